@@ -1,0 +1,72 @@
+#include "support/text.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <cerrno>
+#include <unistd.h>
+
+#include "support/error.hpp"
+
+namespace kw {
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i) out += separator;
+    out += parts[i];
+  }
+  return out;
+}
+
+std::vector<std::string> split_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+std::string format_double(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
+  std::string out(buffer, result.ptr);
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+std::string read_file(const std::string& path) {
+  FILE* file = std::fopen(path.c_str(), "rb");
+  if (!file) throw Error(ErrorKind::kUser, "cannot read " + path + ": " + std::strerror(errno));
+  std::string content;
+  char buffer[1 << 16];
+  for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, file)) > 0;) content.append(buffer, count);
+  const bool failed = std::ferror(file);
+  std::fclose(file);
+  if (failed) throw Error(ErrorKind::kUser, "cannot read " + path + ": " + std::strerror(errno));
+  return content;
+}
+
+void write_file_atomically(const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp" + std::to_string(getpid());
+  FILE* file = std::fopen(temporary.c_str(), "wb");
+  bool good = file != nullptr;
+  if (good) {
+    good = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+    good = std::fclose(file) == 0 && good;
+    good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
+  }
+  if (!good) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    throw Error(ErrorKind::kUser, "cannot write " + path + ": " + reason, "Check that the folder exists, is writable and has space.");
+  }
+}
+
+}  // namespace kw
