@@ -1,0 +1,175 @@
+// KernelIR: one kernel before printing. What it computes (axes, expressions, stores) is apart from the order in which it does so
+// (body). All index arithmetic and every mask is decided here; a printer walks `body` and prints.
+//
+// Reading order: Index → Access → Expr → Kernel → Stmt.
+// Text form (text.hpp) prints and parses back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/types.hpp"
+
+namespace kw::kernel {
+
+// --- Axes -------------------------------------------------------------------------------------------------------------------
+
+enum class AxisKind {
+  kParallel,   // programs or threads share it out
+  kReduce,     // folded by Reduce expressions; may also be stored over (softmax writes every column)
+};
+
+// Triton: an axis with block > 1 is a dimension of the tile (blocks are powers of two); with block 1 it is a scalar per program.
+// CPU: `block` is the grain of the OpenMP loop for parallel axes; the axis with vector=true is the SIMD loop.
+struct Axis {
+  std::string name;              // "row", "column", "channel": a Python and C++ identifier
+  int64_t extent = 1;
+  AxisKind kind = AxisKind::kParallel;
+  int64_t block = 1;
+  bool looped = false;           // reduce axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
+  bool vector = false;           // CPU: the innermost SIMD axis
+};
+
+// --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ----------------------------------------------------------
+
+struct IndexTerm {
+  int axis = 0;
+  int64_t coefficient = 1;
+  int64_t divisor = 1;           // 1: none
+  int64_t modulus = 0;           // 0: none
+  bool operator==(const IndexTerm&) const = default;
+};
+
+struct Index {
+  int64_t constant = 0;
+  std::vector<IndexTerm> terms;
+  bool operator==(const Index&) const = default;
+};
+
+// A condition lower <= index < upper on the axes (padding, cat, slices; block overhang is not listed here: printers add
+// `axis < extent` for each axis whose extent its block does not divide).
+struct Guard {
+  Index index;
+  int64_t lower = 0, upper = 0;
+  bool operator==(const Guard&) const = default;
+};
+
+// One element of a buffer for each point of the axes. Outside the guards a load yields `otherwise` and a store does nothing.
+struct Access {
+  int buffer = 0;
+  Index index;                   // in elements from the buffer's data pointer
+  std::vector<Guard> guards;
+  double otherwise = 0.0;
+};
+
+// --- Expressions --------------------------------------------------------------------------------------------------------------
+
+using ExprId = int32_t;
+inline constexpr ExprId kNoExpr = -1;
+
+enum class ExprKind {
+  kConstant,   // `number` (or `integer` for integral dtypes)
+  kIndex,      // the value of `access.index` as an integer of `dtype`
+  kLoad,       // access
+  kOp,         // `op` over operands
+  kReduce,     // `reduce` of operands over all reduce axes of the kernel
+};
+
+enum class ScalarOp {
+  // arithmetic
+  kAdd, kSub, kMul, kDiv, kFloorDiv, kTruncDiv, kRemainder /* sign of divisor */, kFmod /* sign of dividend */, kNeg, kAbs, kSign, kReciprocal,
+  kMinimum, kMaximum /* propagate NaN */, kFmin, kFmax /* ignore NaN */, kFma,
+  // rounding
+  kFloor, kCeil, kTrunc, kRound /* half to even */,
+  // transcendental
+  kExp, kExp2, kExpm1, kLog, kLog2, kLog10, kLog1p, kSqrt, kRsqrt, kSin, kCos, kTan, kAsin, kAcos, kAtan, kAtan2, kSinh, kCosh, kTanh,
+  kAsinh, kAcosh, kAtanh, kErf, kErfc, kSigmoid, kPow,
+  // comparison and logic: results are b1
+  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIsNan, kIsInf, kLogicalAnd, kLogicalOr, kLogicalXor, kLogicalNot,
+  // integers
+  kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft, kShiftRight,
+  kSelect,     // operands: condition, then, else
+  kCast,       // to `dtype`
+};
+
+enum class ReduceOp {
+  kSum, kProd, kMax, kMin /* propagate NaN */, kAny, kAll,
+  kArgMax, kArgMin,        // index along the flattened reduce axes; first of equals; NaN wins
+  kMoments,                // operand x → components 0: mean, 1: Σ(x−mean)²   (Welford / Chan, stable)
+  kCombineMoments,         // operands mean, m2, count → the same two components over partial moments (Chan et al. 1983)
+  kMaxSumExp,              // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
+  kCombineMaxSumExp,       // operands max, sum → the same two components over partials
+};
+
+struct Expr {
+  ExprKind kind = ExprKind::kConstant;
+  DType dtype = DType::f32;              // of the result; arithmetic is done in it (16-bit operands are cast to f32 explicitly)
+  std::string name;                      // what it holds ("scale", "row_max"); empty: printed inline where used once
+  ScalarOp op = ScalarOp::kAdd;
+  ReduceOp reduce = ReduceOp::kSum;
+  int component = 0;                     // of a Reduce with several results; siblings share `operands` and `reduce`
+  std::vector<ExprId> operands;
+  Access access;
+  double number = 0.0;
+  int64_t integer = 0;
+};
+
+struct Store {
+  Access access;
+  ExprId value = kNoExpr;
+};
+
+// --- Kernel -------------------------------------------------------------------------------------------------------------------
+
+enum class BufferRole { kInput, kOutput, kScratch };
+struct Buffer {
+  std::string name;              // "x", "weight", "out": a Python and C++ identifier
+  DType dtype = DType::f32;
+  int64_t elements = 0;          // extent reached by the accesses, for guard bands and 64-bit indexing
+  BufferRole role = BufferRole::kInput;
+  bool aligned = true;           // data pointer divisible by 16 bytes
+};
+
+// The body says in which order a program does its work on its block. A statement runs for every point of the tile's axes.
+enum class StmtKind {
+  kLet,         // compute expr and keep it under its name
+  kStore,       // stores[index]
+  kLoop,        // for each block of the looped reduce axes: body
+  kInit,        // start the accumulator of the Reduce expr (its identity)
+  kAccumulate,  // fold the operand's block into the accumulator of expr (elementwise in a tile, a scalar on the CPU)
+  kFinish,      // expr = its accumulator folded over the reduce axes of the tile
+};
+struct Stmt {
+  StmtKind kind = StmtKind::kLet;
+  ExprId expr = kNoExpr;         // Let, Init, Accumulate, Finish
+  int store = -1;                // Store
+  std::vector<Stmt> body;        // Loop
+};
+
+struct Kernel {
+  std::string name;              // "rms_norm_kernel"
+  std::string doc;               // one line: what it computes, in the model's words
+  std::vector<Buffer> buffers;   // in the order of the kernel's parameters
+  std::vector<Axis> axes;        // parallel first, outermost first; then reduce axes, outermost first
+  std::vector<Expr> exprs;       // operands before users
+  std::vector<Store> stores;
+  std::vector<Stmt> body;        // filled by arrange()
+  int num_warps = 4;
+  int num_stages = 2;
+
+  bool depends_on_reduce_axes(ExprId id) const;   // does its value differ along a reduce axis? (a Reduce's does not)
+};
+
+// Whether the value of `id` varies along `axis` (through loads, indices and operands; a Reduce ends reduce axes).
+std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);   // [expr][axis]
+
+// Fills kernel.body from the DAG. Phases: an expression that needs a Reduce result stands after that Reduce's Finish. With looped reduce axes
+// each phase that touches them is one Loop, in which loads and cheap producers are issued again; what does not vary along them is hoisted out.
+// With persistent axes there is no Loop and each value is computed once.
+void arrange(Kernel& kernel);
+
+// Number of programs (product over parallel axes of ceil(extent / block)).
+int64_t program_count(const Kernel& kernel);
+
+}  // namespace kw::kernel

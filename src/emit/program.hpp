@@ -1,0 +1,33 @@
+// Program: what ModelNew.forward does, step by step, on tensors named like the graph's values. The Python writer prints it; a target adds
+// the kernels' source and how one is launched.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+#include "ir/graph.hpp"
+
+namespace kw {
+
+// out = torch.empty_strided(shape, strides, dtype, device)
+struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType type; };   // value kNoValue: scratch
+
+// kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting `offsets[i]` elements after its data pointer.
+struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; };
+
+// results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
+struct ExternStep { NodeId node = kNoNode; };
+
+// name = base.as_strided(shape, strides, offset): a view that costs nothing.
+struct ViewStep { ValueId value = kNoValue; std::string base; TensorType type; };
+
+using Step = std::variant<AllocateStep, KernelStep, ExternStep, ViewStep>;
+
+struct Program {
+  std::vector<kernel::Kernel> kernels;
+  std::vector<Step> steps;                     // mutations and the return follow from the graph's outputs
+};
+
+}  // namespace kw
