@@ -100,6 +100,7 @@ struct Graph {
   std::string result_json;               // shape of forward's result over `outputs`, as captured
   std::string call_json;                 // description of the user's call, as captured ("user_inputs")
   std::string source_json;               // {"path", "class"}
+  std::vector<std::vector<NodeId>> groups;   // fusion groups in order of execution; empty until the fusion pass has run
 
   const TensorType& type(ValueId id) const { return values[id].type; }
   std::vector<std::vector<NodeId>> users() const;   // per value: the nodes that read it, ascending, each once

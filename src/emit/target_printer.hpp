@@ -1,0 +1,24 @@
+// What a target adds to the Python file that module_writer.hpp prints: kernel sources and how one is launched.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "emit/program.hpp"
+
+namespace kw {
+
+class TargetPrinter {
+ public:
+  virtual ~TargetPrinter() = default;
+  virtual std::string device() const = 0;                                  // "cuda" or "cpu"
+  virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
+  virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
+  virtual std::string launch(const Program& program, const KernelStep& step) const = 0;   // Python lines, unindented
+  virtual std::string trailer(const Program& program) const = 0;           // Python text after ModelNew (KERNEL_SIGNATURES), or empty
+};
+
+std::unique_ptr<TargetPrinter> make_triton_printer();   // emit/triton/
+std::unique_ptr<TargetPrinter> make_cpu_printer();      // emit/cpu/
+
+}  // namespace kw
