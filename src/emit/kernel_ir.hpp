@@ -158,18 +158,32 @@ struct Kernel {
   int num_warps = 4;
   int num_stages = 2;
 
-  bool depends_on_reduce_axes(ExprId id) const;   // does its value differ along a reduce axis? (a Reduce's does not)
 };
 
-// Whether the value of `id` varies along `axis` (through loads, indices and operands; a Reduce ends reduce axes).
+// Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes).
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);   // [expr][axis]
+std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);   // [axis], index and guards
 
-// Fills kernel.body from the DAG. Phases: an expression that needs a Reduce result stands after that Reduce's Finish. With looped reduce axes
-// each phase that touches them is one Loop, in which loads and cheap producers are issued again; what does not vary along them is hoisted out.
-// With persistent axes there is no Loop and each value is computed once.
-void arrange(Kernel& kernel);
+// The Reduce expressions that fold the same operands with the same operation: the components of one reduction, `id` among them, ascending.
+std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);
 
-// Number of programs (product over parallel axes of ceil(extent / block)).
+// Smallest and largest value of the index over all points of the axes.
+struct IndexRange { int64_t lowest = 0, highest = 0; };
+IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
+
+// Number of programs: product over parallel axes of ceil(extent / block).
 int64_t program_count(const Kernel& kernel);
+
+// Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean condition per Select,
+// identifiers valid and unique, accesses within their buffers wherever their guards hold.
+void check_kernel(const Kernel& kernel);
+
+// Fills kernel.body from the DAG.
+// Phases: what needs a Reduce result stands after that Reduce's Finish. With looped reduce axes every phase that touches them is one Loop, in which
+// loads and producers are issued again; what does not vary along them is computed once, outside. With persistent reduce axes there is no Loop,
+// no Init and no Accumulate: Finish folds the operand's block itself.
+// Lets stand for named expressions, loads, Reduces, anything used twice, and what a Loop must not compute again; the rest is printed inline.
+// Expressions that need a name and have none get one ("difference", "exponential"). Init, Accumulate and Finish name the first of the siblings.
+void arrange(Kernel& kernel);
 
 }  // namespace kw::kernel

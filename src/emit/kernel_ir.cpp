@@ -1,0 +1,171 @@
+#include "emit/kernel_ir.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "support/error.hpp"
+
+namespace kw::kernel {
+namespace {
+
+void mark(const Index& index, std::vector<bool>& axes) {
+  for (const IndexTerm& term : index.terms) axes[term.axis] = true;
+}
+
+IndexRange range_of_term(const IndexTerm& term, const std::vector<Axis>& axes) {
+  const int64_t last = std::max<int64_t>(axes[term.axis].extent - 1, 0) / term.divisor;
+  const int64_t largest = term.modulus ? std::min(last, term.modulus - 1) : last;
+  const int64_t end = largest * term.coefficient;
+  return {std::min<int64_t>(0, end), std::max<int64_t>(0, end)};
+}
+
+int arity_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kSelect: case ScalarOp::kFma: return 3;
+    case ScalarOp::kAdd: case ScalarOp::kSub: case ScalarOp::kMul: case ScalarOp::kDiv: case ScalarOp::kFloorDiv: case ScalarOp::kTruncDiv:
+    case ScalarOp::kRemainder: case ScalarOp::kFmod: case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax:
+    case ScalarOp::kAtan2: case ScalarOp::kPow: case ScalarOp::kEqual: case ScalarOp::kNotEqual: case ScalarOp::kLess: case ScalarOp::kLessEqual:
+    case ScalarOp::kGreater: case ScalarOp::kGreaterEqual: case ScalarOp::kLogicalAnd: case ScalarOp::kLogicalOr: case ScalarOp::kLogicalXor:
+    case ScalarOp::kBitAnd: case ScalarOp::kBitOr: case ScalarOp::kBitXor: case ScalarOp::kShiftLeft: case ScalarOp::kShiftRight: return 2;
+    default: return 1;
+  }
+}
+
+size_t arity_of(ReduceOp op) {
+  if (op == ReduceOp::kCombineMoments) return 3;
+  if (op == ReduceOp::kCombineMaxSumExp) return 2;
+  return 1;
+}
+
+bool is_identifier(const std::string& name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+class Checker {
+ public:
+  explicit Checker(const Kernel& kernel) : kernel_(kernel) {}
+
+  void run() {
+    require(is_identifier(kernel_.name), "its name is not an identifier");
+    check_axes();
+    std::set<std::string> names;
+    for (const Buffer& buffer : kernel_.buffers)
+      require(is_identifier(buffer.name) && names.insert(buffer.name).second, "buffer name '" + buffer.name + "' is not a fresh identifier");
+    names.clear();
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      if (!expr.name.empty()) require(is_identifier(expr.name) && names.insert(expr.name).second, "expression name '" + expr.name + "' is not a fresh identifier");
+      check_expr(expr, static_cast<ExprId>(id));
+    }
+    require(!kernel_.stores.empty(), "it stores nothing");
+    for (const Store& store : kernel_.stores) {
+      require(store.value >= 0 && store.value < static_cast<ExprId>(kernel_.exprs.size()), "a store's value does not exist");
+      check_access(store.access, "store");
+      require(kernel_.buffers[store.access.buffer].role != BufferRole::kInput, "a store writes to an input");
+    }
+  }
+
+ private:
+  void require(bool good, const std::string& rule) const { KW_ASSERT(good, "kernel " + kernel_.name + ": " + rule); }
+
+  void check_axes() const {
+    bool reduce_seen = false;
+    std::set<std::string> names;
+    for (const Axis& axis : kernel_.axes) {
+      require(is_identifier(axis.name) && names.insert(axis.name).second, "axis name '" + axis.name + "' is not a fresh identifier");
+      require(axis.extent >= 0 && axis.block >= 1, "axis " + axis.name + " has a negative extent or no block");
+      require(!(reduce_seen && axis.kind == AxisKind::kParallel), "a parallel axis stands after a reduce axis");
+      reduce_seen = reduce_seen || axis.kind == AxisKind::kReduce;
+      require(axis.kind == AxisKind::kReduce || !axis.looped, "parallel axis " + axis.name + " is looped");
+      require(axis.kind == AxisKind::kParallel || axis.looped || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
+    }
+  }
+
+  void check_index(const Index& index) const {
+    for (const IndexTerm& term : index.terms)
+      require(term.axis >= 0 && term.axis < static_cast<int>(kernel_.axes.size()) && term.divisor >= 1 && term.modulus >= 0, "an index term is malformed");
+  }
+
+  void check_access(const Access& access, const std::string& what) const {
+    require(access.buffer >= 0 && access.buffer < static_cast<int>(kernel_.buffers.size()), "a " + what + " names no buffer");
+    check_index(access.index);
+    for (const Guard& guard : access.guards) check_index(guard.index);
+    const bool empty = std::any_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.extent == 0; });
+    if (!access.guards.empty() || empty) return;
+    const IndexRange range = range_of(access.index, kernel_.axes);
+    require(range.lowest >= 0 && range.highest < kernel_.buffers[access.buffer].elements,
+            "a " + what + " reaches outside buffer " + kernel_.buffers[access.buffer].name + " (" + std::to_string(range.lowest) + " to " +
+                std::to_string(range.highest) + " of " + std::to_string(kernel_.buffers[access.buffer].elements) + ")");
+  }
+
+  void check_expr(const Expr& expr, ExprId id) const {
+    for (ExprId operand : expr.operands) require(operand >= 0 && operand < id, "expression " + std::to_string(id) + " uses a later one");
+    if (expr.kind == ExprKind::kLoad) check_access(expr.access, "load");
+    if (expr.kind == ExprKind::kIndex) check_index(expr.access.index);
+    if (expr.kind == ExprKind::kReduce) require(expr.operands.size() == arity_of(expr.reduce), "a Reduce has the wrong number of operands");
+    if (expr.kind != ExprKind::kOp) return;
+    require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
+    if (expr.op == ScalarOp::kSelect) require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");
+  }
+
+  const Kernel& kernel_;
+};
+
+}  // namespace
+
+std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access) {
+  std::vector<bool> axes(kernel.axes.size(), false);
+  mark(access.index, axes);
+  for (const Guard& guard : access.guards) mark(guard.index, axes);
+  return axes;
+}
+
+std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
+  std::vector<std::vector<bool>> result;
+  result.reserve(kernel.exprs.size());
+  for (const Expr& expr : kernel.exprs) {
+    std::vector<bool> axes(kernel.axes.size(), false);
+    if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) axes = axes_of_access(kernel, expr.access);
+    for (ExprId operand : expr.operands)
+      for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || result[operand][axis];
+    if (expr.kind == ExprKind::kReduce)
+      for (size_t axis = 0; axis < axes.size(); ++axis)
+        if (kernel.axes[axis].kind == AxisKind::kReduce) axes[axis] = false;
+    result.push_back(std::move(axes));
+  }
+  return result;
+}
+
+std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
+  std::vector<ExprId> siblings;
+  const Expr& one = kernel.exprs[id];
+  for (size_t other = 0; other < kernel.exprs.size(); ++other) {
+    const Expr& expr = kernel.exprs[other];
+    if (expr.kind == ExprKind::kReduce && expr.reduce == one.reduce && expr.operands == one.operands && expr.dtype == one.dtype)
+      siblings.push_back(static_cast<ExprId>(other));
+  }
+  return siblings;
+}
+
+IndexRange range_of(const Index& index, const std::vector<Axis>& axes) {
+  IndexRange range{index.constant, index.constant};
+  for (const IndexTerm& term : index.terms) {
+    const IndexRange part = range_of_term(term, axes);
+    range.lowest += part.lowest;
+    range.highest += part.highest;
+  }
+  return range;
+}
+
+int64_t program_count(const Kernel& kernel) {
+  int64_t count = 1;
+  for (const Axis& axis : kernel.axes)
+    if (axis.kind == AxisKind::kParallel) count *= (axis.extent + axis.block - 1) / axis.block;
+  return count;
+}
+
+void check_kernel(const Kernel& kernel) { Checker(kernel).run(); }
+
+}  // namespace kw::kernel

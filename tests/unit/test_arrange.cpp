@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include "emit/kernel_ir.hpp"
+#include "support/error.hpp"
+
+using namespace kw;
+using namespace kw::kernel;
+
+namespace {
+
+// out[row, column] = exp(x − max over columns of x) / Σ exp(…)
+Kernel softmax(bool looped) {
+  Kernel kernel;
+  kernel.name = "softmax_kernel";
+  kernel.buffers = {{"x", DType::f32, 8 * 100, BufferRole::kInput, true}, {"out", DType::f32, 8 * 100, BufferRole::kOutput, true}};
+  kernel.axes = {{"row", 8, AxisKind::kParallel, 1, false, false}, {"column", 100, AxisKind::kReduce, looped ? 32 : 128, looped, true}};
+  const Index here{0, {{0, 100, 1, 0}, {1, 1, 1, 0}}};
+  auto add = [&](Expr expr) { kernel.exprs.push_back(std::move(expr)); return static_cast<ExprId>(kernel.exprs.size() - 1); };
+  Expr load; load.kind = ExprKind::kLoad; load.access = {0, here, {}, 0.0};
+  const ExprId x = add(load);
+  Expr largest; largest.kind = ExprKind::kReduce; largest.reduce = ReduceOp::kMax; largest.operands = {x};
+  const ExprId row_max = add(largest);
+  Expr difference; difference.kind = ExprKind::kOp; difference.op = ScalarOp::kSub; difference.operands = {x, row_max};
+  const ExprId shifted = add(difference);
+  Expr exponential; exponential.kind = ExprKind::kOp; exponential.op = ScalarOp::kExp; exponential.operands = {shifted};
+  const ExprId numerator = add(exponential);
+  Expr total; total.kind = ExprKind::kReduce; total.reduce = ReduceOp::kSum; total.operands = {numerator};
+  const ExprId denominator = add(total);
+  Expr quotient; quotient.kind = ExprKind::kOp; quotient.op = ScalarOp::kDiv; quotient.operands = {numerator, denominator};
+  kernel.stores = {{{1, here, {}, 0.0}, add(quotient)}};
+  return kernel;
+}
+
+std::string shape_of(const Kernel& kernel, const std::vector<Stmt>& body) {
+  std::string out;
+  for (const Stmt& stmt : body) {
+    switch (stmt.kind) {
+      case StmtKind::kLet: out += "let " + kernel.exprs[stmt.expr].name + "; "; break;
+      case StmtKind::kStore: out += "store; "; break;
+      case StmtKind::kInit: out += "init " + kernel.exprs[stmt.expr].name + "; "; break;
+      case StmtKind::kAccumulate: out += "accumulate " + kernel.exprs[stmt.expr].name + "; "; break;
+      case StmtKind::kFinish: out += "finish " + kernel.exprs[stmt.expr].name + "; "; break;
+      case StmtKind::kLoop: out += "loop { " + shape_of(kernel, stmt.body) + "} "; break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST(Arrange, PersistentRowReadsOnce) {
+  Kernel kernel = softmax(false);
+  check_kernel(kernel);
+  arrange(kernel);
+  EXPECT_EQ(shape_of(kernel, kernel.body), "let x; finish largest; let exponential; finish total; store; ");
+}
+
+TEST(Arrange, LoopedRowHasOneLoopForEachPhase) {
+  Kernel kernel = softmax(true);
+  arrange(kernel);
+  EXPECT_EQ(shape_of(kernel, kernel.body),
+            "init largest; loop { let x; accumulate largest; } finish largest; "
+            "init total; loop { let x; accumulate total; } finish total; "
+            "loop { let x; store; } ");
+}
+
+TEST(Arrange, WhatTheLoopDoesNotChangeStandsOutside) {
+  Kernel kernel = softmax(true);
+  Expr inverse; inverse.kind = ExprKind::kOp; inverse.op = ScalarOp::kReciprocal; inverse.operands = {4};
+  kernel.exprs.push_back(inverse);
+  Expr scaled; scaled.kind = ExprKind::kOp; scaled.op = ScalarOp::kMul; scaled.operands = {3, 6};
+  kernel.exprs.push_back(scaled);
+  kernel.stores[0].value = 7;
+  arrange(kernel);
+  const std::string text = shape_of(kernel, kernel.body);
+  EXPECT_NE(text.find("finish total; let value; loop { let x; store; } "), std::string::npos) << text;
+}
+
+TEST(CheckKernel, RejectsAnAccessOutsideItsBuffer) {
+  Kernel kernel = softmax(true);
+  kernel.buffers[1].elements = 799;
+  EXPECT_THROW(check_kernel(kernel), Error);
+}
