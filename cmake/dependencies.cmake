@@ -1,0 +1,21 @@
+# What the C++ side takes from the system; docs/dependencies.md says why.
+find_package(nlohmann_json 3.10 REQUIRED)
+find_package(fmt 8 REQUIRED)
+find_package(Threads REQUIRED)
+
+# CLI11's own configuration differs between distributions in how it names its target.
+find_path(KW_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+if(NOT TARGET CLI11::CLI11)
+  add_library(CLI11::CLI11 INTERFACE IMPORTED)
+  set_target_properties(CLI11::CLI11 PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${KW_CLI11_INCLUDE}"
+                                                INTERFACE_INCLUDE_DIRECTORIES "${KW_CLI11_INCLUDE}")
+endif()
+
+# The archive where there is one, so that the binary can be carried to a machine without SQLite.
+find_path(KW_SQLITE_INCLUDE sqlite3.h REQUIRED)
+find_library(KW_SQLITE_LIBRARY NAMES libsqlite3.a sqlite3 REQUIRED)
+add_library(SQLite::SQLite3 UNKNOWN IMPORTED)
+set_target_properties(SQLite::SQLite3 PROPERTIES
+  IMPORTED_LOCATION "${KW_SQLITE_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${KW_SQLITE_INCLUDE}"
+  INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m")

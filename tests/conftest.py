@@ -1,0 +1,36 @@
+"""What all Python suites share: how much to try, and where the program is."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+HOME = Path(__file__).resolve().parent.parent
+
+# Under plain `pytest`, what the launcher would have set.
+os.environ.setdefault("KW_HOME", str(HOME))
+os.environ.setdefault("KW_PYTHON", sys.executable)
+os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
+
+# No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
+slow_is_fine = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("full", max_examples=50, **slow_is_fine)
+settings.register_profile("quick", max_examples=5, **slow_is_fine)
+settings.load_profile("quick" if os.environ.get("KW_TEST_QUICK") else "full")
+
+
+@pytest.fixture(scope="session")
+def home() -> Path:
+    """The root of the checkout."""
+    return HOME
+
+
+@pytest.fixture(scope="session")
+def kw_binary() -> Path:
+    """The built program, without the launcher's checks."""
+    binary = HOME / "build" / "kw"
+    if not binary.exists():
+        pytest.fail("build/kw is missing: run ./kw test, or build it first")
+    return binary

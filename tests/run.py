@@ -1,0 +1,104 @@
+"""Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
+
+    run.py [--quick] [-k PATTERN] [--device]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+HOME = TESTS.parent
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+
+def read_junit(path: Path) -> Tally | None:
+    """The counts of a JUnit file, or None where the suite died before it wrote one."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    tally = Tally()
+    for case in root.iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            tally.failed += 1
+        elif case.find("skipped") is not None:
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    return tally
+
+
+def run_suite(title: str, command: list[str], junit: Path, nothing_selected: int | None = None) -> Tally:
+    """Runs one suite; a suite that dies, or fails beyond what its report tells, counts as one more failure."""
+    print(f"== {title}", flush=True)
+    began = time.monotonic()
+    status = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False).returncode
+    tally = read_junit(junit)
+    if status == nothing_selected:
+        tally = tally or Tally()
+    elif tally is None or (status != 0 and tally.failed == 0):
+        print(f"{title}: ended with status {status} and no report of a failure", flush=True)
+        tally = (tally or Tally()) + Tally(failed=1)
+    print(f"== {title}: {time.monotonic() - began:.0f} s", flush=True)
+    return tally
+
+
+def python_folders(device: bool) -> list[str]:
+    """The folders of tests/ that hold Python tests; the one that needs a GPU only when asked for."""
+    if device:
+        return ["tests/device"]
+    folders = {path.parent.relative_to(HOME).parts[:2] for path in TESTS.glob("*/**/test_*.py")}
+    return sorted("/".join(parts) for parts in folders if parts[1] != "device")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="kw test")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("-k", dest="pattern", metavar="PATTERN")
+    parser.add_argument("--device", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        os.environ["KW_TEST_QUICK"] = "1"
+
+    total = Tally()
+    with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:
+        if not options.device:
+            junit = Path(folder, "unit.xml")
+            command = ["ctest", "--test-dir", "build", "--output-on-failure", "--quiet", "--output-junit", str(junit)]
+            command += ["--timeout", "120", "-j", str(os.cpu_count() or 1)]
+            command += ["-R", options.pattern] if options.pattern else []
+            total += run_suite("C++ units", command, junit)
+
+        folders = python_folders(options.device)
+        if folders:
+            junit = Path(folder, "python.xml")
+            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *folders]
+            command += ["-m", "not slow"] if options.quick else []
+            command += ["-k", options.pattern] if options.pattern else []
+            total += run_suite(" ".join(folders), command, junit, nothing_selected=5)
+
+    print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
+    if total == Tally():
+        print(f"kw: no test has {options.pattern!r} in its name" if options.pattern else "kw: there are no tests", file=sys.stderr)
+        return 2
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
