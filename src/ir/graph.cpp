@@ -88,4 +88,43 @@ std::vector<bool> Graph::is_output() const {
   return flags;
 }
 
+void link_producers(Graph& graph) {
+  for (auto& value : graph.values) {
+    value.producer = kNoNode;
+    value.result_index = 0;
+  }
+  const auto count = static_cast<ValueId>(graph.values.size());
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+    const auto& results = graph.nodes[id].results;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (results[i] < 0 || results[i] >= count) continue;   // the verifier's to report
+      graph.values[results[i]].producer = id;
+      graph.values[results[i]].result_index = static_cast<int>(i);
+    }
+  }
+}
+
+void renumber(Graph& graph) {
+  std::vector<ValueId> renamed(graph.values.size(), kNoValue);
+  std::vector<Value> values;
+  values.reserve(graph.values.size());
+  const auto define = [&](ValueId& id) {
+    if (id == kNoValue) return;
+    if (renamed[id] == kNoValue) {
+      renamed[id] = static_cast<ValueId>(values.size());
+      values.push_back(std::move(graph.values[id]));
+    }
+    id = renamed[id];
+  };
+  for (auto& input : graph.inputs) define(input.value);
+  for (auto& node : graph.nodes) {
+    for_each_operand(node, [&](ValueId& id) { id = renamed[id]; });
+    for (auto& id : node.results) define(id);
+  }
+  for (auto& output : graph.outputs)
+    if (output.value != kNoValue) output.value = renamed[output.value];
+  graph.values = std::move(values);
+  link_producers(graph);
+}
+
 }  // namespace kw

@@ -44,6 +44,7 @@ struct Value {
   TensorType type;
   NodeId producer = kNoNode;     // kNoNode: a graph input
   int result_index = 0;
+  bool operator==(const Value&) const = default;
 };
 
 struct Node {
@@ -60,6 +61,7 @@ struct Node {
   IntList integers(std::string_view name, IntList fallback = {}) const;    // a single integer counts as a list of one
   std::string text(std::string_view name, std::string fallback = "") const;
   void set(std::string name, Argument value);
+  bool operator==(const Node&) const = default;
 };
 
 // Calls visit(ValueId&) for each tensor operand, in order, None left out.
@@ -81,6 +83,7 @@ struct GraphInput {
   std::string access;            // Python expression over `self` that yields it; user inputs: the name in forward's signature
   bool requires_grad = false;
   std::string data;              // JSON nested lists of a small constant without `access`, else empty
+  bool operator==(const GraphInput&) const = default;
 };
 
 enum class OutputKind { kUser, kBufferMutation, kInputMutation };
@@ -88,6 +91,7 @@ struct GraphOutput {
   ValueId value = kNoValue;
   OutputKind kind = OutputKind::kUser;
   std::string target;
+  bool operator==(const GraphOutput&) const = default;
 };
 
 struct Graph {
@@ -105,6 +109,14 @@ struct Graph {
   const TensorType& type(ValueId id) const { return values[id].type; }
   std::vector<std::vector<NodeId>> users() const;   // per value: the nodes that read it, ascending, each once
   std::vector<bool> is_output() const;              // per value
+  bool operator==(const Graph&) const = default;
 };
+
+// Sets every value's producer and result_index from the nodes.
+void link_producers(Graph& graph);
+
+// Numbers the values in order of appearance (inputs, then results) and drops those that nothing defines. Every pass and the capture leave
+// graphs numbered so, which makes parse_graph(print(graph)) == graph.
+void renumber(Graph& graph);
 
 }  // namespace kw

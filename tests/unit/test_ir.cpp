@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph.hpp"
+#include "ir/text.hpp"
+#include "ir/verifier.hpp"
+#include "support/error.hpp"
 
 using namespace kw;
 
@@ -36,4 +39,85 @@ TEST(Node, ReadsArgumentsWithTheirDefaults) {
   EXPECT_EQ(node.integers("dim"), IntList{1});
   EXPECT_TRUE(node.boolean("keepdim", false));
   EXPECT_EQ(node.number("alpha", 1.5), 1.5);
+}
+
+namespace {
+
+constexpr const char* kEverything = R"(graph "odd name" training on cuda {
+  input %x : f32[16, 64] user args.0 access "x"
+  input %table : i64[2] strides [2] offset 4 on cpu constant "table" data "[1, \"a\\b\"]"
+  input %mean : f16[] buffer "bn.mean" access "self.bn.mean"
+  %a, _, %b = aten.many.out(self=%x, list=(%x, None), empty=(), none=None, yes=true, no=false, i=-3, d=1e-05, inf=-inf, s="me\"an\n", ints=[1, 2], noints=[], floats=[1.0, inf], nofloats=float[], flags=[true, false], noflags=bool[], dtype=bf16, device=device:cuda:1, layout=layout:strided) : f32[16, 1] strides [1, 16], b1[0, 3]  # model.py:17
+  aten._assert_async.default(self=%b)
+  %c = aten.sum.default(self=%a) : f32[] on cuda:1
+  return %c as "loss", buffer "bn.mean" %mean, input "args.0" %x
+  result {"output": 0}
+  call [1]
+  source {"path":"a # b.py"}
+  group %a, @1
+  group %c
+}
+)";
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_graph(text);
+  } catch (const Error& error) {
+    return error.text().message + " at " + error.text().where;
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(GraphText, KeepsEverything) {
+  const Graph graph = parse_graph(kEverything);
+  EXPECT_EQ(print(graph), kEverything);
+  EXPECT_EQ(parse_graph(print(graph)), graph);
+  EXPECT_EQ(graph.values[1].type.device, "cpu");
+  EXPECT_EQ(graph.inputs[1].data, R"([1, "a\b"])");
+  EXPECT_EQ(graph.groups, (std::vector<std::vector<NodeId>>{{0, 1}, {2}}));
+  verify(graph, "parsing");
+}
+
+TEST(GraphText, SaysWhereItIsWrong) {
+  EXPECT_EQ(error_of("grph A {\n}"), "cannot read the graph text: it starts with 'graph NAME training {' or 'graph NAME eval {' at line 1");
+  EXPECT_EQ(error_of("graph A {\n\n  return %x\n}"), "cannot read the graph text: %x is used before it is defined at line 3");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f31[2] user\n}"), "cannot read the graph text: 'f31' is no element type at line 2");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  input %x : f32[2] user\n}"), "cannot read the graph text: %x is defined twice at line 3");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  %y = aten.neg.default(self=%x)\n}"), "cannot read the graph text: ':' is missing at line 3");
+  EXPECT_EQ(error_of("graph A {\n"), "cannot read the graph text: '}' is missing at line 2");
+  EXPECT_EQ(error_of("graph A {\n} x"), "cannot read the graph text: more stands on the line than was understood at line 2");
+}
+
+TEST(Verifier, NamesTheStepAndTheNode) {
+  Graph graph = parse_graph("graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]  # m.py:3\n  return %y\n}\n");
+  std::swap(graph.nodes[0].results[0], std::get<ValueRef>(graph.nodes[0].arguments[0].value).id);
+  try {
+    verify(graph, "pass cse");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.text().message, "the graph A is malformed after pass cse: %x = aten.neg.default (m.py:3): %y is used before it is defined");
+  }
+}
+
+TEST(Verifier, FindsEachKindOfDamage) {
+  const Graph good = parse_graph("graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]\n  %z = aten.abs.default(self=%y) : f32[2]\n  return %z\n}\n");
+  const auto refuses = [&](auto&& damage) {
+    Graph graph = good;
+    damage(graph);
+    EXPECT_THROW(verify(graph, "a test"), Error);
+  };
+  verify(good, "parsing");
+  refuses([](Graph& graph) { graph.values[1].name = "x"; });
+  refuses([](Graph& graph) { graph.values[1].name = "1x"; });
+  refuses([](Graph& graph) { graph.values[1].producer = 1; });
+  refuses([](Graph& graph) { graph.values[1].type.strides = {}; });
+  refuses([](Graph& graph) { graph.values[1].type.shape = {-1}; });
+  refuses([](Graph& graph) { std::swap(graph.nodes[0], graph.nodes[1]); });
+  refuses([](Graph& graph) { graph.nodes[1].results = {1}; });
+  refuses([](Graph& graph) { graph.nodes[1].arguments.push_back({"self", None{}}); });
+  refuses([](Graph& graph) { graph.outputs[0].value = 7; });
+  refuses([](Graph& graph) { graph.groups = {{0}, {0}}; });
+  refuses([](Graph& graph) { graph.groups = {{2}}; });
 }
