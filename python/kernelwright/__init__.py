@@ -1,0 +1,1 @@
+"""Kernelwright: a PyTorch module in, a verified and measured faster module out."""
