@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph.hpp"
+#include "ir/op_registry.hpp"
 #include "ir/text.hpp"
 #include "ir/verifier.hpp"
 #include "support/error.hpp"
@@ -120,4 +121,56 @@ TEST(Verifier, FindsEachKindOfDamage) {
   refuses([](Graph& graph) { graph.outputs[0].value = 7; });
   refuses([](Graph& graph) { graph.groups = {{0}, {0}}; });
   refuses([](Graph& graph) { graph.groups = {{2}}; });
+}
+
+TEST(OpRegistry, KnowsOverloadsApart) {
+  EXPECT_EQ(class_of("aten.max.dim"), OpClass::kReduction);
+  EXPECT_EQ(class_of("aten.max.default"), OpClass::kReduction);
+  EXPECT_EQ(class_of("aten.max.other"), OpClass::kPointwise);
+  EXPECT_EQ(class_of("aten.add.Scalar"), OpClass::kPointwise);
+  EXPECT_EQ(class_of("mine.add.Tensor"), OpClass::kOther);
+  EXPECT_FALSE(op_info("mine.add.Tensor").pure);
+}
+
+TEST(OpRegistry, CoversCoreAten) {
+  for (const char* op : {"convolution.default", "add.Tensor", "permute.default", "addmm.default", "view.default", "_native_batch_norm_legit_functional.default",
+                         "mean.dim", "where.self", "clamp.default", "cat.default", "max_pool2d_with_indices.default", "squeeze.dims", "scalar_tensor.default",
+                         "_softmax.default", "native_group_norm.default", "split_with_sizes.default", "amax.default", "cumsum.default", "linalg_vector_norm.default",
+                         "arange.start_step", "flip.default", "full_like.default", "_native_batch_norm_legit.no_stats", "constant_pad_nd.default",
+                         "_scaled_dot_product_efficient_attention.default", "as_strided.default", "native_dropout.default", "randn.default", "gather.default",
+                         "_to_copy.default", "unfold.default", "index.Tensor", "index_select.default", "cumprod.default", "lstm.input", "gru.input",
+                         "scaled_dot_product_attention.default", "cross_entropy_loss.default", "triplet_margin_loss.default", "einsum.default", "instance_norm.default"})
+    EXPECT_FALSE(op_info(std::string("aten.") + op).name.empty()) << op;
+}
+
+TEST(OpRegistry, RandomOperatorsAreImpureOnlyWhileTheyDraw) {
+  Node node{"aten.dropout.default", {{"input", ValueRef{0}}, {"p", 0.5}, {"train", true}}, {1}, ""};
+  EXPECT_FALSE(is_pure(node));
+  node.set("train", false);
+  EXPECT_TRUE(is_pure(node));
+  EXPECT_FALSE(is_pure(Node{"aten.randn.default", {}, {0}, ""}));
+  EXPECT_TRUE(is_pure(Node{"aten.add.Tensor", {}, {0}, ""}));
+}
+
+TEST(OpCost, CountsFlopsAndBytes) {
+  const Graph graph = parse_graph(R"(graph A {
+  input %x : f32[2, 8, 16, 16] user args.0
+  input %w : f32[4, 8, 3, 3] parameter "w"
+  input %a : f32[10, 20] user args.1
+  input %b : f32[20, 30] user args.2
+  input %e : f32[10, 20] strides [0, 1] user args.3
+  %conv = aten.conv2d.default(input=%x, weight=%w) : f32[2, 4, 14, 14]
+  %mm = aten.mm.default(self=%a, mat2=%b) : f32[10, 30]
+  %ein = aten.einsum.default(equation="ij,jk->ik", tensors=(%a, %b)) : f32[10, 30]
+  %add = aten.add.Tensor(self=%a, other=%e) : f32[10, 20]
+  %view = aten.view.default(self=%a, size=[20, 10]) : f32[20, 10]
+  %square = aten.mul.Tensor(self=%a, other=%a) : f32[10, 20]
+}
+)");
+  EXPECT_EQ(flops(graph, graph.nodes[0]), 2.0 * 2 * 4 * 14 * 14 * 8 * 9);
+  EXPECT_EQ(flops(graph, graph.nodes[1]), 2.0 * 10 * 20 * 30);
+  EXPECT_EQ(flops(graph, graph.nodes[2]), 2.0 * 10 * 20 * 30);
+  EXPECT_EQ(bytes_moved(graph, graph.nodes[3]), 4.0 * (200 + 20 + 200));
+  EXPECT_EQ(bytes_moved(graph, graph.nodes[4]), 0.0);
+  EXPECT_EQ(bytes_moved(graph, graph.nodes[5]), 4.0 * 400);
 }
