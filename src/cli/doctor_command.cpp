@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "archive/archive.hpp"
+#include "cli/commands.hpp"
+#include "cli/error_json.hpp"
+#include "driver/environment.hpp"
+#include "support/error.hpp"
+
+namespace kw::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Something kw looks for. `needed`: without it no candidate can be made; otherwise only a part of the work is lost.
+struct Check {
+  std::string name;
+  bool found = false;
+  bool needed = false;
+  std::string what;      // what was found, or what is missing
+  std::string advice;    // what to do when it is missing
+};
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path ? path : "";
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+  while (!rest.empty()) {
+    const size_t end = rest.find(':');
+    const std::string candidate = std::string(rest.substr(0, end)) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  return "";
+}
+
+Check check_compiler() {
+  Check check{.name = "C++ compiler", .found = false, .needed = true, .what = "", .advice = "Install g++ (apt-get install g++), or set CXX to a compiler."};
+  const char* chosen = std::getenv("CXX");
+  for (const std::string name : {chosen ? chosen : "", "c++", "g++", "clang++"}) {
+    if (name.empty()) continue;
+    check.what = find_program(name);
+    if ((check.found = !check.what.empty())) return check;
+  }
+  check.what = "none on PATH; candidates for the CPU are compiled with one";
+  return check;
+}
+
+Check check_archive() {
+  Check check{.name = "archive", .found = false, .needed = true, .what = "", .advice = ""};
+  try {
+    Archive archive;
+    check.found = true;
+    check.what = fmt::format("{} ({} results)", archive.path(), archive.results().size());
+  } catch (const Error& error) {
+    check.what = error.text().message;
+    check.advice = error.text().hint;
+  }
+  return check;
+}
+
+Check check_temporary_folder() {
+  std::error_code error;
+  const std::string folder = std::filesystem::temp_directory_path(error).string();
+  struct statvfs status {};
+  Check check{.name = "temporary folder", .found = false, .needed = true, .what = folder, .advice = "Free some space, or set TMPDIR to another folder."};
+  if (statvfs(folder.c_str(), &status) != 0 || access(folder.c_str(), W_OK) != 0) {
+    check.what = folder + " cannot be written";
+    return check;
+  }
+  const double gigabytes = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize) / 1e9;
+  check.found = gigabytes > 0.1;
+  check.what = fmt::format("{} ({:.1f} GB free)", folder, gigabytes);
+  return check;
+}
+
+std::vector<Check> check_everything() {
+  const Environment environment = look_at_environment();
+  std::vector<Check> checks;
+  const auto add = [&](std::string name, bool needed, bool found, std::string what, std::string advice) {
+    checks.push_back({std::move(name), found, needed, std::move(what), std::move(advice)});
+  };
+  const bool has_python = !environment.python_version.empty();
+  add("Python", true, has_python, has_python ? environment.python + " (" + environment.python_version + ")" : "\"" + environment.python + "\" does not start",
+      "Set KW_PYTHON to a Python with PyTorch, or start through ./kw, which finds or makes one.");
+  std::string torch_problem;
+  try {
+    find_environment();
+  } catch (const Error& error) {
+    torch_problem = error.text().message;
+  }
+  const bool has_torch = !environment.torch_version.empty();
+  add("PyTorch", true, has_torch && torch_problem.empty(),
+      has_torch ? environment.torch_version + (environment.torch_cuda.empty() ? " (CPU build)" : " (CUDA " + environment.torch_cuda + ")") : "not there",
+      environment.python + " -m pip install --upgrade torch (2.8 or later)");
+  add("Kernelwright's Python", true, !environment.module_path.empty(), environment.module_path.empty() ? "not found" : environment.module_path,
+      "Set KW_PYTHONPATH to the folder that holds kernelwright/worker.py.");
+  checks.push_back(check_compiler());
+  checks.push_back(check_archive());
+  checks.push_back(check_temporary_folder());
+  add("NVIDIA GPU", false, !environment.gpus.empty() && !environment.driver_version.empty(),
+      environment.gpus.empty() ? "none; --target cpu works" : fmt::format("{} × {}", environment.gpus.size(), environment.gpus.front()),
+      "Only --target triton needs one.");
+  if (!environment.gpus.empty())
+    add("PyTorch with CUDA", false, environment.has_gpu(), environment.has_gpu() ? environment.torch_cuda : "this PyTorch is a CPU build",
+        "Install PyTorch's CUDA build: --target triton needs it.");
+  add("Triton", false, !environment.triton_version.empty(), environment.triton_version.empty() ? "not there" : environment.triton_version,
+      environment.python + " -m pip install triton: --target triton needs it.");
+  return checks;
+}
+
+int diagnose(Console& console) {
+  const std::vector<Check> checks = check_everything();
+  std::string text;
+  bool complete = true;
+  Json rows = Json::array();
+  for (const Check& check : checks) {
+    text += fmt::format("{:<8} {:<22} {}\n", check.found ? "ok" : check.needed ? "MISSING" : "without", check.name, check.what);
+    if (!check.found && !check.advice.empty()) text += fmt::format("{:<31} {}\n", "", check.advice);
+    complete = complete && (check.found || !check.needed);
+    rows.push_back({{"name", check.name}, {"found", check.found}, {"needed", check.needed}, {"what", check.what}, {"advice", check.found ? "" : check.advice}});
+  }
+  text += complete ? "Everything that kw needs is here." : "Something that kw needs is missing: see above.";
+  console.print(text);
+  console.write_json({{"version", kJsonVersion}, {"complete", complete}, {"checks", rows}});
+  return complete ? kGood : 3;
+}
+
+}  // namespace
+
+void define_doctor(CLI::App&, Invocation& invocation) { invocation.run = diagnose; }
+
+}  // namespace kw::cli
