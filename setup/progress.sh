@@ -56,9 +56,11 @@ run_logged() {
   "$@" >>"$log" 2>&1 </dev/null &
   child=$!
   set +m
-  local naps=0
+  local nap naps=(0.02 0.03 0.05 0.1 0.1 0.2)
   while kill -0 "$child" 2>/dev/null; do
-    if ((naps < 10)); then sleep 0.1; naps=$((naps + 1)); else sleep 0.5; fi
+    nap=${naps[0]:-0.5}
+    naps=("${naps[@]:1}")
+    sleep "$nap"
     if [[ -t 2 ]]; then
       printf '\r\033[K      %4d s  %s' $((SECONDS - began)) "$(last_log_line)" >&2
     elif ((SECONDS - began >= next)); then

@@ -59,8 +59,7 @@ describe_torch() {
 # base_python: a Python >= 3.10 to make the environment from; fails where there is none.
 base_python() {
   local candidate
-  for candidate in python3 python3.13 python3.12 python3.11 python3.10 /usr/bin/python3; do
-    candidate=$(type -P "$candidate") || continue
+  for candidate in $(type -aP python3 python3.14 python3.13 python3.12 python3.11 python3.10); do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       printf '%s' "$candidate"
       return
@@ -69,13 +68,17 @@ base_python() {
   return 1
 }
 
+die_python_too_old() {
+  die 3 "Python 3.10 or later is needed; python3 here is $(python3 -V 2>&1)." \
+    "Install a newer one and put it on PATH, or set KW_PYTHON to one that has PyTorch."
+}
+
 # missing_python_packages: what the own environment takes from the system. The headers are for the C++ that
 # torch.compile and Triton build at run time.
 missing_python_packages() {
   local base
   if ! base=$(base_python); then
-    type -P python3 >/dev/null || printf '%s\n' python3
-    printf '%s\n' python3-venv python3-dev
+    printf '%s\n' python3 python3-venv python3-dev
     return
   fi
   "$base" -c 'import ensurepip, venv' 2>/dev/null || printf '%s\n' python3-venv
@@ -103,8 +106,7 @@ fill_venv() {
   local wanted base
   wanted=$(cat "$requirements"/{torch,run}.txt)
   if [[ ! -x $venv/bin/python || $(cat "$venv/filled" 2>/dev/null) != "$wanted" ]]; then
-    base=$(base_python) || die 3 "Python 3.10 or later is needed; python3 here is $(python3 -V 2>&1)." \
-      "Install a newer one and put it on PATH, or set KW_PYTHON to one that has PyTorch."
+    base=$(base_python) || die_python_too_old
     doing "making an environment in .kw/venv from $base ($("$base" -V 2>&1))"
     # From the start: a half-installed package cannot be told from a whole one, and pip keeps its downloads.
     run_logged "$base" -m venv --clear "$venv" || failed 3 "python -m venv failed"

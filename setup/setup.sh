@@ -2,6 +2,7 @@
 # Makes this checkout ready to run: setup.sh WANTS_TESTS. Called by `kw`, which passes KW_HOME and KW_PYTHON_KEY.
 # Each step looks first and acts only where it must, so that stopping at any point and starting again goes on.
 set -u
+wants_tests=$1
 
 mkdir -p "$KW_HOME/.kw" 2>/dev/null && : 2>/dev/null >>"$KW_HOME/.kw/lock" || {
   printf '%s\n' "kw: cannot write in $KW_HOME/.kw, where the set-up keeps its state." \
@@ -9,7 +10,7 @@ mkdir -p "$KW_HOME/.kw" 2>/dev/null && : 2>/dev/null >>"$KW_HOME/.kw/lock" || {
   exit 3
 }
 
-for part in progress packages python build; do
+for part in ready progress packages python build; do
   # shellcheck source=/dev/null
   source "$KW_HOME/setup/$part.sh"
 done
@@ -20,9 +21,9 @@ exec 8>>"$KW_HOME/.kw/lock"
 if type -P flock >/dev/null && ! flock -n 8; then
   say "kw: another kw is setting up this checkout; waiting for it (its log: $KW_HOME/.kw/setup.log)"
   flock 8
+  [[ $wants_tests == 0 ]] && is_ready && exit 0
 fi
 
-wants_tests=$1
 began=$SECONDS
 first_time=0
 [[ -e $KW_HOME/.kw/ready ]] || first_time=1
@@ -38,6 +39,8 @@ if [[ $first_time == 1 ]]; then
 fi
 needs_venv=0
 [[ -z $python && ! -x $venv/bin/python ]] && needs_venv=1
+# What the system's packages offer is no newer than what is there.
+[[ $needs_venv == 1 ]] && type -P python3 >/dev/null && ! base_python >/dev/null && die_python_too_old
 step_packages "$wants_tests" "$needs_venv"
 step_python "$wants_tests"
 step_build "$wants_tests"
