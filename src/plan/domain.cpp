@@ -1,0 +1,351 @@
+#include "plan/domain.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
+  const auto node_count = static_cast<NodeId>(graph.nodes.size());
+  classes.reserve(node_count);
+  roots.resize(graph.values.size());
+  for (size_t value = 0; value < roots.size(); ++value) roots[value] = static_cast<ValueId>(value);
+  readers.resize(graph.values.size());
+  escapes.assign(graph.values.size(), false);
+  for (NodeId id = 0; id < node_count; ++id) {
+    const Node& node = graph.nodes[id];
+    classes.push_back(classify(graph, id));
+    if (classes[id] == OpClass::kView) {
+      for (ValueId result : node.results)
+        if (result != kNoValue) roots[result] = roots[node.value("self")];
+      continue;
+    }
+    for_each_operand(node, [&](ValueId operand) {
+      auto& list = readers[roots[operand]];
+      if (list.empty() || list.back() != id) list.push_back(id);
+    });
+  }
+  for (const auto& output : graph.outputs)
+    if (output.value != kNoValue) escapes[roots[output.value]] = true;
+}
+
+int64_t Domain::parallel_elements() const {
+  int64_t count = 1;
+  for (int axis = 0; axis < parallel; ++axis) count *= extents[axis];
+  return count;
+}
+
+int64_t Domain::reduced_elements() const {
+  int64_t count = 1;
+  for (size_t axis = parallel; axis < extents.size(); ++axis) count *= extents[axis];
+  return count;
+}
+
+std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents) {
+  const int64_t elements = product(result);
+  if (elements == product(spec.domain)) return reshape(point, spec.domain, result, extents);
+  if (elements != spec.kept_elements()) return std::nullopt;
+  Coords kept;
+  Shape kept_shape;
+  for (size_t dim = 0; dim < spec.domain.size(); ++dim)
+    if (!spec.reduced[dim]) {
+      kept.push_back(point[dim]);
+      kept_shape.push_back(spec.domain[dim]);
+    }
+  return reshape(kept, kept_shape, result, extents);
+}
+
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Extents extents) {
+  const Node& node = graph.nodes[id];
+  const Shape& input = graph.type(spec.operands[0]).shape;
+  const auto input_coords = reshape(point, spec.domain, input, extents);
+  if (!input_coords) return std::nullopt;
+  const std::string_view base = base_name(node);
+  const bool trailing = base.find("layer_norm") != std::string_view::npos || base.find("rms_norm") != std::string_view::npos;
+  std::vector<Pull> pulls;
+  bool good = true;
+  for_each_operand(node, [&](ValueId operand) {
+    const Shape& shape = graph.type(operand).shape;
+    if (std::find(spec.operands.begin(), spec.operands.end(), operand) != spec.operands.end() && shape == input) {
+      pulls.push_back({operand, *input_coords, {}});
+    } else if (trailing && shape.size() <= input.size()) {
+      pulls.push_back({operand, Coords(input_coords->end() - static_cast<int64_t>(shape.size()), input_coords->end()), {}});
+    } else if (shape.size() == 1 && input.size() > 1 && shape[0] == input[1]) {   // one number per channel
+      pulls.push_back({operand, {(*input_coords)[1]}, {}});
+    } else if (shape.size() <= input.size()) {
+      pulls.push_back({operand, broadcast(*input_coords, input, shape), {}});
+    } else {
+      good = false;
+    }
+  });
+  if (!good) return std::nullopt;
+  return pulls;
+}
+
+namespace {
+
+class Analysis {
+ public:
+  Analysis(const GraphFacts& facts, std::span<const NodeId> nodes) : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()) {}
+
+  std::optional<Domain> run() {
+    find_outputs();
+    find_views();
+    if (!choose_anchor()) return std::nullopt;
+    propagate();
+    if (!place_reductions() || !place_outputs()) return std::nullopt;
+    for (ValueId output : domain_.outputs)
+      if (!visit(output, domain_.seeds.at(output))) return std::nullopt;
+    return std::move(domain_);
+  }
+
+ private:
+  bool inside(NodeId node) const { return std::binary_search(nodes_.begin(), nodes_.end(), node); }
+  NodeId producer(ValueId value) const { return graph_.values[value].producer; }
+  bool computed_inside(ValueId value) const {
+    const NodeId node = producer(facts_.roots[value]);
+    return node != kNoNode && inside(node);
+  }
+  const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
+  Extents extents() const { return domain_.extents; }
+
+  void find_outputs() {
+    for (NodeId node : nodes_)
+      for (ValueId result : graph_.nodes[node].results) {
+        if (result == kNoValue) continue;
+        const auto& readers = facts_.readers[result];
+        const bool read_outside = std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return !inside(reader); });
+        if (read_outside || facts_.escapes[result]) domain_.outputs.push_back(result);
+      }
+  }
+
+  // The views between what the nodes read and where it is stored.
+  void find_views() {
+    std::set<NodeId> views;
+    for (NodeId node : nodes_)
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        while (operand != facts_.roots[operand] && views.insert(producer(operand)).second) operand = graph_.nodes[producer(operand)].value("self");
+      });
+    members_.assign(views.begin(), views.end());
+    members_.insert(members_.end(), nodes_.begin(), nodes_.end());
+    std::sort(members_.begin(), members_.end());
+  }
+
+  Coords axes_of(const Shape& domain, const std::vector<bool>& reduced) {
+    Coords point(domain.size());
+    for (bool wanted : {false, true}) {
+      for (size_t dim = 0; dim < domain.size(); ++dim)
+        if (reduced[dim] == wanted && domain[dim] != 1) {
+          point[dim] = Index{0, {kernel::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
+          domain_.extents.push_back(domain[dim]);
+        }
+      if (!wanted) domain_.parallel = static_cast<int>(domain_.extents.size());
+    }
+    return point;
+  }
+
+  // The largest reduction's domain, or else the largest result's shape.
+  bool choose_anchor() {
+    NodeId anchor = kNoNode;
+    int64_t largest = -1;
+    for (NodeId node : nodes_) {
+      if (facts_.classes[node] != OpClass::kReduce) continue;
+      const auto spec = reduce_spec(graph_, node);
+      if (!spec) return false;
+      const int64_t elements = product(spec->domain);
+      if (elements > largest) {
+        largest = elements;
+        anchor = node;
+      }
+      specs_.emplace(node, std::move(*spec));
+    }
+    if (anchor != kNoNode) {
+      const ReduceSpec& spec = specs_.at(anchor);
+      Coords point = axes_of(spec.domain, spec.reduced);
+      domain_.reduce_points[anchor] = point;
+      return seed(spec.operands[0], reshape(point, spec.domain, shape(spec.operands[0]), extents()));
+    }
+    ValueId value = kNoValue;
+    for (NodeId node : nodes_)
+      for (ValueId result : graph_.nodes[node].results)
+        if (result != kNoValue && graph_.type(result).elements() >= largest) {
+          largest = graph_.type(result).elements();
+          value = result;
+        }
+    if (value == kNoValue) return false;
+    const Coords point = axes_of(shape(value), std::vector<bool>(shape(value).size(), false));
+    return seed(value, point);
+  }
+
+  bool seed(ValueId value, std::optional<Coords> coords) {
+    if (!coords) return false;
+    const auto [place, added] = domain_.seeds.emplace(value, std::move(*coords));
+    if (added) by_shape_.emplace(shape(value), place->second);
+    return added;
+  }
+
+  const Coords* find_seed(ValueId value) const {
+    const auto found = domain_.seeds.find(value);
+    return found == domain_.seeds.end() ? nullptr : &found->second;
+  }
+
+  // Carries seeds along the members, forwards and backwards, until nothing changes.
+  void propagate() {
+    bool changed = true;
+    for (int round = 0; changed && round < 6; ++round) {
+      changed = false;
+      for (NodeId node : members_) changed |= propagate_through(node);
+      for (size_t i = members_.size(); i-- > 0;) changed |= propagate_through(members_[i]);
+    }
+  }
+
+  bool propagate_through(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    switch (facts_.classes[id]) {
+      case OpClass::kReduce: return propagate_through_reduce(id);
+      case OpClass::kView: return propagate_through_view(id);
+      case OpClass::kPointwise: return is_elementwise(graph_, id) ? propagate_through_elementwise(node) : propagate_through_view(id);
+      default: return false;
+    }
+  }
+
+  bool propagate_through_elementwise(const Node& node) {
+    const ValueId result = node.results[0];
+    bool changed = false;
+    if (!find_seed(result))
+      for_each_operand(node, [&](ValueId operand) {
+        const Coords* coords = find_seed(operand);
+        if (coords && shape(operand) == shape(result)) changed |= seed(result, *coords);
+      });
+    if (const Coords* coords = find_seed(result)) {
+      const Coords known = *coords;
+      for_each_operand(node, [&](ValueId operand) {
+        if (shape(operand) == shape(result) && !find_seed(operand)) changed |= seed(operand, known);
+      });
+    }
+    return changed;
+  }
+
+  bool propagate_through_view(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    const ValueId source = node.value("self");
+    if (source == kNoValue || node.results.size() != 1 || graph_.type(source).elements() != graph_.type(node.results[0]).elements()) return false;
+    const Coords *from = find_seed(source), *to = find_seed(node.results[0]);
+    if (from && !to) return seed(node.results[0], push_view(graph_, id, *from, extents()));
+    if (to && !from) {
+      auto pulls = pull(graph_, id, 0, *to, extents());
+      return pulls && pulls->size() == 1 && pulls->front().guards.empty() && seed(source, std::move(pulls->front().coords));
+    }
+    return false;
+  }
+
+  bool propagate_through_reduce(NodeId id) {
+    const ReduceSpec& spec = specs_.at(id);
+    bool changed = false;
+    auto point = domain_.reduce_points.find(id);
+    if (point == domain_.reduce_points.end()) {
+      std::optional<Coords> found;
+      if (const Coords* coords = find_seed(spec.operands[0])) found = reshape(*coords, shape(spec.operands[0]), spec.domain, extents());
+      for (ValueId result : graph_.nodes[id].results)
+        if (!found && result != kNoValue && find_seed(result) && graph_.type(result).elements() == product(spec.domain))
+          found = reshape(*find_seed(result), shape(result), spec.domain, extents());
+      if (!found) return false;
+      point = domain_.reduce_points.emplace(id, std::move(*found)).first;
+      changed = true;
+    }
+    for (ValueId operand : spec.operands)
+      if (!find_seed(operand)) changed |= seed(operand, reshape(point->second, spec.domain, shape(operand), extents()));
+    for (ValueId result : graph_.nodes[id].results)
+      if (result != kNoValue && !find_seed(result)) changed |= seed(result, reduce_result_coords(spec, point->second, shape(result), extents()));
+    return changed;
+  }
+
+  // Every reduction must fold exactly the domain's reduce axes.
+  bool place_reductions() {
+    for (const auto& [node, spec] : specs_) {
+      auto point = domain_.reduce_points.find(node);
+      if (point == domain_.reduce_points.end()) {
+        const auto known = by_shape_.find(shape(spec.operands[0]));
+        if (known == by_shape_.end() || !seed(spec.operands[0], known->second) || !propagate_through_reduce(node)) return false;
+        propagate();
+        point = domain_.reduce_points.find(node);
+      }
+      if (product(spec.domain) != domain_.parallel_elements() * domain_.reduced_elements()) return false;
+      for (size_t dim = 0; dim < spec.domain.size(); ++dim)
+        for (const auto& term : point->second[dim].terms)
+          if ((term.axis >= domain_.parallel) != spec.reduced[dim]) return false;
+    }
+    return true;
+  }
+
+  // An output must be stored once by each point of the parallel axes, or once by each point of the domain.
+  bool place_outputs() {
+    for (ValueId output : domain_.outputs) {
+      if (!find_seed(output)) {
+        const auto known = by_shape_.find(shape(output));
+        if (known != by_shape_.end()) seed(output, known->second);
+        else if (domain_.reduce_points.empty() && graph_.type(output).elements() == domain_.parallel_elements())
+          seed(output, delinearise(whole_domain(), shape(output), extents()));
+        if (!find_seed(output)) return false;
+      }
+      std::vector<bool> used(domain_.extents.size(), false);
+      for (const Index& index : domain_.seeds.at(output))
+        for (const auto& term : index.terms) used[term.axis] = true;
+      const bool all_parallel = std::all_of(used.begin(), used.begin() + domain_.parallel, [](bool one) { return one; });
+      const auto reduced = std::count(used.begin() + domain_.parallel, used.end(), true);
+      if (!all_parallel || (reduced != 0 && reduced != static_cast<int64_t>(used.size()) - domain_.parallel)) return false;
+      if (graph_.type(output).elements() != domain_.parallel_elements() * (reduced ? domain_.reduced_elements() : 1)) return false;
+      const TensorType& type = graph_.type(output);
+      for (size_t dim = 0; dim < type.shape.size(); ++dim)
+        if (type.shape[dim] > 1 && type.strides[dim] == 0) return false;
+    }
+    return true;
+  }
+
+  Index whole_domain() const {
+    Coords axes;
+    for (size_t axis = 0; axis < domain_.extents.size(); ++axis) axes.push_back(axis_index(static_cast<int>(axis), extents()));
+    return linearise(axes, domain_.extents, extents());
+  }
+
+  bool visit(ValueId value, const Coords& coords) {
+    if (!computed_inside(value)) return true;                     // a load through the value's own strides
+    auto& seen = visited_[value];
+    for (const Coords& earlier : seen)
+      if (earlier == coords) return true;
+    seen.push_back(coords);
+    // Recomputing a value at many places is dearer than storing it.
+    if (seen.size() > 4) return false;
+    const NodeId node = producer(value);
+    const int result = graph_.values[value].result_index;
+    std::optional<std::vector<Pull>> pulls;
+    if (facts_.classes[node] == OpClass::kReduce) {
+      const Coords* expected = find_seed(value);
+      if (!expected || *expected != coords) return false;
+      pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), extents());
+    } else if (facts_.classes[node] == OpClass::kFactory) {
+      return true;
+    } else {
+      pulls = pull(graph_, node, result, coords, extents());
+    }
+    if (!pulls) return false;
+    return std::all_of(pulls->begin(), pulls->end(), [&](const Pull& one) { return visit(one.value, one.coords); });
+  }
+
+  const GraphFacts& facts_;
+  const Graph& graph_;
+  std::vector<NodeId> nodes_;
+  std::vector<NodeId> members_;                  // nodes and the views between them
+  std::map<NodeId, ReduceSpec> specs_;
+  std::map<Shape, Coords> by_shape_;             // first seed of each shape
+  std::map<ValueId, std::vector<Coords>> visited_;
+  Domain domain_;
+};
+
+}  // namespace
+
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes) { return Analysis(facts, nodes).run(); }
+
+}  // namespace kw::plan

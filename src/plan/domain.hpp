@@ -1,0 +1,49 @@
+// The iteration domain of a fusion group: its axes, and for each value where in the domain its elements are computed.
+// analyse() decides whether a set of nodes can be one kernel; it runs the whole index algebra of the lowering, without building expressions.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/graph.hpp"
+#include "plan/index_math.hpp"
+#include "plan/op_table.hpp"
+#include "plan/pull.hpp"
+
+namespace kw::plan {
+
+// What is asked of a graph again and again, computed once.
+struct GraphFacts {
+  explicit GraphFacts(const Graph& graph);
+
+  const Graph& graph;
+  std::vector<OpClass> classes;                    // per node
+  std::vector<ValueId> roots;                      // per value: storage_root
+  std::vector<std::vector<NodeId>> readers;        // per root: the nodes other than views that read it or a view of it
+  std::vector<bool> escapes;                       // per root: it or a view of it is a graph output
+};
+
+struct Domain {
+  std::vector<int64_t> extents;                    // parallel axes, then reduce axes
+  int parallel = 0;                                // number of parallel axes
+  std::map<ValueId, Coords> seeds;                 // coordinates of a value's element at a point of the domain
+  std::map<NodeId, Coords> reduce_points;          // per reduce node: coordinates in its ReduceSpec's domain
+  std::vector<ValueId> outputs;                    // values to store: read outside the group, or graph outputs
+
+  bool has_reduction() const { return parallel < static_cast<int>(extents.size()); }
+  int64_t parallel_elements() const;
+  int64_t reduced_elements() const;
+};
+
+// `nodes` ascending; views are not listed. nullopt: these nodes cannot be one kernel.
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes);
+
+// All tensor operands of a reduce node at a point of its domain, in argument order.
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Extents extents);
+
+// Coordinates of a reduce node's result at a point of its domain.
+std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents);
+
+}  // namespace kw::plan

@@ -1,0 +1,53 @@
+// What the planner knows about an ATen op without looking at its arithmetic: its class, what it reduces, which views are free.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.hpp"
+
+namespace kw::plan {
+
+enum class OpClass {
+  kView,        // an alias: its result is described by strides over its operand's storage
+  kPointwise,   // one result element from at most one element of each operand (cat, pad and flip among them)
+  kFactory,     // no tensor operand is read (full, arange, zeros_like)
+  kReduce,      // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
+  kExtern,      // a library call
+};
+
+// "aten.add.Tensor" → "add" and "Tensor".
+std::string_view base_name(const Node& node);
+std::string_view overload_name(const Node& node);
+
+// Takes shapes, dtypes and arguments into account: what the planner cannot express is kExtern.
+OpClass classify(const Graph& graph, NodeId node);
+
+// Draws from the generator: such nodes keep their order.
+bool is_random(const Node& node);
+
+// Rough cost of one element relative to an addition.
+int arithmetic_weight(const Node& node);
+
+// The axes a kReduce node works on: `domain` is a reshape (or the broadcast) of its operands; results have either all of its elements or only
+// those of the axes that are kept.
+struct ReduceSpec {
+  Shape domain;
+  std::vector<bool> reduced;              // per axis of the domain
+  std::vector<ValueId> operands;          // those that vary over the whole domain, in argument order
+
+  int64_t kept_elements() const;
+  int64_t reduced_elements() const;
+};
+std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId node);
+
+// The value in whose storage `value` lives: itself, or what its chain of views looks into.
+ValueId storage_root(const Graph& graph, ValueId value);
+
+// Wraps negative dimensions.
+inline int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + std::max<int64_t>(rank, 1) : dim; }
+
+}  // namespace kw::plan
