@@ -1,0 +1,173 @@
+"""Inputs and weights to verify with: five kinds of draws, every one from its own seed.
+
+`redraw_inputs` keeps what a synthetic draw must not touch: shapes, strides, storage sharing, integers (they may be indices, lengths or
+labels, so the problem's own generator makes them) and everything that is not a tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Callable
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+KINDS = ("generator", "signed", "wide", "constant", "special")
+
+# Elements filled at once: bounds the scratch memory that a draw of a huge tensor takes.
+_CHUNK = 1 << 24
+
+
+def kinds(count: int) -> list[str]:
+    """The kinds of `count` draws: one of each first, then more of the problem's own generator."""
+    return [KINDS[index] if index < len(KINDS) else "generator" for index in range(count)]
+
+
+def derive_seed(seed: int, *labels: object) -> int:
+    """A seed of its own for each purpose, so that knowing one draw tells nothing of the next."""
+    text = repr((int(seed), *map(str, labels))).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:6], "little")
+
+
+def redraw_inputs(inputs: list[Any], kind: str, seed: int, *, bounded: bool = False) -> list[Any]:
+    """`inputs` with every floating tensor refilled in place as `kind` asks; a "generator" draw stays as it is.
+
+    `bounded` keeps the values within the range that the generator showed, for problems with operators that abort the process outside
+    of it (binary cross-entropy on a GPU, say).
+    """
+    if kind == "generator":
+        return inputs
+    done: set[int] = set()
+
+    def refill(tensor: torch.Tensor) -> torch.Tensor:
+        if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
+            return tensor
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in done:
+            done.add(storage)
+            view = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            flat = whole_storage(view)
+            generator = torch.Generator(device=flat.device).manual_seed(derive_seed(seed, kind, len(done)))
+            fill_bounded(flat, kind, generator) if bounded else fill(flat, kind, generator)
+        return tensor
+
+    return tree_map_only(torch.Tensor, refill, inputs)
+
+
+def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """The dense one-dimensional tensor over all memory that `tensor` reaches: expanded and overlapping views stay consistent."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((extent,), (1,), tensor.storage_offset())
+
+
+def _in_chunks(flat: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    for start in range(0, flat.numel(), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        part.copy_(write(torch.empty(part.shape, dtype=torch.promote_types(flat.dtype, torch.float32), device=flat.device)))
+
+
+def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+    """Refill a dense floating tensor. "signed": normal with the old root mean square; "wide": magnitudes over 12 decades (4 in 16-bit
+    floats of small range), either sign; "constant": one power of two, so that sums of it are exact; "special": normal, with signed zeros, subnormals, infinities, NaN and the largest
+    finite values strewn thinly enough that most rows stay finite."""
+    if kind == "signed" or kind == "special":
+        scale = _root_mean_square(flat)
+        _in_chunks(flat, lambda scratch: scratch.normal_(generator=generator).mul_(scale))
+    if kind == "wide":
+        octaves = 20.0 if torch.finfo(flat.dtype).max > 1e30 else 6.0
+
+        def wide(scratch: torch.Tensor) -> torch.Tensor:
+            scratch.uniform_(-octaves, octaves, generator=generator).exp2_()
+            return scratch.mul_(torch.empty_like(scratch).uniform_(-1, 1, generator=generator).sign_())
+
+        _in_chunks(flat, wide)
+    if kind == "constant":
+        values = (-2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 2.0)
+        flat.fill_(values[int(torch.randint(len(values), (1,), generator=generator, device=flat.device))])
+    if kind == "special":
+        _strew(flat, generator)
+
+
+def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
+    info = torch.finfo(flat.dtype)
+    # Squares of the largest double would overflow the error figures themselves, which are doubles.
+    largest = min(info.max, 1e150)
+    mild = [0.0, -0.0, info.tiny / 2, -info.tiny / 4, info.smallest_normal]
+    harsh = [float("inf"), float("-inf"), float("nan"), largest, -largest]
+    count = min(max(flat.numel() // 64, 1), 40)
+
+    def place(values: list[float], below: int) -> None:
+        where = torch.randint(below, (count,), generator=generator, device=flat.device)
+        flat[where] = torch.tensor(values, device=flat.device, dtype=torch.float64).to(flat.dtype).repeat(count // len(values) + 1)[:count]
+
+    place(mild, flat.numel())
+    # The second half stays finite: an output that mixes all of its inputs is NaN anyway, any other keeps elements to compare.
+    if flat.numel() > 1:
+        place(harsh, flat.numel() // 2)
+
+
+def fill_bounded(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+    """As `fill`, within the range of the values that stand there."""
+    low, high = flat.min().item(), flat.max().item()
+    span = high - low
+    if kind == "signed":
+        _in_chunks(flat, lambda scratch: scratch.uniform_(0, 1, generator=generator).mul_(span).add_(low))
+    if kind == "wide":
+        _in_chunks(flat, lambda scratch: scratch.uniform_(-20, 0, generator=generator).exp2_().mul_(span).add_(low))
+    if kind == "constant":
+        flat.fill_(low + span / 2)
+    if kind == "special":
+        _in_chunks(flat, lambda scratch: scratch.uniform_(-1, 2, generator=generator).clamp_(0, 1).mul_(span).add_(low))
+    flat.clamp_(low, high)
+
+
+def _root_mean_square(flat: torch.Tensor) -> float:
+    total = 0.0
+    for start in range(0, flat.numel(), _CHUNK):
+        total += flat[start : start + _CHUNK].to(torch.float64).square_().sum().item()
+    value = (total / max(flat.numel(), 1)) ** 0.5
+    return value if 1e-6 < value < 1e6 else 1.0
+
+
+@torch.no_grad()
+def redraw_weights(model: torch.nn.Module, seed: int) -> None:
+    """Refill the parameters, and the running statistics of norms, with values of the same mean and spread.
+
+    A parameter without spread (the ones and zeros that norms and biases start from) gets some, so that a kernel which leaves it out shows.
+    Other buffers are tables and masks: their values are part of the model's meaning.
+    """
+    seen: set[int] = set()
+    named = list(model.named_parameters()) + [
+        (name, tensor) for name, tensor in model.named_buffers() if name.rpartition(".")[2] in ("running_mean", "running_var")
+    ]
+    for name, tensor in named:
+        if id(tensor) in seen or tensor.numel() == 0 or not tensor.is_floating_point():
+            continue
+        seen.add(id(tensor))
+        generator = torch.Generator(device=tensor.device).manual_seed(derive_seed(seed, "weights", name))
+        if name.endswith("running_var"):
+            tensor.copy_(torch.empty_like(tensor, dtype=torch.float32).uniform_(0.5, 1.5, generator=generator))
+            continue
+        wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+        mean = wide.mean()
+        spread = wide.std(correction=0)
+        spread = torch.where(spread > 1e-6 * mean.abs(), spread, torch.where(mean != 0, 0.2 * mean.abs(), torch.full_like(mean, 0.1)))
+        tensor.copy_(torch.empty_like(wide).normal_(generator=generator).mul_(spread).add_(mean))
+
+
+@torch.no_grad()
+def nudge(target: torch.Tensor, original: torch.Tensor, seed: int) -> None:
+    """Fill `target` with `original`, every element moved by one unit of its rounding up or down."""
+    if target.numel() == 0:
+        return
+    flat, source = whole_storage(target), whole_storage(original)
+    if flat.shape != source.shape:
+        target.copy_(original)
+        return
+    generator = torch.Generator(device=flat.device).manual_seed(seed)
+    step = torch.finfo(flat.dtype).eps
+    for start in range(0, flat.numel(), _CHUNK):
+        part = source[start : start + _CHUNK]
+        noise = torch.empty(part.shape, dtype=torch.promote_types(part.dtype, torch.float32), device=part.device)
+        noise.uniform_(-1, 1, generator=generator).sign_().mul_(step).add_(1)
+        flat[start : start + _CHUNK].copy_(noise.mul_(part))

@@ -1,0 +1,215 @@
+"""Error figures of outputs against a reference, in double precision and in chunks, so that a 16 GB output needs little extra memory.
+
+An element counts towards the errors where candidate, eager and reference are all finite. Where eager and reference agree on what kind of
+value stands there (finite, +inf, -inf, NaN), the candidate must show the same; where they differ (fp32 overflowed and fp64 did not, say)
+it must show one of the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+import torch
+
+# On the CPU a chunk stays in the cache; on a GPU it is large enough to hide the launches.
+_CPU_CHUNK = 1 << 19
+_GPU_CHUNK = 1 << 24
+
+# KernelBench's own gate: absolute and relative tolerance by dtype.
+_GATE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
+
+
+def gate_tolerance(dtype: torch.dtype) -> float:
+    return _GATE.get(dtype, 1e-4)
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    """The distance from 1 to the next number of a floating dtype; 0 for integers and booleans."""
+    if dtype.is_complex:
+        dtype = dtype.to_real()
+    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+
+
+@dataclass
+class Figures:
+    """What one comparison yields; norms are relative to the reference's."""
+
+    ours: dict[str, float] = field(default_factory=lambda: {"norm": 0.0, "max": 0.0})
+    eager: dict[str, float] = field(default_factory=lambda: {"norm": 0.0, "max": 0.0})
+    mismatches: int = 0  # exact outputs: elements where eager is right and the candidate is not
+    nonfinite_mismatches: int = 0
+    stray_nans: int = 0  # NaN where neither eager nor the reference has one
+    gate_failures: int = 0
+    where: list[int] = field(default_factory=list)
+    ours_value: float = 0.0
+    reference_value: float = 0.0
+    reference_sum: float = 0.0
+    reference_squares: float = 0.0
+    reference_min: float = math.inf
+    reference_max: float = -math.inf
+    compared: int = 0  # elements finite in all three
+
+
+def chunks(shape: torch.Size, limit: int) -> Iterator[tuple[slice, ...]]:
+    """Index tuples that cover a tensor of `shape` in pieces of at most about `limit` elements, cut along leading dimensions."""
+    if math.prod(shape) <= limit or not shape:
+        yield ()
+        return
+    dim = next((index for index, size in enumerate(shape) if size > 1), 0)
+    rest = math.prod(shape[dim + 1 :])
+    step = max(1, limit // max(rest, 1))
+    for start in range(0, shape[dim], step):
+        head = (slice(None),) * dim + (slice(start, start + step),)
+        if step == 1 and rest > limit:
+            for tail in chunks(shape[dim + 1 :], limit):
+                yield head + tail
+        else:
+            yield head
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _limit(tensor: torch.Tensor) -> int:
+    return _GPU_CHUNK if tensor.is_cuda else _CPU_CHUNK
+
+
+def _classes(values: torch.Tensor) -> torch.Tensor:
+    """0 finite, 1 +inf, 2 -inf, 3 NaN."""
+    return (values == math.inf).to(torch.int8) + 2 * (values == -math.inf).to(torch.int8) + 3 * values.isnan().to(torch.int8)
+
+
+@torch.no_grad()
+def compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> Figures:
+    """All figures of one floating output. The three have one shape; `ours` and `eager` have the output's dtype."""
+    figures = Figures()
+    if ours.numel() == 0:
+        return figures
+    tolerance = gate_tolerance(ours.dtype)
+    ours, eager, reference = _real(ours), _real(eager), _real(reference)
+    worst = -1.0
+    sums: list[torch.Tensor] = []
+    peaks: list[torch.Tensor] = []
+    for index in chunks(ours.shape, _limit(ours)):
+        o, e, r = (part[index].to(torch.float64).reshape(-1) for part in (ours, eager, reference.to(ours.device)))
+        finite = o.isfinite() & e.isfinite() & r.isfinite()
+        bad = stray = torch.zeros((), dtype=torch.float64, device=o.device)
+        gate = ((o - e).abs() > tolerance + tolerance * e.abs()) & finite
+        if not bool(finite.all()):
+            co, ce, cr = _classes(o), _classes(e), _classes(r)
+            bad = ((co != ce) & (co != cr)).sum().double()
+            stray = ((co == 3) & (ce != 3) & (cr != 3)).sum().double()
+            gate = gate | ((co != ce) & (co != cr))
+            o, e, r = (torch.where(finite, part, 0.0) for part in (o, e, r))
+            low, high = torch.where(finite, r, math.inf).amin(), torch.where(finite, r, -math.inf).amax()
+        else:
+            low, high = r.amin(), r.amax()
+        magnitude = r.abs().amax()
+        o.sub_(r).abs_()
+        e.sub_(r).abs_()
+        peak, place = o.max(dim=0)
+        sums.append(torch.stack([o.square().sum(), e.square().sum(), r.square().sum(), r.sum(), bad, stray, gate.sum().double(), finite.sum().double()]))
+        peaks.append(torch.stack([peak, e.amax(), magnitude, -low, high]))
+        if (value := peak.item()) > worst:
+            worst = value
+            figures.where = _position(ours.shape, index, int(place))
+    total = torch.stack(sums).sum(0).tolist()
+    top = torch.stack(peaks).amax(0).tolist()
+    ours_squares, eager_squares, figures.reference_squares, figures.reference_sum = total[:4]
+    figures.nonfinite_mismatches, figures.stray_nans, figures.gate_failures, figures.compared = map(int, total[4:])
+    figures.reference_min, figures.reference_max = -top[3], top[4]
+    figures.ours = _relative(ours_squares, top[0], figures.reference_squares, top[2])
+    figures.eager = _relative(eager_squares, top[1], figures.reference_squares, top[2])
+    at = tuple(figures.where)
+    figures.ours_value, figures.reference_value = ours[at].item(), reference[at].item()
+    return figures
+
+
+def _relative(squares: float, peak: float, reference_squares: float, reference_peak: float) -> dict[str, float]:
+    # A reference of zeros has no scale: the floor makes any deviation from it a huge, but comparable, relative error.
+    floor = 1e-150
+    peak_error = peak / max(reference_peak, floor)
+    norm = math.sqrt(squares) / max(math.sqrt(reference_squares), floor)
+    return {"norm": norm if math.isfinite(norm) else peak_error, "max": peak_error}
+
+
+def _position(shape: torch.Size, index: tuple[slice, ...], flat: int) -> list[int]:
+    """The index in the whole tensor of element `flat` of the chunk that `index` cuts out."""
+    sizes = [len(range(size)[cut]) for size, cut in zip(shape, index)] + list(shape[len(index) :])
+    starts = [range(size)[cut].start for size, cut in zip(shape, index)] + [0] * (len(shape) - len(index))
+    position = []
+    for size, start in zip(reversed(sizes), reversed(starts)):
+        position.append(flat % size + start)
+        flat //= size
+    return position[::-1]
+
+
+@torch.no_grad()
+def compare_exact(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> Figures:
+    """Integers and booleans: how often the candidate differs from the reference where eager does not."""
+    figures = Figures()
+    if ours.numel() == 0:
+        return figures
+    for index in chunks(ours.shape, _limit(ours)):
+        o, e, r = ours[index], eager[index], reference[index].to(ours.device)
+        wrong = (o != r) & (e == r)
+        count = int(wrong.sum())
+        if count and not figures.mismatches:
+            figures.where = _position(ours.shape, index, int(wrong.reshape(-1).to(torch.uint8).argmax()))
+        figures.mismatches += count
+    figures.compared = ours.numel()
+    if figures.mismatches:
+        at = tuple(figures.where)
+        figures.ours_value, figures.reference_value = float(ours[at].item()), float(reference[at].item())
+    figures.gate_failures = figures.mismatches
+    return figures
+
+
+@torch.no_grad()
+def trivial_answers(figures: Figures, reference: torch.Tensor, candidates: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+    """Errors that answers needing no computation would have: zeros, ones, the reference's mean everywhere, and the given tensors."""
+    count = figures.compared
+    if not count or reference.is_complex():
+        return []
+    rows = []
+    scale = (figures.reference_squares, max(abs(figures.reference_min), abs(figures.reference_max)))
+    mean = figures.reference_sum / count
+    for name, constant in (("zeros", 0.0), ("ones", 1.0), ("a constant", mean)):
+        squares = max(0.0, figures.reference_squares - 2 * constant * figures.reference_sum + count * constant * constant)
+        peak = max(figures.reference_max - constant, constant - figures.reference_min)
+        # The expanded square cancels to rounding noise; the largest deviation bounds the norm without that.
+        rows.append((name, _relative(min(squares, count * peak * peak), peak, *scale)))
+    for name, tensor in candidates.items():
+        if tensor.shape == reference.shape and tensor.is_floating_point():
+            result = compare(tensor, tensor, reference)
+            if result.compared == count:
+                rows.append((name, result.ours))
+    return [{"trivial": name, **errors} for name, errors in rows]
+
+
+@functools.lru_cache(maxsize=8)
+def _weights(count: int, device: torch.device) -> torch.Tensor:
+    """Odd 64-bit factors, so that a change of any one element changes the sum."""
+    weights = torch.arange(1, 2 * count, 2, device=device).mul_(0x9E3779B97F4A7C15 - (1 << 64))
+    weights.bitwise_xor_(weights >> 29)
+    return weights.bitwise_or_(1)
+
+
+@torch.no_grad()
+def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Position-dependent checksums of a tensor's bits. Equal contents give equal fingerprints; a change goes unseen with odds of 2⁻³¹."""
+    if tensor.numel() == 0 or tensor.is_meta:
+        return (tensor.numel(),)
+    tensor = _real(tensor.detach())
+    plain = tensor.element_size()
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain]
+    totals = []
+    for index in chunks(tensor.shape, _limit(tensor)):
+        bits = tensor[index].contiguous().view(integer).reshape(-1).to(torch.int64)
+        weights = _weights(bits.numel(), bits.device)
+        totals.append(torch.stack([bits.sum(), (bits * weights).sum()]))
+    return tuple(torch.cat(totals).tolist())

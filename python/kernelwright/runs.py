@@ -1,0 +1,162 @@
+"""One run of a module: its inputs, and everything that can be seen of it afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import draws, guards, metrics, problem as problems
+from .state import slots
+
+
+class Inputs:
+    """The arguments of forward. One set of tensors serves every draw, refilled, so that a result remembered by address shows."""
+
+    def __init__(self, problem: problems.Problem, device: torch.device) -> None:
+        self.problem = problem
+        self.device = device
+        self.values: list[Any] = []
+
+    def fill(self, kind: str, seed: int, bounded: bool) -> None:
+        """Draw afresh; equal arguments give equal contents."""
+        fresh = self.problem.inputs(draws.derive_seed(seed, "inputs"), self.device)
+        draws.redraw_inputs(fresh, kind, seed, bounded=bounded)
+        old, old_structure = pytree.tree_flatten(self.values)
+        new, new_structure = pytree.tree_flatten(fresh)
+        if old_structure != new_structure or not all(map(_same_form, old, new)) or _share_storage(new):
+            self.values = fresh
+            return
+        for index, value in enumerate(new):
+            if not isinstance(value, torch.Tensor):
+                old[index] = value
+            elif value.numel():
+                draws.whole_storage(old[index]).copy_(draws.whole_storage(value))
+        self.values = pytree.tree_unflatten(old, old_structure)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        leaves = pytree.tree_leaves(self.values)
+        return {f"input[{index}]": leaf for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+
+
+def _same_form(old: Any, new: Any) -> bool:
+    if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+        return type(old) is type(new)
+    return (old.dtype, old.shape, old.stride(), old.device) == (new.dtype, new.shape, new.stride(), new.device)
+
+
+def _share_storage(values: list[Any]) -> bool:
+    pointers = [value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor) and value.numel()]
+    return len(pointers) != len(set(pointers))
+
+
+def held_tensors(module: torch.nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Every tensor that a forward is given: "parameter fc.weight", "buffer bn.running_mean", "attribute hidden", "input[0]"."""
+    return {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(module)} | inputs.tensors()
+
+
+def fingerprints(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: metrics.fingerprint(tensor) for name, tensor in tensors.items()}
+
+
+@dataclass
+class Outcome:
+    """What one run left behind: its outputs ("output[0]") and whatever it changed of what it was given, by name."""
+
+    tensors: dict[str, torch.Tensor]
+    constants: dict[str, Any]
+    structure: pytree.TreeSpec
+    # Output → what it shares memory with.
+    shares: dict[str, str] = field(default_factory=dict)
+    generators: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def outputs(self) -> dict[str, torch.Tensor]:
+        return {name: tensor for name, tensor in self.tensors.items() if name.startswith("output")}
+
+    def changes(self, kind: str) -> list[str]:
+        return [name for name in self.tensors if name.startswith(kind)]
+
+
+def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[str, tuple[int, ...]]) -> Outcome:
+    """Collect a run's outcome. What it changed is copied, since the next run starts from the state before."""
+    leaves, structure = pytree.tree_flatten(result)
+    names = [f"output[{index}]" for index in range(len(leaves))]
+    tensors = {name: leaf.detach() for name, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
+    constants = {name: leaf for name, leaf in zip(names, leaves) if not isinstance(leaf, torch.Tensor)}
+    held = held_tensors(module, inputs)
+    shares = {}
+    for name, tensor in tensors.items():
+        shared = next((other for other, value in held.items() if guards.overlap(tensor, value)), None)
+        if shared is not None:
+            shares[name] = shared
+    changed = [name for name, tensor in held.items() if name in before and metrics.fingerprint(tensor) != before[name]]
+    if changed:
+        tensors = {name: tensor.clone() if name in shares else tensor for name, tensor in tensors.items()}
+    # Plain attributes are a module's own business: caches and hidden states come back as outputs where they matter.
+    tensors |= {name: held[name].detach().clone() for name in changed if not name.startswith("attribute")}
+    return Outcome(tensors, constants, structure, shares, guards.generator_state(inputs.device))
+
+
+def compare_output(name: str, ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> tuple[dict[str, Any], metrics.Figures | None]:
+    """One OUTPUT of the worker protocol, and the figures behind it; None where shape or dtype rule a comparison out."""
+    exact = not (eager.is_floating_point() or eager.is_complex())
+    row: dict[str, Any] = {
+        "name": name,
+        "dtype": str(ours.dtype)[6:],
+        "expected_dtype": str(eager.dtype)[6:],
+        "shape": list(ours.shape),
+        "expected_shape": list(eager.shape),
+        "strides": list(ours.stride()),
+        "expected_strides": list(eager.stride()),
+        "dtype_ok": ours.dtype == eager.dtype,
+        "shape_ok": ours.shape == eager.shape,
+        "strides_ok": _strides(ours) == _strides(eager),
+        "device_ok": ours.device == eager.device,
+        "exact": exact,
+        "mismatches": 0,
+        "nonfinite_ok": True,
+        "ours": {"norm": 0.0, "max": 0.0},
+        "eager": {"norm": 0.0, "max": 0.0},
+        "epsilon": metrics.epsilon(eager.dtype),
+        "where": [],
+        "ours_value": 0.0,
+        "reference_value": 0.0,
+        "compared": 0,
+    }
+    if not (row["dtype_ok"] and row["shape_ok"]):
+        return row, None
+    ours = ours.to(eager.device)
+    figures = (metrics.compare_exact if exact else metrics.compare)(ours, eager, reference)
+    row |= {
+        "mismatches": figures.mismatches,
+        "nonfinite_ok": figures.nonfinite_mismatches == 0,
+        "nonfinite_mismatches": figures.nonfinite_mismatches,
+        "ours": figures.ours,
+        "eager": figures.eager,
+        "where": figures.where,
+        "ours_value": figures.ours_value,
+        "reference_value": figures.reference_value,
+        "compared": figures.compared,
+    }
+    return row, figures
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """Strides that mean something: those of dimensions with more than one element."""
+    return [stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1] if tensor.numel() else []
+
+
+@contextlib.contextmanager
+def precision(policy: str) -> Iterator[None]:
+    """How eager computes under a tolerance policy: as the user set it up ("reference"), without ("ieee") or with ("relaxed") TF32."""
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    if policy in ("ieee", "relaxed"):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = policy == "relaxed"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn

@@ -1,0 +1,318 @@
+"""Verification: runs a candidate, eager and the double-precision reference on several draws and reports every figure of the contract.
+
+What passes is decided by the parent process (src/verify/contract.cpp); here is only measured. docs/contract.md has the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import candidate as candidates, draws, errors, guards, metrics, problem as problems
+from .candidate import explain
+from .errors import candidate_error
+from .limits import limit_memory
+from .reference import Record, Reference, free_memory, seed_everything
+from .runs import Inputs, Outcome, compare_output, fingerprints, held_tensors, outcome, precision
+from .state import Snapshot, copy_state, slots
+
+Progress = Callable[[str, float], None]
+
+CHECKS = (
+    "inputs-unchanged",
+    "weights-unchanged",
+    "fresh-outputs",
+    "guard-bands",
+    "poison",
+    "launch-errors",
+    "no-leftover-work",
+    "deterministic-recheck",
+    "random-state",
+    "global-state",
+)
+
+# Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
+_ASSERTING = {"aten::binary_cross_entropy", "aten::multinomial", "aten::bernoulli", "aten::bernoulli_", "aten::poisson", "aten::_assert_async"}
+
+# Trivial answers further off than this are not worth reporting, whatever the tolerance.
+_NEARLY = 0.05
+
+# Draws whose allocations are guarded; the others run the candidate exactly as a user would.
+_GUARDED_DRAWS = 2
+
+
+class Verification:
+    """One request: the modules, the draws, and the findings so far."""
+
+    def __init__(self, params: dict[str, Any], progress: Progress) -> None:
+        self.progress = progress
+        self.seed = int(params["seed"])
+        self.kinds = draws.kinds(int(params.get("draws") or 5))
+        self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
+        self.policy = params.get("tolerance_policy") or "reference"
+        progress("loading", 0.0)
+        self.problem = problems.load(params["problem"])
+        limit_memory(params.get("memory_limit_bytes"), self.device)
+        construction = draws.derive_seed(self.seed, "construct")
+        self.model = self.problem.construct(self.device, seed=construction)
+        self.candidate = candidates.load(params["candidate"])
+        self.ours = self.candidate.construct(self.problem, self.model, self.device, construction)
+        self.reference = Reference(self.problem, self.device, construction)
+        self.inputs = Inputs(self.problem, self.device)
+        self.bounded = False
+        self.draws: list[dict[str, Any]] = []
+        self.vacuous: list[dict[str, Any]] = []
+        self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
+        self.gate: dict[str, Any] = {"ok": True, "atol": 1e-4, "rtol": 1e-4}
+        self.earlier: dict[str, torch.Tensor] = {}
+
+    def run(self) -> dict[str, Any]:
+        for number, kind in enumerate(self.kinds):
+            self.progress(f"draw {number + 1} of {len(self.kinds)} ({kind})", number / len(self.kinds))
+            self.draw(number, kind)
+        return {
+            "reference": self.reference.name,
+            "reference_note": self.reference.note,
+            "draws": self.draws,
+            "checks": [{"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))} for name, found in self.faults.items()],
+            "vacuous": self.vacuous,
+            "kernelbench_gate": self.gate,
+        }
+
+    def draw(self, number: int, kind: str) -> None:
+        seed = draws.derive_seed(self.seed, "draw", number)
+        if number:
+            draws.redraw_weights(self.model, seed)
+            copy_state(self.model, self.ours)
+        self.inputs.fill(kind, seed, self.bounded)
+        report: dict[str, Any] = {"kind": kind, "seed": seed, "outputs": []}
+        self.draws.append(report)
+        forward_seed = draws.derive_seed(seed, "forward")
+        try:
+            with precision(self.policy):
+                eager, record = self.run_eager(forward_seed)
+        except Exception as error:
+            if kind == "generator":
+                raise errors.blame(error, self.problem.path, "running forward", "forward-raised") from None
+            report["skipped"] = f"Model raises on this draw: {errors.summary(error)}"
+            return
+        if number == 0:
+            self.bounded = bool(record.operators & _ASSERTING)
+        refill = bool(eager.changes("input"))
+        if refill:
+            self.inputs.fill(kind, seed, self.bounded)
+        reference = self._reference(eager, forward_seed, record.drawn)
+        doing = f"running forward on the {kind} draw"
+        # The allocations that a guarded run keeps alive must not crowd out the run itself.
+        watch = guards.GuardedAllocations(free_memory(self.device) // 4) if number < _GUARDED_DRAWS else None
+        activity = guards.Activity()
+        snapshot = Snapshot(self.ours)
+        ours = self.run_ours(forward_seed, doing, watch)
+        if watch is not None:
+            self.faults["guard-bands"] += watch.violations()
+        self._check_effects(eager, ours)
+        figures = self._compare(kind, eager, ours, reference, report["outputs"])
+        if not self.reference.is_double or any(map(_beyond, report["outputs"])):
+            self._add_sensitivity(report["outputs"], reference, forward_seed)
+        snapshot.restore()
+        if number == 0:
+            if refill:
+                self.inputs.fill(kind, seed, self.bounded)
+            self._check_second_call(eager, ours, forward_seed, doing)
+            snapshot.restore()
+            if refill:
+                self.inputs.fill(kind, seed, self.bounded)
+            self._check_leftovers(activity, forward_seed, doing)
+            snapshot.restore()
+        if kind == "generator":
+            self._check_vacuous(number, figures, reference, report["outputs"])
+
+    # Running one side
+
+    def run_eager(self, seed: int) -> tuple[Outcome, Record]:
+        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes."""
+        snapshot = Snapshot(self.model)
+        before = fingerprints(held_tensors(self.model, self.inputs))
+        seed_everything(seed)
+        with torch.no_grad(), Record() as record:
+            result = self.model(*self.inputs.values)
+        self._synchronise()
+        left = outcome(result, self.model, self.inputs, before)
+        snapshot.restore()
+        return left, record
+
+    def run_ours(self, seed: int, doing: str, watch: guards.GuardedAllocations | None = None) -> Outcome:
+        """The candidate from the current state and inputs. Whatever it raises leaves as a candidate error."""
+        before = fingerprints(held_tensors(self.ours, self.inputs))
+        settings = guards.GlobalState()
+        seed_everything(seed)
+        try:
+            with torch.no_grad(), watch or contextlib.nullcontext():
+                result = self.ours(*self.inputs.values)
+            early = _fingerprints_of(result) if watch is not None and self.device.type == "cuda" else None
+            self._synchronise()
+        except BaseException as error:
+            raise explain(error, self.candidate.path, doing, "forward-raised") from None
+        if early is not None and early != _fingerprints_of(result):
+            self.faults["no-leftover-work"].append("The outputs still changed after the current stream was done: work runs on another stream.")
+        left = outcome(result, self.ours, self.inputs, before)
+        self.faults["global-state"] += settings.undo()
+        return left
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _reference(self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]]) -> dict[str, torch.Tensor]:
+        """The reference's value of every tensor in `eager`."""
+        got = self.reference.run(self.model, self.inputs.values, seed, drawn)
+        if got is None:
+            return dict(eager.tensors)
+        result, arguments, module = got
+        values = {f"output[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(result)) if isinstance(leaf, torch.Tensor)}
+        values |= {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(arguments)) if isinstance(leaf, torch.Tensor)}
+        values |= {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(module)}
+        for name, tensor in eager.tensors.items():
+            if name not in values or values[name].shape != tensor.shape:
+                self.reference.give_up(f"{name} has another shape in double precision")
+                return dict(eager.tensors)
+        return {name: values[name].detach() for name in eager.tensors}
+
+    # Figures
+
+    def _compare(
+        self, kind: str, eager: Outcome, ours: Outcome, reference: dict[str, torch.Tensor], rows: list[dict[str, Any]]
+    ) -> dict[str, metrics.Figures]:
+        if ours.structure != eager.structure:
+            raise candidate_error(
+                "output-structure", f"ModelNew returns {_form(ours)} where Model returns {_form(eager)}.", hint="Return what Model returns, in the same nesting."
+            )
+        for name, value in eager.constants.items():
+            if ours.constants.get(name, ...) != value:
+                raise candidate_error("output-constant", f"{name} of ModelNew is {ours.constants.get(name)!r} and should be {value!r}.")
+        found: dict[str, metrics.Figures] = {}
+        untouched = held_tensors(self.ours, self.inputs)
+        for name, expected in eager.tensors.items():
+            row, figures = compare_output(name, ours.tensors.get(name, untouched.get(name)), expected, reference[name])
+            rows.append(row)
+            if figures is not None:
+                found[name] = figures
+                if figures.stray_nans:
+                    self.faults["poison"].append(
+                        f"{figures.stray_nans} elements of {name} are NaN on the {kind} draw where eager's are not; they may never have been written."
+                    )
+            if kind == "generator" and name.startswith("output"):
+                self.gate["atol"] = self.gate["rtol"] = max(metrics.gate_tolerance(expected.dtype), self.gate["atol"])
+                self.gate["ok"] &= figures is not None and figures.gate_failures == 0
+        return found
+
+    def _add_sensitivity(self, rows: list[dict[str, Any]], reference: dict[str, torch.Tensor], seed: int) -> None:
+        """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
+        with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+            moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
+            kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point()]
+            try:
+                for trial in range(2):
+                    for tensor, original in kept:
+                        draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial))
+                    with precision(self.policy):
+                        moved, _ = self.run_eager(seed)
+                    for row in rows:
+                        tensor = moved.tensors.get(row["name"])
+                        if tensor is None or row["exact"] or tensor.shape != reference[row["name"]].shape:
+                            continue
+                        figures = metrics.compare(tensor, tensor, reference[row["name"]]).ours
+                        old = row.get("sensitivity", figures)
+                        row["sensitivity"] = {key: max(old[key], figures[key]) for key in figures}
+            finally:
+                for tensor, original in kept:
+                    tensor.copy_(original)
+
+    # Checks beside the figures
+
+    def _check_effects(self, eager: Outcome, ours: Outcome) -> None:
+        for check, kinds in (("inputs-unchanged", ("input",)), ("weights-unchanged", ("parameter", "buffer"))):
+            for name in (name for kind in kinds for name in ours.changes(kind)):
+                if name not in eager.tensors:
+                    self.faults[check].append(f"forward changed {name}, which Model leaves alone.")
+        if not all(torch.equal(mine, theirs) for mine, theirs in zip(ours.generators, eager.generators)):
+            self.faults["random-state"].append("forward leaves the random generator in another state than Model's does.")
+
+    def _check_second_call(self, eager: Outcome, ours: Outcome, seed: int, doing: str) -> None:
+        # Where eager itself returns a view of what it was given, the candidate may.
+        own = {name: tensor for name, tensor in ours.outputs.items() if name not in eager.shares}
+        for name in own:
+            if name in ours.shares:
+                self.faults["fresh-outputs"].append(f"{name} shares memory with {ours.shares[name]}.")
+        marks = fingerprints(own)
+        again = self.run_ours(seed, f"{doing}, called a second time")
+        for name, tensor in own.items():
+            repeated = again.tensors.get(name)
+            if repeated is None:
+                self.faults["deterministic-recheck"].append(f"{name} is missing from a second call.")
+                continue
+            if guards.overlap(tensor, repeated):
+                self.faults["fresh-outputs"].append(f"{name} of two calls share memory: the second call overwrites the first one's result.")
+            elif metrics.fingerprint(tensor) != marks[name]:
+                self.faults["fresh-outputs"].append(f"A second call changed {name} of the first.")
+            if metrics.fingerprint(repeated) != marks[name]:
+                self._check_repeated(name, tensor, repeated)
+
+    def _check_repeated(self, name: str, first: torch.Tensor, second: torch.Tensor) -> None:
+        fault = ""
+        if first.shape != second.shape or first.dtype != second.dtype or not first.is_floating_point():
+            fault = "differs"
+        else:
+            figures = metrics.compare(second, second, first.double())
+            # Atomic additions may come in another order; more than their rounding is a race.
+            if figures.nonfinite_mismatches or figures.ours["norm"] > 16 * metrics.epsilon(first.dtype):
+                fault = f"differs by {figures.ours['norm']:.2g} of its norm"
+        if fault:
+            self.faults["deterministic-recheck"].append(f"{name} {fault} in a second call with the same inputs.")
+
+    def _check_leftovers(self, activity: guards.Activity, seed: int, doing: str) -> None:
+        self.faults["no-leftover-work"] += activity.leftovers()
+        # The first calls may start a pool of threads; a third must find it there.
+        settled = guards.Activity()
+        self.run_ours(seed, f"{doing}, called a third time")
+        if settled.more_tasks():
+            self.faults["no-leftover-work"].append(f"Each call leaves {settled.more_tasks()} more thread(s) behind.")
+
+    def _check_vacuous(
+        self, number: int, figures: dict[str, metrics.Figures], reference: dict[str, torch.Tensor], rows: list[dict[str, Any]]
+    ) -> None:
+        for row in rows:
+            name = row["name"]
+            if name not in figures or row["exact"] or not name.startswith("output"):
+                continue
+            given = {f"{key} itself": tensor for key, tensor in self.inputs.tensors().items()} if number == 0 else {}
+            if name in self.earlier:
+                given["the output for other inputs and weights"] = self.earlier[name]
+            for answer in metrics.trivial_answers(figures[name], reference[name], given):
+                listed = any(old["output"] == name and old["trivial"] == answer["trivial"] for old in self.vacuous)
+                if answer["norm"] <= _NEARLY and not listed:
+                    self.vacuous.append({"output": name, **answer, "eager": row["eager"], "epsilon": row["epsilon"]})
+            if reference[name].numel() <= 1 << 22:
+                self.earlier[name] = reference[name]
+
+
+def _beyond(row: dict[str, Any]) -> bool:
+    return any(row["ours"][key] > 2 * row["eager"][key] + 4 * row["epsilon"] for key in ("norm", "max"))
+
+
+def _form(left: Outcome) -> str:
+    names = len(left.tensors) - len([name for name in left.tensors if not name.startswith("output")])
+    kind = left.structure.type.__name__ if left.structure.type is not None else "one value"
+    return f"{kind} ({names} tensor{'' if names == 1 else 's'})"
+
+
+def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:
+    return [metrics.fingerprint(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """The worker's method "verify" (docs/worker-protocol.md)."""
+    return Verification(params, progress).run()
