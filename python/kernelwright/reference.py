@@ -68,7 +68,14 @@ def _draws_random_numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict
     return given.get("train", True) is not False and given.get("training", True) is not False
 
 
-class Record(TorchDispatchMode):
+class _Mode(TorchDispatchMode):
+    # The wrapper that hides a mode from torch.compile imports two seconds' worth of modules at its first use.
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class Record(_Mode):
     """Notes the operators that a forward calls, and keeps what its random operators drew."""
 
     def __init__(self) -> None:
@@ -79,13 +86,13 @@ class Record(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        self.operators.add(func._schema.name)
+        self.operators.add(func.name())
         if _draws_random_numbers(func, args, kwargs):
             self.drawn.append((func._schema.name, tree_map_only(torch.Tensor, torch.clone, result)))
         return result
 
 
-class Replay(TorchDispatchMode):
+class Replay(_Mode):
     """Answers a forward's random operators with what eager's drew, in order."""
 
     def __init__(self, drawn: list[tuple[str, Any]]) -> None:

@@ -1,0 +1,495 @@
+"""Verification: right candidates come through with figures like eager's, and every known way to be wrong shows in the figures."""
+
+import textwrap
+
+import pytest
+import torch
+
+from kernelwright import draws, errors, metrics, verify
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width, out):
+        super().__init__()
+        self.fc = nn.Linear(width, out)
+        self.bn = nn.BatchNorm1d(out)
+
+    def forward(self, x):
+        return torch.relu(self.bn(self.fc(x)))
+
+def get_inputs():
+    return [torch.rand(24, 40)]
+
+def get_init_inputs():
+    return [40, 56]
+"""
+
+MODEL = PROBLEM.split("def get_inputs")[0]
+
+ELEMENTWISE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * 2
+
+def get_inputs():
+    return [torch.rand(24, 40)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    def run(problem, candidate, **params):
+        (tmp_path / "problem.py").write_text(problem)
+        (tmp_path / "candidate.py").write_text(problem.split("def get_inputs")[0] + textwrap.dedent(candidate))
+        given = {"problem": str(tmp_path / "problem.py"), "candidate": str(tmp_path / "candidate.py"), "device": "cpu", "seed": 11, "draws": 5}
+        return verify.run(given | params, lambda stage, fraction: None)
+
+    return run
+
+
+def wrong_outputs(result):
+    """(draw, output) of every row beyond the contract's bound; the rule itself lives in src/verify/contract.cpp."""
+    found = []
+    for draw in result["draws"]:
+        for row in draw["outputs"]:
+            forms = row["dtype_ok"] and row["shape_ok"] and row["strides_ok"] and row["device_ok"] and row["nonfinite_ok"]
+            close = all(row["ours"][key] <= 2 * max(row["eager"][key], row.get("sensitivity", row["eager"])[key]) + 4 * row["epsilon"] for key in ("norm", "max"))
+            if not forms or row["mismatches"] or not close:
+                found.append((draw["kind"], row["name"]))
+    return found
+
+
+def failed_checks(result):
+    return {check["name"] for check in result["checks"] if not check["ok"]}
+
+
+def test_equal_candidate_is_clean(check):
+    result = check(PROBLEM, "class ModelNew(Model):\n    pass\n", draws=7)
+    assert wrong_outputs(result) == []
+    assert failed_checks(result) == set()
+    assert [draw["kind"] for draw in result["draws"]] == ["generator", "signed", "wide", "constant", "special", "generator", "generator"]
+    names = {row["name"] for row in result["draws"][0]["outputs"]}
+    assert names == {"output[0]", "buffer bn.running_mean", "buffer bn.running_var", "buffer bn.num_batches_tracked"}
+    assert result["reference"] == "fp64"
+    assert result["kernelbench_gate"] == {"ok": True, "atol": 1e-4, "rtol": 1e-4}
+    assert result["vacuous"] == []
+    row = result["draws"][0]["outputs"][0]
+    assert 0 < row["eager"]["norm"] < 1e-5 and row["ours"] == row["eager"]
+
+
+def test_every_seed_draws_afresh(check):
+    candidate = "class ModelNew(Model):\n    pass\n"
+    first, same, other = (check(ELEMENTWISE, candidate, seed=seed, draws=1)["draws"][0]["outputs"][0]["eager"] for seed in (1, 1, 2))
+    assert first == same != other
+
+
+def test_stale_weights_show_after_a_redraw(check):
+    result = check(
+        PROBLEM,
+        """
+        class ModelNew(Model):
+            folded = None
+            def forward(self, x):
+                if self.folded is None:
+                    self.folded = self.fc.weight.detach().clone().t().contiguous()
+                return torch.relu(self.bn(x @ self.folded + self.fc.bias))
+        """,
+    )
+    assert {kind for kind, name in wrong_outputs(result)} >= {"signed", "wide"}
+    assert ("generator", "output[0]") not in wrong_outputs(result)
+
+
+def test_running_statistics_left_alone_show(check):
+    result = check(
+        PROBLEM,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                return torch.relu(torch.nn.functional.batch_norm(self.fc(x), None, None, self.bn.weight, self.bn.bias, True))
+        """,
+    )
+    assert ("generator", "buffer bn.running_mean") in wrong_outputs(result)
+    assert ("generator", "output[0]") not in wrong_outputs(result)
+
+
+def test_returning_the_input_is_wrong_and_shares_memory(check):
+    result = check(ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return x\n")
+    assert ("generator", "output[0]") in wrong_outputs(result)
+    assert "fresh-outputs" in failed_checks(result)
+
+
+def test_hidden_nans_show_on_special_values(check):
+    result = check(ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(torch.nan_to_num(x)) * 2\n")
+    assert wrong_outputs(result) == [("special", "output[0]")]
+
+
+def test_stray_nans_show(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                out = torch.empty_like(x)
+                out[:-1] = torch.tanh(x[:-1]) * 2
+                return out
+        """,
+    )
+    assert "poison" in failed_checks(result)
+    assert ("generator", "output[0]") in wrong_outputs(result)
+
+
+@pytest.mark.parametrize("element", [-1, 24 * 40])
+def test_writes_out_of_bounds_show_in_the_guard_bands(check, element):
+    result = check(
+        ELEMENTWISE,
+        f"""
+        import ctypes
+        class ModelNew(Model):
+            def forward(self, x):
+                out = torch.empty(24, 40)
+                out.copy_(torch.tanh(x) * 2)
+                ctypes.c_float.from_address(out.data_ptr() + {element} * 4).value = 1.0
+                return out
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == {"guard-bands"}
+    assert wrong_outputs(result) == []
+
+
+def test_guarded_allocations_keep_shape_strides_and_values(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                scratch = [torch.empty(5, dtype=torch.int64), torch.empty_strided((4, 3), (1, 4)), x.new_empty((2, 0)), torch.empty((2, 3, 4, 5), memory_format=torch.channels_last)]
+                assert [part.stride() for part in scratch] == [(1,), (1, 4), (1, 1), (60, 1, 15, 3)]
+                assert scratch[1].isnan().all() and scratch[0].dtype == torch.int64 and scratch[2].shape == (2, 0)
+                assert scratch[1].data_ptr() % 64 == 0
+                return torch.tanh(x) * 2
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == set()
+
+
+def test_changed_input_shows(check):
+    result = check(ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return x.tanh_().clone() * 2\n")
+    assert "inputs-unchanged" in failed_checks(result)
+
+
+def test_changed_weight_shows(check):
+    result = check(
+        PROBLEM,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                out = super().forward(x)
+                self.fc.bias += 1
+                return out
+        """,
+    )
+    assert "weights-unchanged" in failed_checks(result)
+
+
+def test_wrong_strides_and_shape_and_dtype_show(check):
+    for expression, field in ((".t().contiguous().t()", "strides_ok"), ("[:-1]", "shape_ok"), (".double()", "dtype_ok")):
+        result = check(ELEMENTWISE, f"class ModelNew(Model):\n    def forward(self, x):\n        return (torch.tanh(x) * 2){expression}\n", draws=1)
+        assert not result["draws"][0]["outputs"][0][field]
+
+
+def test_half_precision_shows(check):
+    result = check(
+        PROBLEM,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                return torch.relu(self.bn((x.half() @ self.fc.weight.half().t()).float() + self.fc.bias))
+        """,
+    )
+    assert ("generator", "output[0]") in wrong_outputs(result) and ("signed", "output[0]") in wrong_outputs(result)
+
+
+def test_hard_coded_output_shows(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        class ModelNew(Model):
+            kept = None
+            def forward(self, x):
+                if self.kept is None:
+                    self.kept = torch.tanh(x) * 2
+                return self.kept.clone()
+        """,
+    )
+    assert ("generator", "output[0]") not in wrong_outputs(result)
+    assert ("signed", "output[0]") in wrong_outputs(result)
+
+
+def test_result_remembered_by_address_shows(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        kept = {}
+        class ModelNew(Model):
+            def forward(self, x):
+                if x.data_ptr() not in kept:
+                    kept[x.data_ptr()] = torch.tanh(x) * 2
+                return kept[x.data_ptr()].clone()
+        """,
+    )
+    assert ("signed", "output[0]") in wrong_outputs(result)
+
+
+def test_one_static_output_buffer_shows(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        out = torch.zeros(24, 40)
+        class ModelNew(Model):
+            def forward(self, x):
+                return torch.mul(torch.tanh(x), 2, out=out)
+        """,
+    )
+    assert failed_checks(result) == {"fresh-outputs"}
+
+
+def test_results_that_change_between_calls_show(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        class ModelNew(Model):
+            calls = 0
+            def forward(self, x):
+                self.calls += 1
+                return torch.tanh(x) * (2 if self.calls != 2 else 2.001)
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == {"deterministic-recheck"}
+
+
+def test_a_thread_left_behind_shows(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        import threading, time
+        class ModelNew(Model):
+            def forward(self, x):
+                threading.Thread(target=time.sleep, args=(2,), daemon=True).start()
+                return torch.tanh(x) * 2
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == {"no-leftover-work"}
+
+
+def test_a_child_process_left_behind_shows(check):
+    result = check(
+        ELEMENTWISE,
+        """
+        import subprocess
+        class ModelNew(Model):
+            def forward(self, x):
+                subprocess.Popen(["sleep", "2"])
+                return torch.tanh(x) * 2
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == {"no-leftover-work"}
+
+
+def test_changed_global_state_shows_and_is_put_back(check):
+    before = torch.get_float32_matmul_precision()
+    result = check(
+        ELEMENTWISE,
+        """
+        class ModelNew(Model):
+            def forward(self, x):
+                torch.set_float32_matmul_precision("medium" if torch.get_float32_matmul_precision() != "medium" else "high")
+                return torch.tanh(x) * 2
+        """,
+        draws=1,
+    )
+    assert failed_checks(result) == {"global-state"}
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_random_numbers_come_from_the_same_place_in_the_stream(check):
+    problem = PROBLEM.replace("torch.relu(self.bn(self.fc(x)))", "torch.nn.functional.dropout(self.fc(x), 0.3)")
+    result = check(problem, "class ModelNew(Model):\n    pass\n")
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+    assert result["reference"] == "fp64"
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        torch.rand(1)\n        return super().forward(x)\n")
+    assert "random-state" in failed_checks(result) and ("generator", "output[0]") in wrong_outputs(result)
+
+
+def test_a_forward_that_insists_on_fp32_has_the_weaker_reference(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "(torch.tanh(x) * 2).view(torch.int32).view(torch.float32)")
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(x) * 2\n", draws=2)
+    assert result["reference"] == "fp32-eager" and "weaker" in result["reference_note"]
+    row = result["draws"][0]["outputs"][0]
+    assert row["eager"] == {"norm": 0.0, "max": 0.0} and row["sensitivity"]["norm"] > 0
+
+
+def test_casts_inside_forward_stay_double_in_the_reference(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.tanh(x.half().float()).to(torch.float32) * 2")
+    result = check(problem, "class ModelNew(Model):\n    pass\n", draws=1)
+    assert result["reference"] == "fp64"
+    assert result["draws"][0]["outputs"][0]["eager"]["norm"] > 1e-5
+
+
+def test_vacuous_problem_is_reported(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.softmax(x.sum(1, keepdim=True), 1)")
+    result = check(problem, "class ModelNew(Model):\n    pass\n", draws=6)
+    trivial = {row["trivial"] for row in result["vacuous"] if row["output"] == "output[0]" and row["norm"] < 1e-6}
+    assert {"ones", "a constant", "the output for other inputs and weights"} <= trivial and "zeros" not in trivial
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.relu(x) * 1.0")
+    result = check(problem, "class ModelNew(Model):\n    pass\n", draws=1)
+    assert [row["trivial"] for row in result["vacuous"]] == ["input[0] itself"]
+
+
+def test_integers_must_match_where_eager_does(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "x.argmax(1), x > 0.5")
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.argmin(1), x > 0.5\n", draws=1)
+    assert wrong_outputs(result) == [("generator", "output[0]")]
+    row = result["draws"][0]["outputs"][0]
+    assert row["exact"] and row["mismatches"] > 0 and len(row["where"]) == 1
+    assert row["ours_value"] != row["reference_value"]
+
+
+def test_problem_that_changes_its_input_asks_the_same_of_the_candidate(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "x.tanh_() * 2")
+    result = check(problem, "class ModelNew(Model):\n    pass\n")
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(x) * 2\n")
+    assert ("generator", "input[0]") in wrong_outputs(result)
+
+
+def test_expanded_and_strided_inputs_keep_their_form(check):
+    problem = ELEMENTWISE.replace("[torch.rand(24, 40)]", "[torch.rand(24, 1).expand(24, 40)]")
+    candidate = "class ModelNew(Model):\n    def forward(self, x):\n        assert x.stride() == (1, 0)\n        return torch.tanh(x) * 2\n"
+    result = check(problem, candidate)
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+
+
+def test_nested_results_keyword_values_and_empty_tensors(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "{'a': [x * 2, None], 'b': (x[:0], 3)}")
+    result = check(problem, "class ModelNew(Model):\n    pass\n")
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+    with pytest.raises(errors.Error) as caught:
+        check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return {'a': [x * 2, None], 'b': [x[:0], 3]}\n")
+    assert caught.value.kind == "candidate" and caught.value.code == "output-structure"
+
+
+@pytest.mark.parametrize(
+    "body, code",
+    [
+        ("", "no-model-new"),
+        ("ModelNew = 3\n", "model-new-not-module"),
+        ("import nowhere.at.all\n", "missing-package"),
+        ("class ModelNew(Model\n", "syntax-error"),
+        ("1 / 0\n", "import-raised"),
+        ("import sys\nsys.exit(0)\n", "exits"),
+        ("class ModelNew(nn.Module):\n    def __init__(self, *sizes):\n        super().__init__()\n", "state-dict"),
+        ("class ModelNew(Model):\n    def __init__(self, *args):\n        raise ValueError('no')\n", "constructor-raised"),
+        ("class ModelNew(Model):\n    def forward(self, x):\n        raise ValueError('no')\n", "forward-raised"),
+        ("class ModelNew(Model):\n    def forward(self, x):\n        print('done')\n        exit()\n", "exits"),
+        ("import subprocess\nsubprocess.run('echo k.cpp:3: error: no such type >&2; exit 1', shell=True, check=True, capture_output=True)\n", "compile-failed"),
+        ("class ModelNew(Model):\n    def forward(self, x):\n        return torch.empty(1 << 45)\n", "out-of-memory"),
+    ],
+)
+def test_a_broken_candidate_is_explained(check, body, code):
+    with pytest.raises(errors.Error) as caught:
+        check(PROBLEM, body)
+    assert caught.value.code == code
+    assert caught.value.kind == ("missing" if code == "missing-package" else "candidate")
+    if code == "compile-failed":
+        assert "no such type" in caught.value.message and "k.cpp:3" in caught.value.detail
+    if code == "forward-raised":
+        assert caught.value.where == "candidate.py:16" and "raise ValueError" in caught.value.source
+
+
+def test_a_problem_whose_forward_raises_is_the_users_fault(check):
+    with pytest.raises(errors.Error) as caught:
+        check(ELEMENTWISE.replace("torch.tanh(x) * 2", "x @ x"), "class ModelNew(Model):\n    pass\n")
+    assert caught.value.kind == "user" and caught.value.where == "problem.py:7"
+
+
+def test_a_draw_that_eager_cannot_take_is_skipped(check):
+    problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.tanh(x) * 2 if x.min() >= 0 else 1 / 0")
+    result = check(problem, "class ModelNew(Model):\n    pass\n")
+    assert "skipped" in result["draws"][1] and "skipped" not in result["draws"][0]
+
+
+def test_comparison_rule_for_values_that_are_not_finite():
+    nan, inf = float("nan"), float("inf")
+    # Element by element: agreeing NaN, fp32 overflow that only eager shares, the same that only the reference shares, a value beside both.
+    eager = torch.tensor([nan, inf, inf, 1.0, 2.0])
+    reference = torch.tensor([nan, 1e300, 1e300, 1.0, 2.0], dtype=torch.float64)
+    fine = metrics.compare(torch.tensor([nan, inf, 3e38, 1.0, 2.0]), eager, reference)
+    assert fine.nonfinite_mismatches == 0 and fine.compared == 2 and fine.ours == {"norm": 0.0, "max": 0.0}
+    bad = metrics.compare(torch.tensor([1.0, nan, -inf, inf, 2.0]), eager, reference)
+    assert bad.nonfinite_mismatches == 4 and bad.stray_nans == 1 and bad.compared == 1
+
+
+def test_figures_equal_the_plain_formulas_across_chunks(monkeypatch):
+    monkeypatch.setattr(metrics, "_CPU_CHUNK", 7)
+    reference = torch.randn(3, 5, 4, dtype=torch.float64)
+    ours, eager = reference.float() * 1.001, reference.float()
+    ours[2, 3, 1] += 0.5
+    figures = metrics.compare(ours, eager, reference)
+    difference = ours.double() - reference
+    assert figures.ours["norm"] == pytest.approx((difference.norm() / reference.norm()).item(), rel=1e-12)
+    assert figures.ours["max"] == pytest.approx((difference.abs().max() / reference.abs().max()).item(), rel=1e-12)
+    assert figures.where == [2, 3, 1]
+    assert figures.gate_failures == int((~torch.isclose(ours, eager, rtol=1e-4, atol=1e-4)).sum())
+
+
+def test_comparing_leaves_double_outputs_as_they_are():
+    values = torch.randn(100, dtype=torch.float64)
+    kept = values.clone()
+    metrics.compare(values, values, kept.flip(0))
+    assert torch.equal(values, kept)
+
+
+def test_fingerprints_see_single_bits_and_order():
+    values = torch.randn(1000)
+    swapped, flipped = values.clone(), values.clone()
+    swapped[[3, 700]] = values[[700, 3]]
+    flipped.view(torch.int32)[500] ^= 1
+    assert len({metrics.fingerprint(each) for each in (values, swapped, flipped, values.clone())}) == 3
+    assert metrics.fingerprint(torch.tensor([0.0])) != metrics.fingerprint(torch.tensor([-0.0]))
+
+
+def test_synthetic_draws_keep_integers_sharing_and_bounds():
+    base = torch.rand(6, 4)
+    inputs = [base, base[2:], torch.arange(5), 3]
+    draws.redraw_inputs(inputs, "wide", 1)
+    assert torch.equal(inputs[0][2:], inputs[1]) and inputs[2].tolist() == list(range(5)) and inputs[3] == 3
+    assert base.abs().max() / base.abs().min() > 100 and base.min() < 0
+    for kind in draws.KINDS[1:]:
+        probability = torch.rand(500)
+        low, high = probability.min(), probability.max()
+        draws.redraw_inputs([probability], kind, 2, bounded=True)
+        assert probability.min() >= low and probability.max() <= high
+
+
+def test_redrawn_weights_keep_their_scale_and_never_their_values():
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    draws.redraw_weights(model, 5)
+    after = model.state_dict()
+    assert after["0.weight"].std().item() == pytest.approx(before["0.weight"].std().item(), rel=0.1)
+    assert after["1.running_var"].min() > 0
+    assert all(not torch.equal(before[name], after[name]) for name in before if "num_batches" not in name)
