@@ -1,0 +1,56 @@
+// The parent's side of docs/worker-protocol.md: starts `python -m kernelwright.worker` and talks with it. The child may crash, hang or be
+// killed at any moment; that leaves request() as a WorkerFailure, which callers turn into a verdict.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "support/subprocess.hpp"
+
+namespace kw {
+
+struct WorkerOptions {
+  std::string python;                      // executable
+  std::string module_path;                 // put before PYTHONPATH
+  std::vector<std::string> environment;    // more variables, "CUDA_VISIBLE_DEVICES=2"
+};
+
+// Why a request got no reply. Not an Error: whether it is the candidate's fault or the problem's is the caller's to say.
+struct WorkerFailure {
+  enum class Kind { kCrashed, kHung, kKilled /* SIGKILL from outside: the kernel's out-of-memory killer */, kExited, kBrokenProtocol };
+  Kind kind = Kind::kCrashed;
+  std::string what;                        // "crashed with signal 11 (Segmentation fault)", "gave no answer within 300 s"
+  std::string log;                         // the end of what it wrote to standard error
+};
+
+class WorkerClient {
+ public:
+  using OnEvent = std::function<void(const std::string& stage, double fraction)>;
+
+  explicit WorkerClient(WorkerOptions options);
+  ~WorkerClient();
+
+  // Sends a request and waits for its reply; starts the child where there is none. Throws kw::Error for an error reply (by its kind),
+  // WorkerFailure when the child is gone or silent for `limit_seconds` (it is killed; the next request starts a new one), and Interrupted.
+  nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds, const OnEvent& on_event = {});
+
+  void start();                            // so that it imports PyTorch while the caller does something else
+  void stop();
+  bool running() const { return child_ != nullptr; }
+
+ private:
+  [[noreturn]] void fail(Subprocess::Outcome outcome, double limit_seconds);
+  nlohmann::ordered_json receive(double deadline, double limit_seconds);
+
+  WorkerOptions options_;
+  std::unique_ptr<Subprocess> child_;
+  int64_t last_id_ = 0;
+};
+
+// Numbers of the protocol: a number, or the strings "nan", "inf", "-inf".
+double number_of(const nlohmann::ordered_json& value);
+
+}  // namespace kw
