@@ -1,8 +1,10 @@
 #include "ir/verifier.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <unordered_set>
 
+#include "ir/infer.hpp"
 #include "ir/text.hpp"
 #include "support/error.hpp"
 
@@ -75,6 +77,22 @@ struct Verifier {
       define(node.results[i], node.op);
       const Value& value = graph.values[node.results[i]];
       if (value.producer != id || value.result_index != static_cast<int>(i)) fail(node, "%" + value.name + " names another producer");
+    }
+    check_types(node);
+  }
+
+  void check_types(const Node& node) const {
+    const Inference inferred = infer(graph, node);
+    if (!inferred.problem.empty()) fail(node, inferred.problem);
+    for (size_t i = 0; i < std::min(inferred.results.size(), node.results.size()); ++i) {
+      if (node.results[i] == kNoValue) continue;
+      const TensorType& type = graph.type(node.results[i]);
+      const auto& [shape, dtype] = inferred.results[i];
+      if ((shape && *shape != type.shape) || (dtype && *dtype != type.dtype)) {
+        TensorType expected{dtype.value_or(type.dtype), shape.value_or(type.shape), {}, 0, "cpu"};
+        expected.strides = contiguous_strides(expected.shape);
+        fail(node, "its result is " + print(type) + ", its operands give " + print(expected));
+      }
     }
   }
 

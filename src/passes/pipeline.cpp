@@ -1,0 +1,87 @@
+#include "passes/pipeline.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "ir/text.hpp"
+#include "ir/verifier.hpp"
+#include "passes/cse.hpp"
+#include "passes/dead_code.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+namespace {
+
+struct Pass {
+  std::string_view name;
+  RewriteCounts (*run)(Graph&);
+};
+
+// In order.
+constexpr Pass kPasses[] = {
+    {"cse", cse},
+    {"dead_code", dead_code},
+};
+
+bool names(const std::vector<std::string>& list, std::string_view name) {
+  return std::any_of(list.begin(), list.end(), [&](const std::string& item) { return item == name || item == "all"; });
+}
+
+void check_names(const std::vector<std::string>& list) {
+  const auto known = pass_names();
+  for (const auto& name : list)
+    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(ErrorKind::kUser, "there is no pass named '" + name + "'", "The passes are " + join(known, ", ") + ".");
+}
+
+PassTiming run(Graph& graph, const Pass& pass) {
+  const auto start = std::chrono::steady_clock::now();
+  PassTiming timing;
+  timing.name = pass.name;
+  timing.rewrites = pass.run(graph);
+  timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  timing.nodes = static_cast<int64_t>(graph.nodes.size());
+  verify(graph, "pass " + timing.name);
+  return timing;
+}
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> list;
+  for (const auto& pass : kPasses) list.emplace_back(pass.name);
+  return list;
+}
+
+PassTiming run_pass(Graph& graph, std::string_view name) {
+  check_names({std::string(name)});
+  return run(graph, *std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; }));
+}
+
+PassReport run_passes(Graph& graph, const PassOptions& options) {
+  for (const auto* list : {&options.disabled, &options.print_before, &options.print_after}) check_names(*list);
+  KW_ASSERT(options.dump || (options.print_before.empty() && options.print_after.empty()), "printing a graph between passes needs somewhere to print to");
+  PassReport report;
+  for (const auto& pass : kPasses) {
+    if (names(options.disabled, pass.name)) continue;
+    if (names(options.print_before, pass.name)) options.dump("before " + std::string(pass.name), print(graph));
+    report.passes.push_back(run(graph, pass));
+    if (names(options.print_after, pass.name)) options.dump("after " + std::string(pass.name), print(graph));
+  }
+  return report;
+}
+
+double PassReport::seconds() const {
+  double sum = 0.0;
+  for (const auto& pass : passes) sum += pass.seconds;
+  return sum;
+}
+
+NumericTag PassReport::worst_tag() const {
+  NumericTag worst = NumericTag::kExact;
+  for (const auto& pass : passes) worst = std::max(worst, pass.rewrites.worst());
+  return worst;
+}
+
+}  // namespace kw

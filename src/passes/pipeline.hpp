@@ -1,0 +1,40 @@
+// The passes over Graph, in order: one table in pipeline.cpp. After each the graph is verified.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.hpp"
+#include "passes/rewriter.hpp"
+
+namespace kw {
+
+struct PassOptions {
+  std::vector<std::string> disabled;          // by name; "all" for every pass
+  std::vector<std::string> print_before;
+  std::vector<std::string> print_after;
+  // Receives the printed graph under a title such as "after cse". Required where something is to be printed.
+  std::function<void(const std::string& title, const std::string& text)> dump;
+};
+
+struct PassTiming {
+  std::string name;
+  double seconds = 0.0;
+  int64_t nodes = 0;                          // in the graph afterwards
+  RewriteCounts rewrites;
+};
+
+struct PassReport {
+  std::vector<PassTiming> passes;
+  double seconds() const;
+  NumericTag worst_tag() const;               // how far the whole pipeline may have moved the result
+};
+
+// Throws kUser for a pass name that does not exist.
+PassReport run_passes(Graph& graph, const PassOptions& options = {});
+PassTiming run_pass(Graph& graph, std::string_view name);
+std::vector<std::string> pass_names();
+
+}  // namespace kw

@@ -1,0 +1,140 @@
+#include "passes/rewriter.hpp"
+
+#include <numeric>
+
+#include "ir/infer.hpp"
+#include "ir/op_registry.hpp"
+#include "support/error.hpp"
+
+namespace kw {
+
+std::string_view name_of(NumericTag tag) {
+  constexpr std::string_view names[] = {"exact", "reassociates", "approximates"};
+  return names[static_cast<size_t>(tag)];
+}
+
+NumericTag RewriteCounts::worst() const {
+  if (by_tag[2] > 0) return NumericTag::kApproximates;
+  return by_tag[1] > 0 ? NumericTag::kReassociates : NumericTag::kExact;
+}
+
+Rewriter::Rewriter(Graph& graph) : graph_(graph), replaced_(graph.values.size()) {
+  KW_ASSERT(graph.groups.empty(), "a graph is not rewritten after fusion");
+  std::iota(replaced_.begin(), replaced_.end(), 0);
+}
+
+std::vector<Node>& Rewriter::begin() {
+  old_nodes_ = std::move(graph_.nodes);
+  graph_.nodes.clear();
+  graph_.nodes.reserve(old_nodes_.size());
+  return old_nodes_;
+}
+
+void Rewriter::enter(Node& node) {
+  for_each_operand(node, [&](ValueId& id) { id = resolve(id); });
+  location_ = node.location;
+}
+
+void Rewriter::keep(Node&& node) {
+  const auto id = static_cast<NodeId>(graph_.nodes.size());
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    if (node.results[i] == kNoValue) continue;
+    graph_.values[node.results[i]].producer = id;
+    graph_.values[node.results[i]].result_index = static_cast<int>(i);
+  }
+  graph_.nodes.push_back(std::move(node));
+}
+
+void Rewriter::finish() {
+  for (auto& output : graph_.outputs)
+    if (output.value != kNoValue) output.value = resolve(output.value);
+  renumber(graph_);
+}
+
+const Node* Rewriter::producer(ValueId id) const {
+  const NodeId node = graph_.values[id].producer;
+  return node == kNoNode ? nullptr : &graph_.nodes[node];
+}
+
+std::string Rewriter::unique_name(std::string_view wanted) {
+  if (names_.empty())
+    for (const auto& value : graph_.values) names_.emplace(value.name, 0);
+  std::string name(wanted);
+  for (auto& c : name)
+    if (c == '.') c = '_';
+  const auto [taken, fresh] = names_.emplace(name, 0);
+  if (fresh) return name;
+  std::string candidate;
+  do candidate = name + "_" + std::to_string(++taken->second);
+  while (names_.contains(candidate));
+  names_.emplace(candidate, 0);
+  return candidate;
+}
+
+ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, std::string_view name) {
+  Node node{std::move(op), std::move(arguments), {kNoValue}, ""};
+  TensorType type;
+  if (const auto view = class_of(node.op) == OpClass::kView ? infer_view(graph_, node) : std::nullopt) {
+    type = *view;
+  } else {
+    const Inference inferred = infer(graph_, node);
+    KW_ASSERT(inferred.problem.empty(), "a pass wrote " + node.op + ": " + inferred.problem);
+    KW_ASSERT(!inferred.results.empty() && inferred.results[0].shape && inferred.results[0].dtype, "a pass wrote " + node.op + ", whose type cannot be inferred");
+    type.dtype = *inferred.results[0].dtype;
+    type.shape = *inferred.results[0].shape;
+    type.strides = contiguous_strides(type.shape);
+    bool first = true;
+    for_each_operand(node, [&](ValueId operand) {
+      const TensorType& from = graph_.type(operand);
+      // As PyTorch does: pointwise results lie in memory as their dense operand of the same shape.
+      if (class_of(node.op) == OpClass::kPointwise && from.shape == type.shape && from.is_dense() && first) type.strides = from.strides;
+      if (from.rank() > 0 || first) type.device = from.device;
+      first = false;
+    });
+  }
+  return emit(std::move(node.op), std::move(node.arguments), std::move(type), name);
+}
+
+ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name) {
+  const auto id = static_cast<ValueId>(graph_.values.size());
+  graph_.values.push_back({unique_name(name.empty() ? base_name(op) : name), std::move(type), kNoNode, 0});
+  keep(Node{std::move(op), std::move(arguments), {id}, location_});
+  return id;
+}
+
+void Rewriter::replace(ValueId result, ValueId with, NumericTag tag) {
+  KW_ASSERT(type(result).shape == type(with).shape && type(result).dtype == type(with).dtype, "%" + graph_.values[result].name + " is replaced by a value of another type");
+  replaced_[result] = with;
+  counts_.add(tag);
+}
+
+std::vector<bool> escaping_values(const Graph& graph) {
+  std::vector<bool> escapes(graph.values.size(), false);
+  for (const auto& output : graph.outputs)
+    if (output.kind == OutputKind::kUser && output.value != kNoValue) escapes[output.value] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (class_of(node.op) != OpClass::kView) continue;
+    bool any = false;
+    for (const ValueId id : node.results) any = any || (id != kNoValue && escapes[id]);
+    if (any) for_each_operand(node, [&](ValueId id) { escapes[id] = true; });
+  }
+  return escapes;
+}
+
+std::vector<ValueId> storage_roots(const Graph& graph) {
+  std::vector<ValueId> roots(graph.values.size());
+  std::iota(roots.begin(), roots.end(), 0);
+  for (const auto& node : graph.nodes) {
+    if (class_of(node.op) != OpClass::kView) continue;
+    ValueId operand = kNoValue;
+    for_each_operand(node, [&](ValueId id) {
+      if (operand == kNoValue) operand = id;
+    });
+    for (const ValueId id : node.results)
+      if (id != kNoValue && operand != kNoValue) roots[id] = roots[operand];
+  }
+  return roots;
+}
+
+}  // namespace kw

@@ -1,0 +1,77 @@
+// Rewriting a graph in one walk over its nodes: O(n), however many nodes change.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.hpp"
+
+namespace kw {
+
+// How a rewrite may move the result: not at all; by the order of rounding; by more than rounding.
+enum class NumericTag { kExact, kReassociates, kApproximates };
+std::string_view name_of(NumericTag tag);
+
+struct RewriteCounts {
+  std::array<int64_t, 3> by_tag{};            // indexed by NumericTag
+  void add(NumericTag tag) { ++by_tag[static_cast<size_t>(tag)]; }
+  int64_t total() const { return by_tag[0] + by_tag[1] + by_tag[2]; }
+  NumericTag worst() const;
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(Graph& graph);
+
+  // Visits the nodes in order. The node's operands are already the replaced ones; what `rule` emits stands in front of it. `rule` returns
+  // whether the node goes (all its results replaced or unused); otherwise it stays, as the rule left it.
+  template <typename Rule>   // bool(Node&)
+  RewriteCounts run(Rule&& rule) {
+    for (auto& node : begin()) {
+      enter(node);
+      if (!rule(node)) keep(std::move(node));
+    }
+    finish();
+    return counts_;
+  }
+
+  const Graph& graph() const { return graph_; }
+  const TensorType& type(ValueId id) const { return graph_.type(id); }
+  // The node that yields `id` in the rewritten graph; nullptr for an input. Valid until the next node is emitted or kept.
+  const Node* producer(ValueId id) const;
+
+  // A new node with one result. Without a type the result's is inferred (an operator that infer.hpp does not know is our bug). The name
+  // is made unique; without one it is the operator's.
+  ValueId emit(std::string op, std::vector<NamedArgument> arguments, std::string_view name = "");
+  ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "");
+
+  // Every later reader of `result`, and every output, reads `with`. Their shapes and element types agree.
+  void replace(ValueId result, ValueId with, NumericTag tag = NumericTag::kExact);
+  void count(NumericTag tag) { counts_.add(tag); }
+
+ private:
+  std::vector<Node>& begin();
+  void enter(Node& node);
+  void keep(Node&& node);
+  void finish();
+  ValueId resolve(ValueId id) const { return static_cast<size_t>(id) < replaced_.size() ? replaced_[id] : id; }
+  std::string unique_name(std::string_view wanted);
+
+  Graph& graph_;
+  std::vector<Node> old_nodes_;
+  std::vector<ValueId> replaced_;
+  std::unordered_map<std::string, int> names_;   // taken, with the last suffix tried
+  std::string location_;
+  RewriteCounts counts_;
+};
+
+// Per value: it, or a view of it, is returned to the user, so that its memory must not be shared with another returned value or an input.
+std::vector<bool> escaping_values(const Graph& graph);
+
+// Per value: the value whose memory it lies in: through view-class nodes down to an input or a node that writes memory.
+std::vector<ValueId> storage_roots(const Graph& graph);
+
+}  // namespace kw
