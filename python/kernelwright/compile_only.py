@@ -1,0 +1,92 @@
+"""Compiles the kernels of an emitted Triton file to machine code without a GPU.
+
+The file ends with `KERNEL_SIGNATURES`, a list of dicts: `kernel` (the function's name), `signature` (argument → Triton type), `constexprs`,
+`num_warps`, `num_stages`, and `divisible_by_16` (the arguments that a launch would specialise on).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from typing import Any, Callable
+
+from . import errors, problem as problems
+
+Progress = Callable[[str, float], None]
+
+
+def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """The worker's method "compile_only" (docs/worker-protocol.md)."""
+    if (target := params.get("target", "triton")) != "triton":
+        raise errors.user_error("unknown-target", f"Only Triton kernels can be compiled without being run, not {target!r}.")
+    try:
+        import triton  # noqa: F401
+    except ModuleNotFoundError:
+        raise errors.missing_error("no-triton", "Triton is not installed.", hint="pip install triton") from None
+    module, _ = problems.load_module(params["candidate"], kind="candidate")
+    signatures = getattr(module, "KERNEL_SIGNATURES", None)
+    if signatures is None:
+        raise errors.candidate_error("no-signatures", f"{os.path.basename(params['candidate'])} has no KERNEL_SIGNATURES, so its kernels' types are unknown.")
+    rows = []
+    for index, entry in enumerate(signatures):
+        progress(f"kernel {index + 1} of {len(signatures)}", index / max(1, len(signatures)))
+        rows.append(_compile(module, entry, int(params.get("sm") or 90)))
+    return {"kernels": rows}
+
+
+def _compile(module: Any, entry: dict[str, Any], sm: int) -> dict[str, Any]:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.runtime import JITFunction
+
+    row: dict[str, Any] = {"name": entry["kernel"], "ok": False, "registers": None, "shared_bytes": None, "spills": None, "seconds": 0.0, "error": ""}
+    began = time.perf_counter()
+    try:
+        function = getattr(module, entry["kernel"])
+        # Autotuner and heuristics wrap the kernel itself.
+        while not isinstance(function, JITFunction):
+            function = function.fn
+        constants = dict(entry.get("constexprs") or {})
+        given = dict(entry["signature"])
+        signature = {name: "constexpr" if name in constants else given[name] for name in function.arg_names if name in given or name in constants}
+        aligned = set(entry.get("divisible_by_16") or ())
+        attributes = {(position,): [["tt.divisibility", 16]] for position, name in enumerate(function.arg_names) if name in aligned}
+        source = ASTSource(function, signature, {(function.arg_names.index(name),): value for name, value in constants.items()}, attributes)
+        options = {key: entry[key] for key in ("num_warps", "num_stages", "num_ctas", "maxnreg") if entry.get(key) is not None}
+        compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+        row |= {"ok": True, "shared_bytes": compiled.metadata.shared, **_resources(compiled.asm.get("cubin"))}
+    except Exception as error:
+        row["error"] = str(error) or type(error).__name__
+    row["seconds"] = time.perf_counter() - began
+    return row
+
+
+def _resources(cubin: bytes | None) -> dict[str, int | None]:
+    """Registers a thread and bytes of spilled registers, as the CUDA tools read them from the machine code."""
+    tool = _tool("cuobjdump")
+    if not cubin or tool is None:
+        return {"registers": None, "spills": None}
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    registers, stack = re.search(r"REG:(\d+)", text), re.search(r"STACK:(\d+)", text)
+    # What is spilled lives on the thread's stack; kernels of Triton put nothing else there.
+    return {"registers": int(registers.group(1)) if registers else None, "spills": int(stack.group(1)) if stack else None}
+
+
+def _tool(name: str) -> str | None:
+    try:
+        from triton import knobs
+
+        path = getattr(knobs.nvidia, name).path
+        if os.path.exists(path):
+            return path
+    except (ImportError, AttributeError, RuntimeError):
+        pass
+    return shutil.which(name)

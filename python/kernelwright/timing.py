@@ -1,0 +1,136 @@
+"""Timing one call on one device: caches flushed, contents of the inputs changed before it, device events cross-checked with the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import statistics
+import time
+from typing import Any, Callable, Iterator
+
+import torch
+from torch.utils import _pytree as pytree
+
+Call = Callable[[], Any]
+
+_LARGEST_FLUSH = 256 << 20
+
+# Elements of each input that change between two timed calls: enough to spoil a remembered result, little enough to cost nothing.
+_TOUCHED = 1 << 14
+
+
+def cache_bytes(device: torch.device) -> int:
+    """Size of the last cache before the device's memory."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).L2_cache_size
+    sizes = []
+    for index in range(8):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size") as file:
+                text = file.read().strip()
+            sizes.append(int(text.rstrip("KM")) * {"K": 1 << 10, "M": 1 << 20}.get(text[-1], 1))
+    return max(sizes, default=32 << 20)
+
+
+class Timer:
+    """Times calls on `device`, each from cold caches."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.is_cuda = device.type == "cuda"
+        self.flush_bytes = min(max(2 * cache_bytes(device), 16 << 20), _LARGEST_FLUSH)
+        self._flush = torch.zeros(self.flush_bytes // 4, dtype=torch.int32, device=device)
+        if self.is_cuda:
+            self._events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+    @property
+    def name(self) -> str:
+        return "cuda-events" if self.is_cuda else "steady_clock"
+
+    def sample(self, call: Call) -> float:
+        """Milliseconds of one call."""
+        if not self.is_cuda:
+            self._flush.add_(1)
+            began = time.perf_counter()
+            result = call()
+            ended = time.perf_counter()
+            # Freeing a large result takes time that is not the call's.
+            del result
+            return (ended - began) * 1e3
+        start, end = self._events
+        torch.cuda.synchronize(self.device)
+        # Not waited for: while the flush runs the host gets ahead, as it does in the middle of a model.
+        self._flush.add_(1)
+        start.record()
+        result = call()
+        end.record()
+        end.synchronize()
+        stream_done = time.perf_counter()
+        torch.cuda.synchronize(self.device)
+        # Work on another stream ends after the event does; what the host needs to notice is some 20 microseconds.
+        hidden = max(0.0, (time.perf_counter() - stream_done) * 1e3 - 0.03)
+        del result
+        return start.elapsed_time(end) + hidden
+
+    def wall(self, call: Call, repeats: int = 5) -> float:
+        """Median milliseconds by the clock, from an idle device to an idle device, caches as they are."""
+        samples = []
+        for _ in range(repeats):
+            self.synchronise()
+            began = time.perf_counter()
+            call()
+            self.synchronise()
+            samples.append((time.perf_counter() - began) * 1e3)
+        return statistics.median(samples)
+
+    def synchronise(self) -> None:
+        if self.is_cuda:
+            torch.cuda.synchronize(self.device)
+
+
+class Perturbation:
+    """Changes a few of the inputs' elements in place, differently every time, without leaving the values that the generator drew."""
+
+    def __init__(self, inputs: list[Any]) -> None:
+        self.flats = []
+        self.step = 0
+        for leaf in pytree.tree_leaves(inputs):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.is_contiguous() and leaf.numel() > 1:
+                self.flats.append(leaf.view(-1))
+
+    def apply(self) -> None:
+        self.step += 1
+        for flat in self.flats:
+            count = min(_TOUCHED, flat.numel())
+            start = (self.step * 7919 * count) % (flat.numel() - count + 1)
+            window = flat[start : start + count]
+            window.copy_(window.roll(1 + self.step % max(1, count - 1)))
+
+
+@contextlib.contextmanager
+def exclusive(path: str | None, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock file at `path`; `waiting` is called once where another process has it."""
+    if not path:
+        yield
+        return
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_settled(samples: list[float], tolerance: float = 0.01) -> bool:
+    """Whether the 95 % confidence interval of the median (by order statistics) is within `tolerance` of it on either side."""
+    count = len(samples)
+    if count < 10:
+        return False
+    ordered = sorted(samples)
+    reach = 0.98 * count**0.5
+    low, high = ordered[max(0, int(count / 2 - reach))], ordered[min(count - 1, int(count / 2 + reach))]
+    middle = statistics.median(ordered)
+    return high - low <= 2 * tolerance * middle

@@ -1,0 +1,199 @@
+"""Measurement, ceilings and compilation without a device: the shape of what is returned, and what must not go unnoticed."""
+
+import fcntl
+import math
+import threading
+import time
+
+import pytest
+import torch
+
+from kernelwright import ceilings, compile_only, errors, measure
+from kernelwright.profiling import share_in_kernels
+from kernelwright.timing import Perturbation, exclusive, is_settled
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * 2
+
+def get_inputs():
+    return [torch.rand(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def timed(tmp_path):
+    def run(candidate, problem=PROBLEM, **params):
+        (tmp_path / "problem.py").write_text(problem)
+        given = {"problem": str(tmp_path / "problem.py"), "device": "cpu", "seed": 3, "baselines": ["eager"], "budget_seconds": 0.2}
+        if candidate is not None:
+            (tmp_path / "candidate.py").write_text(problem.split("def get_inputs")[0] + candidate)
+            given["candidate"] = str(tmp_path / "candidate.py")
+        return measure.run(given | params, lambda stage, fraction: None)
+
+    return run
+
+
+def test_candidate_and_eager_are_timed_in_turns(timed):
+    result = timed("class ModelNew(Model):\n    pass\n", budget_seconds=4)
+    assert set(result["samples_ms"]) == {"ours", "eager"} == set(result["wall_ms"])
+    assert len(result["samples_ms"]["ours"]) == len(result["samples_ms"]["eager"]) >= 10
+    assert all(0 < sample < 1e3 for samples in result["samples_ms"].values() for sample in samples)
+    assert result["order"] == "interleaved" and result["timer"] == "steady_clock" and result["flush_bytes"] >= 16 << 20
+    assert result["recheck"] == {"ok": True, "detail": ""}
+    assert result["share_in_our_kernels"] == 0.0 and result["baseline_errors"] == {}
+
+
+def test_without_a_candidate_only_the_baselines_are_timed(timed):
+    result = timed(None)
+    assert set(result["samples_ms"]) == {"eager"} and result["share_in_our_kernels"] is None
+
+
+def test_a_slow_candidate_reads_slow(timed):
+    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.02)\n        return super().forward(x)\n")
+    assert min(result["samples_ms"]["ours"]) >= 20 > sorted(result["samples_ms"]["eager"])[len(result["samples_ms"]["eager"]) // 2]
+
+
+def test_a_budget_that_is_too_small_still_gives_three_samples(timed):
+    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.05)\n        return super().forward(x)\n", budget_seconds=0.01)
+    assert len(result["samples_ms"]["ours"]) == 3
+
+
+def test_a_result_remembered_by_address_fails_the_recheck(timed):
+    result = timed(
+        "kept = {}\nclass ModelNew(Model):\n    def forward(self, x):\n        return kept.setdefault(x.data_ptr(), torch.tanh(x) * 2) if x.data_ptr() not in kept else kept[x.data_ptr()]\n"
+    )
+    assert not result["recheck"]["ok"] and "output[0]" in result["recheck"]["detail"]
+
+
+def test_a_candidate_that_cheats_once_warm_fails_the_recheck(timed):
+    result = timed(
+        "class ModelNew(Model):\n    calls = 0\n    def forward(self, x):\n        self.calls += 1\n        return torch.tanh(x) * 2 if self.calls < 8 else torch.empty_like(x)\n"
+    )
+    assert not result["recheck"]["ok"]
+
+
+def test_contents_change_between_timed_calls_and_keep_their_values(timed):
+    inputs = [torch.rand(50, 7), torch.arange(5), torch.rand(1)]
+    before = inputs[0].clone()
+    change = Perturbation(inputs)
+    seen = set()
+    for _ in range(5):
+        change.apply()
+        seen.add(tuple(inputs[0].flatten().tolist()))
+    assert len(seen) == 5
+    assert torch.equal(inputs[0].flatten().sort().values, before.flatten().sort().values)
+    assert inputs[1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_random_modules_and_running_statistics_pass_the_recheck(timed):
+    problem = PROBLEM.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.bn = nn.BatchNorm1d(64)\n    def forward").replace(
+        "torch.tanh(x) * 2", "torch.dropout(self.bn(x), 0.5, True)"
+    )
+    assert timed("class ModelNew(Model):\n    pass\n", problem)["recheck"]["ok"]
+
+
+def test_a_baseline_that_fails_is_reported_and_left_out(timed, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model: lambda *args: 1 / 0)
+    result = timed("class ModelNew(Model):\n    pass\n", baselines=["eager", "compile"])
+    assert set(result["samples_ms"]) == {"ours", "eager"} and "ZeroDivisionError" in result["baseline_errors"]["compile"]
+
+
+def test_a_baseline_that_compiles_for_ever_is_given_up(timed, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model: lambda *args: time.sleep(30))
+    result = timed(None, baselines=["eager", "compile"], compile_limit_seconds=0.2)
+    assert "longer than" in result["baseline_errors"]["compile"]
+
+
+def test_faults_are_blamed_on_whose_they_are(timed):
+    with pytest.raises(errors.Error) as caught:
+        timed("class ModelNew(Model):\n    def forward(self, x):\n        raise ValueError('no')\n")
+    assert caught.value.kind == "candidate" and caught.value.where.startswith("candidate.py:")
+    with pytest.raises(errors.Error) as caught:
+        timed(None, PROBLEM.replace("torch.tanh(x) * 2", "x @ x[:3]"))
+    assert caught.value.kind == "user" and caught.value.where.startswith("problem.py:")
+
+
+def test_the_lock_keeps_others_waiting(tmp_path):
+    path, waited = str(tmp_path / "device.lock"), []
+    with open(path, "a") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+
+        def take():
+            with exclusive(path, lambda: waited.append("told")):
+                waited.append("held")
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        time.sleep(0.1)
+        assert waited == ["told"]
+        fcntl.flock(holder, fcntl.LOCK_UN)
+        thread.join(timeout=5)
+    assert waited == ["told", "held"]
+
+
+def test_settled_means_a_tight_interval_of_the_median():
+    assert not is_settled([1.0] * 9) and is_settled([1.0] * 10)
+    assert not is_settled([1.0, 2.0] * 10)
+    assert is_settled([1.0, 1.001, 0.999] * 10 + [50.0])
+
+
+def test_library_time_is_not_ours():
+    values = torch.rand(400, 400)
+    assert share_in_kernels(lambda: values @ values @ values, ["kernel"], torch.device("cpu")) < 0.4
+    assert share_in_kernels(lambda: sum(range(200_000)), ["kernel"], torch.device("cpu")) > 0.9
+    assert share_in_kernels(lambda: None, [], torch.device("cpu")) == 0.0
+
+
+def test_ceilings_of_the_cpu_are_plausible_and_quick():
+    began = time.monotonic()
+    found = ceilings.run({"device": "cpu"}, lambda stage, fraction: None)
+    assert time.monotonic() - began < 15
+    assert 1e8 < found["read_bytes_per_second"] < 1e13 and 1e8 < found["copy_bytes_per_second"] < 1e13
+    assert found["flops"]["fp32"] > 1e9 and found["flops"]["tf32"] is None
+    assert 0 < found["launch_seconds"] < 1e-2 and found["name"] and math.isfinite(found["launch_seconds"])
+
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(x_ptr, out_ptr, count, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x_ptr + offsets, mask=offsets < count)
+    tl.store(out_ptr + offsets, values * factor, mask=offsets < count)
+
+@triton.jit
+def broken_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), nothing)
+
+KERNEL_SIGNATURES = [
+    {"kernel": "scale_kernel", "signature": {"x_ptr": "*fp32", "out_ptr": "*fp32", "count": "i32", "factor": "fp32"}, "constexprs": {"BLOCK": 1024},
+     "num_warps": 4, "num_stages": 2, "divisible_by_16": ["x_ptr", "out_ptr"]},
+    {"kernel": "broken_kernel", "signature": {"x_ptr": "*fp32"}, "constexprs": {"BLOCK": 64}, "num_warps": 4, "num_stages": 1, "divisible_by_16": []},
+]
+"""
+
+
+def test_kernels_compile_for_hopper_without_a_gpu(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    good, bad = compile_only.run({"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None)["kernels"]
+    assert good["ok"] and good["name"] == "scale_kernel" and 0 < good["registers"] <= 255 and good["spills"] == 0 and good["shared_bytes"] >= 0
+    assert not bad["ok"] and "nothing" in bad["error"]
+
+
+def test_a_file_without_signatures_is_explained(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "kernels.py").write_text("x = 1\n")
+    with pytest.raises(errors.Error) as caught:
+        compile_only.run({"candidate": str(tmp_path / "kernels.py")}, lambda stage, fraction: None)
+    assert caught.value.code == "no-signatures" and caught.value.kind == "candidate"
