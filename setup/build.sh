@@ -29,5 +29,7 @@ step_build() {
     run_logged cmake -S "$KW_HOME" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "${options[@]}" || failed 3 "CMake could not configure the build"
   fi
   doing "compiling ($(build_jobs) at a time$(type -P ccache >/dev/null && echo ', through ccache'))"
-  NINJA_STATUS='[%f/%t] ' run_logged cmake --build "$build" --target "$target" -j "$(build_jobs)" || failed 4 "the build failed"
+  # Relative paths, so that other checkouts find what this one compiled.
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$KW_HOME} NINJA_STATUS='[%f/%t] '
+  run_logged cmake --build "$build" --target "$target" -j "$(build_jobs)" || failed 4 "the build failed"
 }
