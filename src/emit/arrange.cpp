@@ -6,9 +6,7 @@
 #include "emit/kernel_ir.hpp"
 
 namespace kw::kernel {
-namespace {
 
-// What an unnamed expression that needs a name is called.
 std::string noun_for(const Expr& expr, const Kernel& kernel) {
   if (expr.kind == ExprKind::kLoad) return kernel.buffers[expr.access.buffer].name;
   if (expr.kind == ExprKind::kIndex) return "position";
@@ -47,6 +45,8 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
     default: return "value";
   }
 }
+
+namespace {
 
 class Arranger {
  public:

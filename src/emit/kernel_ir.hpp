@@ -171,6 +171,9 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);
 struct IndexRange { int64_t lowest = 0, highest = 0; };
 IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
 
+// What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a load.
+std::string noun_for(const Expr& expr, const Kernel& kernel);
+
 // Number of programs: product over parallel axes of ceil(extent / block).
 int64_t program_count(const Kernel& kernel);
 

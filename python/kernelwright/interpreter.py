@@ -1,0 +1,71 @@
+"""Triton's interpreter (TRITON_INTERPRET=1) runs kernels on CPU tensors, but has no libdevice. This teaches it the functions that emitted
+kernels call, computed in double precision and rounded once, so that kernels can be checked without a GPU."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import torch
+
+
+def _torch_unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: function(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+
+
+def _torch_binary(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return function(torch.from_numpy(np.ascontiguousarray(left)), torch.from_numpy(np.ascontiguousarray(right))).numpy()
+
+    return compute
+
+
+_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "trunc": np.trunc,
+    "rint": np.rint,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erfc": _torch_unary(torch.special.erfc),
+    "pow": _torch_binary(torch.pow),
+    "fmod": np.fmod,
+}
+
+
+def _interpreted(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def call(*arguments: Any) -> Any:
+        tensors = [argument for argument in arguments if isinstance(argument, tl.tensor)]
+        dtype = tensors[0].dtype
+        values = [np.asarray(a.handle.data if isinstance(a, tl.tensor) else a, dtype=np.float64) for a in arguments]
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*values)).astype(tensors[0].handle.data.dtype)
+        block = any(tensor.type.is_block() for tensor in tensors)
+        return tl.tensor(TensorHandle(result, dtype), tl.block_type(dtype, list(result.shape)) if block else dtype)
+
+    return call
+
+
+def install() -> None:
+    """Make `libdevice` usable, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
+    from triton.language.extra import libdevice
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    for name, function in _FUNCTIONS.items():
+        setattr(libdevice, name, _interpreted(function))
+    InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
+    InterpreterBuilder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)

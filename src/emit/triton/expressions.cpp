@@ -1,0 +1,234 @@
+#include "emit/triton/expressions.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "emit/kernel_text.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::triton {
+namespace {
+
+using kernel::ScalarOp;
+
+struct Infix { std::string_view sign; Binding binding; };
+
+std::optional<Infix> infix_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kAdd: return Infix{"+", Binding::kAdd};
+    case ScalarOp::kSub: return Infix{"-", Binding::kAdd};
+    case ScalarOp::kMul: return Infix{"*", Binding::kMultiply};
+    case ScalarOp::kDiv: return Infix{"/", Binding::kMultiply};
+    case ScalarOp::kEqual: return Infix{"==", Binding::kCompare};
+    case ScalarOp::kNotEqual: return Infix{"!=", Binding::kCompare};
+    case ScalarOp::kLess: return Infix{"<", Binding::kCompare};
+    case ScalarOp::kLessEqual: return Infix{"<=", Binding::kCompare};
+    case ScalarOp::kGreater: return Infix{">", Binding::kCompare};
+    case ScalarOp::kGreaterEqual: return Infix{">=", Binding::kCompare};
+    case ScalarOp::kLogicalAnd: case ScalarOp::kBitAnd: return Infix{"&", Binding::kBitAnd};
+    case ScalarOp::kLogicalOr: case ScalarOp::kBitOr: return Infix{"|", Binding::kBitOr};
+    case ScalarOp::kLogicalXor: case ScalarOp::kBitXor: return Infix{"^", Binding::kBitXor};
+    case ScalarOp::kShiftLeft: return Infix{"<<", Binding::kShift};
+    case ScalarOp::kShiftRight: return Infix{">>", Binding::kShift};
+    default: return std::nullopt;
+  }
+}
+
+// Python chains comparisons, so that both sides of one need parentheses around another.
+Text infix_text(const Infix& infix, const Text& left, const Text& right) {
+  const auto tighter = static_cast<Binding>(static_cast<int>(infix.binding) + 1);
+  const Binding at_left = infix.binding == Binding::kCompare ? tighter : infix.binding;
+  const Binding at_right = infix.binding == Binding::kBitAnd || infix.binding == Binding::kBitOr ? infix.binding : tighter;
+  return {fmt::format("{} {} {}", wrap(left, at_left), infix.sign, wrap(right, at_right)), infix.binding};
+}
+
+// tl.exp and tl.sigmoid round the argument's product with log2 e, an error that grows with the argument; libdevice's do not.
+std::string_view function_of(ScalarOp op, DType dtype, bool roughly) {
+  const bool single = dtype == DType::f32;
+  switch (op) {
+    case ScalarOp::kAbs: return "tl.abs";
+    case ScalarOp::kFloor: return "tl.floor";
+    case ScalarOp::kCeil: return "tl.ceil";
+    case ScalarOp::kTrunc: return "libdevice.trunc";
+    case ScalarOp::kRound: return "libdevice.rint";
+    case ScalarOp::kExp: return single && !roughly ? "libdevice.exp" : "tl.exp";
+    case ScalarOp::kExp2: return "tl.exp2";
+    case ScalarOp::kExpm1: return "libdevice.expm1";
+    case ScalarOp::kLog: return "tl.log";
+    case ScalarOp::kLog2: return "tl.log2";
+    case ScalarOp::kLog10: return "libdevice.log10";
+    case ScalarOp::kLog1p: return "libdevice.log1p";
+    case ScalarOp::kSqrt: return single && !roughly ? "tl.sqrt_rn" : "tl.sqrt";
+    case ScalarOp::kRsqrt: return "tl.rsqrt";
+    case ScalarOp::kSin: return "tl.sin";
+    case ScalarOp::kCos: return "tl.cos";
+    case ScalarOp::kTan: return "libdevice.tan";
+    case ScalarOp::kAsin: return "libdevice.asin";
+    case ScalarOp::kAcos: return "libdevice.acos";
+    case ScalarOp::kAtan: return "libdevice.atan";
+    case ScalarOp::kAtan2: return "libdevice.atan2";
+    case ScalarOp::kSinh: return "libdevice.sinh";
+    case ScalarOp::kCosh: return "libdevice.cosh";
+    case ScalarOp::kTanh: return "libdevice.tanh";
+    case ScalarOp::kAsinh: return "libdevice.asinh";
+    case ScalarOp::kAcosh: return "libdevice.acosh";
+    case ScalarOp::kAtanh: return "libdevice.atanh";
+    case ScalarOp::kErf: return "tl.erf";
+    case ScalarOp::kErfc: return "libdevice.erfc";
+    case ScalarOp::kPow: return "libdevice.pow";
+    case ScalarOp::kFma: return "tl.fma";
+    default: return "";
+  }
+}
+
+Text call(std::string_view function, const std::vector<Text>& operands, DType dtype, std::string_view options = "") {
+  std::vector<std::string> arguments;
+  for (const Text& operand : operands) arguments.push_back(typed(operand, dtype));
+  return {fmt::format("{}({}{})", function, join(arguments, ", "), options)};
+}
+
+Text helper(std::string_view name, const std::vector<Text>& operands, DType dtype, std::vector<std::string>& helpers) {
+  helpers.emplace_back(name);
+  return call(name, operands, dtype);
+}
+
+Text cast_text(const Operation& operation, const Text& operand) {
+  if (operation.dtype == operation.operand_dtype) return operand;
+  if (operation.dtype == DType::b1) return {wrap(operand, Binding::kAdd) + " != 0", Binding::kCompare};
+  if (operand.constant) return {typed(operand, operation.dtype)};
+  return {fmt::format("{}.to({})", wrap(operand, Binding::kAtom), dtype_name(operation.dtype))};
+}
+
+Text select_text(const Operation& operation, const std::vector<Text>& operands) {
+  const bool literals = operands[1].constant && operands[2].constant;
+  const std::string then = literals ? typed(operands[1], operation.dtype) : operands[1].text;
+  return {fmt::format("tl.where({}, {}, {})", operands[0].text, then, operands[2].text)};
+}
+
+Text sigmoid_text(const Operation& operation, const Text& operand) {
+  if (operation.roughly || operation.dtype == DType::f64) return {fmt::format("tl.sigmoid({})", typed(operand, operation.dtype))};
+  return {fmt::format("1.0 / (1.0 + libdevice.exp(-{}))", wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)), Binding::kMultiply};
+}
+
+// Triton divides integers as C does; Python and PyTorch round towards minus infinity.
+Text division_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers) {
+  const bool floating = is_floating(operation.dtype);
+  switch (operation.op) {
+    case ScalarOp::kFloorDiv:
+      if (floating) return helper("floor_divide_float", operands, operation.dtype, helpers);
+      if (operation.nonnegative || operation.dtype == DType::u8) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
+      return helper("floor_divide", operands, operation.dtype, helpers);
+    case ScalarOp::kTruncDiv: {
+      if (!floating) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
+      const Text quotient = operation.dtype == DType::f32 ? call("tl.div_rn", operands, operation.dtype) : infix_text({"/", Binding::kMultiply}, operands[0], operands[1]);
+      return {fmt::format("libdevice.trunc({})", quotient.text)};
+    }
+    case ScalarOp::kRemainder:
+      if (floating) return helper("remainder_float", operands, operation.dtype, helpers);
+      if (operation.nonnegative || operation.dtype == DType::u8) return infix_text({"%", Binding::kMultiply}, operands[0], operands[1]);
+      return helper("remainder", operands, operation.dtype, helpers);
+    default:
+      if (floating) return call("libdevice.fmod", operands, operation.dtype);
+      return infix_text({"%", Binding::kMultiply}, operands[0], operands[1]);
+  }
+}
+
+Text extremum_text(const Operation& operation, const std::vector<Text>& operands) {
+  const bool largest = operation.op == ScalarOp::kMaximum || operation.op == ScalarOp::kFmax;
+  const bool propagates = operation.op == ScalarOp::kMaximum || operation.op == ScalarOp::kMinimum;
+  const bool wants_nan = propagates && is_floating(operation.dtype);
+  return call(largest ? "tl.maximum" : "tl.minimum", operands, operation.dtype, wants_nan ? ", propagate_nan=tl.PropagateNan.ALL" : "");
+}
+
+}  // namespace
+
+std::string wrap(const Text& text, Binding at_least) {
+  return text.binding < at_least ? "(" + text.text + ")" : text.text;
+}
+
+std::string_view dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "tl.float64";
+    case DType::f32: return "tl.float32";
+    case DType::f16: return "tl.float16";
+    case DType::bf16: return "tl.bfloat16";
+    case DType::f8e4m3fn: return "tl.float8e4nv";
+    case DType::f8e5m2: return "tl.float8e5";
+    case DType::i64: return "tl.int64";
+    case DType::i32: return "tl.int32";
+    case DType::i16: return "tl.int16";
+    case DType::i8: return "tl.int8";
+    case DType::u8: return "tl.uint8";
+    case DType::b1: return "tl.int1";
+    default: break;
+  }
+  throw Error(ErrorKind::kInternal, fmt::format("Triton has no type for {}", name_of(dtype)));
+}
+
+std::string_view pointer_name(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "*fp64";
+    case DType::f32: return "*fp32";
+    case DType::f16: return "*fp16";
+    case DType::bf16: return "*bf16";
+    case DType::f8e4m3fn: return "*fp8e4nv";
+    case DType::f8e5m2: return "*fp8e5";
+    case DType::i64: return "*i64";
+    case DType::i32: return "*i32";
+    case DType::i16: return "*i16";
+    case DType::i8: return "*i8";
+    case DType::u8: return "*u8";
+    case DType::b1: return "*i1";
+    default: break;
+  }
+  throw Error(ErrorKind::kInternal, fmt::format("Triton has no type for {}", name_of(dtype)));
+}
+
+Text literal(DType dtype, double number, int64_t integer) {
+  if (dtype == DType::b1) return {number != 0 || integer != 0 ? "True" : "False", Binding::kAtom, true};
+  if (is_integral(dtype)) return {std::to_string(integer), integer < 0 ? Binding::kUnary : Binding::kAtom, true};
+  if (std::isnan(number)) return {"float(\"nan\")", Binding::kAtom, true};
+  if (std::isinf(number)) return {number < 0 ? "float(\"-inf\")" : "float(\"inf\")", Binding::kAtom, true};
+  return {format_double(number), std::signbit(number) ? Binding::kUnary : Binding::kAtom, true};
+}
+
+std::string typed(const Text& operand, DType dtype) {
+  // Triton types a bare literal as float32 or int32.
+  if (!operand.constant || dtype == DType::f32 || dtype == DType::b1) return operand.text;
+  return fmt::format("tl.full((), {}, {})", operand.text, dtype_name(dtype));
+}
+
+Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers) {
+  const bool all_literals = std::all_of(operands.begin(), operands.end(), [](const Text& operand) { return operand.constant; });
+  if (all_literals && operation.op != ScalarOp::kSelect) {
+    std::vector<Text> scalars = operands;
+    const DType dtype = operation.operand_dtype;
+    scalars[0] = {fmt::format("tl.full((), {}, {})", operands[0].text, dtype_name(dtype))};
+    return operation_text(operation, scalars, helpers);
+  }
+  if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
+  const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
+  if (!function.empty()) {
+    if (!is_floating(operation.dtype) && operation.op != ScalarOp::kAbs)
+      throw Error(ErrorKind::kInternal, fmt::format("{} of {} has no Triton form", kernel::name_of(operation.op), name_of(operation.dtype)));
+    return call(function, operands, operation.dtype);
+  }
+  const Text& operand = operands[0];
+  switch (operation.op) {
+    case ScalarOp::kNeg: return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
+    case ScalarOp::kReciprocal: return {"1.0 / " + wrap(operand, Binding::kUnary), Binding::kMultiply};
+    case ScalarOp::kSign: return helper("sign", operands, operation.dtype, helpers);
+    case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
+    case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);
+    case ScalarOp::kIsInf: return {fmt::format("tl.abs({}) == float(\"inf\")", operand.text), Binding::kCompare};
+    case ScalarOp::kLogicalNot: case ScalarOp::kBitNot: return {"~" + wrap(operand, Binding::kUnary), Binding::kUnary};
+    case ScalarOp::kSelect: return select_text(operation, operands);
+    case ScalarOp::kCast: return cast_text(operation, operand);
+    case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax: return extremum_text(operation, operands);
+    default: return division_text(operation, operands, helpers);
+  }
+}
+
+}  // namespace kw::triton

@@ -1,0 +1,509 @@
+#include "emit/triton/kernel_printer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using namespace kernel;
+
+namespace {
+
+constexpr int64_t kInt32Limit = std::numeric_limits<int32_t>::max();
+constexpr int64_t kGridLimit = 65535;   // of the second and third dimension of a CUDA grid
+constexpr size_t kLineWidth = 110;
+constexpr size_t kInlineWidth = 72;
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+int64_t blocks_of(const Axis& axis) { return (axis.extent + axis.block - 1) / axis.block; }
+
+bool has_word(std::string_view text, std::string_view word) {
+  const auto part_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const bool starts = at == 0 || !part_of_name(text[at - 1]);
+    const size_t end = at + word.size();
+    if (starts && (end == text.size() || !part_of_name(text[end]))) return true;
+  }
+  return false;
+}
+
+std::string indented(const std::string& line) { return line.empty() ? line : "    " + line; }
+
+std::string mark_text(size_t index) { return fmt::format("\x01{}\x02", index); }
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+}
+
+// Parallel axes with more than one program, innermost first.
+std::vector<int> grid_axes(const Kernel& kernel) {
+  std::vector<int> result;
+  for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis)
+    if (kernel.axes[axis].kind == AxisKind::kParallel && blocks_of(kernel.axes[axis]) != 1) result.push_back(axis);
+  return result;
+}
+
+bool is_flattened(const Kernel& kernel) {
+  const std::vector<int> axes = grid_axes(kernel);
+  if (axes.size() > 3) return true;
+  for (size_t index = 1; index < axes.size(); ++index)
+    if (blocks_of(kernel.axes[axes[index]]) > kGridLimit) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<BlockConstant> block_constants(const Kernel& kernel) {
+  std::vector<BlockConstant> result;
+  for (const Axis& axis : kernel.axes)
+    if (axis.block > 1) result.push_back({"BLOCK_" + upper(axis.name), axis.block});
+  return result;
+}
+
+std::vector<int64_t> grid_of(const Kernel& kernel) {
+  if (is_flattened(kernel)) return {program_count(kernel)};
+  std::vector<int64_t> sizes;
+  for (int axis : grid_axes(kernel)) sizes.push_back(blocks_of(kernel.axes[axis]));
+  if (sizes.empty()) sizes.push_back(1);
+  return sizes;
+}
+
+KernelPrinter::KernelPrinter(const Kernel& kernel)
+    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), names_(kernel.exprs.size()),
+      bound_(kernel.exprs.size(), false), loads_left_(kernel.exprs.size(), 0), cast_of_load_(kernel.exprs.size(), kNoExpr),
+      wide_axis_(kernel.axes.size(), false) {
+  taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
+            "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
+            "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "product", "larger_at", "smaller_at", "floor_divide",
+            "remainder", "remainder_float", "floor_divide_float", "sign"};
+  for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
+  for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
+  roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
+    const DType dtype = kernel.buffers[store.access.buffer].dtype;
+    return dtype == DType::f16 || dtype == DType::bf16;
+  });
+  const auto note_wide = [&](const Access& access) {
+    const std::vector<bool> used = axes_of_access(kernel, access);
+    if (kernel.buffers[access.buffer].elements <= kInt32Limit && range_of(access.index, kernel.axes).highest <= kInt32Limit) return;
+    for (size_t axis = 0; axis < used.size(); ++axis) wide_axis_[axis] = wide_axis_[axis] || used[axis];
+  };
+  for (const Expr& expr : kernel.exprs)
+    if (expr.kind == ExprKind::kLoad) note_wide(expr.access);
+  for (const Store& store : kernel.stores) note_wide(store.access);
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+    wide_axis_[axis] = wide_axis_[axis] || kernel.axes[axis].extent > kInt32Limit - kernel.axes[axis].block;
+
+  std::vector<int> uses(kernel.exprs.size(), 0);
+  for (const Expr& expr : kernel.exprs)
+    for (ExprId operand : expr.operands) ++uses[operand];
+  for (const Store& store : kernel.stores) ++uses[store.value];
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    if (expr.kind != ExprKind::kOp || expr.op != ScalarOp::kCast || expr.dtype == DType::b1) continue;
+    const ExprId operand = expr.operands[0];
+    if (kernel.exprs[operand].kind == ExprKind::kLoad && uses[operand] == 1) cast_of_load_[operand] = static_cast<ExprId>(id);
+  }
+  for (const Stmt& statement : kernel.body)
+    for (const Stmt& inner : statement.body)
+      if (inner.kind == StmtKind::kLet && kernel.exprs[inner.expr].kind == ExprKind::kLoad) ++loads_left_[inner.expr];
+}
+
+std::string KernelPrinter::run() {
+  scopes_.push_back({});
+  body(kernel_.body);
+  std::vector<std::string> lines = close_scope(false);
+  const std::string text = join(lines, "\n");
+  std::vector<std::string> head = program_id_lines(text);
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    const bool persistent = kernel_.axes[axis].kind == AxisKind::kReduce && !is_loop_axis(axis) && is_dimension(axis);
+    if (persistent && has_word(text, axis_names_[axis])) head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
+  }
+  lines.insert(lines.begin(), head.begin(), head.end());
+  if (!kernel_.doc.empty()) lines.insert(lines.begin(), "\"\"\"" + kernel_.doc + "\"\"\"");
+
+  std::vector<std::string> parameters;
+  for (const Buffer& buffer : kernel_.buffers) parameters.push_back(buffer.name + "_ptr");
+  for (const BlockConstant& constant : block_constants(kernel_)) parameters.push_back(constant.name + ": tl.constexpr");
+  std::string signature = fmt::format("def {}({}):", kernel_.name, join(parameters, ", "));
+  if (signature.size() > kLineWidth) signature = fmt::format("def {}(\n    {},\n):", kernel_.name, join(parameters, ",\n    "));
+  std::string out = "@triton.jit\n" + signature + "\n";
+  for (const std::string& one : lines) out += indented(one) + "\n";
+  return out;
+}
+
+// --- Axes ---------------------------------------------------------------------------------------------------------------------
+
+std::string KernelPrinter::arange(int axis) const {
+  int dimensions = 0, position = 0;
+  for (size_t other = 0; other < kernel_.axes.size(); ++other) {
+    if (!is_dimension(other)) continue;
+    if (static_cast<int>(other) == axis) position = dimensions;
+    ++dimensions;
+  }
+  std::string out = fmt::format("tl.arange(0, BLOCK_{})", upper(kernel_.axes[axis].name));
+  if (dimensions == 1) return out;
+  std::vector<std::string> parts(dimensions, "None");
+  parts[position] = ":";
+  return fmt::format("{}[{}]", out, join(parts, ", "));
+}
+
+std::string KernelPrinter::tile_shape(const std::vector<bool>& axes) const {
+  std::vector<std::string> sizes;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (is_dimension(axis)) sizes.push_back(axes[axis] ? "BLOCK_" + upper(kernel_.axes[axis].name) : "1");
+  return "[" + join(sizes, ", ") + "]";
+}
+
+std::string KernelPrinter::wide(int axis, const std::string& text) const {
+  if (!wide_axis_[axis]) return text;
+  return (text.find(' ') == std::string::npos ? text : "(" + text + ")") + ".to(tl.int64)";
+}
+
+std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body) const {
+  std::vector<std::string> lines;
+  const std::vector<int> axes = grid_axes(kernel_);
+  const bool flattened = is_flattened(kernel_);
+  if (flattened) lines.push_back("program = tl.program_id(0)");
+  int64_t inner = 1;
+  std::vector<std::string> definitions;
+  for (size_t index = 0; index < axes.size(); ++index) {
+    const int axis = axes[index];
+    std::string program = fmt::format("tl.program_id({})", index);
+    const int64_t blocks = blocks_of(kernel_.axes[axis]);
+    if (flattened) {
+      program = inner == 1 ? "program" : fmt::format("program // {}", inner);
+      if (index + 1 < axes.size()) program = fmt::format("{} % {}", program, blocks);
+      inner *= blocks;
+    }
+    if (!has_word(body, axis_names_[axis])) continue;
+    std::string value = wide(axis, program);
+    if (is_dimension(axis)) {
+      if (flattened && value.find(' ') != std::string::npos && value.back() != ')') value = "(" + value + ")";
+      value = fmt::format("{} * BLOCK_{} + {}", value, upper(kernel_.axes[axis].name), arange(axis));
+    }
+    definitions.push_back(fmt::format("{} = {}", axis_names_[axis], value));
+  }
+  lines.insert(lines.end(), definitions.rbegin(), definitions.rend());
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (kernel_.axes[axis].kind == AxisKind::kParallel && blocks_of(kernel_.axes[axis]) == 1 && is_dimension(axis) && has_word(body, axis_names_[axis]))
+      lines.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
+  return lines;
+}
+
+// --- Indices, masks and accesses ------------------------------------------------------------------------------------------------
+
+Text KernelPrinter::index_text(const Index& index) const {
+  std::string out;
+  Binding binding = Binding::kAtom;
+  const bool constant_first = index.constant != 0 && !index.terms.empty() && index.terms[0].coefficient < 0;
+  if (constant_first) out = std::to_string(index.constant);
+  int parts = constant_first ? 1 : 0;
+  for (const IndexTerm& term : index.terms) {
+    if (is_fixed(term.axis) || term.coefficient == 0) continue;
+    std::string text = axis_names_[term.axis];
+    Binding part = Binding::kAtom;
+    if (term.divisor != 1) text += fmt::format(" // {}", term.divisor);
+    if (term.modulus != 0) text += fmt::format(" % {}", term.modulus);
+    if (term.divisor != 1 || term.modulus != 0) part = Binding::kMultiply;
+    const bool minus = term.coefficient < 0 && parts > 0;
+    const int64_t coefficient = minus ? -term.coefficient : term.coefficient;
+    if (coefficient != 1) {
+      text = fmt::format("{} * {}", part == Binding::kAtom ? text : "(" + text + ")", coefficient);
+      part = Binding::kMultiply;
+    }
+    out = parts == 0 ? text : fmt::format("{} {} {}", out, minus ? "-" : "+", text);
+    binding = parts == 0 ? part : Binding::kAdd;
+    ++parts;
+  }
+  if (parts == 0) return {std::to_string(index.constant), index.constant < 0 ? Binding::kUnary : Binding::kAtom, true};
+  if (index.constant == 0 || constant_first) return {out, binding};
+  return {fmt::format("{} {} {}", out, index.constant < 0 ? "-" : "+", std::abs(index.constant)), Binding::kAdd};
+}
+
+std::string KernelPrinter::index_mark(const Index& index, const std::string& buffer) {
+  const Text text = index_text(index);
+  if (text.binding == Binding::kAtom) return text.text;
+  for (size_t at = 0; at < marks_.size(); ++at)
+    if (marks_[at].is_index && marks_[at].text == text.text) return mark_text(at);
+  std::vector<bool> axes(kernel_.axes.size(), false);
+  for (const IndexTerm& term : index.terms) axes[term.axis] = true;
+  marks_.push_back({text.text, axes, buffer, "", true});
+  return mark_text(marks_.size() - 1);
+}
+
+std::string KernelPrinter::mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer) {
+  if (terms.empty()) return "";
+  std::vector<std::string> parts = terms;
+  if (terms.size() > 1)
+    for (std::string& part : parts) part = "(" + part + ")";
+  const std::string text = join(parts, " & ");
+  for (size_t at = 0; at < marks_.size(); ++at)
+    if (!marks_[at].is_index && marks_[at].text == text) return mark_text(at);
+  marks_.push_back({text, axes, buffer, "", false});
+  return mark_text(marks_.size() - 1);
+}
+
+// Only the sides of a guard that the axes' extents do not already imply.
+std::vector<std::string> KernelPrinter::guard_terms(const Access& access) const {
+  std::vector<std::string> terms;
+  for (const Guard& guard : access.guards) {
+    const IndexRange range = range_of(guard.index, kernel_.axes);
+    const Text index = index_text(guard.index);
+    if (index.constant) {
+      if (guard.index.constant < guard.lower || guard.index.constant >= guard.upper) terms.push_back("tl.full((), False, tl.int1)");
+      continue;
+    }
+    const std::string text = wrap(index, Binding::kAdd);
+    if (range.lowest < guard.lower) terms.push_back(fmt::format("{} >= {}", text, guard.lower));
+    if (range.highest >= guard.upper) terms.push_back(fmt::format("{} < {}", text, guard.upper));
+  }
+  return terms;
+}
+
+std::string KernelPrinter::access_mask(const Access& access) {
+  const std::vector<bool> axes = axes_of_access(kernel_, access);
+  std::vector<std::string> terms;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis] && is_dimension(axis) && kernel_.axes[axis].extent % kernel_.axes[axis].block != 0)
+      terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
+  for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
+  return mask_mark(terms, axes, kernel_.buffers[access.buffer].name);
+}
+
+std::string KernelPrinter::pointer(const Access& access) {
+  const std::string base = kernel_.buffers[access.buffer].name + "_ptr";
+  Index index = access.index;
+  // A mask may not have more dimensions than its pointers.
+  const std::vector<bool> axes = axes_of_access(kernel_, access);
+  std::vector<bool> indexed(kernel_.axes.size(), false);
+  for (const IndexTerm& term : index.terms) indexed[term.axis] = indexed[term.axis] || term.coefficient != 0;
+  std::string spread;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis] && !indexed[axis] && is_dimension(axis)) spread += fmt::format(" + {} * 0", axis_names_[axis]);
+  const std::string offset = index_mark(index, kernel_.buffers[access.buffer].name);
+  if (offset == "0") return base + spread;
+  if (offset[0] == '-') return fmt::format("{} + ({}){}", base, offset, spread);
+  return fmt::format("{} + {}{}", base, offset, spread);
+}
+
+std::string KernelPrinter::load_text(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const Access& access = expr.access;
+  std::string options;
+  const std::string mask = access_mask(access);
+  if (!mask.empty()) {
+    options += ", mask=" + mask;
+    std::optional<double> other = padding_.load_other[id];
+    if (!guard_terms(access).empty()) other = access.otherwise;
+    if (other) options += ", other=" + literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
+  }
+  // Weights stay in the cache for the other programs, a row for the next pass over it; what is read for the last time leaves first.
+  bool shared = program_count(kernel_) > 1, reduces = false;
+  const std::vector<bool> axes = axes_of_access(kernel_, access);
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduces = true;
+    else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
+  }
+  const bool read_again = loads_left_[id] > 1;
+  bool looped = false;
+  for (size_t axis = 0; axis < axes.size(); ++axis) looped = looped || (axes[axis] && is_loop_axis(axis));
+  if (reduces && (shared || (looped && read_again))) options += ", eviction_policy=\"evict_last\"";
+  else if (looped) options += ", eviction_policy=\"evict_first\"";
+  if (loads_left_[id] > 0) --loads_left_[id];
+  return fmt::format("tl.load({}{})", pointer(access), options);
+}
+
+void KernelPrinter::store(const Store& store) {
+  const Buffer& buffer = kernel_.buffers[store.access.buffer];
+  ExprId value = store.value;
+  const Expr& expr = kernel_.exprs[value];
+  // tl.store casts to the pointer's type by itself.
+  const bool casts = expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && expr.dtype == buffer.dtype && is_floating(expr.dtype) &&
+                     is_floating(kernel_.exprs[expr.operands[0]].dtype);
+  if (!bound_[value] && casts) value = expr.operands[0];
+  const Expr& stored = kernel_.exprs[value];
+  const std::string text = stored.kind == ExprKind::kConstant ? typed(literal(stored.dtype, stored.number, stored.integer), stored.dtype)
+                           : stored.kind == ExprKind::kIndex && !bound_[value] ? index_mark(stored.access.index, buffer.name)
+                                                                             : value_text(value).text;
+  const std::string mask = access_mask(store.access);
+  line(fmt::format("tl.store({}, {}{})", pointer(store.access), text, mask.empty() ? "" : ", mask=" + mask));
+}
+
+// --- Expressions ----------------------------------------------------------------------------------------------------------------
+
+Text KernelPrinter::value_text(ExprId id) {
+  if (bound_[id]) return {names_[id]};
+  Text text = computed_text(id);
+  hoist_long(id, text);
+  return text;
+}
+
+void KernelPrinter::hoist_long(ExprId id, Text& text) {
+  const Expr& expr = kernel_.exprs[id];
+  if (expr.kind != ExprKind::kOp || text.text.size() <= kInlineWidth) return;
+  if (names_[id].empty()) names_[id] = fresh(noun_for(expr, kernel_), "");
+  line(fmt::format("{} = {}", names_[id], text.text));
+  bind(id);
+  text = {names_[id]};
+}
+
+Text KernelPrinter::computed_text(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  switch (expr.kind) {
+    case ExprKind::kConstant: return literal(expr.dtype, expr.number, expr.integer);
+    case ExprKind::kLoad: return {load_text(id)};
+    case ExprKind::kOp: return operation(id);
+    case ExprKind::kReduce: break;
+    case ExprKind::kIndex: {
+      const Text text = index_text(expr.access.index);
+      if (text.constant || expr.dtype == DType::i32) return text;
+      return {fmt::format("{}.to({})", wrap(text, Binding::kAtom), dtype_name(expr.dtype))};
+    }
+  }
+  throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Reduce is used before it is finished");
+}
+
+Text KernelPrinter::operation(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const auto kind = [&](size_t at) { return kernel_.exprs[expr.operands[at]].kind; };
+  const auto small_index = [&](size_t at) {
+    const IndexRange range = range_of(kernel_.exprs[expr.operands[at]].access.index, kernel_.axes);
+    return kind(at) == ExprKind::kIndex && !bound_[expr.operands[at]] && range.lowest > -kInt32Limit && range.highest < kInt32Limit;
+  };
+  const bool compares = expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual;
+  // 32-bit indices need no widening for a comparison between them or a cast to something else.
+  bool bare = expr.op == ScalarOp::kCast && small_index(0);
+  if (compares) bare = (small_index(0) || kind(0) == ExprKind::kConstant) && (small_index(1) || kind(1) == ExprKind::kConstant);
+  std::vector<Text> operands;
+  for (ExprId operand : expr.operands) {
+    const Expr& one = kernel_.exprs[operand];
+    operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
+  }
+  Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_, false};
+  operation.nonnegative = std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId operand) {
+    const Expr& one = kernel_.exprs[operand];
+    return one.kind == ExprKind::kConstant ? one.integer >= 0 : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;
+  });
+  // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
+  if (expr.op == ScalarOp::kExp) {
+    const Expr& argument = kernel_.exprs[expr.operands[0]];
+    if (argument.kind == ExprKind::kOp && argument.op == ScalarOp::kSub) {
+      const Expr& subtrahend = kernel_.exprs[argument.operands[1]];
+      const bool is_max = subtrahend.kind == ExprKind::kReduce && subtrahend.component == 0 &&
+                          (subtrahend.reduce == ReduceOp::kMax || subtrahend.reduce == ReduceOp::kMaxSumExp);
+      operation.roughly = operation.roughly || (is_max && subtrahend.operands[0] == argument.operands[0]);
+    }
+  }
+  std::vector<std::string> helpers;
+  const Text text = operation_text(operation, operands, helpers);
+  helpers_.insert(helpers.begin(), helpers.end());
+  return text;
+}
+
+void KernelPrinter::bind(ExprId id) {
+  bound_[id] = true;
+  scopes_.back().bound.push_back(id);
+}
+
+void KernelPrinter::let(ExprId id) {
+  if (bound_[id]) return;
+  const Expr& expr = kernel_.exprs[id];
+  if (expr.kind == ExprKind::kLoad && cast_of_load_[id] != kNoExpr) {
+    const ExprId cast = cast_of_load_[id];
+    const std::string& wanted = kernel_.exprs[cast].name.empty() || kernel_.exprs[cast].name.starts_with("converted") ? expr.name : kernel_.exprs[cast].name;
+    if (names_[cast].empty()) names_[cast] = fresh(wanted, "_value");
+    line(fmt::format("{} = {}.to({})", names_[cast], load_text(id), dtype_name(kernel_.exprs[cast].dtype)));
+    bind(cast);
+    return;
+  }
+  if (names_[id].empty()) names_[id] = fresh(expr.name.empty() ? "value" : expr.name, "_value");
+  line(fmt::format("{} = {}", names_[id], computed_text(id).text));
+  bind(id);
+}
+
+// --- Names, scopes and statements -------------------------------------------------------------------------------------------------
+
+std::string KernelPrinter::fresh(const std::string& wanted, const std::string& suffix) {
+  if (taken_.insert(wanted).second) return wanted;
+  if (!suffix.empty() && taken_.insert(wanted + suffix).second) return wanted + suffix;
+  for (int number = 2;; ++number) {
+    const std::string candidate = fmt::format("{}_{}", wanted, number);
+    if (taken_.insert(candidate).second) return candidate;
+  }
+}
+
+void KernelPrinter::body(const std::vector<Stmt>& statements) {
+  for (const Stmt& statement : statements) {
+    switch (statement.kind) {
+      case StmtKind::kLet: let(statement.expr); break;
+      case StmtKind::kStore: store(kernel_.stores[statement.store]); break;
+      case StmtKind::kLoop: loop(statement); break;
+      case StmtKind::kInit: init(statement.expr); break;
+      case StmtKind::kAccumulate: accumulate(statement.expr); break;
+      case StmtKind::kFinish: finish(statement.expr); break;
+    }
+  }
+}
+
+void KernelPrinter::loop(const Stmt& statement) {
+  scopes_.push_back({});
+  body(statement.body);
+  std::vector<std::string> lines = close_scope(true);
+  for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
+    if (!is_loop_axis(axis)) continue;
+    const std::string& name = axis_names_[axis];
+    const int64_t extent = kernel_.axes[axis].extent;
+    const std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
+    std::string head = fmt::format("for {} in range(0, {}):", name, end);
+    if (is_dimension(axis)) {
+      head = fmt::format("for {}_start in range(0, {}, BLOCK_{}):", name, end, upper(kernel_.axes[axis].name));
+      if (has_word(join(lines, "\n"), name))
+        lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{}_start + {}", name, arange(axis)))));
+    }
+    for (std::string& one : lines) one = indented(one);
+    lines.insert(lines.begin(), head);
+  }
+  for (const std::string& one : lines) line(one);
+}
+
+// Takes the innermost scope's lines. Indices and masks that change in it are written where they stand, or named at its start when they stand twice.
+std::vector<std::string> KernelPrinter::close_scope(bool loop) {
+  Scope scope = std::move(scopes_.back());
+  scopes_.pop_back();
+  for (ExprId id : scope.bound) bound_[id] = false;
+  std::vector<std::string> definitions;
+  for (size_t index = 0; index < marks_.size(); ++index) {
+    Mark& mark = marks_[index];
+    bool changes = !loop;
+    for (size_t axis = 0; axis < mark.axes.size(); ++axis) changes = changes || (mark.axes[axis] && is_loop_axis(axis));
+    if (!changes) continue;
+    const std::string token = mark_text(index);
+    int uses = 0;
+    for (const std::string& one : scope.lines)
+      for (size_t at = one.find(token); at != std::string::npos; at = one.find(token, at + 1)) ++uses;
+    if (uses == 0) continue;
+    if (uses > 1 && mark.name.empty()) {
+      const std::string noun = mark.is_index ? "offset" : "mask";
+      mark.name = taken_.insert(noun).second ? noun : fresh(mark.buffer + "_" + noun, "");
+    }
+    if (uses > 1) definitions.push_back(fmt::format("{} = {}", mark.name, mark.text));
+    for (std::string& one : scope.lines) {
+      if (uses > 1) replace_all(one, "(" + token + ").", mark.name + ".");
+      replace_all(one, token, uses > 1 ? mark.name : mark.text);
+    }
+  }
+  scope.lines.insert(scope.lines.begin(), definitions.begin(), definitions.end());
+  return std::move(scope.lines);
+}
+
+}  // namespace kw::triton

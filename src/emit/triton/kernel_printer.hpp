@@ -1,0 +1,110 @@
+// Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes, accesses and expressions is in kernel_printer.cpp,
+// what Reduces become in reductions.cpp.
+//
+// A value's tile has one dimension for each axis with block > 1, in the order of the axes, of size 1 where the value does not vary; a value
+// that varies along none is a scalar. So broadcasting never has to be spelled out.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+#include "emit/triton/expressions.hpp"
+#include "emit/triton/padding.hpp"
+
+namespace kw::triton {
+
+// Parameters that a launch fills in: BLOCK_ROW=64.
+struct BlockConstant { std::string name; int64_t value; };
+std::vector<BlockConstant> block_constants(const kernel::Kernel& kernel);
+
+// Sizes of the launch grid, at most three, the first varying fastest.
+std::vector<int64_t> grid_of(const kernel::Kernel& kernel);
+
+class KernelPrinter {
+ public:
+  explicit KernelPrinter(const kernel::Kernel& kernel);
+  std::string run();
+  const std::set<std::string>& helpers() const { return helpers_; }
+
+ private:
+  // Lines of the function or of one loop. Indices and masks stand in them as marks until the scope is complete; then those used twice get a name.
+  struct Scope {
+    std::vector<std::string> lines;
+    std::vector<kernel::ExprId> bound;
+  };
+
+  // Axes
+  bool is_dimension(int axis) const { return kernel_.axes[axis].block > 1; }
+  bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
+  bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
+  std::string arange(int axis) const;
+  std::string tile_shape(const std::vector<bool>& axes) const;   // "[BLOCK_ROW, 1]"
+  std::vector<std::string> program_id_lines(const std::string& body) const;
+  std::string wide(int axis, const std::string& text) const;
+
+  // Indices, masks and accesses
+  Text index_text(const kernel::Index& index) const;
+  std::string index_mark(const kernel::Index& index, const std::string& buffer);
+  std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
+  std::vector<std::string> guard_terms(const kernel::Access& access) const;
+  std::string pointer(const kernel::Access& access);
+  std::string access_mask(const kernel::Access& access);
+  std::string load_text(kernel::ExprId id);
+  void store(const kernel::Store& store);
+
+  // Expressions
+  Text value_text(kernel::ExprId id);        // its name where it has been computed, its text elsewhere
+  Text computed_text(kernel::ExprId id);
+  Text operation(kernel::ExprId id);
+  void let(kernel::ExprId id);
+  void bind(kernel::ExprId id);
+  void hoist_long(kernel::ExprId id, Text& text);
+
+  // Reductions
+  void init(kernel::ExprId id);
+  void accumulate(kernel::ExprId id);
+  void finish(kernel::ExprId id);
+  void finish_moments(kernel::ExprId id, const std::vector<std::string>& parts);
+  void finish_max_sum_exp(kernel::ExprId id, const std::vector<std::string>& parts);
+  std::vector<std::string> accumulators(kernel::ExprId id);
+  std::string component_name(kernel::ExprId id, int component);
+  std::string operand_tile(kernel::ExprId reduce, size_t position);     // padded lanes hold the identity
+  std::string where_valid(const std::string& text, const std::string& otherwise);
+  std::string valid_mask();
+  std::string full_tile(kernel::ExprId reduce) const;
+  std::string fold(const std::string& text, std::string_view function) const;   // tl.sum over the reduce axes of the tile
+  std::string fold_with(const std::string& text, const std::string& helper);    // tl.reduce over them
+  void fold_at(kernel::ExprId id, const std::string& value, const std::string& index);
+  std::string position_text() const;
+  int64_t reduced_elements() const;
+  bool folds() const;
+  bool varies_along_reduce_tile(kernel::ExprId id) const;
+
+  // Names and lines
+  std::string fresh(const std::string& wanted, const std::string& suffix);
+  void line(const std::string& text) { scopes_.back().lines.push_back(text); }
+  void body(const std::vector<kernel::Stmt>& statements);
+  void loop(const kernel::Stmt& statement);
+  std::vector<std::string> close_scope(bool loop);
+
+  const kernel::Kernel& kernel_;
+  std::vector<std::vector<bool>> axes_;
+  Padding padding_;
+  std::set<std::string> taken_, helpers_;
+  std::vector<std::string> names_;                    // [expr], empty: has none yet
+  std::vector<std::string> axis_names_;
+  std::map<std::string, std::string> derived_names_;  // accumulators and components that no expression stands for
+  std::vector<bool> bound_;
+  std::vector<int> loads_left_;                       // [expr]: loops that still read it
+  std::vector<kernel::ExprId> cast_of_load_;          // [load]: the cast that is its only user, printed in its place
+  std::vector<bool> wide_axis_;
+  bool roughly_ = false;
+  std::vector<Scope> scopes_;
+  struct Mark { std::string text; std::vector<bool> axes; std::string buffer, name; bool is_index; };
+  std::vector<Mark> marks_;
+};
+
+}  // namespace kw::triton

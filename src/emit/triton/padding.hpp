@@ -1,0 +1,25 @@
+// Padded lanes: where a tile's block reaches beyond the extent of a reduce axis, every value still exists and must not disturb a fold.
+// This finds what loads should put there so that the fewest folds need a select.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+
+namespace kw::triton {
+
+struct Padding {
+  std::vector<bool> padded;                       // [axis]: a reduce axis of the tile that its block does not divide
+  std::vector<std::optional<double>> load_other;  // [expr]: what the load puts into padded lanes; nothing where it does not matter
+  std::vector<std::optional<double>> value;       // [expr]: what the expression is in padded lanes, where known
+
+  bool any() const;
+};
+
+Padding find_padding(const kernel::Kernel& kernel, const std::vector<std::vector<bool>>& axes);
+
+// The value that a fold leaves unchanged, for the operand at `position` of the Reduce; max_sum_exp folds its maximum.
+double identity_of(kernel::ReduceOp reduce, DType dtype, size_t position = 0);
+
+}  // namespace kw::triton

@@ -1,0 +1,357 @@
+// What Reduce expressions become: tl.sum and tl.reduce over a tile that holds the whole axis, or accumulators as wide as the tile that a loop
+// updates lane by lane and one fold at the end combines.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/triton/kernel_printer.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using namespace kernel;
+
+namespace {
+
+bool is_arg(ReduceOp reduce) { return reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin; }
+bool is_moments(ReduceOp reduce) { return reduce == ReduceOp::kMoments || reduce == ReduceOp::kCombineMoments; }
+bool is_max_sum_exp(ReduceOp reduce) { return reduce == ReduceOp::kMaxSumExp || reduce == ReduceOp::kCombineMaxSumExp; }
+
+std::string identity_text(ReduceOp reduce, DType dtype, size_t position) {
+  const bool largest = reduce == ReduceOp::kMax || reduce == ReduceOp::kArgMax;
+  const bool smallest = reduce == ReduceOp::kMin || reduce == ReduceOp::kArgMin;
+  if (dtype == DType::i64 && largest) return "-9223372036854775808";
+  if (dtype == DType::i64 && smallest) return "9223372036854775807";
+  const double value = identity_of(reduce, dtype, position);
+  return literal(dtype, value, is_floating(dtype) ? 0 : static_cast<int64_t>(value)).text;
+}
+
+bool is_simple(const std::string& text) { return text.find(' ') == std::string::npos; }
+std::string factor(const std::string& text) { return is_simple(text) || text.back() == ')' ? text : "(" + text + ")"; }
+
+}  // namespace
+
+bool KernelPrinter::folds() const {
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis)) return true;
+  return false;
+}
+
+int64_t KernelPrinter::reduced_elements() const {
+  int64_t count = 1;
+  for (const Axis& axis : kernel_.axes)
+    if (axis.kind == AxisKind::kReduce) count *= axis.extent;
+  return count;
+}
+
+bool KernelPrinter::varies_along_reduce_tile(ExprId id) const {
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis) && !axes_[id][axis]) return false;
+  return true;
+}
+
+std::string KernelPrinter::full_tile(ExprId reduce) const {
+  std::vector<bool> axes(kernel_.axes.size(), false);
+  bool any = false;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!is_dimension(axis)) continue;
+    axes[axis] = kernel_.axes[axis].kind == AxisKind::kReduce;
+    for (ExprId operand : kernel_.exprs[reduce].operands) axes[axis] = axes[axis] || axes_[operand][axis];
+    any = any || axes[axis];
+  }
+  return any ? tile_shape(axes) : "()";
+}
+
+// --- Padded lanes -------------------------------------------------------------------------------------------------------------
+
+std::string KernelPrinter::valid_mask() {
+  std::vector<std::string> terms;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (padding_.padded[axis]) terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
+  return mask_mark(terms, padding_.padded, "valid");
+}
+
+std::string KernelPrinter::where_valid(const std::string& text, const std::string& otherwise) {
+  return padding_.any() ? fmt::format("tl.where({}, {}, {})", valid_mask(), text, otherwise) : text;
+}
+
+std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
+  const Expr& expr = kernel_.exprs[reduce];
+  const ExprId operand = expr.operands[position];
+  const DType dtype = kernel_.exprs[operand].dtype;
+  std::string text = value_text(operand).text;
+  if (folds() && !varies_along_reduce_tile(operand)) text = fmt::format("tl.broadcast_to({}, {})", typed({text, Binding::kAtom, kernel_.exprs[operand].kind == ExprKind::kConstant}, dtype), full_tile(reduce));
+  const auto& known = padding_.value[operand];
+  if (!padding_.any() || (known && *known == identity_of(expr.reduce, dtype, position))) return text;
+  return where_valid(text, identity_text(expr.reduce, dtype, position));
+}
+
+// --- Folds --------------------------------------------------------------------------------------------------------------------
+
+std::string KernelPrinter::fold(const std::string& text, std::string_view function) const {
+  std::vector<int> reduce_dimensions;
+  int dimensions = 0;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    if (!is_dimension(axis)) continue;
+    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduce_dimensions.push_back(dimensions);
+    ++dimensions;
+  }
+  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions;
+  const auto apply = [&](const std::string& inner, const std::string& axis) {
+    if (function.starts_with("tl.")) return fmt::format("{}({}, {})", function, inner, axis);
+    const size_t comma = axis.find(',');
+    return fmt::format("tl.reduce({}, {}, {}{})", inner, axis.substr(0, comma), function, comma == std::string::npos ? "" : axis.substr(comma));
+  };
+  if (to_scalar) return apply(text, reduce_dimensions.size() == 1 ? "axis=0" : "axis=None");
+  std::string out = text;
+  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) out = apply(out, fmt::format("axis={}, keep_dims=True", *at));
+  return out;
+}
+
+std::string KernelPrinter::fold_with(const std::string& text, const std::string& helper) {
+  if (!folds()) return text;
+  helpers_.insert(helper);
+  return fold(text, "combine_fn=" + helper);
+}
+
+std::string KernelPrinter::position_text() const {
+  Index position;
+  int64_t stride = 1;
+  for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
+    if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
+    position.terms.insert(position.terms.begin(), {axis, stride, 1, 0});
+    stride *= kernel_.axes[axis].extent;
+  }
+  return index_text(position).text;
+}
+
+void KernelPrinter::fold_at(ExprId id, const std::string& value, const std::string& index) {
+  const std::string helper = kernel_.exprs[id].reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at";
+  helpers_.insert(helper);
+  const std::string name = component_name(id, 0);
+  std::string tuple = fmt::format("({}, {})", value, index);
+  std::vector<int> reduce_dimensions;
+  int dimensions = 0;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    if (!is_dimension(axis)) continue;
+    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduce_dimensions.push_back(dimensions);
+    ++dimensions;
+  }
+  if (reduce_dimensions.empty()) return line(fmt::format("{} = {}", name, index));
+  if (static_cast<int>(reduce_dimensions.size()) == dimensions) {
+    line(fmt::format("_, {} = tl.reduce({}, axis={}, combine_fn={})", name, tuple, dimensions == 1 ? "0" : "None", helper));
+    return;
+  }
+  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) {
+    line(fmt::format("{}_value, {} = tl.reduce({}, axis={}, combine_fn={}, keep_dims=True)", name, name, tuple, *at, helper));
+    tuple = fmt::format("({}_value, {})", name, name);
+  }
+}
+
+// --- Names ----------------------------------------------------------------------------------------------------------------------
+
+std::string KernelPrinter::component_name(ExprId id, int component) {
+  for (ExprId sibling : siblings_of(kernel_, id)) {
+    const Expr& expr = kernel_.exprs[sibling];
+    if (expr.component != component) continue;
+    if (names_[sibling].empty()) names_[sibling] = fresh(expr.name.empty() ? "folded" : expr.name, "_value");
+    return names_[sibling];
+  }
+  static constexpr std::string_view kSuffixes[] = {"first", "second", "count"};
+  const ExprId first = siblings_of(kernel_, id)[0];
+  const std::string key = fmt::format("{}.{}", first, component);
+  if (!derived_names_.contains(key)) derived_names_[key] = fresh(fmt::format("{}_{}", kernel_.exprs[first].name, kSuffixes[component]), "");
+  return derived_names_[key];
+}
+
+// Names of the accumulators of a looped Reduce.
+std::vector<std::string> KernelPrinter::accumulators(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const auto accumulator = [&](const std::string& name) {
+    const std::string key = "accumulator." + name;
+    if (!derived_names_.contains(key)) derived_names_[key] = fresh(name + "_acc", "");
+    return derived_names_[key];
+  };
+  if (is_arg(expr.reduce)) return {accumulator(component_name(id, 0) + "_value"), accumulator(component_name(id, 0))};
+  if (is_moments(expr.reduce)) return {accumulator(component_name(id, 0)), accumulator(component_name(id, 1)), accumulator(component_name(id, 0) + "_count")};
+  if (is_max_sum_exp(expr.reduce)) return {accumulator(component_name(id, 0)), accumulator(component_name(id, 1))};
+  return {folds() ? accumulator(component_name(id, 0)) : component_name(id, 0)};
+}
+
+// --- Looped: init and accumulate --------------------------------------------------------------------------------------------------
+
+void KernelPrinter::init(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const std::string shape = full_tile(id);
+  const auto start = [&](const std::string& name, const std::string& value, DType dtype, const std::string& in) {
+    const bool zero = value == "0.0" || value == "0";
+    if (in == "()" && dtype == DType::f32) line(fmt::format("{} = {}", name, value));
+    else if (zero && in != "()") line(fmt::format("{} = tl.zeros({}, {})", name, in, dtype_name(dtype)));
+    else line(fmt::format("{} = tl.full({}, {}, {})", name, in, value, dtype_name(dtype)));
+  };
+  const std::vector<std::string> names = accumulators(id);
+  const DType operand = kernel_.exprs[expr.operands[0]].dtype;
+  if (is_arg(expr.reduce)) {
+    start(names[0], identity_text(expr.reduce, operand, 0), operand, shape);
+    const bool wide = reduced_elements() > 2147483647;
+    start(names[1], wide ? "9223372036854775807" : "2147483647", wide ? DType::i64 : DType::i32, shape);
+  } else if (is_moments(expr.reduce)) {
+    const bool counts_lanes = expr.reduce == ReduceOp::kCombineMoments || padding_.any();
+    start(names[0], "0.0", expr.dtype, shape);
+    start(names[1], "0.0", expr.dtype, shape);
+    start(names[2], "0.0", expr.dtype, counts_lanes ? shape : "()");
+  } else if (is_max_sum_exp(expr.reduce)) {
+    start(names[0], "float(\"-inf\")", expr.dtype, shape);
+    start(names[1], "0.0", expr.dtype, shape);
+  } else {
+    const DType dtype = expr.reduce == ReduceOp::kAny || expr.reduce == ReduceOp::kAll ? DType::b1 : expr.dtype;
+    start(names[0], identity_text(expr.reduce, dtype, 0), dtype, shape);
+  }
+}
+
+void KernelPrinter::accumulate(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const std::vector<std::string> names = accumulators(id);
+  const bool floating = is_floating(kernel_.exprs[expr.operands[0]].dtype);
+  const std::string nan = floating ? ", propagate_nan=tl.PropagateNan.ALL" : "";
+  if (is_arg(expr.reduce)) {
+    const std::string helper = expr.reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at";
+    helpers_.insert(helper);
+    line(fmt::format("{0}, {1} = {2}({0}, {1}, {3}, {4})", names[0], names[1], helper, operand_tile(id, 0), position_text()));
+    return;
+  }
+  if (expr.reduce == ReduceOp::kMoments) {
+    let(expr.operands[0]);
+    const std::string value = value_text(expr.operands[0]).text;
+    const std::string delta = component_name(id, 0) + "_delta";
+    line(fmt::format("{} = {}", delta, where_valid(fmt::format("{} - {}", value, names[0]), "0.0")));
+    line(fmt::format("{} += {}", names[2], padding_.any() ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
+    line(fmt::format("{} += {} / {}", names[0], delta, padding_.any() ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]));
+    line(fmt::format("{} += {} * ({} - {})", names[1], delta, value, names[0]));
+    return;
+  }
+  if (expr.reduce == ReduceOp::kCombineMoments) {
+    const std::string base = component_name(id, 0);
+    line(fmt::format("{}_part = {}", base, operand_tile(id, 2)));
+    line(fmt::format("{}_delta = {} - {}", base, factor(operand_tile(id, 0)), names[0]));
+    line(fmt::format("{0}_share = {0}_part / tl.maximum({1} + {0}_part, 1.0)", base, names[2]));
+    line(fmt::format("{1} += {0}_delta * {0}_share", base, names[0]));
+    line(fmt::format("{1} += {2} + {0}_delta * {0}_delta * {3} * {0}_share", base, names[1], factor(operand_tile(id, 1)), names[2]));
+    line(fmt::format("{1} += {0}_part", base, names[2]));
+    return;
+  }
+  if (is_max_sum_exp(expr.reduce)) {
+    const std::string base = component_name(id, 0);
+    const std::string weight = expr.reduce == ReduceOp::kCombineMaxSumExp ? operand_tile(id, 1) : "1.0";
+    std::string value = operand_tile(id, 0);
+    if (!is_simple(value)) {
+      line(fmt::format("{}_value = {}", base, value));
+      value = base + "_value";
+    }
+    line(fmt::format("{0}_rescale = tl.where({1} == {2}, 1.0, tl.exp(-tl.abs({1} - {2})))", base, value, names[0]));
+    const std::string added = weight == "1.0" ? base + "_rescale" : fmt::format("{} * {}_rescale", factor(weight), base);
+    line(fmt::format("{1} = tl.where({3} > {2}, {1} * {0}_rescale + {4}, {1} + {5})", base, names[1], names[0], value, weight, added));
+    line(fmt::format("{0} = tl.maximum({0}, {1}{2})", names[0], value, nan));
+    return;
+  }
+  const std::string operand = operand_tile(id, 0);
+  switch (expr.reduce) {
+    case ReduceOp::kSum: return line(fmt::format("{} += {}", names[0], operand));
+    case ReduceOp::kProd: return line(fmt::format("{} *= {}", names[0], operand));
+    case ReduceOp::kMax: return line(fmt::format("{0} = tl.maximum({0}, {1}{2})", names[0], operand, nan));
+    case ReduceOp::kMin: return line(fmt::format("{0} = tl.minimum({0}, {1}{2})", names[0], operand, nan));
+    case ReduceOp::kAny: return line(fmt::format("{} |= {}", names[0], operand));
+    case ReduceOp::kAll: return line(fmt::format("{} &= {}", names[0], operand));
+    default: break;
+  }
+  throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Reduce that the Triton printer does not know");
+}
+
+// --- Finish -----------------------------------------------------------------------------------------------------------------------
+
+void KernelPrinter::finish(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  bool looped = false;
+  for (const Axis& axis : kernel_.axes) looped = looped || axis.looped;
+  std::vector<std::string> parts;
+  if (looped) parts = accumulators(id);
+
+  if (is_arg(expr.reduce)) {
+    if (!looped) {
+      parts = {operand_tile(id, 0), position_text()};
+      std::vector<bool> all(kernel_.axes.size(), true);
+      if (std::count_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.block > 1; }) > 1)
+        parts[1] = fmt::format("tl.broadcast_to({}, {})", parts[1], full_tile(id));
+    }
+    fold_at(id, parts[0], parts[1]);
+  } else if (is_moments(expr.reduce)) {
+    finish_moments(id, parts);
+  } else if (is_max_sum_exp(expr.reduce)) {
+    finish_max_sum_exp(id, parts);
+  } else {
+    const std::string name = component_name(id, 0);
+    const std::string value = looped ? parts[0] : operand_tile(id, 0);
+    const bool floating = is_floating(kernel_.exprs[expr.operands[0]].dtype);
+    std::string folded = value;
+    if (folds()) {
+      switch (expr.reduce) {
+        case ReduceOp::kSum: folded = fold(value, "tl.sum"); break;
+        case ReduceOp::kProd: folded = fold_with(value, "product"); break;
+        case ReduceOp::kMax: folded = floating ? fold_with(value, "larger") : fold(value, "tl.max"); break;
+        case ReduceOp::kMin: folded = floating ? fold_with(value, "smaller") : fold(value, "tl.min"); break;
+        case ReduceOp::kAny: folded = fold(factor(value) + ".to(tl.int32)", "tl.max") + " != 0"; break;
+        default: folded = fold(factor(value) + ".to(tl.int32)", "tl.min") + " != 0"; break;
+      }
+    }
+    if (folded != name) line(fmt::format("{} = {}", name, folded));
+  }
+  for (ExprId sibling : siblings_of(kernel_, id)) bind(sibling);
+}
+
+// Chan, Golub and LeVeque 1983: lanes' means and squared deviations fold into the row's.
+void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& parts) {
+  const Expr& expr = kernel_.exprs[id];
+  const std::string mean = component_name(id, 0);
+  const auto sum = [&](const std::string& text) { return folds() ? fold(text, "tl.sum") : text; };
+  const auto siblings = siblings_of(kernel_, id);
+  const bool wants_squares = std::any_of(siblings.begin(), siblings.end(), [&](ExprId sibling) { return kernel_.exprs[sibling].component == 1; });
+  const std::string elements = fmt::format("{}.0", reduced_elements());
+
+  if (parts.empty() && expr.reduce == ReduceOp::kMoments) {
+    const std::string operand = operand_tile(id, 0);
+    line(fmt::format("{} = {} / {}", mean, sum(operand), elements));
+    if (!wants_squares) return;
+    const std::string deviation = component_name(id, 1) + "_from_mean";
+    line(fmt::format("{} = {}", deviation, where_valid(fmt::format("{} - {}", factor(value_text(expr.operands[0]).text), mean), "0.0")));
+    line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{0} * {0}", deviation))));
+    return;
+  }
+  const bool combines = expr.reduce == ReduceOp::kCombineMoments;
+  std::vector<std::string> values = parts;
+  if (parts.empty())
+    for (size_t position = 0; position < 3; ++position) values.push_back(factor(operand_tile(id, position)));
+  std::string count = elements;
+  if (combines) {
+    count = component_name(id, 2);
+    line(fmt::format("{} = {}", count, sum(values[2])));
+  }
+  line(fmt::format("{} = {} / {}", mean, sum(fmt::format("{} * {}", values[0], values[2])), combines ? fmt::format("tl.maximum({}, 1.0)", count) : count));
+  if (!wants_squares) return;
+  line(fmt::format("{}_shift = {} - {}", mean, values[0], mean));
+  line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, values[1], values[2]))));
+}
+
+// Milakov & Gimelshein 2018.
+void KernelPrinter::finish_max_sum_exp(ExprId id, const std::vector<std::string>& parts) {
+  const Expr& expr = kernel_.exprs[id];
+  const bool weighted = !parts.empty() || expr.reduce == ReduceOp::kCombineMaxSumExp;
+  const std::string largest = component_name(id, 0);
+  const std::string value = parts.empty() ? factor(operand_tile(id, 0)) : parts[0];
+  line(fmt::format("{} = {}", largest, fold_with(value, "larger")));
+  std::string term = fmt::format("tl.exp({} - {})", value, largest);
+  if (weighted) term = fmt::format("{} * {}", parts.empty() ? factor(operand_tile(id, 1)) : parts[1], term);
+  line(fmt::format("{} = {}", component_name(id, 1), folds() ? fold(term, "tl.sum") : term));
+}
+
+}  // namespace kw::triton

@@ -1,0 +1,87 @@
+// The Triton target: kernels as @triton.jit functions, their launches and signatures.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "emit/target_printer.hpp"
+#include "emit/triton/helpers.hpp"
+#include "emit/triton/kernel_printer.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+namespace {
+
+using kernel::Kernel;
+
+struct Printed { std::string kernels; std::set<std::string> helpers; };
+
+Printed print_all(const Program& program) {
+  Printed printed;
+  for (const Kernel& kernel : program.kernels) {
+    triton::KernelPrinter printer(kernel);
+    if (!printed.kernels.empty()) printed.kernels += "\n\n";
+    printed.kernels += printer.run();
+    printed.helpers.insert(printer.helpers().begin(), printer.helpers().end());
+  }
+  return printed;
+}
+
+bool has_loop(const Kernel& kernel) {
+  for (const kernel::Axis& axis : kernel.axes)
+    if (axis.looped) return true;
+  return false;
+}
+
+std::string signature_of(const Kernel& kernel) {
+  std::vector<std::string> pointers, constants, aligned;
+  for (const kernel::Buffer& buffer : kernel.buffers) {
+    pointers.push_back(fmt::format("\"{}_ptr\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
+    if (buffer.aligned) aligned.push_back(fmt::format("\"{}_ptr\"", buffer.name));
+  }
+  for (const triton::BlockConstant& constant : triton::block_constants(kernel)) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
+  return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {}, \"num_stages\": {}, \"divisible_by_16\": [{}]}},\n",
+                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, kernel.num_stages, join(aligned, ", "));
+}
+
+class TritonPrinter : public TargetPrinter {
+ public:
+  std::string device() const override { return "cuda"; }
+
+  std::string imports() const override { return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"; }
+
+  std::string kernels(const Program& program) const override {
+    const Printed printed = print_all(program);
+    if (printed.helpers.empty()) return printed.kernels;
+    return triton::helper_definitions(printed.helpers) + "\n\n" + printed.kernels;
+  }
+
+  std::string launch(const Program& program, const KernelStep& step) const override {
+    const Kernel& kernel = program.kernels[step.kernel];
+    if (program_count(kernel) == 0) return "";
+    std::vector<std::string> sizes, arguments;
+    for (int64_t size : triton::grid_of(kernel)) sizes.push_back(std::to_string(size));
+    for (size_t at = 0; at < step.tensors.size(); ++at) {
+      const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
+      arguments.push_back(offset == 0 ? step.tensors[at] : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", step.tensors[at], offset));
+    }
+    for (const triton::BlockConstant& constant : triton::block_constants(kernel)) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
+    arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
+    if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
+    const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
+    const std::string line = head + join(arguments, ", ") + ")\n";
+    if (line.size() <= 112) return line;
+    return head + "\n    " + join(arguments, ",\n    ") + ",\n)\n";
+  }
+
+  std::string trailer(const Program& program) const override {
+    std::string out = "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
+    for (const Kernel& kernel : program.kernels) out += signature_of(kernel);
+    return out + "]\n";
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<TargetPrinter> make_triton_printer() { return std::make_unique<TritonPrinter>(); }
+
+}  // namespace kw

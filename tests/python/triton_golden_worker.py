@@ -1,0 +1,76 @@
+"""Runs every golden Triton module in Triton's interpreter: `triton_golden_worker.py OUT FILE…`, with TRITON_INTERPRET=1.
+
+OUT receives {file stem: {draw: {buffer name: tensor}}}: inputs as drawn, outputs as the kernel left them, all flat."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+DTYPES = {
+    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
+    "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b1": torch.bool,
+}
+BUFFER = re.compile(r"^\s*buffer (\w+) : (\w+)\[(\d+)\] (\w+)", re.MULTILINE)
+
+
+def split_golden(path: Path) -> tuple[str, str]:
+    """The kernel's text and the module printed from it."""
+    kernel, _, source = path.read_text().partition("----\n")
+    return kernel, source
+
+
+def load_module(path: Path) -> ModuleType:
+    """The printed module, imported from a file because Triton reads its kernels' source."""
+    file = Path(tempfile.mkdtemp()) / f"{path.stem}.py"
+    file.write_text(split_golden(path)[1])
+    spec = importlib.util.spec_from_file_location(path.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def draw_buffer(dtype: torch.dtype, elements: int, draw: str, generator: torch.Generator) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.rand(elements, generator=generator) < 0.5
+    if not dtype.is_floating_point:
+        low = 0 if dtype == torch.uint8 else -100
+        return torch.randint(low, 100, (elements,), generator=generator).to(dtype)
+    values = torch.randn(elements, generator=generator, dtype=torch.float64)
+    if draw == "special":
+        chosen = torch.rand(elements, generator=generator)
+        for limit, special in ((0.0005, float("nan")), (0.001, float("inf")), (0.0015, float("-inf")), (0.2, 0.0), (0.3, 1.0)):
+            values = torch.where((chosen < limit) & (chosen >= limit - 0.0005 if special not in (0.0, 1.0) else (chosen < limit) & (chosen > 0.1)), special, values)
+        values[: elements // 8] = float("-inf")
+    return values.to(dtype)
+
+
+def run(path: Path, draw: str) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    buffers: dict[str, torch.Tensor] = {}
+    for name, dtype, elements, role in BUFFER.findall(split_golden(path)[0]):
+        kind = DTYPES[dtype]
+        if role == "input":
+            buffers[name] = draw_buffer(kind, int(elements), draw, generator)
+        else:
+            buffers[name] = torch.full((int(elements),), 99, dtype=torch.int64).to(kind)
+    load_module(path).launch(**buffers)
+    return buffers
+
+
+def main() -> None:
+    from kernelwright import interpreter
+
+    interpreter.install()
+    out, *files = sys.argv[1:]
+    torch.save({Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special")} for file in files}, out)
+
+
+if __name__ == "__main__":
+    main()

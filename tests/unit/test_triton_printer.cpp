@@ -1,0 +1,61 @@
+// Golden tests: each file of tests/golden/triton holds a kernel's text, a line of dashes, and the Python module that the Triton printer
+// makes of it. KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_triton_golden.py runs and compiles those modules.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "emit/kernel_text.hpp"
+#include "emit/target_printer.hpp"
+#include "support/text.hpp"
+
+using namespace kw;
+
+namespace {
+
+const std::string kSeparator = "----\n";
+
+std::string module_of(const kernel::Kernel& kernel) {
+  Program program;
+  program.kernels = {kernel};
+  KernelStep step;
+  std::vector<std::string> names;
+  for (const kernel::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
+  const auto printer = make_triton_printer();
+  std::string out = printer->imports() + "\n\n" + printer->kernels(program) + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
+  const std::string launch = printer->launch(program, step);
+  for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
+    if (!line.empty()) out += "    " + line + "\n";
+  return out + "\n\n" + printer->trailer(program);
+}
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/triton")) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class TritonGolden : public testing::TestWithParam<std::string> {};
+
+}  // namespace
+
+TEST_P(TritonGolden, PrintsTheExpectedSource) {
+  const std::string content = read_file(GetParam());
+  const size_t separator = content.find(kSeparator);
+  const std::string input = content.substr(0, separator);
+  kernel::Kernel kernel = kernel::parse_kernel(input);
+  kernel::check_kernel(kernel);
+  if (kernel.body.empty()) kernel::arrange(kernel);
+  const std::string actual = module_of(kernel);
+  if (std::getenv("KW_UPDATE_GOLDEN")) {
+    write_file_atomically(GetParam(), input + kSeparator + actual);
+    return;
+  }
+  ASSERT_NE(separator, std::string::npos);
+  EXPECT_EQ(actual, content.substr(separator + kSeparator.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TritonGolden, testing::ValuesIn(golden_files()), [](const auto& info) {
+  return std::filesystem::path(info.param).stem().string();
+});
