@@ -44,9 +44,9 @@ class Problem:
         return os.path.splitext(os.path.basename(self.path))[0]
 
     def construct(
-        self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, seed: int | None = None
+        self, device: str | torch.device | None = "cpu", dtype: torch.dtype | None = None, seed: int | None = None
     ) -> torch.nn.Module:
-        """A fresh model in the mode its constructor leaves it in (training, unless it says otherwise), moved to `device`.
+        """A fresh model in the mode its constructor leaves it in (training, unless it says otherwise), moved to `device` if given.
 
         `seed` is set before get_init_inputs() and again before the constructor, so equal seeds give equal weights.
         `dtype`, if given, is what floating-point parameters and buffers are cast to.
@@ -55,6 +55,8 @@ class Problem:
         _seed(seed)
         with errors.user_code(self.path, "constructing Model", "constructor-raised"):
             model = self.Model(*arguments, **keywords)
+        if device is None and dtype is None:
+            return model
         with errors.user_code(self.path, f"moving Model to {device}", "constructor-raised"):
             return model.to(device=device, dtype=dtype)
 

@@ -1,0 +1,99 @@
+"""Which ops the captured graph may contain: core ATen, and the composites that schedulers want to see whole.
+
+torch.export's own table takes everything apart down to core ATen. An LSTM becomes 147,000 nodes that way and a softmax five, so the
+composites in KEPT are taken out of the table; a few others get a decomposition of our own.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+
+aten = torch.ops.aten
+
+# Op packets that stay whole, in all their overloads.
+KEPT = (
+    # contractions
+    "linear matmul mv dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention cdist"
+    # recurrent layers (the cells are small pointwise pieces and do decompose)
+    " lstm gru rnn_tanh rnn_relu"
+    # normalisations
+    " softmax log_softmax logsumexp layer_norm group_norm instance_norm rms_norm cosine_similarity pairwise_distance"
+    # pooling and resampling
+    " max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
+    " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d im2col col2im roll"
+    " reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d"
+    " upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
+    # losses
+    " mse_loss l1_loss smooth_l1_loss huber_loss kl_div cross_entropy_loss nll_loss nll_loss_nd nll_loss2d binary_cross_entropy"
+    " binary_cross_entropy_with_logits hinge_embedding_loss margin_ranking_loss multi_margin_loss multilabel_margin_loss soft_margin_loss"
+    " poisson_nll_loss triplet_margin_loss cosine_embedding_loss ctc_loss"
+    # activations
+    " silu mish softplus elu selu celu hardswish hardsigmoid hardtanh relu6 leaky_relu log_sigmoid"
+    # structure that algebraic passes look for
+    " tril triu diag_embed eye arange linspace masked_fill all index_add select_scatter"
+    # draws: a decomposition would take different numbers from the generator
+    " bernoulli"
+).split()
+
+
+@functools.cache
+def _table() -> Any:
+    table = torch.export.default_decompositions()
+    kept = {f"aten::{name}" for name in KEPT}
+    for op in [op for op in table.keys() if op._schema.name in kept]:
+        table.pop(op)
+    for op, function in OWN.items():
+        table[op] = function
+    return table
+
+
+def table() -> Any:
+    """The decomposition table for ExportedProgram.run_decompositions."""
+    return _table().copy()
+
+
+def _convolution_with_named_padding(convolution: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def decomposed(
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Any = 1,
+        padding: str = "valid",
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        dims = weight.dim() - 2
+        strides = list(stride) * dims if isinstance(stride, (list, tuple)) and len(stride) == 1 else stride
+        dilations = [dilation] * dims if isinstance(dilation, int) else list(dilation) * (dims if len(dilation) == 1 else 1)
+        if padding == "valid":
+            return convolution(input, weight, bias, strides, [0] * dims, dilations, groups)
+        total = [dilations[axis] * (weight.shape[2 + axis] - 1) for axis in range(dims)]
+        # An even window has one more cell to pad on the right than on the left.
+        odd = [amount % 2 for amount in total]
+        if any(odd):
+            widths = [width for extra in reversed(odd) for width in (0, extra)]
+            input = aten.constant_pad_nd(input, widths, 0.0)
+        return convolution(input, weight, bias, strides, [amount // 2 for amount in total], dilations, groups)
+
+    return decomposed
+
+
+def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    converted = src.dtype != self.dtype or src.device != self.device
+    if converted:
+        src = aten._to_copy(src, dtype=self.dtype, device=self.device)
+    if src.shape == self.shape:
+        return src if converted else aten.clone(src)
+    return aten.clone(aten.expand(src, list(self.shape)))
+
+
+# Ops that PyTorch's table leaves whole or takes apart badly.
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.conv1d.padding: _convolution_with_named_padding(aten.conv1d.default),
+    aten.conv2d.padding: _convolution_with_named_padding(aten.conv2d.default),
+    aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),
+    aten.copy.default: _copy,
+}

@@ -1,0 +1,582 @@
+"""ExportedProgram → Graph JSON (docs/worker-protocol.md, "Graph JSON")."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import math
+import operator
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from . import access, errors
+
+VERSION = 1
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "f8e4m3fn",
+    torch.float8_e5m2: "f8e5m2",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "b1",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+
+# Constants of at most this many elements travel with the graph when no expression over `self` yields them.
+LARGEST_CONSTANT = 65536
+
+_IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default"})
+# Checks that export itself adds, or whose failure would be an error rather than another result.
+_CHECKS = re.compile(r"aten\.(_assert_\w+|sym_constrain_range\w*|_functional_assert_async|_functional_sym_constrain\w*)\.")
+_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def is_user_file(path: str) -> bool:
+    """Whether a frame of this file is the user's code rather than PyTorch's or ours."""
+    return not path.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<"))
+
+
+@dataclass
+class Origin:
+    """Where a graph comes from. `path` is the user's file, or "" for a module given in memory; `plain` holds the dotted names of tensor
+    attributes that became buffers for the export; `contained` the expressions of tensors in lists and dicts, by id."""
+
+    name: str
+    path: str
+    model: torch.nn.Module
+    plain: set[str] = field(default_factory=set)
+    contained: dict[int, str] = field(default_factory=dict)
+    training: bool = True
+    requires_grad: set[str] = field(default_factory=set)
+
+
+def serialise(program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The Graph JSON of a functional, decomposed program that was exported from `origin.model` with (fake) `args` and `kwargs`."""
+    return _Writer(program, origin).write(args, kwargs)
+
+
+class _Writer:
+    def __init__(self, program: torch.export.ExportedProgram, origin: Origin) -> None:
+        self.program = program
+        self.origin = origin
+        self.values: list[dict[str, Any]] = []
+        self.names: dict[str, int] = {}
+        self.ids: dict[str, int | list[int]] = {}  # fx node name → value id, or one id a result
+        self.locations: dict[str | None, str] = {}
+        self.schemas: dict[OpOverload, _Schema] = {}
+
+    def write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        signature = self.program.graph_signature
+        inputs = self.write_inputs(args, kwargs)
+        nodes = self.write_nodes()
+        outputs, leaves = [], []
+        for spec in signature.output_specs:
+            if isinstance(spec.arg, TensorArgument):
+                if spec.kind is OutputKind.USER_OUTPUT:
+                    leaves.append({"output": len(outputs)})
+                outputs.append({"value": self.ids[spec.arg.name], **self.output_kind(spec)})
+            elif isinstance(spec.arg, ConstantArgument):
+                leaves.append({"constant": literal(spec.arg.value)})
+            else:
+                raise errors.user_error(
+                    "data-dependent", "forward returns a number that depends on the values in its inputs.", hint="Return a tensor instead."
+                )
+        return {
+            "version": VERSION,
+            "name": self.origin.name,
+            "training": self.origin.training,
+            "values": self.values,
+            "inputs": inputs,
+            "nodes": nodes,
+            "outputs": outputs,
+            "result": result_shape(self.program.call_spec.out_spec, leaves),
+            "user_inputs": self.user_inputs,
+            "signature": forward_signature(self.origin.model),
+            "source": {"path": self.origin.path, "class": type(self.origin.model).__name__},
+            "bytes": self.count_bytes(inputs, outputs),
+        }
+
+    # -- inputs and outputs
+
+    def write_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+        placeholders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        expressions = access.tensor_expressions(self.origin.model)
+        paths = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
+        parameter_names = call_names(self.origin.model, args)
+        user_specs = [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        if len(paths) != len(user_specs):
+            raise errors.internal_error("user-inputs", f"The export has {len(user_specs)} user inputs where the call has {len(paths)}.")
+        inputs: list[dict[str, Any]] = []
+        self.user_inputs: list[dict[str, Any]] = []
+        self.user_targets: dict[str, str] = {}  # placeholder → "args.0"
+        users = iter(paths)
+        for spec in self.program.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT:
+                keys, leaf = next(users)
+                path = call_path(keys)
+                described = {"path": path, "name": parameter_names.get((path[0], path[1]), str(path[1]))}
+                if isinstance(spec.arg, TensorArgument):
+                    value = self.add_input(placeholders[spec.arg.name], "_".join([described["name"], *map(str, path[2:])]))
+                    self.user_targets[spec.arg.name] = ".".join(map(str, path))
+                    inputs.append(
+                        {
+                            "value": value,
+                            "kind": "user",
+                            "target": self.user_targets[spec.arg.name],
+                            "access": described["name"],
+                            "requires_grad": bool(getattr(leaf, "requires_grad", False)),
+                            "path": path,
+                        }
+                    )
+                    self.user_inputs.append({**described, "value": value})
+                else:
+                    self.user_inputs.append({**described, "constant": literal(leaf)})
+                continue
+            if not isinstance(spec.arg, TensorArgument):
+                raise errors.user_error(
+                    "unsupported-constant",
+                    f"forward uses an object that is not a tensor and cannot be captured: {spec.target}.",
+                    hint="Use tensors, numbers and the standard containers in forward.",
+                )
+            inputs.append(self.held_input(spec, placeholders[spec.arg.name], expressions))
+        return inputs
+
+    def held_input(self, spec: Any, placeholder: torch.fx.Node, expressions: dict[str, str]) -> dict[str, Any]:
+        target = spec.target
+        value = self.add_input(placeholder, target)
+        described = {"value": value, "kind": "constant", "target": target, "access": expressions.get(target), "requires_grad": False, "path": None}
+        if spec.kind is InputKind.PARAMETER:
+            described.update(kind="parameter", requires_grad=target in self.origin.requires_grad)
+        elif spec.kind is InputKind.BUFFER:
+            described.update(kind="constant" if target in self.origin.plain else "buffer")
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            tensor = self.program.constants[target]
+            described["access"] = self.origin.contained.get(id(tensor))
+            if described["access"] is None:
+                described["data"] = constant_data(tensor, target)
+        else:
+            raise errors.user_error(
+                "unsupported-constant",
+                f"forward uses an object of kind {spec.kind.name.lower()} that cannot be captured: {target}.",
+                hint="Use tensors, numbers and the standard containers in forward.",
+            )
+        return described
+
+    def output_kind(self, spec: Any) -> dict[str, str]:
+        if spec.kind is OutputKind.USER_OUTPUT:
+            return {"kind": "user", "target": ""}
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            return {"kind": "input_mutation", "target": self.user_targets[spec.target]}
+        return {"kind": "buffer_mutation", "target": spec.target}
+
+    # -- nodes
+
+    def write_nodes(self) -> list[dict[str, Any]]:
+        nodes = []
+        for node in self.program.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            target = node.target
+            if target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+                self.ids[node.name] = self.ids[node.args[0].name][node.args[1]]
+            elif isinstance(target, OpOverload):
+                name = str(target)
+                if name in _IDENTITIES:
+                    self.ids[node.name] = self.ids[node.args[0].name]
+                elif not _CHECKS.match(name):
+                    nodes.append(self.write_node(node, target, name))
+            else:
+                raise self.unsupported(node)
+        return nodes
+
+    def write_node(self, node: torch.fx.Node, op: OpOverload, name: str) -> dict[str, Any]:
+        schema = self.schemas.get(op)
+        if schema is None:
+            schema = self.schemas[op] = _Schema(op)
+        args = []
+        position, given = 0, len(node.args)
+        for argument in schema.arguments:
+            if position < given:
+                value = node.args[position]
+                position += 1
+            elif argument.name in node.kwargs:
+                value = node.kwargs[argument.name]
+            else:
+                continue
+            if argument.has_default and _same(value, argument.default):
+                continue
+            encoded = self.encode(value, argument.is_tensor_list, node)
+            if encoded is not _OMIT and not (argument.name == "pin_memory" and encoded is False):
+                args.append([argument.name, encoded])
+        if name == "aten.matmul.default":
+            name, args = _plain_product(name, args, node)
+        location = self.location(node)
+        made = node.meta.get("val")
+        if isinstance(made, torch.Tensor):
+            results = [self.add_value(made, node.name, location)]
+            self.ids[node.name] = results[0]
+        elif isinstance(made, (list, tuple)):
+            results = []
+            for index, item in enumerate(made):
+                if item is not None and not isinstance(item, torch.Tensor):
+                    raise self.unsupported(node)
+                results.append(-1 if item is None else self.add_value(item, schema.result_name(node.name, index), location))
+            self.ids[node.name] = results
+        elif made is None:
+            results = []
+        else:
+            raise self.unsupported(node)
+        return {"op": name, "args": args, "results": results, "location": location}
+
+    def encode(self, value: Any, is_tensor_list: bool, node: torch.fx.Node) -> Any:
+        if isinstance(value, torch.fx.Node):
+            found = self.ids.get(value.name)
+            if not isinstance(found, int):
+                raise self.unsupported(node)
+            return {"v": found}
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return _number(value)
+        if isinstance(value, (list, tuple)):
+            if is_tensor_list or any(isinstance(item, torch.fx.Node) for item in value):
+                return {"vs": [None if item is None else self.encode(item, False, node)["v"] for item in value]}
+            return {"list": [self.encode(item, False, node) for item in value]}
+        if isinstance(value, str):
+            return {"s": value}
+        if isinstance(value, torch.dtype):
+            return {"dtype": self.dtype(value, self.location(node))}
+        if isinstance(value, torch.device):
+            return {"device": value.type}
+        if isinstance(value, torch.layout):
+            return _OMIT if value is torch.strided else {"layout": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.memory_format):
+            return {"memory_format": str(value).removeprefix("torch.")}
+        if isinstance(value, complex):
+            return {"complex": [_number(value.real), _number(value.imag)]}
+        raise self.unsupported(node)
+
+    def unsupported(self, node: torch.fx.Node) -> errors.Error:
+        where, source = self.place(node)
+        target = node.target
+        if isinstance(target, HigherOrderOperator):
+            return errors.user_error(
+                "higher-order",
+                f"forward uses {target.name()}, which has functions as arguments and cannot be captured.",
+                where=where,
+                source=source,
+                hint=_HIGHER_ORDER_HINTS.get(target.name(), "Rewrite this part with ordinary tensor operations."),
+            )
+        if node.op == "get_attr":
+            message = f"forward uses {target}, an object that cannot be captured."
+            return errors.user_error("unsupported-constant", message, where=where, source=source, hint="Use tensors and numbers in forward.")
+        return errors.user_error(
+            "data-dependent",
+            f"A shape or number in forward depends on the values in its inputs ({target}).",
+            where=where,
+            source=source,
+            hint="Kernels are made for fixed shapes: use torch.where and masks instead of .item(), nonzero() or boolean indexing.",
+        )
+
+    # -- values
+
+    def add_input(self, placeholder: torch.fx.Node, name: str) -> int:
+        value = self.add_value(placeholder.meta["val"], name, "")
+        self.ids[placeholder.name] = value
+        return value
+
+    def add_value(self, tensor: torch.Tensor, name: str, location: str) -> int:
+        try:
+            shape = [int(size) for size in tensor.shape] if _static(tensor.shape) else None
+            strides = [int(stride) for stride in tensor.stride()] if shape is not None and tensor.layout is torch.strided else None
+        except RuntimeError:
+            strides = shape = None
+        if shape is None:
+            raise errors.user_error(
+                "data-dependent",
+                "The shape of a tensor in forward depends on the values in its inputs.",
+                **self.source_of(location),
+                hint="Kernels are made for fixed shapes: use torch.where and masks instead of nonzero() or boolean indexing.",
+            )
+        if strides is None:
+            raise errors.user_error(
+                "unsupported-layout", f"A tensor of layout {tensor.layout} is not supported.", **self.source_of(location), hint="Use dense tensors."
+            )
+        self.values.append(
+            {
+                "name": self.unique(name),
+                "dtype": self.dtype(tensor.dtype, location),
+                "shape": shape,
+                "strides": strides,
+                "offset": int(tensor.storage_offset()),
+                "device": tensor.device.type,
+            }
+        )
+        return len(self.values) - 1
+
+    def unique(self, name: str) -> str:
+        name = re.sub(r"\W", "_", name)
+        if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "self":
+            name = "_" + name
+        count = self.names.get(name, 0)
+        self.names[name] = count + 1
+        if count == 0:
+            return name
+        return self.unique(f"{name}_{count}")
+
+    def dtype(self, dtype: torch.dtype, location: str) -> str:
+        if dtype not in DTYPES:
+            raise errors.user_error(
+                "unsupported-dtype",
+                f"Tensors of type {str(dtype).removeprefix('torch.')} are not supported.",
+                **self.source_of(location),
+                hint="Supported are " + ", ".join(str(known).removeprefix("torch.") for known in DTYPES) + ".",
+            )
+        return DTYPES[dtype]
+
+    def count_bytes(self, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> dict[str, int]:
+        sizes = [extent_bytes(value) for value in self.values]
+        counted = {kind: sum(sizes[item["value"]] for item in inputs if item["kind"] == kind) for kind in ("user", "parameter", "buffer", "constant")}
+        counted["output"] = sum(sizes[value] for value in {item["value"] for item in outputs})
+        counted["largest"] = max(sizes, default=0)
+        return counted
+
+    # -- places
+
+    def location(self, node: torch.fx.Node) -> str:
+        trace = node.meta.get("stack_trace")
+        found = self.locations.get(trace)
+        if found is None:
+            found = self.locations[trace] = self.find_location(trace or "")
+        return found
+
+    def find_location(self, trace: str) -> str:
+        frames = _FRAME.findall(trace)
+        for path, line in reversed(frames):
+            if path == self.origin.path or (not self.origin.path and is_user_file(path)):
+                return f"{os.path.basename(path)}:{line}"
+        return ""
+
+    def place(self, node: torch.fx.Node) -> tuple[str, str]:
+        fields = self.source_of(self.location(node))
+        return fields["where"], fields["source"]
+
+    def source_of(self, location: str) -> dict[str, str]:
+        if not location or not self.origin.path:
+            return {"where": location, "source": ""}
+        where, source = errors.line_of(self.origin.path, int(location.rpartition(":")[2]))
+        return {"where": where, "source": source}
+
+
+_HIGHER_ORDER_HINTS = {
+    "wrap_with_set_grad_enabled": "Remove torch.enable_grad() from forward.",
+    "wrap_with_autocast": "Convert with x.to(dtype) instead of torch.autocast.",
+}
+
+_OMIT = object()
+
+
+@dataclass
+class _Argument:
+    name: str
+    has_default: bool
+    default: Any
+    is_tensor_list: bool
+
+
+class _Schema:
+    """What serialisation asks of an op's schema, fetched once an op: the bindings build new objects at every access."""
+
+    def __init__(self, op: OpOverload) -> None:
+        self.arguments = [
+            _Argument(item.name, item.has_default_value(), item.default_value if item.has_default_value() else None, "Tensor" in str(item.type) and "[]" in _type_text(item))
+            for item in op._schema.arguments
+        ]
+        self.returns = [item.name or "" for item in op._schema.returns]
+
+    def result_name(self, node: str, index: int) -> str:
+        if index == 0:
+            return node
+        named = self.returns[index] if index < len(self.returns) else ""
+        return f"{node}_{named or index}"
+
+
+def _type_text(argument: Any) -> str:
+    return "[]" if "List" in str(argument.type) or "[]" in str(argument.type) else ""
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Whether an argument is the schema's default; 1, 1.0 and True are three different arguments, a default list [0] stands for 0."""
+    if value is default:
+        return True
+    if isinstance(value, torch.fx.Node):
+        return False
+    if isinstance(value, (list, tuple)):
+        if not isinstance(default, (list, tuple)):
+            return False
+        return len(value) == len(default) and all(_same(one, other) for one, other in zip(value, default))
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+        return False
+    # Scalars of type `Scalar` have integer defaults (alpha=1) that also stand for the equal float.
+    if type(value) in (int, float) and type(default) in (int, float):
+        return value == default
+    return type(value) is type(default) and value == default
+
+
+def _plain_product(name: str, args: list[Any], node: torch.fx.Node) -> tuple[str, list[Any]]:
+    """matmul of two matrices is mm, of two equal batches of matrices bmm; the general form stays whole."""
+    left, right = (argument.meta["val"] for argument in node.args[:2])
+    if left.dim() == right.dim() == 2:
+        return "aten.mm.default", [["self", args[0][1]], ["mat2", args[1][1]]]
+    if left.dim() == right.dim() == 3 and left.shape[0] == right.shape[0]:
+        return "aten.bmm.default", [["self", args[0][1]], ["mat2", args[1][1]]]
+    return name, args
+
+
+def _static(shape: Any) -> bool:
+    return all(type(size) is int or isinstance(size, int) for size in shape)
+
+
+def _number(value: float) -> Any:
+    return value if math.isfinite(value) else {"f": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+
+
+def extent_bytes(value: dict[str, Any]) -> int:
+    """Bytes that a value occupies, the elements that an expanded one repeats counted once."""
+    if 0 in value["shape"]:
+        return 0
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(value["shape"], value["strides"]))
+    return extent * _ITEM_BYTES[value["dtype"]]
+
+
+_ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
+
+
+def literal(value: Any) -> Any:
+    """A constant of the call or the result: JSON's own kinds, {"f": "inf"}, {"dtype": …}, {"device": …}, else {"repr": text}."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, torch.dtype) and value in DTYPES:
+        return {"dtype": DTYPES[value]}
+    if isinstance(value, torch.device):
+        return {"device": value.type}
+    if isinstance(value, (list, tuple)):
+        return {"list" if isinstance(value, list) else "tuple": [literal(item) for item in value]}
+    return {"repr": repr(value)}
+
+
+def constant_data(tensor: torch.Tensor, target: str) -> Any:
+    """The elements of a small constant as nested lists; complex ones as [real, imaginary]."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    hint = "Register it in __init__: self.register_buffer(name, tensor)"
+    if isinstance(tensor, FakeTensor):
+        raise errors.user_error("unreachable-constant", f"forward uses a tensor ({target}) that the module does not hold.", hint=hint)
+    if tensor.numel() > LARGEST_CONSTANT:
+        raise errors.user_error(
+            "constant-too-large", f"forward uses a tensor of {tensor.numel()} elements that the module does not hold ({target}).", hint=hint
+        )
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+
+    def plain(item: Any) -> Any:
+        return [plain(each) for each in item] if isinstance(item, list) else _number(item) if isinstance(item, float) else item
+
+    return plain(tensor.detach().cpu().tolist())
+
+
+def call_path(keys: tuple[Any, ...]) -> list[Any]:
+    """["args", 0, "key"] for a pytree key path into (args, kwargs)."""
+    path: list[Any] = ["args" if keys[0].idx == 0 else "kwargs"]
+    for key in keys[1:]:
+        if isinstance(key, pytree.SequenceKey):
+            path.append(key.idx)
+        elif isinstance(key, pytree.MappingKey):
+            path.append(key.key)
+        else:
+            path.append(key.name)
+    return path
+
+
+def call_names(model: torch.nn.Module, args: tuple[Any, ...]) -> dict[tuple[str, Any], str]:
+    """("args", position) → parameter name in forward's signature; those of *xs are xs_0, xs_1, …"""
+    names: dict[tuple[str, Any], str] = {}
+    rest = ""
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        return {("args", position): f"arg_{position}" for position in range(len(args))}
+    positional = [item.name for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    rest = next((item.name for item in parameters if item.kind is item.VAR_POSITIONAL), "arg")
+    for position in range(len(args)):
+        names["args", position] = positional[position] if position < len(positional) else f"{rest}_{position - len(positional)}"
+    return names
+
+
+def forward_signature(model: torch.nn.Module) -> list[dict[str, Any]]:
+    """Forward's parameters: {"name", "kind", "default" if it has one}."""
+    kinds = {
+        inspect.Parameter.POSITIONAL_ONLY: "positional",
+        inspect.Parameter.POSITIONAL_OR_KEYWORD: "plain",
+        inspect.Parameter.VAR_POSITIONAL: "varargs",
+        inspect.Parameter.KEYWORD_ONLY: "keyword",
+        inspect.Parameter.VAR_KEYWORD: "varkw",
+    }
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return [{"name": "args", "kind": "varargs"}, {"name": "kwargs", "kind": "varkw"}]
+    described = []
+    for item in parameters:
+        described.append({"name": item.name, "kind": kinds[item.kind]})
+        if item.default is not item.empty:
+            described[-1]["default"] = literal(item.default)
+    return described
+
+
+def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
+    """RESULT of the protocol: the structure of forward's return value over the outputs and constants in `leaves`."""
+
+    class Leaf:
+        def __init__(self, described: dict[str, Any]) -> None:
+            self.described = described
+
+    def shape(value: Any) -> dict[str, Any]:
+        if isinstance(value, Leaf):
+            return value.described
+        if isinstance(value, dict):
+            return {"dict": [[literal(key), shape(item)] for key, item in value.items()]}
+        if isinstance(value, list):
+            return {"list": [shape(item) for item in value]}
+        if isinstance(value, tuple):
+            return {"tuple": [shape(item) for item in value]}
+        raise errors.user_error(
+            "unsupported-output",
+            f"forward returns {errors.plain(value)}, which cannot be rebuilt.",
+            hint="Return tensors in tuples, lists or dicts.",
+        )
+
+    try:
+        return shape(pytree.tree_unflatten([Leaf(leaf) for leaf in leaves], spec))
+    except (TypeError, AttributeError, AssertionError) as error:
+        raise errors.user_error(
+            "unsupported-output", f"forward returns an object that cannot be rebuilt: {errors.summary(error)}", hint="Return tuples, lists or dicts."
+        ) from error
