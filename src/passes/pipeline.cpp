@@ -5,8 +5,10 @@
 
 #include "ir/text.hpp"
 #include "ir/verifier.hpp"
+#include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
+#include "passes/fold.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -20,6 +22,8 @@ struct Pass {
 
 // In order.
 constexpr Pass kPasses[] = {
+    {"canonicalise", canonicalise},
+    {"fold", fold},
     {"cse", cse},
     {"dead_code", dead_code},
 };

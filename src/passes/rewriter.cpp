@@ -102,16 +102,43 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, Ten
   return id;
 }
 
+void Rewriter::define(ValueId result, std::string op, std::vector<NamedArgument> arguments) {
+  keep(Node{std::move(op), std::move(arguments), {result}, location_});
+}
+
 void Rewriter::replace(ValueId result, ValueId with, NumericTag tag) {
   KW_ASSERT(type(result).shape == type(with).shape && type(result).dtype == type(with).dtype, "%" + graph_.values[result].name + " is replaced by a value of another type");
   replaced_[result] = with;
   counts_.add(tag);
 }
 
+bool same_place(const TensorType& left, const TensorType& right) {
+  if (left.dtype != right.dtype || left.shape != right.shape || left.offset != right.offset || left.device != right.device) return false;
+  for (size_t axis = 0; axis < left.shape.size(); ++axis)
+    if (left.shape[axis] != 1 && left.strides[axis] != right.strides[axis]) return false;
+  return true;
+}
+
+Sharing::Sharing(const Graph& graph)
+    : escapes_(escaping_values(graph)), is_output_(graph.is_output()), is_input_(graph.values.size(), false), roots_(storage_roots(graph)) {
+  for (const auto& input : graph.inputs) is_input_[input.value] = true;
+}
+
+bool Sharing::merge(const Graph& graph, ValueId copy, ValueId source) {
+  if (!same_place(graph.type(source), graph.type(copy))) return false;
+  const auto known = [&](ValueId id) { return static_cast<size_t>(id) < roots_.size(); };
+  if (known(copy) && !escapes_[copy]) return true;
+  if (!known(copy) || !known(source) || graph.type(source) != graph.type(copy)) return false;
+  const ValueId root = roots_[source];
+  if (escapes_[root] || is_input_[root]) return false;
+  escapes_[root] = true;
+  return true;
+}
+
 std::vector<bool> escaping_values(const Graph& graph) {
   std::vector<bool> escapes(graph.values.size(), false);
   for (const auto& output : graph.outputs)
-    if (output.kind == OutputKind::kUser && output.value != kNoValue) escapes[output.value] = true;
+    if (output.value != kNoValue) escapes[output.value] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     if (class_of(node.op) != OpClass::kView) continue;

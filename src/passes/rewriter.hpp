@@ -48,6 +48,9 @@ class Rewriter {
   ValueId emit(std::string op, std::vector<NamedArgument> arguments, std::string_view name = "");
   ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "");
 
+  // A new node that yields an old one's result, which keeps its name and type; the old node goes.
+  void define(ValueId result, std::string op, std::vector<NamedArgument> arguments);
+
   // Every later reader of `result`, and every output, reads `with`. Their shapes and element types agree.
   void replace(ValueId result, ValueId with, NumericTag tag = NumericTag::kExact);
   void count(NumericTag tag) { counts_.add(tag); }
@@ -68,7 +71,24 @@ class Rewriter {
   RewriteCounts counts_;
 };
 
-// Per value: it, or a view of it, is returned to the user, so that its memory must not be shared with another returned value or an input.
+// Which copies may go: unless somebody can tell the two memories apart because both are outputs, or one is an input, which the caller keeps
+// and an output may overwrite. Knows the values that the graph has when it is made; asks nothing of later ones but their name.
+class Sharing {
+ public:
+  explicit Sharing(const Graph& graph);
+  // Whether `copy` may become `source` itself. Their types lie in the same places (same_place()). Says yes only if it is then done.
+  bool merge(const Graph& graph, ValueId copy, ValueId source);
+  bool is_output(ValueId id) const { return static_cast<size_t>(id) < is_output_.size() && is_output_[id]; }
+
+ private:
+  std::vector<bool> escapes_, is_output_, is_input_;
+  std::vector<ValueId> roots_;
+};
+
+// The same elements in the same places of memory; strides of axes of one do not matter.
+bool same_place(const TensorType& left, const TensorType& right);
+
+// Per value: it, or a view of it, is an output, so that its memory must not be shared with another output's or an input's.
 std::vector<bool> escaping_values(const Graph& graph);
 
 // Per value: the value whose memory it lies in: through view-class nodes down to an input or a node that writes memory.

@@ -119,7 +119,7 @@ TEST(Verifier, FindsEachKindOfDamage) {
   refuses([](Graph& graph) { graph.nodes[1].results = {1}; });
   refuses([](Graph& graph) { graph.nodes[1].arguments.push_back({"self", None{}}); });
   refuses([](Graph& graph) { graph.outputs[0].value = 7; });
-  refuses([](Graph& graph) { graph.groups = {{0}, {0}}; });
+  refuses([](Graph& graph) { graph.groups = {{0, 0}}; });
   refuses([](Graph& graph) { graph.groups = {{2}}; });
 }
 
