@@ -1,0 +1,34 @@
+// graph_tool GRAPH.json|GRAPH.txt [PASS…]: prints the graph after the named passes ("all": the pipeline; none: as read). For tests and for looking.
+#include <cstdio>
+#include <iostream>
+
+#include "capture/reader.hpp"
+#include "ir/text.hpp"
+#include "ir/verifier.hpp"
+#include "passes/pipeline.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+int main(int count, char** arguments) {
+  if (count < 2) return std::fputs("usage: graph_tool GRAPH.json|GRAPH.txt [PASS…]\n", stderr), 2;
+  try {
+    const std::string path = arguments[1], text = kw::read_file(path);
+    kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
+    kw::verify(graph, "reading");
+    for (int i = 2; i < count; ++i) {
+      if (std::string_view(arguments[i]) != "all") {
+        kw::run_pass(graph, arguments[i]);
+        continue;
+      }
+      for (const auto& pass : kw::run_passes(graph).passes)
+        std::fprintf(stderr, "%-13s %8.4f s  %7lld nodes  %6lld rewrites, %s\n", pass.name.c_str(), pass.seconds, static_cast<long long>(pass.nodes),
+                     static_cast<long long>(pass.rewrites.total()), std::string(kw::name_of(pass.rewrites.worst())).c_str());
+    }
+    const std::string printed = kw::print(graph);
+    if (!(kw::parse_graph(printed) == graph)) throw kw::Error(kw::ErrorKind::kInternal, "the graph's text does not read back as the same graph");
+    std::cout << printed;
+  } catch (const kw::Error& error) {
+    std::cerr << kw::render(error) << '\n';
+    return error.exit_code();
+  }
+}
