@@ -1,0 +1,133 @@
+#include "measure/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace kw {
+
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kFewest = 6;   // below it no pair of order statistics reaches 95 %
+constexpr int kResamples = 2000;
+
+// xorshift64* (Vigna, 2016): the same on every platform, which the standard distributions are not.
+class Random {
+ public:
+  size_t below(size_t count) {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return static_cast<size_t>(((state_ * 0x2545F4914F6CDD1Dull) >> 33) * count >> 31);
+  }
+
+ private:
+  uint64_t state_ = 0x9E3779B97F4A7C15ull;
+};
+
+double median_of(std::vector<double>& values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
+  const double upper = values[middle];
+  if (values.size() % 2) return upper;
+  return (*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle)) + upper) / 2;
+}
+
+// The largest k with P(Binomial(n, 1/2) < k) <= 2.5 %; order statistics k and n+1-k (from 1) bound the median.
+size_t order_statistic(size_t count) {
+  const double n = static_cast<double>(count);
+  double below = 0.0;
+  size_t k = 0;
+  while (k < count / 2) {
+    const double i = static_cast<double>(k);
+    below += std::exp(std::lgamma(n + 1) - std::lgamma(i + 1) - std::lgamma(n - i + 1) - n * std::log(2.0));
+    if (below > 0.025) break;
+    ++k;
+  }
+  return std::max<size_t>(k, 1);
+}
+
+double percentile(const std::vector<double>& sorted, double share) {
+  return sorted[static_cast<size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
+}
+
+}  // namespace
+
+double median(std::span<const double> samples) {
+  if (samples.empty()) return kNone;
+  std::vector<double> values(samples.begin(), samples.end());
+  return median_of(values);
+}
+
+Estimate median_estimate(std::span<const double> samples) {
+  if (samples.empty()) return {kNone, kNone, kNone};
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::ranges::sort(sorted);
+  const size_t k = sorted.size() < kFewest ? 1 : order_statistic(sorted.size());
+  return {median(samples), sorted[k - 1], sorted[sorted.size() - k]};
+}
+
+Speedup speedup(std::span<const double> baseline, std::span<const double> ours) {
+  if (baseline.empty() || ours.empty()) return {{kNone, kNone, kNone}, Difference::kNone};
+  Speedup result;
+  result.ratio.value = median(baseline) / median(ours);
+  if (std::min(baseline.size(), ours.size()) < kFewest) {
+    result.ratio.low = std::ranges::min(baseline) / std::ranges::max(ours);
+    result.ratio.high = std::ranges::max(baseline) / std::ranges::min(ours);
+  } else {
+    const bool paired = baseline.size() == ours.size();
+    Random random;
+    std::vector<double> ratios, base(baseline.size()), mine(ours.size());
+    for (int resample = 0; resample < kResamples; ++resample) {
+      for (size_t index = 0; index < base.size(); ++index) {
+        const size_t pick = random.below(base.size());
+        base[index] = baseline[pick];
+        if (paired) mine[index] = ours[pick];
+      }
+      for (size_t index = 0; !paired && index < mine.size(); ++index) mine[index] = ours[random.below(mine.size())];
+      ratios.push_back(median_of(base) / median_of(mine));
+    }
+    std::ranges::sort(ratios);
+    result.ratio.low = percentile(ratios, 0.025);
+    result.ratio.high = percentile(ratios, 0.975);
+  }
+  if (result.ratio.low > 1.0) result.difference = Difference::kFaster;
+  if (result.ratio.high < 1.0) result.difference = Difference::kSlower;
+  return result;
+}
+
+std::string_view name_of(Difference difference) {
+  switch (difference) {
+    case Difference::kFaster: return "faster";
+    case Difference::kSlower: return "slower";
+    case Difference::kNone: return "no difference";
+  }
+  return "no difference";
+}
+
+double geometric_mean(std::span<const double> values) {
+  if (values.empty()) return kNone;
+  double sum = 0.0;
+  for (const double value : values) sum += std::log(value);
+  return std::exp(sum / static_cast<double>(values.size()));
+}
+
+double fast_p(std::span<const double> speedups, double threshold) {
+  if (speedups.empty()) return kNone;
+  const auto above = std::ranges::count_if(speedups, [&](double value) { return value > threshold; });
+  return static_cast<double>(above) / static_cast<double>(speedups.size());
+}
+
+nlohmann::ordered_json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"low", estimate.low}, {"high", estimate.high}}; }
+
+nlohmann::ordered_json to_json(const Speedup& speedup) {
+  nlohmann::ordered_json json = to_json(speedup.ratio);
+  json["difference"] = std::string(name_of(speedup.difference));
+  return json;
+}
+
+}  // namespace kw

@@ -1,0 +1,192 @@
+#include "verify/contract.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+#include "verify/json_number.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Units of the output's epsilon that anyone may err by: the final rounding and a handful of operations.
+constexpr double kFreeUnits = 4.0;
+constexpr double kTimesEager = 2.0;
+
+// Under `relaxed`: a few units of bfloat16's rounding, the coarsest product allowed.
+constexpr double kRelaxedError = 1.0 / 128;
+
+// Checks that explain whatever else is wrong, so they come first as the reason.
+constexpr std::string_view kRootCauses[] = {"launch-errors", "guard-bands"};
+
+RelativeError read_error(const Json& json) { return {read_number(json.at("norm")), read_number(json.at("max"))}; }
+
+bool within(double error, double bound) { return !std::isnan(error) && error <= bound; }
+
+// What eager alone as the reference can vouch for, by the output's precision.
+double weak_tolerance(double epsilon) {
+  if (epsilon > 1e-4) return 1e-2;
+  return epsilon > 1e-10 ? 1e-4 : 1e-8;
+}
+
+std::string shape_text(const Json& shape) {
+  std::string text = "[";
+  for (size_t dim = 0; dim < shape.size(); ++dim) text += (dim ? ", " : "") + shape[dim].dump();
+  return text + "]";
+}
+
+std::string position_text(const Json& row) {
+  const Json& where = row.at("where");
+  return where.empty() ? "" : fmt::format(" (at {}: {} instead of {})", shape_text(where), number_text(row.at("ours_value")),
+                                          number_text(row.at("reference_value")));
+}
+
+struct Fault {
+  std::string code, sentence;
+};
+
+// What is wrong with the form of an output, before any number in it is looked at.
+std::optional<Fault> form_fault(const Json& row, const std::string& place) {
+  if (!row.at("dtype_ok").get<bool>())
+    return Fault{"dtype", fmt::format("{} has dtype {} where Model's has {}.", place, row.at("dtype").get<std::string>(),
+                                      row.value("expected_dtype", std::string("another")))};
+  if (!row.at("shape_ok").get<bool>())
+    return Fault{"shape", fmt::format("{} has shape {} where Model's has {}.", place, shape_text(row.at("shape")), shape_text(row.at("expected_shape")))};
+  if (!row.at("device_ok").get<bool>()) return Fault{"device", fmt::format("{} is on another device than Model's.", place)};
+  if (!row.at("strides_ok").get<bool>()) {
+    if (!row.contains("strides")) return Fault{"strides", fmt::format("{} has other strides than Model's.", place)};
+    return Fault{"strides", fmt::format("{} has strides {} where Model's has {}.", place, shape_text(row.at("strides")), shape_text(row.at("expected_strides")))};
+  }
+  return std::nullopt;
+}
+
+std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, const std::string& place, bool weak_reference) {
+  if (row.at("exact").get<bool>()) {
+    const auto mismatches = row.at("mismatches").get<int64_t>();
+    if (mismatches == 0) return std::nullopt;
+    return Fault{"mismatch", fmt::format("{} differs from the reference in {} elements where eager does not{}.", place, mismatches, position_text(row))};
+  }
+  if (!row.at("nonfinite_ok").get<bool>()) {
+    const auto count = row.value("nonfinite_mismatches", int64_t{0});
+    return Fault{"nonfinite", fmt::format("{} has NaN or infinity in other places than eager and the reference{}.", place,
+                                          count ? fmt::format(", in {} elements", count) : "")};
+  }
+  const bool norm_ok = within(verdict.ours.norm, verdict.bound.norm);
+  if (norm_ok && within(verdict.ours.max, verdict.bound.max)) return std::nullopt;
+  const char* sense = norm_ok ? "max-relative" : "norm-relative";
+  const double ours = norm_ok ? verdict.ours.max : verdict.ours.norm;
+  const double eager = norm_ok ? verdict.eager.max : verdict.eager.norm;
+  const double bound = norm_ok ? verdict.bound.max : verdict.bound.norm;
+  return Fault{"inaccurate", fmt::format("{} has a {} error of {:.2g}; {} {:.2g}, so at most {:.2g} passes{}.", place, sense, ours,
+                                         weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound, position_text(row))};
+}
+
+}  // namespace
+
+std::string_view name_of(Policy policy) {
+  switch (policy) {
+    case Policy::kReference: return "reference";
+    case Policy::kIeee: return "ieee";
+    case Policy::kRelaxed: return "relaxed";
+  }
+  return "reference";
+}
+
+Policy policy_of(std::string_view name) {
+  for (const Policy policy : {Policy::kReference, Policy::kIeee, Policy::kRelaxed})
+    if (name == name_of(policy)) return policy;
+  throw Error(ErrorKind::kUser, fmt::format("There is no policy \"{}\".", name), "Use reference, ieee or relaxed.");
+}
+
+RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon, bool weak_reference) {
+  const auto bound = [&](double yardstick, double moved) {
+    double largest = kTimesEager * std::max(yardstick, moved) + kFreeUnits * epsilon;
+    if (weak_reference) largest = std::max(largest, weak_tolerance(epsilon));
+    if (policy == Policy::kRelaxed) largest = std::max(largest, kRelaxedError);
+    return largest;
+  };
+  return {bound(eager.norm, sensitivity ? sensitivity->norm : 0.0), bound(eager.max, sensitivity ? sensitivity->max : 0.0)};
+}
+
+Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail) {
+  Verdict verdict;
+  verdict.policy = policy;
+  verdict.code = std::move(code);
+  verdict.reason = std::move(reason);
+  verdict.detail = std::move(detail);
+  return verdict;
+}
+
+Verdict judge(const Json& figures, Policy policy) {
+  Verdict verdict;
+  verdict.policy = policy;
+  verdict.reference = figures.value("reference", std::string());
+  verdict.reference_note = figures.value("reference_note", std::string());
+  const bool weak = verdict.reference == "fp32-eager";
+  std::optional<Fault> first;
+
+  for (const Json& check : figures.at("checks"))
+    verdict.checks.push_back({check.at("name").get<std::string>(), check.at("ok").get<bool>(), check.value("detail", std::string())});
+  const auto blame_checks = [&](auto&& wanted) {
+    for (const CheckVerdict& check : verdict.checks)
+      if (!check.ok && !first && wanted(check.name)) first = Fault{check.name, check.detail.empty() ? "The check " + check.name + " failed." : check.detail};
+  };
+  const auto is_root_cause = [](const std::string& name) { return std::ranges::find(kRootCauses, name) != std::end(kRootCauses); };
+  blame_checks(is_root_cause);
+
+  int draw_index = 0;
+  for (const Json& draw : figures.at("draws")) {
+    const std::string kind = draw.at("kind").get<std::string>();
+    if (draw.contains("skipped")) verdict.skipped.push_back(kind + ": " + draw.at("skipped").get<std::string>());
+    for (const Json& row : draw.at("outputs")) {
+      OutputVerdict output;
+      output.draw = kind;
+      output.draw_index = draw_index;
+      output.output = row.at("name").get<std::string>();
+      output.ours = read_error(row.at("ours"));
+      output.eager = read_error(row.at("eager"));
+      std::optional<RelativeError> sensitivity;
+      if (row.contains("sensitivity")) sensitivity = read_error(row.at("sensitivity"));
+      const double epsilon = read_number(row.at("epsilon"));
+      output.bound = error_bound(policy, output.eager, sensitivity, epsilon, weak);
+      const RelativeError strict = error_bound(policy, output.eager, std::nullopt, epsilon, false);
+      const std::string place = fmt::format("On the {} draw, {}", kind, output.output);
+      std::optional<Fault> fault = form_fault(row, place);
+      if (!fault) fault = value_fault(row, output, place, weak);
+      output.conditioned = !fault && !row.at("exact").get<bool>() && !(within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max));
+      if (fault) output.fault = fault->sentence;
+      if (fault && !first) first = fault;
+      verdict.errors.push_back(std::move(output));
+    }
+    ++draw_index;
+  }
+  blame_checks([](const std::string&) { return true; });
+  if (verdict.errors.empty() && !first) first = Fault{"nothing-compared", "The module has no tensor among its outputs, so there is nothing to compare."};
+
+  for (const Json& row : figures.value("vacuous", Json::array())) {
+    if (row.contains("norm")) {
+      const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt, read_number(row.at("epsilon")), weak);
+      if (!within(read_number(row.at("norm")), bound.norm) || !within(read_number(row.at("max")), bound.max)) continue;
+    }
+    verdict.vacuous.push_back({row.at("output").get<std::string>(), row.at("trivial").get<std::string>()});
+  }
+  if (figures.contains("kernelbench_gate")) {
+    const Json& gate = figures.at("kernelbench_gate");
+    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), read_number(gate.at("atol")), read_number(gate.at("rtol"))};
+  }
+
+  verdict.pass = !first;
+  verdict.code = first ? first->code : "pass";
+  verdict.reason = first ? first->sentence
+                         : fmt::format("Every output is within {} on all {} draws.", weak ? "the weaker bound that eager alone allows" : "the contract's bound of eager's error",
+                                       draw_index - static_cast<int>(verdict.skipped.size()));
+  return verdict;
+}
+
+}  // namespace kw

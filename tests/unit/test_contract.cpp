@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+#include "verify/contract.hpp"
+
+using namespace kw;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kEps = 1.1920928955078125e-07;
+
+Json errors(double norm, double max) { return {{"norm", norm}, {"max", max}}; }
+
+Json output(double ours, double eager) {
+  return Json{{"name", "output[0]"}, {"dtype", "float32"},    {"expected_dtype", "float32"}, {"shape", {4, 8}},      {"expected_shape", {4, 8}},
+              {"strides", {8, 1}},   {"expected_strides", {8, 1}}, {"dtype_ok", true},       {"shape_ok", true},     {"strides_ok", true},
+              {"device_ok", true},   {"exact", false},        {"mismatches", 0},             {"nonfinite_ok", true}, {"ours", errors(ours, ours)},
+              {"eager", errors(eager, eager)}, {"epsilon", kEps}, {"where", {1, 2}},         {"ours_value", 1.5},    {"reference_value", 1.0}};
+}
+
+Json figures(Json row) {
+  return Json{{"reference", "fp64"},
+              {"reference_note", ""},
+              {"draws", Json::array({Json{{"kind", "wide"}, {"seed", 1}, {"outputs", Json::array({std::move(row)})}}})},
+              {"checks", Json::array({Json{{"name", "inputs-unchanged"}, {"ok", true}, {"detail", ""}}})},
+              {"vacuous", Json::array()},
+              {"kernelbench_gate", {{"ok", true}, {"atol", 1e-4}, {"rtol", 1e-4}}}};
+}
+
+Json with(Json row, const char* key, Json value) {
+  row[key] = std::move(value);
+  return row;
+}
+
+}  // namespace
+
+TEST(Contract, TwiceEagersErrorPlusFourEpsilonPassesAndNoMore) {
+  const double eager = 1e-6, bound = 2 * eager + 4 * kEps;
+  EXPECT_TRUE(judge(figures(output(bound, eager)), Policy::kReference).pass);
+  const Verdict verdict = judge(figures(output(std::nextafter(bound, 1.0), eager)), Policy::kReference);
+  EXPECT_FALSE(verdict.pass);
+  EXPECT_EQ(verdict.code, "inaccurate");
+  EXPECT_EQ(verdict.reason,
+            "On the wide draw, output[0] has a norm-relative error of 2.5e-06; eager's is 1e-06, so at most 2.5e-06 passes (at [1, 2]: 1.5 instead of 1).");
+}
+
+TEST(Contract, BothSensesOfTheErrorAreHeldToTheBound) {
+  for (const char* sense : {"norm", "max"}) {
+    Json row = output(0.0, 0.0);
+    row["ours"][sense] = 1e-5;
+    const Verdict verdict = judge(figures(row), Policy::kReference);
+    EXPECT_FALSE(verdict.pass);
+    EXPECT_NE(verdict.reason.find(std::string(sense) + "-relative"), std::string::npos) << verdict.reason;
+  }
+}
+
+TEST(Contract, AnErrorThatIsNotANumberFails) {
+  EXPECT_FALSE(judge(figures(with(output(0, 0), "ours", Json{{"norm", "nan"}, {"max", "nan"}})), Policy::kReference).pass);
+  EXPECT_FALSE(judge(figures(with(output(0, 0), "ours", Json{{"norm", "inf"}, {"max", "inf"}})), Policy::kReference).pass);
+}
+
+TEST(Contract, FormsMustAgree) {
+  const std::pair<const char*, const char*> forms[] = {{"dtype_ok", "dtype"}, {"shape_ok", "shape"}, {"strides_ok", "strides"}, {"device_ok", "device"}};
+  for (const auto& [key, code] : forms) EXPECT_EQ(judge(figures(with(output(0, 0), key, false)), Policy::kReference).code, code);
+  EXPECT_EQ(judge(figures(with(with(output(0, 0), "shape_ok", false), "shape", {4, 7})), Policy::kReference).reason,
+            "On the wide draw, output[0] has shape [4, 7] where Model's has [4, 8].");
+}
+
+TEST(Contract, NonfiniteValuesAndIntegersMustStandWhereTheyShould) {
+  EXPECT_EQ(judge(figures(with(output(0, 0), "nonfinite_ok", false)), Policy::kReference).code, "nonfinite");
+  const Verdict verdict = judge(figures(with(with(output(0, 0), "exact", true), "mismatches", 3)), Policy::kReference);
+  EXPECT_EQ(verdict.code, "mismatch");
+  EXPECT_NE(verdict.reason.find("in 3 elements"), std::string::npos);
+}
+
+TEST(Contract, AnIllConditionedOutputIsHeldToItsSensitivityAndMarked) {
+  const Json row = with(output(1e-4, 1e-8), "sensitivity", errors(8e-5, 8e-5));
+  const Verdict verdict = judge(figures(row), Policy::kReference);
+  EXPECT_TRUE(verdict.pass);
+  EXPECT_TRUE(verdict.errors.front().conditioned);
+  EXPECT_DOUBLE_EQ(verdict.errors.front().bound.norm, 2 * 8e-5 + 4 * kEps);
+  EXPECT_FALSE(judge(figures(with(output(1e-3, 1e-8), "sensitivity", errors(8e-5, 8e-5))), Policy::kReference).pass);
+}
+
+TEST(Contract, EagerAsItsOwnReferenceAllowsTheWeakerBound) {
+  Json raw = figures(output(9e-5, 0));
+  raw["reference"] = "fp32-eager";
+  const Verdict verdict = judge(raw, Policy::kReference);
+  EXPECT_TRUE(verdict.pass);
+  EXPECT_NE(verdict.reason.find("weaker"), std::string::npos);
+  raw["draws"][0]["outputs"][0]["ours"]["norm"] = 2e-4;
+  EXPECT_FALSE(judge(raw, Policy::kReference).pass);
+}
+
+TEST(Contract, OnlyRelaxedAllowsTheErrorOfSixteenBitProducts) {
+  EXPECT_FALSE(judge(figures(output(5e-3, 1e-7)), Policy::kReference).pass);
+  EXPECT_FALSE(judge(figures(output(5e-3, 1e-7)), Policy::kIeee).pass);
+  EXPECT_TRUE(judge(figures(output(5e-3, 1e-7)), Policy::kRelaxed).pass);
+  EXPECT_FALSE(judge(figures(output(5e-2, 1e-7)), Policy::kRelaxed).pass);
+}
+
+TEST(Contract, EveryFailedCheckFailsTheCandidate) {
+  Json raw = figures(output(0, 0));
+  raw["checks"].push_back({{"name", "fresh-outputs"}, {"ok", false}, {"detail", "output[0] shares memory with input[0]."}});
+  const Verdict verdict = judge(raw, Policy::kReference);
+  EXPECT_EQ(verdict.code, "fresh-outputs");
+  EXPECT_EQ(verdict.reason, "output[0] shares memory with input[0].");
+}
+
+TEST(Contract, WritesOutOfBoundsAreTheReasonBeforeTheWrongNumbersTheyLeave) {
+  Json raw = figures(output(1, 0));
+  raw["checks"].push_back({{"name", "poison"}, {"ok", false}, {"detail", "NaN."}});
+  EXPECT_EQ(judge(raw, Policy::kReference).code, "inaccurate");
+  raw["checks"].push_back({{"name", "guard-bands"}, {"ok", false}, {"detail", "4 bytes behind a tensor were overwritten."}});
+  EXPECT_EQ(judge(raw, Policy::kReference).code, "guard-bands");
+}
+
+TEST(Contract, NothingComparedIsNoPass) {
+  Json raw = figures(output(0, 0));
+  raw["draws"] = Json::array();
+  EXPECT_EQ(judge(raw, Policy::kReference).code, "nothing-compared");
+}
+
+TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBound) {
+  Json raw = figures(output(0, 0));
+  const auto trivial = [](const char* name, double error) {
+    return Json{{"output", "output[0]"}, {"trivial", name}, {"norm", error}, {"max", error}, {"eager", errors(1e-7, 1e-7)}, {"epsilon", kEps}};
+  };
+  raw["vacuous"] = Json::array({trivial("zeros", 1e-8), trivial("a constant", 1e-3)});
+  const Verdict verdict = judge(raw, Policy::kReference);
+  EXPECT_TRUE(verdict.pass);
+  ASSERT_EQ(verdict.vacuous.size(), 1u);
+  EXPECT_EQ(verdict.vacuous.front().trivial, "zeros");
+}
+
+TEST(Contract, SkippedDrawsAreToldAndNotCounted) {
+  Json raw = figures(output(0, 0));
+  raw["draws"].push_back({{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array()}, {"skipped", "Model raises on this draw: no."}});
+  const Verdict verdict = judge(raw, Policy::kReference);
+  EXPECT_EQ(verdict.reason, "Every output is within the contract's bound of eager's error on all 1 draws.");
+  ASSERT_EQ(verdict.skipped.size(), 1u);
+}
+
+TEST(Contract, AVerdictSurvivesItsJson) {
+  Json raw = figures(with(output(1e-4, 1e-8), "sensitivity", errors(8e-5, 8e-5)));
+  raw["draws"][0]["outputs"].push_back(with(output(0, 0), "ours", Json{{"norm", "inf"}, {"max", "nan"}}));
+  Verdict verdict = judge(raw, Policy::kIeee);
+  verdict.detail = "log";
+  const Json json = to_json(verdict);
+  EXPECT_EQ(json["verdict"], "fail");
+  EXPECT_EQ(json["errors"][1]["ours"]["norm"], "inf");
+  EXPECT_EQ(to_json(verdict_from_json(json)), json);
+  const Verdict crashed = failed_verdict(Policy::kReference, "crashed", "The candidate crashed with signal 11.", "log");
+  EXPECT_EQ(to_json(verdict_from_json(to_json(crashed))), to_json(crashed));
+}
+
+TEST(Contract, PoliciesHaveNamesAndUnknownOnesAreTheUsersFault) {
+  for (const Policy policy : {Policy::kReference, Policy::kIeee, Policy::kRelaxed}) EXPECT_EQ(policy_of(name_of(policy)), policy);
+  EXPECT_THROW(policy_of("fast"), Error);
+}
