@@ -31,7 +31,7 @@ const std::unordered_map<std::string_view, DTypeRule>& pointwise_rules() {
                     "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "reciprocal", "xlogy", "atan2", "addcdiv"});
     add(kBool, {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not"});
     add(kFirst, {"neg", "relu", "relu6", "hardtanh", "leaky_relu", "gelu", "silu", "mish", "softplus", "elu", "hardsigmoid", "hardswish", "floor", "ceil", "trunc",
-                 "round", "sign", "clone", "contiguous", "masked_fill", "bitwise_not", "square", "fill", "copy", "lift_fresh_copy"});
+                 "round", "sign", "clone", "contiguous", "masked_fill", "bitwise_not", "square", "log_sigmoid", "fill", "copy", "lift_fresh_copy"});
     return rules;
   }();
   return rules;

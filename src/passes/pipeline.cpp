@@ -8,6 +8,7 @@
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
+#include "passes/expand.hpp"
 #include "passes/fold.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -23,6 +24,7 @@ struct Pass {
 // In order.
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
+    {"expand", expand},
     {"fold", fold},
     {"cse", cse},
     {"dead_code", dead_code},

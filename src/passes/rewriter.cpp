@@ -135,6 +135,15 @@ bool Sharing::merge(const Graph& graph, ValueId copy, ValueId source) {
   return true;
 }
 
+void Rewriter::adopt(ValueId result, ValueId emitted, NumericTag tag) {
+  KW_ASSERT(type(result).shape == type(emitted).shape && type(result).dtype == type(emitted).dtype, "%" + graph_.values[result].name + " is replaced by a value of another type");
+  Node& node = graph_.nodes.back();
+  KW_ASSERT(node.results.size() == 1 && node.results[0] == emitted, "only the last emitted value can be adopted");
+  node.results[0] = result;
+  graph_.values[result].producer = static_cast<NodeId>(graph_.nodes.size()) - 1;
+  counts_.add(tag);
+}
+
 std::vector<bool> escaping_values(const Graph& graph) {
   std::vector<bool> escapes(graph.values.size(), false);
   for (const auto& output : graph.outputs)

@@ -51,6 +51,9 @@ class Rewriter {
   // A new node that yields an old one's result, which keeps its name and type; the old node goes.
   void define(ValueId result, std::string op, std::vector<NamedArgument> arguments);
 
+  // As replace(), where `emitted` comes from emit(): its node takes over the old result itself, with name and strides.
+  void adopt(ValueId result, ValueId emitted, NumericTag tag);
+
   // Every later reader of `result`, and every output, reads `with`. Their shapes and element types agree.
   void replace(ValueId result, ValueId with, NumericTag tag = NumericTag::kExact);
   void count(NumericTag tag) { counts_.add(tag); }

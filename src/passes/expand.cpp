@@ -1,0 +1,218 @@
+#include "passes/expand.hpp"
+
+#include <numbers>
+#include <optional>
+#include <unordered_map>
+
+#include "ir/op_registry.hpp"
+#include "passes/maths.hpp"
+
+namespace kw {
+namespace {
+
+struct Call {
+  Rewriter& rewriter;
+  const Node& node;
+  bool has(std::string_view name) const { return node.value(name) != kNoValue; }
+  Term term(std::string_view name) const { return {rewriter, node.value(name)}; }
+  double number(std::string_view name, double fallback) const { return node.number(name, fallback); }
+};
+
+using Formula = std::optional<Term> (*)(const Call&);   // nullopt: the call stays whole
+
+// --- Losses of each element; run() reduces them --------------------------------------------------------------------------------
+
+std::optional<Term> mse(const Call& call) {
+  const Term error = call.term("self") - call.term("target");
+  return error * error;
+}
+
+std::optional<Term> l1(const Call& call) { return (call.term("self") - call.term("target")).apply("abs"); }
+
+std::optional<Term> smooth_l1(const Call& call) {
+  const double beta = call.number("beta", 1.0);
+  const Term distance = *l1(call);
+  if (beta == 0.0) return distance;
+  return where(less(distance, beta), 0.5 * distance * distance / beta, distance - 0.5 * beta);
+}
+
+std::optional<Term> huber(const Call& call) {
+  const double delta = call.number("delta", 1.0);
+  const Term distance = *l1(call);
+  return where(less(distance, delta), 0.5 * distance * distance, delta * (distance - 0.5 * delta));
+}
+
+std::optional<Term> kl_div(const Call& call) {
+  const Term input = call.term("self"), target = call.term("target");
+  if (call.node.boolean("log_target", false)) return target.apply("exp") * (target - input);
+  return target.call("xlogy.Tensor", {{"other", target.argument()}}) - target * input;
+}
+
+std::optional<Term> binary_cross_entropy(const Call& call) {
+  const Term input = call.term("self"), target = call.term("target");
+  const Term loss = (target - 1.0) * at_least((-input).apply("log1p"), -100.0) - target * at_least(input.apply("log"), -100.0);
+  return call.has("weight") ? loss * call.term("weight") : loss;
+}
+
+std::optional<Term> binary_cross_entropy_with_logits(const Call& call) {
+  const Term input = call.term("self"), target = call.term("target");
+  Term log_sigmoid = input.call("log_sigmoid.default", {});
+  if (call.has("pos_weight")) log_sigmoid = log_sigmoid * ((call.term("pos_weight") - 1.0) * target + 1.0);
+  const Term loss = (1.0 - target) * input - log_sigmoid;
+  return call.has("weight") ? loss * call.term("weight") : loss;
+}
+
+std::optional<Term> hinge_embedding(const Call& call) {
+  const Term input = call.term("self"), target = call.term("target");
+  const Term margin = at_least(call.number("margin", 1.0) - input, 0.0);
+  return where(not_equal(target, 1.0), margin, 0.0) + where(not_equal(target, -1.0), input, 0.0);
+}
+
+std::optional<Term> margin_ranking(const Call& call) {
+  return at_least(-call.term("target") * (call.term("input1") - call.term("input2")) + call.number("margin", 0.0), 0.0);
+}
+
+std::optional<Term> soft_margin(const Call& call) { return (-call.term("target") * call.term("self")).apply("exp").apply("log1p"); }
+
+std::optional<Term> poisson_nll(const Call& call) {
+  const Term input = call.term("input"), target = call.term("target");
+  const bool is_log = call.node.boolean("log_input", true);
+  const Term loss = is_log ? input.apply("exp") - target * input : input - target * (input + call.number("eps", 1e-8)).apply("log");
+  if (!call.node.boolean("full", false)) return loss;
+  const Term stirling = target * target.apply("log") - target + 0.5 * (2.0 * std::numbers::pi * target).apply("log");
+  return loss + where(less_equal(target, 1.0), 0.0, stirling);
+}
+
+// ‖x − y + ε‖ₚ over the last axis
+Term distance(const Term& left, const Term& right, double order, double epsilon, bool keep = false) {
+  const Term difference = left - right + epsilon;
+  return norm(difference, order, {difference.type().rank() - 1}, keep);
+}
+
+std::optional<Term> triplet_margin(const Call& call) {
+  const Term anchor = call.term("anchor"), positive = call.term("positive"), negative = call.term("negative");
+  if (anchor.type().rank() == 0) return std::nullopt;
+  const double order = call.number("p", 2.0), epsilon = call.number("eps", 1e-6);
+  const Term near = distance(anchor, positive, order, epsilon);
+  Term far = distance(anchor, negative, order, epsilon);
+  if (call.node.boolean("swap", false)) {
+    const Term swapped = distance(positive, negative, order, epsilon);
+    far = far.call("minimum.default", {{"other", swapped.argument()}});
+  }
+  return at_least(call.number("margin", 1.0) + near - far, 0.0);
+}
+
+std::optional<Term> cosine_embedding(const Call& call) {
+  const Term left = call.term("input1"), right = call.term("input2"), target = call.term("target");
+  const IntList axis = {target.type().rank()};
+  if (left.type().rank() != axis[0] + 1 || right.type().rank() != axis[0] + 1) return std::nullopt;
+  constexpr double kEpsilon = 1e-12;
+  const Term scale = ((sum(left * left, axis) + kEpsilon) * (sum(right * right, axis) + kEpsilon)).apply("sqrt");
+  const Term cosine = sum(left * right, axis) / scale;
+  return where(equal(target, int64_t{1}), 1.0 - cosine, 0.0) + where(equal(target, int64_t{-1}), at_least(cosine - call.number("margin", 0.0), 0.0), 0.0);
+}
+
+// --- Losses that reduce in their own way ---------------------------------------------------------------------------------------
+
+constexpr int64_t kNone = 0, kMean = 1, kSum = 2;   // at::Reduction
+
+// −log p of the target's class, picked by comparing along the class axis, so that it fuses with what yields log p.
+std::optional<Term> nll(const Call& call, const Term& log_probability) {
+  if (call.has("weight")) return std::nullopt;
+  const Term target = call.term("target");
+  const Shape& shape = log_probability.type().shape;
+  const int64_t axis = shape.size() == 1 ? 0 : 1, reduction = call.node.integer("reduction", kMean);
+  Shape classes_shape(shape.size(), 1), target_shape = shape;
+  classes_shape[axis] = shape[axis];
+  target_shape[axis] = 1;
+  if (!is_integral(target.type().dtype) || target.type().elements() != product(target_shape) || !target.type().is_contiguous()) return std::nullopt;
+  TensorType line{DType::i64, {shape[axis]}, {1}, 0, target.type().device};
+  const Term classes(call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", shape[axis]}, {"step", int64_t{1}}, {"dtype", DType::i64},
+                                                                                  {"device", Keyword{"device", line.device}}}, line, "classes"));
+  const Term picked = sum(where(equal(view(target, target_shape), view(classes, classes_shape)), log_probability, 0.0), {axis});
+  const Term counted = not_equal(target, call.node.integer("ignore_index", -100));
+  const Term loss = where(counted, -picked, 0.0);
+  if (reduction == kNone) return loss;
+  const Term total = sum(loss, all_axes(loss));
+  if (reduction == kSum) return total;
+  return total / sum(counted.call("_to_copy.default", {{"dtype", loss.type().dtype}}), all_axes(loss));
+}
+
+std::optional<Term> nll_loss(const Call& call) { return nll(call, call.term("self")); }
+
+std::optional<Term> cross_entropy(const Call& call) {
+  if (call.has("weight") || call.number("label_smoothing", 0.0) != 0.0) return std::nullopt;
+  const Term input = call.term("self"), target = call.term("target");
+  const int64_t axis = input.type().rank() == 1 ? 0 : 1, reduction = call.node.integer("reduction", kMean);
+  if (input.type().rank() == 0 || (is_integral(target.type().dtype) && !target.type().is_contiguous())) return std::nullopt;
+  const Term log_probability(call.rewriter, call.rewriter.emit("aten.log_softmax.int", {{"self", input.argument()}, {"dim", axis}}, input.type()));
+  if (is_integral(target.type().dtype)) return nll(call, log_probability);
+  if (target.type().shape != input.type().shape) return std::nullopt;
+  const Term product = log_probability * target;
+  if (reduction == kNone) return -sum(product, {axis});
+  const Term total = -sum(product, all_axes(product));
+  if (reduction == kSum) return total;
+  return total / (static_cast<double>(input.type().elements()) / static_cast<double>(input.type().shape[axis]));
+}
+
+// --- Distances -----------------------------------------------------------------------------------------------------------------
+
+std::optional<Term> pairwise_distance(const Call& call) {
+  const Term left = call.term("x1"), right = call.term("x2");
+  if (std::max(left.type().rank(), right.type().rank()) == 0) return std::nullopt;
+  return distance(left, right, call.number("p", 2.0), call.number("eps", 1e-6), call.node.boolean("keepdim", false));
+}
+
+std::optional<Term> cosine_similarity(const Call& call) {
+  const Term left = call.term("x1"), right = call.term("x2");
+  if (left.type().shape != right.type().shape || left.type().rank() == 0) return std::nullopt;
+  const IntList axis = {call.node.integer("dim", 1)};
+  const double epsilon = call.number("eps", 1e-8);
+  const auto unit = [&](const Term& term) { return term / at_least(norm(term, 2.0, axis, true), epsilon); };
+  return sum(unit(left) * unit(right), axis);
+}
+
+struct Expansion {
+  Formula formula;
+  bool reduces;     // the formula is of one element; the call's reduction follows
+};
+
+const std::unordered_map<std::string_view, Expansion>& expansions() {
+  static const std::unordered_map<std::string_view, Expansion> table = {
+      {"mse_loss", {mse, true}}, {"l1_loss", {l1, true}}, {"smooth_l1_loss", {smooth_l1, true}}, {"huber_loss", {huber, true}}, {"kl_div", {kl_div, true}},
+      {"binary_cross_entropy", {binary_cross_entropy, true}}, {"binary_cross_entropy_with_logits", {binary_cross_entropy_with_logits, true}},
+      {"hinge_embedding_loss", {hinge_embedding, true}}, {"margin_ranking_loss", {margin_ranking, true}}, {"soft_margin_loss", {soft_margin, true}},
+      {"poisson_nll_loss", {poisson_nll, true}}, {"triplet_margin_loss", {triplet_margin, true}}, {"cosine_embedding_loss", {cosine_embedding, true}},
+      {"nll_loss", {nll_loss, false}}, {"nll_loss_nd", {nll_loss, false}}, {"nll_loss2d", {nll_loss, false}}, {"cross_entropy_loss", {cross_entropy, false}},
+      {"pairwise_distance", {pairwise_distance, false}}, {"cosine_similarity", {cosine_similarity, false}},
+  };
+  return table;
+}
+
+// The formulas promote as PyTorch's kernels do only where all floating operands are of the result's type.
+bool has_one_type(const Graph& graph, const Node& node) {
+  const DType dtype = graph.type(node.results[0]).dtype;
+  bool one = is_floating(dtype);
+  for_each_operand(node, [&](ValueId id) { one = one && (graph.type(id).dtype == dtype || is_integral(graph.type(id).dtype)); });
+  return one;
+}
+
+}  // namespace
+
+RewriteCounts expand(Graph& graph) {
+  Rewriter rewriter(graph);
+  return rewriter.run([&](Node& node) {
+    if (node.results.size() != 1 || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
+    const auto expansion = expansions().find(base_name(node.op));
+    if (expansion == expansions().end() || !has_one_type(graph, node)) return false;
+    std::optional<Term> term = expansion->second.formula({rewriter, node});
+    if (!term) return false;
+    const int64_t reduction = expansion->second.reduces ? node.integer("reduction", kMean) : kNone;
+    if (reduction == kMean) term = mean(*term, all_axes(*term));
+    if (reduction == kSum) term = sum(*term, all_axes(*term));
+    rewriter.adopt(node.results[0], term->id(), NumericTag::kExact);
+    return true;
+  });
+}
+
+}  // namespace kw
