@@ -141,7 +141,7 @@ class Measurement:
         seed = draws.derive_seed(self.seed, "forward")
         results = []
         for module in (self.model, self.ours):
-            snapshot = Snapshot(module)
+            snapshot = Snapshot(module, like=self.model)
             seed_everything(seed)
             result = module(*self.inputs.values)
             self._synchronise()

@@ -95,7 +95,7 @@ def compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) ->
     sums: list[torch.Tensor] = []
     peaks: list[torch.Tensor] = []
     for index in chunks(ours.shape, _limit(ours)):
-        o, e, r = (part[index].to(torch.float64).reshape(-1) for part in (ours, eager, reference.to(ours.device)))
+        o, e, r = (part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference))
         finite = o.isfinite() & e.isfinite() & r.isfinite()
         bad = stray = torch.zeros((), dtype=torch.float64, device=o.device)
         gate = ((o - e).abs() > tolerance + tolerance * e.abs()) & finite

@@ -21,6 +21,7 @@ class Inputs:
         self.device = device
         self.values: list[Any] = []
 
+    @torch.no_grad()
     def fill(self, kind: str, seed: int, bounded: bool) -> None:
         """Draw afresh; equal arguments give equal contents."""
         fresh = self.problem.inputs(draws.derive_seed(seed, "inputs"), self.device)

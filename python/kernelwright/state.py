@@ -32,11 +32,19 @@ def slots(module: torch.nn.Module) -> Iterator[Slot]:
 
 
 class Snapshot:
-    """What a forward may change (buffers and plain attributes), kept so that every run starts from the same state."""
+    """What a forward may change (buffers and plain attributes), kept so that every run starts from the same state.
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = module
-        self._kept = [(slot, slot.tensor, None if slot.kind == "parameter" else slot.tensor.detach().clone()) for slot in slots(module)]
+    `like` limits it to the places that another module has too: what a candidate keeps beside them (packed weights, say) is its own to keep
+    up to date, and putting back its old contents behind its back would make it wrong.
+    """
+
+    def __init__(self, module: torch.nn.Module, like: torch.nn.Module | None = None) -> None:
+        known = None if like is None else {slot.name for slot in slots(like)}
+        self._kept = [
+            (slot, slot.tensor, None if slot.kind == "parameter" else slot.tensor.detach().clone())
+            for slot in slots(module)
+            if known is None or slot.name in known
+        ]
 
     @torch.no_grad()
     def restore(self) -> None:

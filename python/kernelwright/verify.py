@@ -119,7 +119,7 @@ class Verification:
         doing = f"running forward on the {kind} draw"
         watch = self._guards() if number < _GUARDED_DRAWS else None
         activity = guards.Activity()
-        snapshot = Snapshot(self.ours)
+        snapshot = Snapshot(self.ours, like=self.model)
         ours = self.run_ours(forward_seed, doing, watch)
         if watch is not None:
             self.faults["guard-bands"] += watch.violations()
@@ -128,6 +128,10 @@ class Verification:
         if not self.reference.is_double or any(map(_beyond, report["outputs"])):
             self._add_sensitivity(report["outputs"], reference, forward_seed)
         snapshot.restore()
+        if kind == "generator":
+            self._check_vacuous(number, figures, reference, report["outputs"])
+        # Twice the size of the outputs, which the further calls may need.
+        del reference
         if number == 0 and not self.faults["guard-bands"]:
             if refill:
                 self.inputs.fill(kind, seed, self.bounded)
@@ -137,8 +141,6 @@ class Verification:
                 self.inputs.fill(kind, seed, self.bounded)
             self._check_leftovers(activity, forward_seed, doing)
             snapshot.restore()
-        if kind == "generator":
-            self._check_vacuous(number, figures, reference, report["outputs"])
 
     # Running one side
 

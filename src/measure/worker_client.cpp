@@ -122,7 +122,11 @@ Json WorkerClient::request(const std::string& method, const Json& params, double
       if (on_event) on_event(text(event, "stage"), event.contains("fraction") ? number_of(event["fraction"]) : -1.0);
       continue;
     }
-    if (reply.contains("error")) throw_reply(reply["error"]);
+    if (reply.contains("error")) {
+      // A kernel that faulted has taken the process's GPU context with it.
+      if (text(reply["error"], "code") == "device-error") child_.reset();
+      throw_reply(reply["error"]);
+    }
     return std::move(reply["result"]);
   }
 }

@@ -108,6 +108,24 @@ def test_stale_weights_show_after_a_redraw(check):
     assert ("generator", "output[0]") not in wrong_outputs(result)
 
 
+def test_weights_packed_once_for_each_version_are_fine(check):
+    result = check(
+        PROBLEM,
+        """
+        class ModelNew(Model):
+            def __init__(self, width, out):
+                super().__init__(width, out)
+                self.packed, self.version = torch.zeros(width, out), None
+            def forward(self, x):
+                if self.version != self.fc.weight._version:
+                    self.packed.copy_(self.fc.weight.t())
+                    self.version = self.fc.weight._version
+                return torch.relu(self.bn(x @ self.packed + self.fc.bias))
+        """,
+    )
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+
+
 def test_running_statistics_left_alone_show(check):
     result = check(
         PROBLEM,
