@@ -30,7 +30,7 @@ const std::unordered_map<std::string_view, DTypeRule>& pointwise_rules() {
     add(kFloating, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                     "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "reciprocal", "xlogy", "atan2", "addcdiv"});
     add(kBool, {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not"});
-    add(kFirst, {"neg", "relu", "relu6", "hardtanh", "leaky_relu", "gelu", "silu", "mish", "softplus", "elu", "hardsigmoid", "hardswish", "floor", "ceil", "trunc",
+    add(kFirst, {"neg", "abs", "relu", "relu6", "hardtanh", "leaky_relu", "gelu", "silu", "mish", "softplus", "elu", "hardsigmoid", "hardswish", "floor", "ceil", "trunc",
                  "round", "sign", "clone", "contiguous", "masked_fill", "bitwise_not", "square", "log_sigmoid", "fill", "copy", "lift_fresh_copy"});
     return rules;
   }();
@@ -74,6 +74,7 @@ struct Inferrer {
   // --- Pointwise ---------------------------------------------------------------------------------------------------------------
 
   std::optional<DType> pointwise_dtype() const {
+    if (name == "abs" && !is_floating(first()->dtype) && !is_integral(first()->dtype)) return std::nullopt;   // of complex numbers it is real
     if (name == "_to_copy" || name == "to") return gives_dtype() ? dtype_argument() : name == "_to_copy" ? std::optional(first()->dtype) : std::nullopt;
     const auto promoted = [&] { return result_type(graph, node, {"self", "other", "min", "max", "exponent", "tensor1", "tensor2"}); };
     const auto floating = [&]() -> std::optional<DType> {

@@ -10,6 +10,7 @@
 #include "passes/dead_code.hpp"
 #include "passes/expand.hpp"
 #include "passes/fold.hpp"
+#include "passes/layout.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -26,6 +27,7 @@ constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
     {"expand", expand},
     {"fold", fold},
+    {"layout", layout},
     {"cse", cse},
     {"dead_code", dead_code},
 };
