@@ -95,6 +95,8 @@ def main() -> int:
     print(f"{len(good)} of {total} captured for {options.device} in {time.monotonic() - began:.1f} s with {options.jobs} jobs")
     if walls:
         print(f"seconds a problem: median {walls[len(walls) // 2]:.2f}, largest {walls[-1]:.2f}; nodes: {sum(result['nodes'] for result in good)}")
+        for path in sorted(results, key=lambda path: -results[path]["wall"])[:3]:
+            print(f"  {path.relative_to(options.suite)} {results[path]['wall']:.2f} s {results[path].get('nodes')} nodes {results[path].get('seconds')}")
     print(f"{len(ops)} ops: " + ", ".join(f"{op.removeprefix('aten.')} {count}" for op, count in ops.most_common()))
     return 0 if len(good) == total else 1
 

@@ -66,8 +66,7 @@ def _convolution_with_named_padding(convolution: Callable[..., torch.Tensor]) ->
         groups: int = 1,
     ) -> torch.Tensor:
         dims = weight.dim() - 2
-        strides = list(stride) * dims if isinstance(stride, (list, tuple)) and len(stride) == 1 else stride
-        dilations = [dilation] * dims if isinstance(dilation, int) else list(dilation) * (dims if len(dilation) == 1 else 1)
+        strides, dilations = _one_each(stride, dims), _one_each(dilation, dims)
         if padding == "valid":
             return convolution(input, weight, bias, strides, [0] * dims, dilations, groups)
         total = [dilations[axis] * (weight.shape[2 + axis] - 1) for axis in range(dims)]
@@ -79,6 +78,12 @@ def _convolution_with_named_padding(convolution: Callable[..., torch.Tensor]) ->
         return convolution(input, weight, bias, strides, [amount // 2 for amount in total], dilations, groups)
 
     return decomposed
+
+
+def _one_each(value: int | list[int], dims: int) -> list[int]:
+    """A setting for each spatial dimension, where the schema allows one number for all."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * dims if len(values) == 1 else values
 
 
 def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:

@@ -6,10 +6,11 @@ on a machine that has no GPU.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import os
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -22,6 +23,17 @@ from . import errors
 
 def new_mode() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+
+
+@contextlib.contextmanager
+def without_numbers(mode: FakeTensorMode) -> Iterator[None]:
+    """Run the body under `mode`, where `.item()` and other questions for numbers raise instead of making symbols."""
+    environment, mode.shape_env = mode.shape_env, None
+    try:
+        with mode:
+            yield
+    finally:
+        mode.shape_env = environment
 
 
 def device_for(name: str) -> torch.device:
@@ -55,9 +67,11 @@ def _allow_fake_cuda() -> None:
 
 
 class Tracing(TorchFunctionMode):
-    """Adjusts two calls while forward is traced.
+    """Adjusts a few calls while forward is traced.
 
     - `x.to("cuda")` names no index, and a machine without CUDA has no current device to take it from.
+    - `torch.tensor(data, device="cuda")` makes a real tensor, which such a machine cannot put there; it becomes a fill, or is made on the
+      CPU and moved.
     - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
     """
 
@@ -67,7 +81,13 @@ class Tracing(TorchFunctionMode):
             if func is torch.Tensor.cuda:
                 func, args = torch.Tensor.to, (args[0], *(args[1:2] or ("cuda",)))
             args = tuple(_indexed(value) for value in args)
-            kwargs = {key: _indexed(value) for key, value in kwargs.items()}
+            return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
+        elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):
+            device = _indexed(torch.device(kwargs["device"]))
+            if isinstance(args[0], (bool, int, float)):
+                dtype = kwargs.get("dtype") or {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[type(args[0])]
+                return torch.full((), args[0], dtype=dtype, device=device)
+            return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
         elif func is torch.instance_norm:
             return _instance_norm(*args, **kwargs)
         elif func is torch.nn.functional.instance_norm:
@@ -75,7 +95,24 @@ class Tracing(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    try:
+        return torch.Tensor.to(*args, **kwargs)
+    except NotImplementedError:
+        # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
+        pair = args[0].expand(2, *args[0].shape)
+        return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
+
+
+_FROM_DATA = (torch.tensor, torch.as_tensor)
+
+
+def _is_cuda(device: Any) -> bool:
+    return isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda"
+
+
 def _indexed(value: Any) -> Any:
+    """The device "cuda" with the index that it stands for; any other argument as it is."""
     if value == "cuda" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cuda" and value.index is None:
         return torch.device("cuda", 0)
     return value

@@ -49,7 +49,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 def is_user_file(path: str) -> bool:
     """Whether a frame of this file is the user's code rather than PyTorch's or ours."""
-    return not path.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<"))
+    return not path.startswith("<") and not os.path.abspath(path).startswith((_TORCH_FOLDER, _OWN_FOLDER))
 
 
 @dataclass
@@ -80,6 +80,7 @@ class _Writer:
         self.ids: dict[str, int | list[int]] = {}  # fx node name → value id, or one id a result
         self.locations: dict[str | None, str] = {}
         self.schemas: dict[OpOverload, _Schema] = {}
+        self.data_constants: set[int] = set()  # values of constants whose elements travel with the graph
 
     def write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = self.program.graph_signature
@@ -170,6 +171,7 @@ class _Writer:
             described["access"] = self.origin.contained.get(id(tensor))
             if described["access"] is None:
                 described["data"] = constant_data(tensor, target)
+                self.data_constants.add(value)
         else:
             raise errors.user_error(
                 "unsupported-constant",
@@ -197,13 +199,32 @@ class _Writer:
                 self.ids[node.name] = self.ids[node.args[0].name][node.args[1]]
             elif isinstance(target, OpOverload):
                 name = str(target)
-                if name in _IDENTITIES:
+                if name in _IDENTITIES or self.folds_into_constant(node, name):
                     self.ids[node.name] = self.ids[node.args[0].name]
                 elif not _CHECKS.match(name):
                     nodes.append(self.write_node(node, target, name))
             else:
                 raise self.unsupported(node)
         return nodes
+
+    def folds_into_constant(self, node: torch.fx.Node, name: str) -> bool:
+        """Whether `node` only copies or moves a constant whose data travels with the graph; a move changes the constant's device.
+
+        `torch.tensor(2.0, device=x.device)` in forward becomes a constant, its copy, and a move of the copy.
+        """
+        if name not in ("aten.clone.default", "aten._to_copy.default") or len(node.args) != 1:
+            return False
+        source = node.args[0]
+        made = node.meta["val"]
+        constant = self.ids.get(source.name)
+        users = [user for user in source.users if not _CHECKS.match(str(user.target))]
+        if constant not in self.data_constants or len(users) != 1 or any(user.op == "output" for user in node.users):
+            return False
+        value = self.values[constant]
+        if DTYPES.get(made.dtype) != value["dtype"] or list(made.stride()) != value["strides"]:
+            return False
+        value["device"] = made.device.type
+        return True
 
     def write_node(self, node: torch.fx.Node, op: OpOverload, name: str) -> dict[str, Any]:
         schema = self.schemas.get(op)

@@ -104,6 +104,7 @@ def test_sys_exit_in_user_code_is_an_error_with_its_line(shared_worker, problem)
 def test_hard_exit_of_user_code_ends_the_worker_without_a_reply(problem):
     worker = Worker()
     worker.send({"id": 1, "method": "capture", "params": {"problem": problem("import os\nos._exit(9)"), "device": "cpu"}})
+    assert "event" in worker.receive()
     assert worker.process.stdout.read() == b""
     assert worker.process.wait(timeout=30) == 9
 
@@ -113,6 +114,7 @@ def test_interrupt_is_quiet(problem):
     path = problem("import time\nprint('started', flush=True)\ntime.sleep(60)")
     worker.send({"id": 1, "method": "capture", "params": {"problem": path, "device": "cpu"}})
     assert worker.process.stderr.readline() == b"started\n"
+    assert "event" in worker.receive()
     worker.process.send_signal(signal.SIGINT)
     assert worker.process.wait(timeout=10) == 130
     assert worker.process.stderr.read() == b"" and worker.process.stdout.read() == b""
