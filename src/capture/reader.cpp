@@ -158,7 +158,9 @@ Graph read(const Json& json) {
   for (const auto& output : json.at("outputs")) graph.outputs.push_back(read_output(output));
   graph.result_json = dump_if_there(json, "result");
   graph.call_json = dump_if_there(json, "user_inputs");
-  graph.source_json = dump_if_there(json, "source");
+  Json source = json.value("source", Json::object());
+  if (const auto signature = json.find("signature"); signature != json.end()) source["signature"] = *signature;
+  graph.source_json = source.empty() ? "" : source.dump();
 
   std::unordered_map<ValueId, std::string> parameter_names;
   if (const auto call = json.find("user_inputs"); call != json.end())

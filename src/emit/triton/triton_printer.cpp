@@ -74,6 +74,7 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string trailer(const Program& program) const override {
+    if (program.kernels.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out = "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     for (const Kernel& kernel : program.kernels) out += signature_of(kernel);
     return out + "]\n";

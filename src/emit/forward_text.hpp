@@ -1,0 +1,43 @@
+// The two Python functions of a candidate that are not kernels: kernel_forward, which runs a Program's steps on tensors, and
+// ModelNew.forward, which decides whether it may.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "emit/program.hpp"
+#include "emit/target_printer.hpp"
+
+namespace kw {
+
+// Python names for tensors inside kernel_forward.
+class TensorNames {
+ public:
+  TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved);
+  const std::string& of(const std::string& name) const;    // a step's or a graph value's name
+  const std::string& of(ValueId value) const;
+
+ private:
+  const Graph& graph_;
+  std::map<std::string, std::string> names_;
+};
+
+// The graph's inputs that the program reads or returns, in the order of kernel_forward's parameters.
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program);
+
+// The device on which the graph lives, as captured.
+std::string device_of(const Graph& graph);
+
+struct KernelForward {
+  std::string source;
+  bool restores_strides = false;    // calls restore_strides
+  bool calls_library = false;       // uses aten
+};
+KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names);
+
+// The class with its guards, and the functions and tables that these need.
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module);
+
+}  // namespace kw

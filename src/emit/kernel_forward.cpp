@@ -1,0 +1,311 @@
+// kernel_forward: the Program's steps as Python.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/forward_text.hpp"
+#include "emit/python_text.hpp"
+#include "ir/op_registry.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+namespace {
+
+constexpr int64_t kWorthFreeing = 1 << 20;   // bytes; smaller tensors may live until the function returns
+
+std::string base_name(const std::string& op) {
+  const size_t first = op.find('.');
+  return op.substr(first + 1, op.find('.', first + 1) - first - 1);
+}
+
+// Operators that return a list of tensors, even of one.
+bool returns_list(const std::string& op) {
+  static const std::set<std::string> kLists = {"split", "split_with_sizes", "unbind", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk",
+                                               "unsafe_split_with_sizes", "meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit"};
+  return kLists.contains(base_name(op));
+}
+
+// Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and attention choose for themselves.
+bool has_known_strides(const std::string& op, const TensorType& type) {
+  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous())) return true;
+  switch (class_of(op)) {
+    case OpClass::kPointwise: case OpClass::kReduction: case OpClass::kView: case OpClass::kDataMovement: case OpClass::kRandom: case OpClass::kFactory:
+    case OpClass::kScan: case OpClass::kLoss: return true;
+    case OpClass::kContraction: return type.is_contiguous();
+    default: return false;
+  }
+}
+
+// Arguments that may stand by position, since nothing optional precedes them in any schema that has them in front.
+bool is_positional(const std::string& name) {
+  static const std::set<std::string> kPositional = {"self", "other", "input", "weight", "mat1", "mat2", "mat", "batch1", "batch2", "vec", "vec2", "tensors",
+                                                    "query", "key", "value", "tensor", "condition", "indices", "target"};
+  return kPositional.contains(name);
+}
+
+class Writer {
+ public:
+  Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
+      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
+    find_lifetimes();
+  }
+
+  KernelForward run() {
+    std::vector<std::string> parameters;
+    for (const GraphInput& input : inputs_) parameters.push_back(names_.of(input.value));
+    for (size_t index = 0; index < program_.steps.size(); ++index) {
+      std::visit([&](const auto& step) { write(step); }, program_.steps[index]);
+      free_after(index);
+    }
+    std::vector<std::string> results;
+    for (const GraphOutput& output : graph_.outputs) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
+    lines_.push_back(results.empty() ? "return ()" : "return " + join(results, ", "));
+    if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
+    KernelForward result = std::move(result_);
+    result.source = python::wrapped_call("def kernel_forward(", parameters, "):") + "\n";
+    for (const std::string& line : lines_) result.source += python::indent(line);
+    return result;
+  }
+
+ private:
+  // Constants made once for each device must not be handed out.
+  bool is_cached(ValueId value) const {
+    return std::any_of(inputs_.begin(), inputs_.end(), [&](const GraphInput& input) {
+      return input.value == value && input.kind == InputKind::kConstant && input.access.empty();
+    });
+  }
+
+  // --- Steps ---
+  void write(const AllocateStep& step) {
+    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), empty(step.type)));
+  }
+
+  void write(const KernelStep& step) {
+    KernelStep named = step;
+    for (std::string& tensor : named.tensors) tensor = names_.of(tensor);
+    for (const std::string& line : split_lines(target_.launch(program_, named))) lines_.push_back(line);
+  }
+
+  void write(const ViewStep& step) {
+    lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step)));
+  }
+
+  void write(const ExternStep& step) {
+    const Node& node = graph_.nodes[step.node];
+    std::vector<std::string> arguments;
+    bool by_position = true;
+    for (const NamedArgument& argument : node.arguments) {
+      by_position = by_position && is_positional(argument.name);
+      arguments.push_back(by_position ? text_of(argument.value) : argument.name + "=" + text_of(argument.value));
+    }
+    std::vector<std::string> results;
+    for (ValueId value : node.results) results.push_back(value == kNoValue || !used_.contains(graph_.values[value].name) ? "_" : names_.of(value));
+    std::string head;
+    if (!results.empty()) {
+      head = join(results, ", ");
+      if (results.size() == 1 && returns_list(node.op)) head = "(" + head + ",)";
+      head += " = ";
+    }
+    result_.calls_library = true;
+    lines_.push_back(python::wrapped_call(head + node.op + "(", arguments, ")"));
+    for (ValueId value : node.results) {
+      if (value == kNoValue || !strides_matter_.contains(graph_.values[value].name)) continue;
+      const TensorType& type = graph_.type(value);
+      if (has_known_strides(node.op, type)) continue;
+      result_.restores_strides = true;
+      lines_.push_back(fmt::format("{0} = restore_strides({0}, {1})", names_.of(value), python::tuple(type.strides)));
+    }
+  }
+
+  std::string empty(const TensorType& type) {
+    const std::string rest = fmt::format("dtype={}, device={}", python::dtype(type.dtype), device(type.device));
+    if (type.is_contiguous()) return fmt::format("torch.empty({}, {})", python::tuple(type.shape), rest);
+    return fmt::format("torch.empty_strided({}, {}, {})", python::tuple(type.shape), python::tuple(type.strides), rest);
+  }
+
+  std::string view(const ViewStep& step) {
+    const std::string& base = names_.of(step.base);
+    const TensorType& to = step.type;
+    const auto found = types_.find(step.base);
+    KW_ASSERT(found != types_.end(), "a view of " + step.base + ", which no step makes");
+    const TensorType& from = found->second;
+    const int64_t shift = to.offset - from.offset;
+    if (shift == 0 && to.shape == from.shape && to.strides == from.strides) return base;
+    if (shift == 0 && to.is_contiguous() && from.is_contiguous() && to.elements() == from.elements()) return fmt::format("{}.view({})", base, python::tuple(to.shape));
+    if (shift == 0 && to.rank() == from.rank()) {
+      if (const auto order = permutation(from, to)) return fmt::format("{}.permute({})", base, python::tuple(*order));
+    }
+    if (shift == 0) return fmt::format("{}.as_strided({}, {})", base, python::tuple(to.shape), python::tuple(to.strides));
+    return fmt::format("{0}.as_strided({1}, {2}, {0}.storage_offset() + {3})", base, python::tuple(to.shape), python::tuple(to.strides), shift);
+  }
+
+  static std::optional<Shape> permutation(const TensorType& from, const TensorType& to) {
+    Shape order;
+    std::vector<bool> taken(from.shape.size(), false);
+    for (int64_t axis = 0; axis < to.rank(); ++axis) {
+      int64_t source = -1;
+      for (int64_t candidate = 0; candidate < from.rank() && source < 0; ++candidate)
+        if (!taken[candidate] && from.shape[candidate] == to.shape[axis] && from.strides[candidate] == to.strides[axis]) source = candidate;
+      if (source < 0) return std::nullopt;
+      taken[source] = true;
+      order.push_back(source);
+    }
+    return order;
+  }
+
+  // --- Arguments of library calls ---
+  std::string text_of(const Argument& argument) {
+    return std::visit([&](const auto& value) { return text(value); }, argument);
+  }
+  std::string text(const None&) { return "None"; }
+  std::string text(const ValueRef& value) { return value.id == kNoValue ? "None" : names_.of(value.id); }
+  std::string text(const ValueList& values) {
+    std::vector<std::string> parts;
+    for (ValueId value : values.ids) parts.push_back(value == kNoValue ? "None" : names_.of(value));
+    return "[" + join(parts, ", ") + "]";
+  }
+  std::string text(bool value) { return value ? "True" : "False"; }
+  std::string text(int64_t value) { return std::to_string(value); }
+  std::string text(double value) { return python::number(value); }
+  std::string text(const std::string& value) { return python::quoted(value); }
+  std::string text(const IntList& values) { return python::list(values); }
+  std::string text(const FloatList& values) {
+    std::vector<std::string> parts;
+    for (double value : values) parts.push_back(python::number(value));
+    return "[" + join(parts, ", ") + "]";
+  }
+  std::string text(const BoolList& values) {
+    std::vector<std::string> parts;
+    for (bool value : values) parts.push_back(value ? "True" : "False");
+    return "[" + join(parts, ", ") + "]";
+  }
+  std::string text(DType dtype) { return python::dtype(dtype); }
+  std::string text(const Keyword& keyword) { return keyword.kind == "device" ? device(keyword.name) : "torch." + keyword.name; }
+
+  // --- Devices and lifetimes ---
+  std::string device(const std::string& captured) {
+    if (captured != graph_device_ && !captured.empty()) return python::quoted(captured);
+    needs_device_ = true;
+    return "device";
+  }
+
+  std::string device_source() const {
+    for (const GraphInput& input : inputs_)
+      if (graph_.type(input.value).device == graph_device_) return names_.of(input.value) + ".device";
+    return fmt::format("torch.device({})", python::quoted(target_.device()));
+  }
+
+  void find_lifetimes() {
+    for (const Value& value : graph_.values) types_[value.name] = value.type;
+    for (size_t index = 0; index < program_.steps.size(); ++index) {
+      const auto read = [&](const std::string& name) { used_.insert(name); last_use_[name] = index; };
+      if (const auto* step = std::get_if<AllocateStep>(&program_.steps[index])) {
+        const std::string& name = step->name.empty() ? graph_.values[step->value].name : step->name;
+        types_[name] = step->type;
+        made_.push_back(name);
+        last_allocation_ = index;
+      } else if (const auto* step = std::get_if<KernelStep>(&program_.steps[index])) {
+        for (const std::string& name : step->tensors) {
+          read(name);
+          strides_matter_.insert(name);
+        }
+      } else if (const auto* step = std::get_if<ViewStep>(&program_.steps[index])) {
+        read(step->base);
+        strides_matter_.insert(step->base);
+        made_.push_back(graph_.values[step->value].name);
+        types_[made_.back()] = step->type;
+      } else if (const auto* step = std::get_if<ExternStep>(&program_.steps[index])) {
+        for_each_operand(graph_.nodes[step->node], [&](ValueId value) { read(graph_.values[value].name); });
+        for (ValueId value : graph_.nodes[step->node].results)
+          if (value != kNoValue) made_.push_back(graph_.values[value].name);
+        last_allocation_ = index;
+      }
+    }
+    for (const GraphOutput& output : graph_.outputs) {
+      const std::string& name = graph_.values[output.value].name;
+      used_.insert(name);
+      strides_matter_.insert(name);
+      last_use_.erase(name);
+    }
+    for (const std::string& name : made_)
+      if (const auto found = last_use_.find(name); found != last_use_.end() && found->second < last_allocation_ && types_.at(name).bytes() >= kWorthFreeing)
+        dying_[found->second].push_back(names_.of(name));
+  }
+
+  // Python frees a local only when the function returns; a large tensor goes as soon as nothing reads it, as it would in eager mode.
+  void free_after(size_t index) {
+    if (const auto found = dying_.find(index); found != dying_.end()) lines_.push_back("del " + join(found->second, ", "));
+  }
+
+  const Graph& graph_;
+  const Program& program_;
+  const TargetPrinter& target_;
+  const TensorNames& names_;
+  std::vector<GraphInput> inputs_;
+  std::string graph_device_;
+  std::vector<std::string> lines_, made_;
+  std::map<std::string, TensorType> types_;
+  std::map<std::string, size_t> last_use_;                 // step after which nothing reads it; outputs are not in it
+  std::map<size_t, std::vector<std::string>> dying_;       // step → large tensors that it reads last
+  std::set<std::string> used_, strides_matter_;
+  size_t last_allocation_ = 0;
+  bool needs_device_ = false;
+  KernelForward result_;
+};
+
+}  // namespace
+
+TensorNames::TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved) : graph_(graph) {
+  std::set<std::string> taken = reserved;
+  const auto add = [&](const std::string& name) {
+    if (names_.contains(name)) return;
+    std::string candidate = name;
+    for (char& c : candidate)
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+    if (!python::is_identifier(candidate)) candidate = "t_" + candidate;
+    while (!taken.insert(candidate).second) candidate += "_";
+    names_[name] = candidate;
+  };
+  for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name);
+  for (const Value& value : graph.values) add(value.name);
+  for (const Step& step : program.steps)
+    if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty()) add(allocate->name);
+}
+
+const std::string& TensorNames::of(const std::string& name) const {
+  const auto found = names_.find(name);
+  KW_ASSERT(found != names_.end(), "a step reads " + name + ", which no step or graph value is called");
+  return found->second;
+}
+
+const std::string& TensorNames::of(ValueId value) const { return of(graph_.values[value].name); }
+
+std::string device_of(const Graph& graph) {
+  for (const GraphInput& input : graph.inputs)
+    if (input.kind != InputKind::kConstant) return graph.type(input.value).device;
+  return graph.values.empty() ? "cpu" : graph.values[0].type.device;
+}
+
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
+  std::set<std::string> read;
+  for (const Step& step : program.steps) {
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) read.insert(kernel->tensors.begin(), kernel->tensors.end());
+    if (const auto* view = std::get_if<ViewStep>(&step)) read.insert(view->base);
+    if (const auto* call = std::get_if<ExternStep>(&step))
+      for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });
+  }
+  for (const GraphOutput& output : graph.outputs) read.insert(graph.values[output.value].name);
+  std::vector<GraphInput> inputs;
+  for (const GraphInput& input : graph.inputs)
+    if (read.contains(graph.values[input.value].name)) inputs.push_back(input);
+  return inputs;
+}
+
+KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names) {
+  return Writer(graph, program, target, names).run();
+}
+
+}  // namespace kw

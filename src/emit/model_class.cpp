@@ -1,0 +1,367 @@
+// ModelNew: forward's signature, what it checks before it lets the kernels run, mutations and the result.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "emit/forward_text.hpp"
+#include "emit/python_text.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json parse(const std::string& text, const char* empty) { return Json::parse(text.empty() ? empty : text); }
+
+std::string path_text(const Json& path) {
+  std::string out;
+  for (const Json& step : path) out += (out.empty() ? "" : ".") + (step.is_string() ? step.get<std::string>() : step.dump());
+  return out;
+}
+
+// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what must hold of the rest, and how the call
+// is handed on to the original.
+struct CallText {
+  std::string parameters;                       // "x, mask=None, *args, **kwargs"
+  std::string passed_on;                        // "x, mask, *args, **kwargs"
+  std::map<std::string, std::string> tensors;   // user input's path, "args.0" → "x"
+  std::vector<std::string> conditions;          // "mask is None"
+};
+
+class CallWriter {
+ public:
+  CallWriter(const Graph& graph) : entries_(parse(graph.call_json, "[]")), signature_(parse(graph.source_json, "{}")) {
+    signature_ = signature_.is_object() && signature_.contains("signature") ? signature_["signature"] : Json::array();
+    if (entries_.empty())   // graphs written by hand
+      for (const GraphInput& input : graph.inputs)
+        if (input.kind == InputKind::kUser) {
+          Json path = Json::array({"args", static_cast<int64_t>(entries_.size())});
+          entries_.push_back({{"path", path}, {"name", input.access.empty() ? graph.values[input.value].name : input.access}, {"value", input.value}});
+          targets_[path_text(path)] = input.target;
+        }
+  }
+
+  CallText run() {
+    if (!from_signature()) from_call();
+    for (const Json& entry : entries_) describe(entry);
+    for (const auto& [container, children] : children_)
+      text_.conditions.push_back(fmt::format("len({}) == {}", container, children.size()));
+    text_.conditions.insert(text_.conditions.end(), constants_.begin(), constants_.end());
+    return std::move(text_);
+  }
+
+ private:
+  // The original's own parameter list, when every default in it can be written down.
+  bool from_signature() {
+    if (signature_.empty()) return false;
+    std::vector<std::string> parameters, passed;
+    std::set<std::string> given;
+    for (const Json& entry : entries_) given.insert(entry.at("name").get<std::string>());
+    bool keyword_only = false;
+    int64_t position = 0;
+    for (const Json& item : signature_) {
+      const std::string name = item.at("name"), kind = item.at("kind");
+      if (item.contains("default") && !python::has_literal(item["default"])) return false;
+      const std::string text = item.contains("default") ? fmt::format("{}={}", name, python::literal(item["default"])) : name;
+      if (kind == "varargs") {
+        keyword_only = true;
+        parameters.push_back("*" + name);
+        passed.push_back("*" + name);
+        varargs_ = name;
+        varargs_from_ = position;
+      } else if (kind == "varkw") {
+        parameters.push_back("**" + name);
+        passed.push_back("**" + name);
+        varkw_ = name;
+      } else {
+        if (kind == "keyword" && !keyword_only) {
+          keyword_only = true;
+          parameters.push_back("*");
+        }
+        parameters.push_back(text);
+        passed.push_back(kind == "keyword" ? name + "=" + name : name);
+        own_.insert(name);
+        if (kind != "keyword") by_position_[position++] = name;
+        if (!given.contains(name) && item.contains("default")) text_.conditions.push_back(equals(name, item["default"]));
+      }
+    }
+    text_.parameters = join(parameters, ", ");
+    text_.passed_on = join(passed, ", ");
+    close_overflow();
+    return true;
+  }
+
+  // Names for what was passed; anything more is not what the kernels were built for.
+  void from_call() {
+    std::vector<std::string> parameters;
+    for (const Json& entry : entries_) {
+      const Json& path = entry.at("path");
+      if (path.at(0) != "args") continue;
+      const int64_t position = path.at(1);
+      if (by_position_.contains(position)) continue;
+      const std::string name = entry.at("name");
+      by_position_[position] = python::is_identifier(name) ? name : fmt::format("argument_{}", position);
+      own_.insert(by_position_[position]);
+      parameters.push_back(by_position_[position]);
+    }
+    varargs_ = "args";
+    varargs_from_ = static_cast<int64_t>(parameters.size());
+    varkw_ = "kwargs";
+    parameters.insert(parameters.end(), {"*args", "**kwargs"});
+    text_.parameters = text_.passed_on = join(parameters, ", ");
+    close_overflow();
+  }
+
+  void close_overflow() {
+    std::set<std::string> extra;
+    int64_t overflow = 0;
+    for (const Json& entry : entries_) {
+      const Json& path = entry.at("path");
+      if (path.at(0) == "args") overflow = std::max(overflow, path.at(1).get<int64_t>() + 1 - varargs_from_);
+      else if (!own_.contains(path.at(1).get<std::string>())) extra.insert(path.at(1).get<std::string>());
+    }
+    if (!varargs_.empty()) text_.conditions.push_back(overflow > 0 ? fmt::format("len({}) == {}", varargs_, overflow) : "not " + varargs_);
+    if (!varkw_.empty()) {
+      std::vector<std::string> names;
+      for (const std::string& name : extra) names.push_back(python::quoted(name));
+      text_.conditions.push_back(names.empty() ? "not " + varkw_ : fmt::format("{}.keys() == {{{}}}", varkw_, join(names, ", ")));
+    }
+  }
+
+  std::string root(const Json& path) const {
+    if (path.at(0) == "args") {
+      const int64_t position = path.at(1);
+      if (const auto found = by_position_.find(position); found != by_position_.end()) return found->second;
+      return fmt::format("{}[{}]", varargs_, position - varargs_from_);
+    }
+    const std::string name = path.at(1);
+    return own_.contains(name) ? name : fmt::format("{}[{}]", varkw_, python::quoted(name));
+  }
+
+  void describe(const Json& entry) {
+    const Json& path = entry.at("path");
+    std::string expression = root(path);
+    for (size_t step = 2; step < path.size(); ++step) {
+      children_[expression].insert(path[step].dump());
+      expression += "[" + path[step].dump() + "]";
+    }
+    if (entry.contains("constant")) {
+      constants_.push_back(python::has_literal(entry["constant"]) ? equals(expression, entry["constant"])
+                                                                        : fmt::format("repr({}) == {}", expression, entry["constant"].value("repr", Json("")).dump()));
+      return;
+    }
+    const std::string key = path_text(path);
+    text_.tensors[targets_.contains(key) ? targets_[key] : key] = expression;
+  }
+
+  static std::string equals(const std::string& expression, const Json& constant) {
+    const std::string value = python::literal(constant);
+    return expression + (constant.is_null() || constant.is_boolean() ? " is " : " == ") + value;
+  }
+
+  Json entries_, signature_;
+  CallText text_;
+  std::map<std::string, std::string> targets_;
+  std::map<int64_t, std::string> by_position_;
+  std::set<std::string> own_;
+  std::map<std::string, std::set<std::string>> children_;   // of each list, tuple and dict in the call, shorter expressions first
+  std::vector<std::string> constants_;
+  std::string varargs_, varkw_;
+  int64_t varargs_from_ = 0;
+};
+
+class ClassWriter {
+ public:
+  ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
+      : graph_(graph), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)),
+        call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
+
+  std::string run() {
+    return constants() + expected_table() + why_not() + "\n\n" + model_class();
+  }
+
+ private:
+  // Tensors that forward makes rather than holds, one of each a device.
+  std::string constants() {
+    std::string out;
+    for (const GraphInput& input : inputs_) {
+      if (input.kind != InputKind::kConstant || !input.access.empty()) continue;
+      const Value& value = graph_.values[input.value];
+      out += fmt::format("@functools.cache\ndef constant_{}(device):\n    return torch.tensor({}, dtype={}, device=device)\n\n\n", value.name, constant_data(input.data),
+                         python::dtype(value.type.dtype));
+    }
+    return out;
+  }
+
+  static std::string constant_data(const std::string& data) {
+    const auto text = [](const auto& self, const Json& item) -> std::string {
+      if (item.is_string()) return fmt::format("float({})", item.dump());
+      if (item.is_object() || !item.is_array()) return python::literal(item);
+      std::vector<std::string> parts;
+      for (const Json& one : item) parts.push_back(self(self, one));
+      return "[" + join(parts, ", ") + "]";
+    };
+    return text(text, Json::parse(data));
+  }
+
+  std::string device(const TensorType& type) const {
+    return type.device == graph_device_ ? "DEVICE" : python::quoted(type.device);
+  }
+
+  std::string expected_table() const {
+    std::string out = "# What kernel_forward takes, in the order of its parameters: name, shape, strides, dtype, device.\nEXPECTED = (\n";
+    for (const GraphInput& input : inputs_) {
+      const TensorType& type = graph_.type(input.value);
+      out += fmt::format("    ({}, {}, {}, {}, {}),\n", python::quoted(label(input)), python::tuple(type.shape), python::tuple(type.strides), python::dtype(type.dtype), device(type));
+    }
+    return out + ")\n\n\n";
+  }
+
+  std::string label(const GraphInput& input) const {
+    if (input.kind != InputKind::kUser) return input.target;
+    const auto found = call_.tensors.find(input.target);
+    return found == call_.tensors.end() ? input.target : found->second;
+  }
+
+  std::string why_not() const {
+    return fmt::format(R"py(def why_not(module, tensors):
+    """Why kernel_forward cannot run on these tensors, or None."""
+    if {}module.training:
+        return "it was made for {} mode"
+    for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
+        if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
+            return f"{{name}} is not a tensor of shape {{shape}}"
+        if tensor.dtype is not dtype or tensor.device.type != device:
+            return f"{{name}} is not {{dtype}} on {{device}}"
+        if tensor.stride() != strides:
+            return f"{{name}} does not have the strides {{strides}}"
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return "gradients are wanted; call it under torch.no_grad()"
+    if torch.is_autocast_enabled(DEVICE):
+        return "autocast is on"
+    return None
+
+
+@functools.cache
+def warn_once(reason):
+    warnings.warn(f"ModelNew runs the original forward: {{reason}}.", stacklevel=3)
+)py", graph_.training ? "not " : "", graph_.training ? "training" : "evaluation");
+  }
+
+  std::string held(const std::string& access) const { return wraps_ ? python::rename_word(access, "self", "self.module") : access; }
+
+  std::string access(const GraphInput& input) const {
+    if (input.kind == InputKind::kUser) {
+      const auto found = call_.tensors.find(input.target);
+      KW_ASSERT(found != call_.tensors.end(), "user input " + input.target + " stands nowhere in the call");
+      return found->second;
+    }
+    return held(input.access);
+  }
+
+  std::string tensor_list() const {
+    std::vector<std::string> parts;
+    std::string source;
+    for (const GraphInput& input : inputs_)
+      if (source.empty() && (input.kind == InputKind::kUser || !input.access.empty()) && graph_.type(input.value).device == graph_device_) source = access(input) + ".device";
+    if (source.empty()) source = "torch.device(DEVICE)";
+    for (const GraphInput& input : inputs_) {
+      const bool made = input.kind == InputKind::kConstant && input.access.empty();
+      const std::string place = graph_.type(input.value).device == graph_device_ ? source : python::quoted(graph_.type(input.value).device);
+      parts.push_back(made ? fmt::format("constant_{}({})", graph_.values[input.value].name, place) : access(input));
+    }
+    return python::wrapped_call("tensors = (", parts, parts.size() == 1 ? ",)" : ")");
+  }
+
+  std::string model_class() const {
+    std::string body;
+    std::vector<std::string> conditions = call_.conditions;
+    std::string reason = "why_not(" + module_ + ", tensors)";
+    const std::string original = wraps_ ? "self.module" : "super().forward";
+    const std::string give_up = fmt::format("return {}({})", original, call_.passed_on);
+    if (!conditions.empty()) {
+      body += fmt::format("if not ({}):\n    warn_once(\"the call has other arguments than the one it was made for\")\n    {}\n", join(conditions, " and "), give_up);
+    }
+    body += tensor_list() + "\n";
+    body += fmt::format("reason = {}\nif reason is not None:\n    warn_once(reason)\n    {}\n", reason, give_up);
+    body += run_kernels();
+    body += mutations();
+    body += "return " + result() + "\n";
+
+    std::string out = wraps_ ? "class ModelNew(torch.nn.Module):\n    \"\"\"A module with its forward pass in the functions above; whatever they were not made for runs in the module itself.\"\"\"\n\n"
+                             : "class ModelNew(Model):\n    \"\"\"Model with its forward pass in the functions above; whatever they were not made for runs in Model itself.\"\"\"\n\n";
+    if (wraps_) out += "    def __init__(self, module):\n        super().__init__()\n        self.module = module\n\n";
+    out += "    def forward(self" + (call_.parameters.empty() ? "" : ", " + call_.parameters) + "):\n" + python::indent(body, 2);
+    return out;
+  }
+
+  // Triton launches on the current device, which need not be the tensors'.
+  std::string run_kernels() const {
+    std::string place;
+    for (size_t at = 0; at < inputs_.size() && place.empty(); ++at)
+      if (graph_.type(inputs_[at].value).device == graph_device_) place = fmt::format("tensors[{}].device", at);
+    const std::string call = (graph_.outputs.size() == 1 ? "result" : "results") + std::string(" = kernel_forward(*tensors)\n");
+    if (target_.device() != "cuda" || place.empty()) return call;
+    return fmt::format("if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n        {1}else:\n    {1}", place, call);
+  }
+
+  std::string result_name(size_t index) const { return graph_.outputs.size() == 1 ? "result" : fmt::format("results[{}]", index); }
+
+  std::string mutations() const {
+    std::string out;
+    for (size_t index = 0; index < graph_.outputs.size(); ++index) {
+      const GraphOutput& output = graph_.outputs[index];
+      if (output.kind == OutputKind::kUser) continue;
+      const auto input = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const GraphInput& one) {
+        return one.target == output.target && (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
+      });
+      KW_ASSERT(input != graph_.inputs.end(), "a mutation of " + output.target + ", which is no input");
+      if (input->value == output.value) continue;
+      out += fmt::format("{}.copy_({})\n", access(*input), result_name(index));
+    }
+    return out;
+  }
+
+  std::string result() const {
+    if (!graph_.result_json.empty()) return shaped(Json::parse(graph_.result_json));
+    std::vector<std::string> names;   // graphs written by hand
+    for (size_t index = 0; index < graph_.outputs.size(); ++index)
+      if (graph_.outputs[index].kind == OutputKind::kUser) names.push_back(result_name(index));
+    return names.empty() ? "None" : join(names, ", ");
+  }
+
+  std::string shaped(const Json& shape) const {
+    if (shape.contains("output")) return result_name(shape["output"].get<size_t>());
+    if (shape.contains("constant")) return python::literal(shape["constant"]);
+    std::vector<std::string> parts;
+    if (shape.contains("dict")) {
+      for (const Json& pair : shape["dict"]) parts.push_back(python::literal(pair.at(0)) + ": " + shaped(pair.at(1)));
+      return "{" + join(parts, ", ") + "}";
+    }
+    const bool is_list = shape.contains("list");
+    for (const Json& item : is_list ? shape["list"] : shape.at("tuple")) parts.push_back(shaped(item));
+    const std::string inner = join(parts, ", ");
+    return is_list ? "[" + inner + "]" : "(" + inner + (parts.size() == 1 ? ",)" : ")");
+  }
+
+  const Graph& graph_;
+  const TargetPrinter& target_;
+  bool wraps_;
+  std::string module_;
+  std::vector<GraphInput> inputs_;
+  CallText call_;
+  std::string graph_device_;
+};
+
+}  // namespace
+
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module) {
+  return ClassWriter(graph, program, target, wraps_module).run();
+}
+
+}  // namespace kw

@@ -1,0 +1,154 @@
+#include "emit/python_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::python {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr size_t kLineWidth = 118;
+
+const std::set<std::string, std::less<>> kKeywords = {
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally", "for",
+    "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"};
+
+bool is_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
+
+// The next place at or after `from` where `word` stands on its own.
+size_t find_word(std::string_view text, std::string_view word, size_t from) {
+  for (size_t at = text.find(word, from); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end]))) return at;
+  }
+  return std::string_view::npos;
+}
+
+std::string leading_name(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && is_part(text[end])) ++end;
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace
+
+std::string quoted(std::string_view text) { return Json(std::string(text)).dump(); }
+
+std::string number(double value) {
+  if (std::isnan(value)) return "float(\"nan\")";
+  if (std::isinf(value)) return value < 0 ? "float(\"-inf\")" : "float(\"inf\")";
+  return format_double(value);
+}
+
+std::string tuple(const Shape& sizes) {
+  std::vector<std::string> parts;
+  for (int64_t size : sizes) parts.push_back(std::to_string(size));
+  return "(" + join(parts, ", ") + (parts.size() == 1 ? ",)" : ")");
+}
+
+std::string list(const IntList& values) {
+  std::vector<std::string> parts;
+  for (int64_t value : values) parts.push_back(std::to_string(value));
+  return "[" + join(parts, ", ") + "]";
+}
+
+std::string dtype(DType dtype) { return std::string(torch_name(dtype)); }
+
+bool has_literal(const Json& value) {
+  if (!value.is_object()) return !value.is_array();
+  if (value.contains("list") || value.contains("tuple")) {
+    const Json& items = value.contains("list") ? value["list"] : value["tuple"];
+    return std::all_of(items.begin(), items.end(), has_literal);
+  }
+  return value.contains("f") || value.contains("dtype");
+}
+
+std::string literal(const Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
+  if (value.is_number()) return number(value.get<double>());
+  if (value.is_string()) return value.dump();
+  if (value.is_object() && value.contains("f")) return fmt::format("float({})", value["f"].dump());
+  if (value.is_object() && value.contains("dtype"))
+    if (const auto found = parse_dtype(value["dtype"].get<std::string>())) return dtype(*found);
+  if (value.is_object() && (value.contains("list") || value.contains("tuple"))) {
+    const bool is_list = value.contains("list");
+    std::vector<std::string> parts;
+    for (const Json& item : is_list ? value["list"] : value["tuple"]) parts.push_back(literal(item));
+    const std::string inner = join(parts, ", ");
+    return is_list ? "[" + inner + "]" : "(" + inner + (parts.size() == 1 ? ",)" : ")");
+  }
+  throw Error(ErrorKind::kInternal, "a constant of the captured call has no Python literal: " + value.dump());
+}
+
+bool is_identifier(std::string_view text) {
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) || kKeywords.contains(text)) return false;
+  return std::all_of(text.begin(), text.end(), is_part);
+}
+
+bool has_word(std::string_view text, std::string_view word) { return find_word(text, word, 0) != std::string_view::npos; }
+
+std::string rename_word(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  size_t copied = 0;
+  for (size_t at = find_word(text, from, 0); at != std::string_view::npos; at = find_word(text, from, at + from.size())) {
+    if (at > 0 && text[at - 1] == '.') continue;
+    out += text.substr(copied, at - copied);
+    out += to;
+    copied = at + from.size();
+  }
+  out += text.substr(copied);
+  return out;
+}
+
+std::set<std::string> top_level_names(std::string_view source) {
+  std::set<std::string> names;
+  for (const std::string& line : split_lines(source)) {
+    const std::string_view text = line;
+    if (text.starts_with("def ")) {
+      names.insert(leading_name(text.substr(4)));
+    } else if (text.starts_with("class ")) {
+      names.insert(leading_name(text.substr(6)));
+    } else if (text.starts_with("import ") || text.starts_with("from ")) {
+      const size_t space = text.find_last_of(' ');
+      names.insert(leading_name(text.substr(space + 1)));
+    } else if (const std::string name = leading_name(text); !name.empty() && text.substr(name.size()).starts_with(" = ")) {
+      names.insert(name);
+    }
+  }
+  return names;
+}
+
+std::string indent(std::string_view text, int levels) {
+  std::string out;
+  for (const std::string& line : split_lines(text)) out += line.empty() ? "\n" : std::string(4 * levels, ' ') + line + "\n";
+  return out;
+}
+
+std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments, const std::string& tail) {
+  const std::string line = head + join(arguments, ", ") + tail;
+  if (line.size() <= kLineWidth) return line;
+  std::string out = head + "\n";
+  std::string row;
+  for (const std::string& argument : arguments) {
+    if (!row.empty() && row.size() + argument.size() > kLineWidth - 8) {
+      out += "    " + row + "\n";
+      row.clear();
+    }
+    row += (row.empty() ? "" : " ") + argument + ",";
+  }
+  if (!row.empty()) out += "    " + row + "\n";
+  return out + tail;
+}
+
+}  // namespace kw::python

@@ -1,0 +1,114 @@
+// Golden tests: each file of tests/golden/module has sections parted by lines of dashes: the problem's source, the graph, the program's kernels
+// and steps (empty: every node is a library call), and the module that is written. KW_UPDATE_GOLDEN=1 rewrites the last.
+// tests/python/test_module_golden.py runs those modules.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "emit/kernel_text.hpp"
+#include "emit/module_writer.hpp"
+#include "emit/python_text.hpp"
+#include "ir/text.hpp"
+#include "support/text.hpp"
+
+using namespace kw;
+
+namespace {
+
+const std::string kSeparator = "----\n";
+
+std::vector<std::string> sections_of(const std::string& content) {
+  std::vector<std::string> sections;
+  size_t at = 0;
+  for (size_t end = content.find(kSeparator); end != std::string::npos && sections.size() < 3; end = content.find(kSeparator, at)) {
+    sections.push_back(content.substr(at, end - at));
+    at = end + kSeparator.size();
+  }
+  sections.push_back(content.substr(at));
+  return sections;
+}
+
+ValueId value_named(const Graph& graph, const std::string& name) {
+  for (size_t id = 0; id < graph.values.size(); ++id)
+    if (graph.values[id].name == name) return static_cast<ValueId>(id);
+  throw std::runtime_error("no value " + name);
+}
+
+// Lines after the kernels: "allocate NAME", "run KERNEL TENSORS…", "call NAME" (the node that makes it), "view NAME BASE".
+Program read_program(const std::string& text, const Graph& graph) {
+  Program program;
+  std::string kernel_text;
+  for (const std::string& line : split_lines(text)) {
+    std::istringstream words(line);
+    std::string verb, name;
+    words >> verb;
+    if (verb == "allocate" && words >> name) {
+      const ValueId value = value_named(graph, name);
+      program.steps.push_back(AllocateStep{value, name, graph.type(value)});
+    } else if (verb == "run") {
+      KernelStep step;
+      words >> step.kernel;
+      while (words >> name) step.tensors.push_back(name);
+      program.steps.push_back(step);
+    } else if (verb == "call" && words >> name) {
+      program.steps.push_back(ExternStep{graph.values[value_named(graph, name)].producer});
+    } else if (verb == "view" && words >> name) {
+      ViewStep step;
+      step.value = value_named(graph, name);
+      step.type = graph.type(step.value);
+      words >> step.base;
+      program.steps.push_back(step);
+    } else {
+      kernel_text += line + "\n";
+      if (line == "}") {
+        program.kernels.push_back(kernel::parse_kernel(kernel_text));
+        kernel::check_kernel(program.kernels.back());
+        kernel::arrange(program.kernels.back());
+        kernel_text.clear();
+      }
+    }
+  }
+  if (program.steps.empty())
+    for (size_t node = 0; node < graph.nodes.size(); ++node) program.steps.push_back(ExternStep{static_cast<NodeId>(node)});
+  return program;
+}
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/module")) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class ModuleGolden : public testing::TestWithParam<std::string> {};
+
+}  // namespace
+
+TEST_P(ModuleGolden, WritesTheExpectedModule) {
+  const std::vector<std::string> sections = sections_of(read_file(GetParam()));
+  ASSERT_GE(sections.size(), 3u);
+  const Graph graph = parse_graph(sections[1]);
+  const Program program = read_program(sections[2], graph);
+  const std::string written = write_module(graph, program, *make_triton_printer(), {"A golden test's module.", sections[0]});
+  if (std::getenv("KW_UPDATE_GOLDEN")) {
+    write_file_atomically(GetParam(), sections[0] + kSeparator + sections[1] + kSeparator + sections[2] + kSeparator + written);
+    return;
+  }
+  ASSERT_EQ(sections.size(), 4u);
+  EXPECT_EQ(written, sections[3]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, ModuleGolden, testing::ValuesIn(golden_files()), [](const auto& info) {
+  return std::filesystem::path(info.param).stem().string();
+});
+
+TEST(PythonText, RenamesOnlyTheNameItself) {
+  EXPECT_EQ(python::rename_word("sign(x) + torch.sign(y) + signed", "sign", "kw_sign"), "kw_sign(x) + torch.sign(y) + signed");
+}
+
+TEST(PythonText, FindsTopLevelNames) {
+  const auto names = python::top_level_names("import torch.nn as nn\nfrom a import b\nSIZE = 3\ndef f(x):\n    y = 1\nclass C(D):\n    pass\nx == 3\n");
+  EXPECT_EQ(names, (std::set<std::string>{"nn", "b", "SIZE", "f", "C"}));
+}
