@@ -1,6 +1,7 @@
 """What all Python suites share: how much to try, and where the program is."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -34,3 +35,21 @@ def kw_binary() -> Path:
     if not binary.exists():
         pytest.fail("build/kw is missing: run ./kw test, or build it first")
     return binary
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item):
+    """Fails a test that hangs, so that the others still run; `time_limit(seconds)` gives one more time."""
+    marker = item.get_closest_marker("time_limit")
+    seconds = marker.args[0] if marker else 120
+
+    def give_up(signal_number, frame):
+        pytest.fail(f"still running after {seconds} s", pytrace=True)
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

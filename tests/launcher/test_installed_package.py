@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.time_limit(900)]
 
 
 def run(*command: object, **settings: str) -> subprocess.CompletedProcess:
