@@ -10,6 +10,7 @@
 #include "passes/dead_code.hpp"
 #include "passes/expand.hpp"
 #include "passes/fold.hpp"
+#include "passes/fusion.hpp"
 #include "passes/layout.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -30,6 +31,7 @@ constexpr Pass kPasses[] = {
     {"layout", layout},
     {"cse", cse},
     {"dead_code", dead_code},
+    {"fusion", fusion},
 };
 
 bool names(const std::vector<std::string>& list, std::string_view name) {

@@ -90,8 +90,8 @@ class Analysis {
  public:
   Analysis(const GraphFacts& facts, std::span<const NodeId> nodes) : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()) {}
 
-  std::optional<Domain> run() {
-    find_outputs();
+  std::optional<Domain> run(std::vector<ValueId> outputs) {
+    domain_.outputs = std::move(outputs);
     find_views();
     if (!choose_anchor()) return std::nullopt;
     propagate();
@@ -110,16 +110,6 @@ class Analysis {
   }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
   Extents extents() const { return domain_.extents; }
-
-  void find_outputs() {
-    for (NodeId node : nodes_)
-      for (ValueId result : graph_.nodes[node].results) {
-        if (result == kNoValue) continue;
-        const auto& readers = facts_.readers[result];
-        const bool read_outside = std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return !inside(reader); });
-        if (read_outside || facts_.escapes[result]) domain_.outputs.push_back(result);
-      }
-  }
 
   // The views between what the nodes read and where it is stored.
   void find_views() {
@@ -346,6 +336,20 @@ class Analysis {
 
 }  // namespace
 
-std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes) { return Analysis(facts, nodes).run(); }
+std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId> nodes) {
+  const auto outside = [&](NodeId reader) { return !std::binary_search(nodes.begin(), nodes.end(), reader); };
+  std::vector<ValueId> outputs;
+  for (NodeId node : nodes)
+    for (ValueId result : facts.graph.nodes[node].results) {
+      if (result == kNoValue) continue;
+      const auto& readers = facts.readers[result];
+      if (facts.escapes[result] || std::any_of(readers.begin(), readers.end(), outside)) outputs.push_back(result);
+    }
+  return outputs;
+}
+
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>* outputs) {
+  return Analysis(facts, nodes).run(outputs ? *outputs : outputs_of(facts, nodes));
+}
 
 }  // namespace kw::plan

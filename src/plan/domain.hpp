@@ -37,8 +37,12 @@ struct Domain {
   int64_t reduced_elements() const;
 };
 
-// `nodes` ascending; views are not listed. nullopt: these nodes cannot be one kernel.
-std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes);
+// Results that something outside of `nodes` (ascending) reads, or that are graph outputs.
+std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId> nodes);
+
+// `nodes` ascending; views are not listed. `outputs`: what the kernel stores, outputs_of(nodes) when left out.
+// nullopt: these nodes cannot be one kernel.
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>* outputs = nullptr);
 
 // All tensor operands of a reduce node at a point of its domain, in argument order.
 std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Extents extents);

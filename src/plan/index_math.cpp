@@ -217,19 +217,14 @@ std::optional<Coords> reshape(const Coords& coords, const Shape& from, const Sha
   return delinearise(linearise(coords, from, extents), to, extents);
 }
 
-std::optional<Index> substitute(const Index& index, std::span<const IndexTerm> replacement, Extents extents) {
+std::optional<Index> substitute(const Index& index, std::span<const Index> replacement, Extents extents) {
   Index result{index.constant, {}};
   for (const auto& term : index.terms) {
-    const IndexTerm& source = replacement[term.axis];
-    // ((source / d) % m) with source = (f / s) % e.
-    IndexTerm merged{source.axis, term.coefficient, source.divisor * term.divisor, term.modulus};
-    if (source.modulus != 0) {
-      if (source.modulus % term.divisor != 0) return std::nullopt;
-      const int64_t digits = source.modulus / term.divisor;
-      if (term.modulus == 0) merged.modulus = digits;
-      else if (digits % term.modulus != 0) return std::nullopt;
-    }
-    result.terms.push_back(merged);
+    std::optional<Index> part = replacement[term.axis];
+    if (term.divisor != 1) part = floor_divide(*part, term.divisor, extents);
+    if (part && term.modulus != 0) part = modulo(*part, term.modulus, extents);
+    if (!part) return std::nullopt;
+    result = add(result, scale(*part, term.coefficient, extents), extents);
   }
   return normalise(std::move(result), extents);
 }

@@ -41,8 +41,8 @@ std::optional<Coords> delinearise(const Index& position, const Shape& shape, Ext
 // Coordinates in `to` of the element at `coords` in `from`; both have the same number of elements.
 std::optional<Coords> reshape(const Coords& coords, const Shape& from, const Shape& to, Extents extents);
 
-// Replaces each axis a by (fused[a].axis / fused[a].divisor) % fused[a].modulus; the result is over the axes with `extents`.
-std::optional<Index> substitute(const Index& index, std::span<const IndexTerm> replacement, Extents extents);
+// Replaces each axis by an index over the axes with `extents`.
+std::optional<Index> substitute(const Index& index, std::span<const Index> replacement, Extents extents);
 
 // Total order, for maps keyed by coordinates.
 bool less(const Index& left, const Index& right);

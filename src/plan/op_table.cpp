@@ -34,10 +34,10 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"__and__", 1}, {"__or__", 1}, {"__xor__", 1}, {"nan_to_num", 2}, {"floor", 1}, {"ceil", 1}, {"trunc", 1}, {"round", 1}, {"frac", 2},
     {"_to_copy", 1}, {"to", 1}, {"type_as", 1}, {"clone", 0}, {"lift_fresh_copy", 0}, {"copy", 0}, {"fill", 0}, {"deg2rad", 1}, {"rad2deg", 1},
     {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0},
-    {"slice_scatter", 1}, {"select_scatter", 1}, {"sigmoid_backward", 3}, {"tanh_backward", 3}, {"threshold_backward", 1},
+    {"slice_scatter", 1}, {"select_scatter", 1},
     {"mse_loss", 2}, {"l1_loss", 2}, {"smooth_l1_loss", 4}, {"huber_loss", 4}, {"kl_div", 8}, {"binary_cross_entropy", 12},
     {"binary_cross_entropy_with_logits", 12}, {"soft_margin_loss", 10}, {"batch_norm", 4}, {"_native_batch_norm_legit_no_training", 4},
-    {"instance_norm", 4}, {"dropout", 0}, {"movedim_copy", 0}, {"alias_copy", 0}, {"detach_copy", 0}};
+    {"instance_norm", 4}, {"dropout", 0}, {"alias_copy", 0}, {"detach_copy", 0}};
 
 const NameSet kReductions = {
     "sum", "mean", "amax", "amin", "prod", "any", "all", "var", "std", "var_mean", "std_mean", "logsumexp", "linalg_vector_norm", "norm",
@@ -62,8 +62,8 @@ bool tensors_are_expressible(const Graph& graph, const Node& node) {
   auto check = [&](ValueId value) {
     const TensorType& type = graph.type(value);
     if (!is_plain(type.dtype) || type.elements() == 0) good = false;
-    if (device && *device != type.device && type.rank() > 0) good = false;
-    if (!device && type.rank() > 0) device = &type.device;
+    if (device && *device != type.device) good = false;   // a scalar on the host is PyTorch's to fetch
+    device = &type.device;
   };
   for_each_operand(node, check);
   for (ValueId result : node.results)
@@ -127,6 +127,7 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
     return true;
   }
   if (base == "slice_scatter") return node.integer("step", 1) == 1;
+  if (base.starts_with("binary_cross_entropy")) return node.value("weight") == kNoValue && node.value("pos_weight") == kNoValue;
   if (base == "dropout") return !node.boolean("train", true) || node.number("p", 0.5) == 0.0;
   if (base == "batch_norm") return !node.boolean("training", true);
   if (base == "instance_norm") return !node.boolean("use_input_stats", true);
@@ -228,7 +229,7 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
     const ValueId input = node.value("self"), target = node.value("target");
     if (input == kNoValue || target == kNoValue) return std::nullopt;
     const TensorType &left = graph.type(input), &right = graph.type(target);
-    if (left.shape != right.shape) return std::nullopt;
+    if (left.shape != right.shape || node.value("weight") != kNoValue || node.value("pos_weight") != kNoValue) return std::nullopt;
     ReduceSpec spec = over_dims(graph, input, dims_of(Node{}, left.rank()));
     spec.operands.push_back(target);
     return spec;

@@ -100,7 +100,7 @@ TEST(IndexMath, RandomDivisionsAgreeWithEvaluation) {
 
 TEST(IndexMath, SubstitutionAgreesWithEvaluation) {
   const std::vector<int64_t> old_extents = {3, 4, 5}, extents = {60};
-  const std::vector<IndexTerm> fused = {{0, 1, 20, 0}, {0, 1, 5, 4}, {0, 1, 1, 5}};
+  const Coords fused = {{0, {{0, 1, 20, 0}}}, {0, {{0, 1, 5, 4}}}, {0, {{0, 1, 1, 5}}}};
   const Index index = normalise({7, {{0, 20, 1, 0}, {1, 5, 1, 0}, {2, 1, 1, 0}, {1, 3, 2, 0}}}, old_extents);
   const auto result = substitute(index, fused, extents);
   ASSERT_TRUE(result);

@@ -1,0 +1,313 @@
+#include "passes/fusion.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "ir/op_registry.hpp"
+#include "plan/domain.hpp"
+
+namespace kw {
+
+namespace {
+
+using plan::Domain;
+using plan::GraphFacts;
+using plan::OpClass;
+
+struct Group {
+  std::vector<NodeId> nodes;        // ascending; empty once merged into another
+  int64_t elements = 1;             // of the domain
+  int level = 0;                    // greater than that of every group it reads from
+  bool fusable = false;
+};
+
+bool contains(const std::vector<NodeId>& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
+
+class Fusion {
+ public:
+  Fusion(Graph& graph, const FusionOptions& options) : graph_(graph), options_(options), facts_(graph) {}
+
+  void run() {
+    find_order_of_random_nodes();
+    group_of_.assign(graph_.nodes.size(), -1);
+    for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
+      if (facts_.classes[node] != OpClass::kView) place(node);
+    recompute_cheap_values();
+    emit();
+  }
+
+ private:
+  void find_order_of_random_nodes() {
+    previous_random_.assign(graph_.nodes.size(), kNoNode);
+    next_random_.assign(graph_.nodes.size(), kNoNode);
+    NodeId previous = kNoNode;
+    for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
+      if (!is_pure(graph_.nodes[node]) && facts_.classes[node] == OpClass::kExtern) {
+        previous_random_[node] = previous;
+        if (previous != kNoNode) next_random_[previous] = node;
+        previous = node;
+      }
+  }
+
+  // Groups that `node` reads from (or must follow).
+  template <typename Visit>
+  void for_each_source(NodeId node, Visit&& visit) const {
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+      const NodeId producer = graph_.values[facts_.roots[operand]].producer;
+      if (producer != kNoNode) visit(group_of_[producer]);
+    });
+    if (previous_random_[node] != kNoNode) visit(group_of_[previous_random_[node]]);
+  }
+
+  template <typename Visit>
+  void for_each_reader(int group, Visit&& visit) const {
+    for (NodeId node : groups_[group].nodes) {
+      for (ValueId result : graph_.nodes[node].results)
+        if (result != kNoValue)
+          for (NodeId reader : facts_.readers[result])
+            if (group_of_[reader] >= 0 && group_of_[reader] != group) visit(group_of_[reader]);
+      if (next_random_[node] != kNoNode && group_of_[next_random_[node]] >= 0 && group_of_[next_random_[node]] != group)
+        visit(group_of_[next_random_[node]]);
+    }
+  }
+
+  int level_below(const std::vector<NodeId>& nodes, int own) const {
+    int level = 0;
+    for (NodeId node : nodes)
+      for_each_source(node, [&](int source) {
+        if (source != own) level = std::max(level, groups_[source].level + 1);
+      });
+    return level;
+  }
+
+  void place(NodeId node) {
+    const auto own = static_cast<int>(groups_.size());
+    group_of_[node] = own;
+    groups_.push_back({{node}, 1, 0, false});
+    Group& group = groups_.back();
+    group.level = level_below(group.nodes, own);
+    if (facts_.classes[node] == OpClass::kExtern) return;
+    const auto domain = plan::analyse(facts_, group.nodes);
+    group.fusable = domain.has_value();
+    if (!domain) return;                       // becomes a library call
+    group.elements = domain->parallel_elements() * domain->reduced_elements();
+    int current = own;
+    for (int candidate : candidates(node)) {
+      if (group_of_[node] != current) current = group_of_[node];
+      if (candidate != current && !groups_[candidate].nodes.empty()) current = try_merge(current, candidate);
+    }
+  }
+
+  // Producers first, the largest in front; then groups that read the same tensors.
+  std::vector<int> candidates(NodeId node) const {
+    std::vector<int> producers, siblings;
+    auto add = [&](std::vector<int>& list, int group) {
+      if (groups_[group].fusable && std::find(list.begin(), list.end(), group) == list.end()) list.push_back(group);
+    };
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+      const ValueId root = facts_.roots[operand];
+      if (const NodeId producer = graph_.values[root].producer; producer != kNoNode) add(producers, group_of_[producer]);
+      if (graph_.type(root).elements() < 1024) return;   // nothing to save
+      int looked_at = 0;
+      const auto& readers = facts_.readers[root];
+      const auto here = std::lower_bound(readers.begin(), readers.end(), node);
+      for (auto reader = here; reader != readers.begin() && looked_at < 4; ++looked_at)
+        if (const int group = group_of_[*--reader]; group != group_of_[node]) add(siblings, group);
+    });
+    std::stable_sort(producers.begin(), producers.end(), [&](int a, int b) { return groups_[a].elements > groups_[b].elements; });
+    for (int group : siblings)
+      if (std::find(producers.begin(), producers.end(), group) == producers.end()) producers.push_back(group);
+    return producers;
+  }
+
+  // The group that holds `node`'s nodes afterwards.
+  int try_merge(int left, int right) {
+    Group &a = groups_[left], &b = groups_[right];
+    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.most_nodes) return left;
+    if (reaches(left, right) || reaches(right, left)) return left;
+    std::vector<NodeId> nodes;
+    std::merge(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), std::back_inserter(nodes));
+    const auto domain = plan::analyse(facts_, nodes);
+    if (!domain || !worthwhile(*domain, nodes, a, b)) return left;
+    const int kept = std::min(left, right), gone = std::max(left, right);
+    for (NodeId node : groups_[gone].nodes) group_of_[node] = kept;
+    groups_[gone].nodes.clear();
+    groups_[kept].nodes = std::move(nodes);
+    groups_[kept].elements = domain->parallel_elements() * domain->reduced_elements();
+    groups_[kept].level = std::max(groups_[kept].level, groups_[gone].level);
+    raise(kept, level_below(groups_[kept].nodes, kept));
+    return kept;
+  }
+
+  // Is there a way from `from` to `to` through a third group?
+  bool reaches(int from, int to) {
+    const int limit = groups_[to].level;
+    std::vector<int> stack;
+    std::set<int> seen{from};
+    bool found = false;
+    for_each_reader(from, [&](int reader) {
+      if (reader != to && groups_[reader].level < limit && seen.insert(reader).second) stack.push_back(reader);
+    });
+    while (!stack.empty() && !found) {
+      const int group = stack.back();
+      stack.pop_back();
+      if (seen.size() > 512) return true;      // too far to look: as good as reachable
+      for_each_reader(group, [&](int reader) {
+        if (reader == to) found = true;
+        else if (groups_[reader].level < limit && seen.insert(reader).second) stack.push_back(reader);
+      });
+    }
+    return found;
+  }
+
+  void raise(int group, int level) {
+    groups_[group].level = std::max(groups_[group].level, level);
+    std::vector<int> stack{group};
+    while (!stack.empty()) {
+      const int top = stack.back();
+      stack.pop_back();
+      for_each_reader(top, [&](int reader) {
+        if (groups_[reader].level > groups_[top].level) return;
+        groups_[reader].level = groups_[top].level + 1;
+        stack.push_back(reader);
+      });
+    }
+  }
+
+  bool worthwhile(const Domain& domain, const std::vector<NodeId>& nodes, const Group& a, const Group& b) const {
+    std::set<ValueId> tensors(domain.outputs.begin(), domain.outputs.end());
+    for (NodeId node : nodes)
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts_.roots[operand];
+        const NodeId producer = graph_.values[root].producer;
+        if (producer == kNoNode || !contains(nodes, producer)) tensors.insert(root);
+      });
+    if (static_cast<int>(tensors.size()) > options_.most_tensors) return false;
+    // A smaller pointwise group is computed again for each element of the larger domain.
+    const int64_t elements = domain.parallel_elements() * domain.reduced_elements();
+    for (const Group* part : {&a, &b}) {
+      if (part->elements * 2 > elements) continue;
+      int weight = 0;
+      bool reduces = false;
+      for (NodeId node : part->nodes) {
+        weight += plan::arithmetic_weight(graph_.nodes[node]);
+        reduces |= facts_.classes[node] == OpClass::kReduce;
+      }
+      const bool after_reduction = domain.has_reduction() && part->elements <= domain.parallel_elements();
+      if (!reduces && !after_reduction && weight > options_.most_inlined_weight) return false;
+    }
+    return true;
+  }
+
+  // A value that few cheap operations make from one tensor is computed again by each reader, when that spares storing it.
+  void recompute_cheap_values() {
+    extra_.resize(groups_.size());
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      if (!groups_[group].fusable || groups_[group].nodes.empty() || groups_[group].nodes.size() > 8) continue;
+      recompute_in_readers(static_cast<int>(group));
+    }
+  }
+
+  void recompute_in_readers(int group) {
+    const std::vector<NodeId> nodes = with_extra(group);
+    int weight = 0;
+    std::set<ValueId> inputs;
+    int64_t input_bytes = 0, output_bytes = 0;
+    for (NodeId node : nodes) {
+      if (facts_.classes[node] == OpClass::kReduce) return;
+      weight += plan::arithmetic_weight(graph_.nodes[node]);
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts_.roots[operand];
+        const NodeId producer = graph_.values[root].producer;
+        if ((producer == kNoNode || !contains(nodes, producer)) && inputs.insert(root).second) input_bytes += graph_.type(root).bytes();
+      });
+    }
+    std::set<int> readers;
+    bool must_store = weight > 16;
+    for (NodeId node : groups_[group].nodes)
+      for (ValueId result : graph_.nodes[node].results) {
+        if (result == kNoValue) continue;
+        bool read = false;
+        for (NodeId reader : facts_.readers[result])
+          if (group_of_[reader] != group) {
+            readers.insert(group_of_[reader]);
+            read = true;
+          }
+        if (read) output_bytes += graph_.type(result).bytes();
+        must_store |= facts_.escapes[result];
+      }
+    const auto count = static_cast<int64_t>(readers.size());
+    if (must_store || readers.empty() || count > 4) return;
+    if (count * input_bytes > input_bytes + (1 + count) * output_bytes) return;
+    std::map<int, std::vector<NodeId>> merged;
+    for (int reader : readers) {
+      if (!groups_[reader].fusable || groups_[reader].nodes.empty()) return;
+      std::vector<NodeId> all = with_extra(reader);
+      std::vector<NodeId> both;
+      std::set_union(all.begin(), all.end(), nodes.begin(), nodes.end(), std::back_inserter(both));
+      if (static_cast<int>(both.size()) > options_.most_nodes || !analyse_with_copies(both, reader)) return;
+      merged[reader] = std::move(both);
+    }
+    for (auto& [reader, both] : merged) extra_[reader] = std::move(both);
+    groups_[group].nodes.clear();
+  }
+
+  std::vector<NodeId> with_extra(int group) const { return extra_[group].empty() ? groups_[group].nodes : extra_[group]; }
+
+  // Copies store nothing: every reader of theirs has its own.
+  bool analyse_with_copies(const std::vector<NodeId>& nodes, int reader) const {
+    const auto outputs = plan::outputs_of(facts_, groups_[reader].nodes);
+    return plan::analyse(facts_, nodes, &outputs).has_value();
+  }
+
+  void emit() {
+    // Kahn's algorithm, smallest node first: as close to the captured order as the groups allow.
+    std::vector<std::vector<NodeId>> nodes_of(groups_.size());
+    for (size_t group = 0; group < groups_.size(); ++group) nodes_of[group] = with_extra(static_cast<int>(group));
+    std::vector<int> missing(groups_.size(), 0);
+    std::vector<std::vector<int>> readers(groups_.size());
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      std::set<int> sources;
+      for (NodeId node : nodes_of[group])
+        for_each_source(node, [&](int source) {
+          if (source != static_cast<int>(group) && !groups_[source].nodes.empty()) sources.insert(source);
+        });
+      missing[group] = static_cast<int>(sources.size());
+      for (int source : sources) readers[source].push_back(static_cast<int>(group));
+    }
+    using Entry = std::pair<NodeId, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (size_t group = 0; group < groups_.size(); ++group)
+      if (!nodes_of[group].empty() && missing[group] == 0) ready.push({groups_[group].nodes.back(), static_cast<int>(group)});
+    graph_.groups.clear();
+    while (!ready.empty()) {
+      const int group = ready.top().second;
+      ready.pop();
+      graph_.groups.push_back(nodes_of[group]);
+      for (int reader : readers[group])
+        if (--missing[reader] == 0) ready.push({groups_[reader].nodes.back(), reader});
+    }
+  }
+
+  Graph& graph_;
+  FusionOptions options_;
+  GraphFacts facts_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;
+  std::vector<NodeId> previous_random_, next_random_;
+  std::vector<std::vector<NodeId>> extra_;        // nodes of a group with those it computes again
+};
+
+}  // namespace
+
+void fuse(Graph& graph, const FusionOptions& options) { Fusion(graph, options).run(); }
+
+RewriteCounts fusion(Graph& graph) {
+  fuse(graph, {});
+  return {};
+}
+
+}  // namespace kw

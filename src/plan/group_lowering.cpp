@@ -1,0 +1,335 @@
+#include "plan/group_lowering.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <set>
+#include <unordered_map>
+
+#include "plan/kernel_builder.hpp"
+#include "plan/reductions.hpp"
+#include "plan/scalar_ops.hpp"
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+using kernel::Access;
+using kernel::AxisKind;
+using kernel::Buffer;
+using kernel::BufferRole;
+using kernel::Guard;
+
+// What an op's result is called in a kernel. Plain arithmetic stays unnamed and is printed inline.
+const std::unordered_map<std::string_view, std::string_view> kResultNames = {
+    {"relu", "rectified"}, {"gelu", "activated"}, {"silu", "activated"}, {"mish", "activated"}, {"elu", "activated"}, {"selu", "activated"},
+    {"celu", "activated"}, {"leaky_relu", "activated"}, {"hardswish", "activated"}, {"softplus", "activated"}, {"sigmoid", "gate"},
+    {"hardsigmoid", "gate"}, {"hardtanh", "clamped"}, {"clamp", "clamped"}, {"softmax", "share"}, {"_softmax", "share"}, {"layer_norm", "normalised"},
+    {"native_layer_norm", "normalised"}, {"rms_norm", "normalised"}, {"group_norm", "normalised"}, {"batch_norm", "normalised"},
+    {"_native_batch_norm_legit_functional", "normalised"}, {"instance_norm", "normalised"}, {"log_softmax", "log_share"}};
+
+struct NotLowerable {};
+
+class Lowering {
+ public:
+  Lowering(const GraphFacts& facts, std::span<const NodeId> nodes, Domain domain)
+      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()), domain_(std::move(domain)), build_(lowered_.kernel) {}
+
+  LoweredGroup run() {
+    for (size_t axis = 0; axis < domain_.extents.size(); ++axis) {
+      kernel::Axis one;
+      one.name = "axis" + std::to_string(axis);
+      one.extent = domain_.extents[axis];
+      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel : AxisKind::kReduce;
+      lowered_.kernel.axes.push_back(one);
+    }
+    for (ValueId output : domain_.outputs) {
+      const Coords& coords = domain_.seeds.at(output);
+      const ExprId value = expr_at(output, coords, {});
+      const TensorType& type = graph_.type(output);
+      kernel::Store store;
+      store.access.index = dot(coords, type.strides, 0, domain_.extents);
+      store.access.buffer = buffer_of(output, BufferRole::kOutput);
+      store.value = build_.cast(value, type.dtype);
+      lowered_.kernel.stores.push_back(std::move(store));
+    }
+    move_outputs_last();
+    lowered_.kernel.name = kernel_name(graph_, nodes_);
+    lowered_.kernel.doc = kernel_doc(graph_, nodes_, domain_.outputs);
+    return std::move(lowered_);
+  }
+
+ private:
+  using Guards = std::vector<Guard>;
+
+  struct MemoKey {
+    ValueId value;
+    Coords coords;
+    Guards guards;
+    bool operator<(const MemoKey& other) const {
+      if (value != other.value) return value < other.value;
+      if (less(coords, other.coords)) return true;
+      if (less(other.coords, coords)) return false;
+      return std::lexicographical_compare(guards.begin(), guards.end(), other.guards.begin(), other.guards.end(), [](const Guard& a, const Guard& b) {
+        if (a.lower != b.lower) return a.lower < b.lower;
+        if (a.upper != b.upper) return a.upper < b.upper;
+        return less(a.index, b.index);
+      });
+    }
+  };
+
+  Extents extents() const { return domain_.extents; }
+
+  bool computed_inside(ValueId value) const {
+    const NodeId producer = graph_.values[facts_.roots[value]].producer;
+    return producer != kNoNode && std::binary_search(nodes_.begin(), nodes_.end(), producer);
+  }
+
+  int buffer_of(ValueId root, BufferRole role) {
+    const auto [place, added] = buffer_ids_.emplace(root, static_cast<int>(lowered_.buffers.size()));
+    if (!added) return place->second;
+    const TensorType& type = graph_.type(root);
+    Buffer buffer;
+    buffer.name = unique_buffer_name(graph_.values[root].name);
+    buffer.dtype = type.dtype;
+    buffer.role = role;
+    buffer.elements = 1;
+    for (int64_t dim = 0; dim < type.rank(); ++dim) buffer.elements += (type.shape[dim] - 1) * type.strides[dim];
+    buffer.aligned = (type.offset * size_of(type.dtype)) % 16 == 0;
+    lowered_.kernel.buffers.push_back(buffer);
+    lowered_.buffers.push_back(root);
+    return place->second;
+  }
+
+  std::string unique_buffer_name(std::string name) {
+    for (char& c : name)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "t" + name;
+    std::string unique = name;
+    for (int count = 2; !buffer_names_.insert(unique).second; ++count) unique = name + "_" + std::to_string(count);
+    return unique;
+  }
+
+  // Parameters read: inputs first, then what the kernel writes.
+  void move_outputs_last() {
+    auto& kernel = lowered_.kernel;
+    std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    std::stable_partition(order.begin(), order.end(), [&](int id) { return kernel.buffers[id].role == BufferRole::kInput; });
+    std::vector<Buffer> buffers;
+    std::vector<ValueId> values;
+    for (size_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = static_cast<int>(i);
+      buffers.push_back(kernel.buffers[order[i]]);
+      values.push_back(lowered_.buffers[order[i]]);
+    }
+    for (auto& expr : kernel.exprs)
+      if (expr.kind == kernel::ExprKind::kLoad) expr.access.buffer = place[expr.access.buffer];
+    for (auto& store : kernel.stores) store.access.buffer = place[store.access.buffer];
+    kernel.buffers = std::move(buffers);
+    lowered_.buffers = std::move(values);
+  }
+
+  ExprId load(ValueId value, const Coords& coords, const Guards& guards, double otherwise = 0.0) {
+    const TensorType& type = graph_.type(value);
+    const ValueId root = facts_.roots[value];
+    Access access;
+    access.buffer = buffer_of(root, BufferRole::kInput);
+    access.index = dot(coords, type.strides, type.offset - graph_.type(root).offset, extents());
+    access.guards = guards;
+    access.otherwise = otherwise;
+    auto& elements = lowered_.kernel.buffers[access.buffer].elements;
+    if (guards.empty()) elements = std::max(elements, range_of(access.index, extents()).high + 1);
+    return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
+  }
+
+  ExprId expr_at(ValueId value, const Coords& coords, const Guards& guards) {
+    if (!computed_inside(value)) return load(value, coords, guards);
+    MemoKey key{value, coords, guards};
+    if (const auto found = memo_.find(key); found != memo_.end()) return found->second;
+    const ExprId result = compute(value, coords, guards);
+    if (result == kernel::kNoExpr) throw NotLowerable{};
+    memo_.emplace(std::move(key), result);
+    return result;
+  }
+
+  ExprId compute(ValueId value, const Coords& coords, const Guards& guards) {
+    const NodeId id = graph_.values[value].producer;
+    const Node& node = graph_.nodes[id];
+    const int result = graph_.values[value].result_index;
+    switch (facts_.classes[id]) {
+      case OpClass::kReduce: return reduce_result(id, value, coords);
+      case OpClass::kFactory: return factory(node, coords);
+      case OpClass::kExtern: throw NotLowerable{};
+      default: break;
+    }
+    const auto pulls = pull(graph_, id, result, coords, extents());
+    if (!pulls) throw NotLowerable{};
+    if (facts_.classes[id] == OpClass::kView || (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
+      return expr_at(pulls->front().value, pulls->front().coords, guards);
+    if (!is_elementwise(graph_, id)) return guarded(node, *pulls, coords, guards);
+    const ScalarLowering lower = find_scalar_lowering(base_name(node));
+    if (!lower) throw NotLowerable{};
+    std::map<ValueId, ExprId> operands;
+    for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, guards);
+    const DType dtype = compute_dtype(graph_.type(value).dtype);
+    const ExprId answer = build_.cast(lower({build_, graph_, node, operands, coords, dtype}), dtype);
+    name_result(node, answer);
+    return answer;
+  }
+
+  void name_result(const Node& node, ExprId value) {
+    if (const auto name = kResultNames.find(base_name(node)); name != kResultNames.end()) build_.name(value, std::string(name->second));
+  }
+
+  // cat, stack, pad and scatters of slices: which operand an element comes from depends on where it stands.
+  ExprId guarded(const Node& node, const std::vector<Pull>& pulls, const Coords& coords, const Guards& outer) {
+    const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
+    const std::string_view base = base_name(node);
+    auto within = [&](const Pull& one) {
+      Guards guards = outer;
+      guards.insert(guards.end(), one.guards.begin(), one.guards.end());
+      return guards;
+    };
+    if (base == "pad" || base == "constant_pad_nd") {
+      const Pull& one = pulls.front();
+      const double fill = node.number("value", 0.0);
+      if (!computed_inside(one.value) && outer.empty()) return load(one.value, one.coords, one.guards, fill);
+      const ExprId inside = expr_at(one.value, one.coords, within(one));
+      return build_.select(build_.all_of(one.guards), inside, build_.constant(fill, dtype));
+    }
+    if (base == "slice_scatter" || base == "select_scatter") {
+      const ExprId patch = build_.cast(expr_at(pulls[1].value, pulls[1].coords, within(pulls[1])), dtype);
+      const ExprId rest = build_.cast(expr_at(pulls[0].value, pulls[0].coords, outer), dtype);
+      const ExprId inside = build_.all_of(pulls[1].guards);
+      return inside == kernel::kNoExpr ? patch : build_.select(inside, patch, rest);
+    }
+    (void)coords;
+    ExprId value = kernel::kNoExpr;
+    for (size_t i = pulls.size(); i-- > 0;) {
+      if (!pulls[i].guards.empty()) {
+        const Range range = range_of(pulls[i].guards[0].index, extents());
+        if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;   // never this one
+      }
+      const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
+      if (value == kernel::kNoExpr) {
+        value = part;
+        continue;
+      }
+      // Those before it have been chosen already: only the upper end decides.
+      Guard upper = pulls[i].guards[0];
+      upper.lower = std::numeric_limits<int64_t>::min();
+      value = build_.select(build_.all_of({upper}), part, value);
+    }
+    return value;
+  }
+
+  ExprId factory(const Node& node, const Coords& coords) {
+    const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
+    const std::string_view base = base_name(node);
+    if (base.find("zeros") != std::string_view::npos) return build_.integer(0, dtype);
+    if (base.find("ones") != std::string_view::npos) return build_.integer(1, dtype);
+    if (base == "eye") return build_.cast(build_.compare(ScalarOp::kEqual, build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)), dtype);
+    if (base == "arange") {
+      const ExprId position = build_.cast(build_.index(coords.at(0), DType::i64), dtype);
+      auto constant = [&](std::string_view name, int64_t fallback) {
+        const Argument* argument = node.find(name);
+        if (argument && std::holds_alternative<double>(*argument)) return build_.constant(node.number(name, 0.0), dtype);
+        return build_.integer(node.integer(name, fallback), dtype);
+      };
+      return build_.add(build_.mul(position, constant("step", 1)), constant("start", 0));
+    }
+    const std::string_view name = base == "scalar_tensor" ? "s" : "fill_value";
+    if (node.value(name) != kNoValue) throw NotLowerable{};
+    const Argument* argument = node.find(name);
+    if (argument && std::holds_alternative<int64_t>(*argument)) return build_.integer(std::get<int64_t>(*argument), dtype);
+    return build_.constant(node.number(name, 0.0), dtype);
+  }
+
+  ExprId reduce_result(NodeId id, ValueId value, const Coords& coords) {
+    if (domain_.seeds.at(value) != coords) throw NotLowerable{};
+    auto done = reductions_.find(id);
+    if (done == reductions_.end()) {
+      const auto spec = reduce_spec(graph_, id);
+      const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), extents()) : std::nullopt;
+      if (!pulls) throw NotLowerable{};
+      std::map<ValueId, ExprId> operands;
+      for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, {});
+      auto results = lower_reduction({build_, graph_, id, *spec, operands, spec->reduced_elements()});
+      if (!results.empty()) name_result(graph_.nodes[id], results[0]);
+      done = reductions_.emplace(id, std::move(results)).first;
+    }
+    const ExprId result = done->second.at(graph_.values[value].result_index);
+    return result == kernel::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+  }
+
+  const GraphFacts& facts_;
+  const Graph& graph_;
+  std::vector<NodeId> nodes_;
+  Domain domain_;
+  LoweredGroup lowered_;
+  KernelBuilder build_;
+  std::map<ValueId, int> buffer_ids_;
+  std::set<std::string> buffer_names_;
+  std::map<MemoKey, ExprId> memo_;
+  std::map<NodeId, std::vector<ExprId>> reductions_;
+};
+
+std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {
+  static const std::set<std::string_view> silent = {"clone", "_to_copy", "to", "view", "full", "zeros", "scalar_tensor", "lift_fresh_copy"};
+  static const std::map<std::string_view, std::string> nicer = {
+      {"_softmax", "softmax"}, {"_log_softmax", "log_softmax"}, {"_native_batch_norm_legit_functional", "batch_norm"}, {"native_layer_norm", "layer_norm"},
+      {"native_group_norm", "group_norm"}, {"linalg_vector_norm", "norm"}, {"constant_pad_nd", "pad"}, {"_fused_rms_norm", "rms_norm"}};
+  std::vector<std::string> names;
+  for (NodeId id : nodes) {
+    const std::string_view base = base_name(graph.nodes[id]);
+    if (silent.contains(base)) continue;
+    const auto nice = nicer.find(base);
+    std::string name = nice != nicer.end() ? nice->second : std::string(base);
+    while (!name.empty() && name.front() == '_') name.erase(0, 1);
+    while (!name.empty() && name.back() == '_') name.pop_back();
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  if (names.empty()) names.push_back(nodes.size() == 1 ? "copy" : "elementwise");
+  return names;
+}
+
+std::string shape_text(const TensorType& type) {
+  std::string text = std::string(name_of(type.dtype)) + "[";
+  for (size_t dim = 0; dim < type.shape.size(); ++dim) text += (dim ? ", " : "") + std::to_string(type.shape[dim]);
+  return text + "]";
+}
+
+}  // namespace
+
+std::string kernel_name(const Graph& graph, std::span<const NodeId> nodes) {
+  const auto names = op_names(graph, nodes);
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names.size() > 5 && i >= 2 && i + 2 < names.size()) continue;   // the first two and the last two say enough
+    text += names[i] + "_";
+  }
+  return text + "kernel";
+}
+
+std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs) {
+  std::string text;
+  for (const auto& name : op_names(graph, nodes)) text += (text.empty() ? "" : ", ") + name;
+  text += " →";
+  for (size_t i = 0; i < outputs.size() && i < 4; ++i) text += (i ? ", " : " ") + graph.values[outputs[i]].name + " " + shape_text(graph.type(outputs[i]));
+  return text;
+}
+
+std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs) {
+  if (outputs.empty()) return std::nullopt;
+  auto domain = analyse(facts, nodes, &outputs);
+  if (!domain) return std::nullopt;
+  try {
+    return Lowering(facts, nodes, std::move(*domain)).run();
+  } catch (const NotLowerable&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace kw::plan

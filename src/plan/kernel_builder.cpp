@@ -1,0 +1,158 @@
+#include "plan/kernel_builder.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+using kernel::Access;
+using kernel::Expr;
+using kernel::ExprKind;
+
+DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+
+namespace {
+
+void append(std::string& key, const Index& index) {
+  key += '[' + std::to_string(index.constant);
+  for (const auto& term : index.terms)
+    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus}) key += ',' + std::to_string(number);
+  key += ']';
+}
+
+std::string key_of(const Expr& expr) {
+  std::string key;
+  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op), static_cast<int>(expr.reduce), expr.component})
+    key += std::to_string(number) + ' ';
+  for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
+  if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) {
+    key += '@' + std::to_string(expr.access.buffer) + '|' + std::to_string(expr.access.otherwise);
+    append(key, expr.access.index);
+    for (const auto& guard : expr.access.guards) {
+      append(key, guard.index);
+      key += std::to_string(guard.lower) + ':' + std::to_string(guard.upper);
+    }
+  }
+  if (expr.kind == ExprKind::kConstant) {
+    char digits[40];
+    std::snprintf(digits, sizeof digits, "%a", expr.number);   // keeps -0.0 and every bit
+    key += digits + std::string("#") + std::to_string(expr.integer);
+  }
+  return key;
+}
+
+}  // namespace
+
+ExprId KernelBuilder::insert(Expr expr) {
+  const auto [place, added] = known_.emplace(key_of(expr), static_cast<ExprId>(kernel_.exprs.size()));
+  if (added) kernel_.exprs.push_back(std::move(expr));
+  return place->second;
+}
+
+ExprId KernelBuilder::constant(double number, DType dtype) {
+  Expr expr;
+  expr.kind = ExprKind::kConstant;
+  expr.dtype = dtype;
+  if (is_floating(dtype)) expr.number = number;
+  else expr.number = static_cast<double>(expr.integer = dtype == DType::b1 ? number != 0.0 : static_cast<int64_t>(number));
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::integer(int64_t number, DType dtype) {
+  if (is_floating(dtype)) return constant(static_cast<double>(number), dtype);
+  Expr expr;
+  expr.kind = ExprKind::kConstant;
+  expr.dtype = dtype;
+  expr.integer = dtype == DType::b1 ? number != 0 : number;
+  expr.number = static_cast<double>(expr.integer);
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::index(const Index& index, DType dtype) {
+  if (plan::is_constant(index)) return integer(index.constant, dtype);
+  Expr expr;
+  expr.kind = ExprKind::kIndex;
+  expr.dtype = dtype;
+  expr.access.index = index;
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::load(Access access, DType dtype) {
+  Expr expr;
+  expr.kind = ExprKind::kLoad;
+  expr.dtype = dtype;
+  expr.access = std::move(access);
+  return insert(std::move(expr));
+}
+
+bool KernelBuilder::is_constant(ExprId value, double number) const {
+  const Expr& expr = kernel_.exprs[value];
+  return expr.kind == ExprKind::kConstant && expr.number == number && std::signbit(expr.number) == std::signbit(number);
+}
+
+ExprId KernelBuilder::op(ScalarOp code, DType dtype, std::initializer_list<ExprId> operands) {
+  const ExprId* operand = operands.begin();
+  if (code == ScalarOp::kMul || code == ScalarOp::kDiv) {      // x · 1 and x / 1 are x, NaN and −0 included
+    if (is_constant(operand[1], 1.0)) return operand[0];
+    if (code == ScalarOp::kMul && is_constant(operand[0], 1.0)) return operand[1];
+  }
+  if (code == ScalarOp::kSub && is_constant(operand[1], 0.0)) return operand[0];
+  if (code == ScalarOp::kAdd && !is_floating(dtype) && is_constant(operand[1], 0.0)) return operand[0];
+  Expr expr;
+  expr.kind = ExprKind::kOp;
+  expr.dtype = dtype;
+  expr.op = code;
+  expr.operands = operands;
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::cast(ExprId value, DType dtype) {
+  const Expr& source = kernel_.exprs[value];
+  if (source.dtype == dtype) return value;
+  if (source.kind == ExprKind::kConstant)
+    return is_floating(source.dtype) ? constant(source.number, dtype) : integer(source.integer, dtype);
+  if (source.kind == ExprKind::kIndex && is_integral(dtype)) return index(source.access.index, dtype);
+  if (dtype == DType::b1) return compare(ScalarOp::kNotEqual, value, constant(0.0, source.dtype));
+  return op(ScalarOp::kCast, dtype, {value});
+}
+
+ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component) {
+  Expr expr;
+  expr.kind = ExprKind::kReduce;
+  expr.dtype = dtype;
+  expr.reduce = code;
+  expr.component = component;
+  expr.operands = std::move(operands);
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
+  ExprId all = kernel::kNoExpr;
+  std::vector<int64_t> extents;
+  for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
+  auto require = [&](ExprId condition) { all = all == kernel::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition}); };
+  for (const auto& guard : guards) {
+    const Range range = range_of(guard.index, extents);
+    const ExprId position = index(guard.index, DType::i64);
+    if (range.low < guard.lower) require(compare(ScalarOp::kGreaterEqual, position, integer(guard.lower, DType::i64)));
+    if (range.high >= guard.upper) require(compare(ScalarOp::kLess, position, integer(guard.upper, DType::i64)));
+  }
+  return all;
+}
+
+std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
+  std::vector<bool> axes = kernel::axes_of_exprs(kernel_)[value];
+  for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] && kernel_.axes[axis].kind == kernel::AxisKind::kReduce;
+  return axes;
+}
+
+void KernelBuilder::name(ExprId value, const std::string& wanted) {
+  Expr& expr = kernel_.exprs[value];
+  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kLoad || wanted.empty()) return;
+  const int count = ++names_[wanted];
+  expr.name = count == 1 ? wanted : wanted + "_" + std::to_string(count);
+}
+
+}  // namespace kw::plan

@@ -1,0 +1,58 @@
+// Builds a kernel's expression DAG: equal expressions are made once, casts and trivial operations fold away.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+#include "plan/index_math.hpp"
+
+namespace kw::plan {
+
+using kernel::ExprId;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+
+// 16-bit floats are computed in f32; every other type in itself.
+DType compute_dtype(DType dtype);
+
+class KernelBuilder {
+ public:
+  explicit KernelBuilder(kernel::Kernel& kernel) : kernel_(kernel) {}
+
+  ExprId constant(double number, DType dtype);
+  ExprId integer(int64_t number, DType dtype);
+  ExprId index(const Index& index, DType dtype);
+  ExprId load(kernel::Access access, DType dtype);
+  ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
+  ExprId cast(ExprId value, DType dtype);
+  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);
+
+  // Shorthands in the dtype of the first operand; comparisons give b1.
+  ExprId add(ExprId a, ExprId b) { return op(ScalarOp::kAdd, dtype(a), {a, b}); }
+  ExprId sub(ExprId a, ExprId b) { return op(ScalarOp::kSub, dtype(a), {a, b}); }
+  ExprId mul(ExprId a, ExprId b) { return op(ScalarOp::kMul, dtype(a), {a, b}); }
+  ExprId div(ExprId a, ExprId b) { return op(ScalarOp::kDiv, dtype(a), {a, b}); }
+  ExprId unary(ScalarOp code, ExprId a) { return op(code, dtype(a), {a}); }
+  ExprId binary(ScalarOp code, ExprId a, ExprId b) { return op(code, dtype(a), {a, b}); }
+  ExprId compare(ScalarOp code, ExprId a, ExprId b) { return op(code, DType::b1, {a, b}); }
+  ExprId select(ExprId condition, ExprId yes, ExprId no) { return op(ScalarOp::kSelect, dtype(yes), {condition, yes, no}); }
+  ExprId all_of(const std::vector<kernel::Guard>& guards);   // b1; kNoExpr for none
+
+  void name(ExprId value, const std::string& name);          // kept unless it has one; made unique
+  DType dtype(ExprId value) const { return kernel_.exprs[value].dtype; }
+  const kernel::Expr& expr(ExprId value) const { return kernel_.exprs[value]; }
+  bool is_constant(ExprId value, double number) const;
+  std::vector<bool> reduce_axes_of(ExprId value) const;      // per axis of the kernel: does the value vary along it (reduce axes only)
+
+ private:
+  ExprId insert(kernel::Expr expr);
+
+  kernel::Kernel& kernel_;
+  std::map<std::string, ExprId> known_;
+  std::map<std::string, int> names_;
+};
+
+}  // namespace kw::plan

@@ -1,0 +1,242 @@
+#include "plan/plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/kernel_text.hpp"
+#include "plan/domain.hpp"
+#include "plan/group_lowering.hpp"
+#include "support/error.hpp"
+
+namespace kw {
+
+using plan::GraphFacts;
+using plan::OpClass;
+
+namespace {
+
+// Which values each group stores, given all groups: those that a group without their producer reads, and graph outputs.
+std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups) {
+  const Graph& graph = facts.graph;
+  std::vector<bool> needed = facts.escapes;
+  for (const auto& group : groups)
+    for (NodeId node : group)
+      for_each_operand(graph.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts.roots[operand];
+        const NodeId producer = graph.values[root].producer;
+        if (producer != kNoNode && !std::binary_search(group.begin(), group.end(), producer)) needed[root] = true;
+      });
+  std::vector<bool> stored(graph.nodes.size(), false);
+  std::vector<std::vector<ValueId>> outputs(groups.size());
+  for (size_t group = 0; group < groups.size(); ++group)
+    for (NodeId node : groups[group]) {
+      if (stored[node]) continue;               // a copy: the first group that holds the node stores its results
+      stored[node] = true;
+      for (ValueId result : graph.nodes[node].results)
+        if (result != kNoValue && needed[result]) outputs[group].push_back(result);
+    }
+  return outputs;
+}
+
+bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
+  return group.size() == 1 && facts.classes[group[0]] == OpClass::kExtern;
+}
+
+const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
+  for (const auto& scheduler : plan::schedulers())
+    if (scheduler.can_take(group)) return scheduler;
+  fail_internal(__FILE__, __LINE__, "no scheduler takes a lowered group");
+}
+
+// Identical kernels on other tensors are one kernel: its text without the names that come from the graph.
+std::string identity_of(kernel::Kernel kernel) {
+  kernel.name = "k";
+  kernel.doc.clear();
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) kernel.buffers[i].name = "b" + std::to_string(i);
+  return kernel::print(kernel);
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Graph& graph, const Schedule& schedule, const DeviceDescription& device)
+      : graph_(graph), schedule_(schedule), device_(device), facts_(graph) {
+    for (const auto& value : graph.values) tensor_names_.insert(value.name);
+    available_.assign(graph.values.size(), false);
+    for (const auto& input : graph.inputs) available_[input.value] = true;
+  }
+
+  Program build() {
+    std::vector<std::vector<NodeId>> groups;
+    for (const auto& group : schedule_.groups) groups.push_back(group.nodes);
+    check_nodes(groups);
+    const auto outputs = stored_values(facts_, groups);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      const GroupSchedule& one = schedule_.groups[group];
+      if (one.scheduler == "extern") {
+        for (NodeId node : one.nodes) call_library(node);
+      } else if (!outputs[group].empty()) {
+        add_kernels(one, outputs[group]);
+      }
+    }
+    for (const auto& output : graph_.outputs)
+      if (output.value != kNoValue) make_view(output.value);
+    return std::move(program_);
+  }
+
+ private:
+  void check_nodes(const std::vector<std::vector<NodeId>>& groups) const {
+    std::vector<bool> placed(graph_.nodes.size(), false);
+    for (const auto& group : groups)
+      for (NodeId node : group) {
+        if (node < 0 || node >= static_cast<NodeId>(graph_.nodes.size())) throw Error(ErrorKind::kUser, "the schedule names node " + std::to_string(node) + ", which the graph does not have");
+        placed[node] = true;
+      }
+    for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
+      if (!placed[node] && facts_.classes[node] != OpClass::kView)
+        throw Error(ErrorKind::kUser, "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
+  }
+
+  // Views that a library call or the caller sees as tensors.
+  void make_view(ValueId value) {
+    if (available_[value]) return;
+    const ValueId root = facts_.roots[value];
+    if (root == value) return;
+    available_[value] = true;
+    program_.steps.emplace_back(std::in_place_type<ViewStep>, ViewStep{value, graph_.values[root].name, graph_.type(value)});
+  }
+
+  void call_library(NodeId node) {
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) { make_view(operand); });
+    program_.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{node});
+    for (ValueId result : graph_.nodes[node].results)
+      if (result != kNoValue) available_[result] = true;
+  }
+
+  void add_kernels(const GroupSchedule& group, const std::vector<ValueId>& outputs) {
+    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
+    if (!scheduler) throw Error(ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + group.scheduler + "'");
+    auto lowered = plan::lower_group(facts_, group.nodes, outputs);
+    if (!lowered || !scheduler->can_take(*lowered))
+      throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " + std::to_string(group.nodes.front()));
+    for (ValueId output : outputs) {
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{output, graph_.values[output].name, graph_.type(output)});
+      available_[output] = true;
+    }
+    const std::string device = graph_.type(outputs.front()).device;
+    auto scheduled = scheduler->lower(std::move(*lowered), group.parameters, device_);
+    std::vector<std::string> scratch_names;
+    for (auto& scratch : scheduled.scratch) {
+      scratch.type.device = device;
+      scratch_names.push_back(fresh_tensor_name(scratch.name));
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type});
+    }
+    for (auto& one : scheduled.kernels) {
+      KernelStep step;
+      for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
+      step.offsets.assign(step.tensors.size(), 0);
+      step.kernel = intern(std::move(one.kernel));
+      program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
+    }
+  }
+
+  std::string fresh_tensor_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (int count = 2; !tensor_names_.insert(name).second; ++count) name = wanted + "_" + std::to_string(count);
+    return name;
+  }
+
+  int intern(kernel::Kernel kernel) {
+    const auto [place, added] = known_kernels_.emplace(identity_of(kernel), static_cast<int>(program_.kernels.size()));
+    if (!added) return place->second;
+    const std::string wanted = kernel.name;
+    for (int count = 2; !kernel_names_.insert(kernel.name).second; ++count) kernel.name = wanted + "_" + std::to_string(count);
+    kernel::arrange(kernel);
+    kernel::check_kernel(kernel);
+    program_.kernels.push_back(std::move(kernel));
+    return place->second;
+  }
+
+  const Graph& graph_;
+  const Schedule& schedule_;
+  const DeviceDescription& device_;
+  GraphFacts facts_;
+  Program program_;
+  std::vector<bool> available_;                   // per value: a tensor of that name exists
+  std::set<std::string> tensor_names_, kernel_names_;
+  std::map<std::string, int> known_kernels_;
+};
+
+}  // namespace
+
+Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device) {
+  const GraphFacts facts(graph);
+  std::vector<std::vector<NodeId>> groups = graph.groups;
+  std::vector<bool> library(graph.nodes.size(), false);
+  if (groups.empty())
+    for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
+      if (facts.classes[node] != OpClass::kView) groups.push_back({node});
+  // Taking a group apart changes what others must store, so look again until nothing changes.
+  std::vector<std::optional<plan::LoweredGroup>> lowered;
+  for (bool changed = true; changed;) {
+    changed = false;
+    const auto outputs = stored_values(facts, groups);
+    lowered.assign(groups.size(), std::nullopt);
+    std::vector<std::vector<NodeId>> next;
+    for (size_t group = 0; group < groups.size(); ++group) {
+      const auto& nodes = groups[group];
+      const bool call = is_library_call(facts, nodes) || (nodes.size() == 1 && library[nodes[0]]);
+      if (!call && !outputs[group].empty()) lowered[group] = plan::lower_group(facts, nodes, outputs[group]);
+      if (call || outputs[group].empty() || lowered[group]) {
+        next.push_back(nodes);
+        continue;
+      }
+      changed = true;
+      if (nodes.size() == 1) {
+        library[nodes[0]] = true;
+        next.push_back(nodes);
+      } else {
+        for (NodeId node : nodes) next.push_back({node});
+      }
+    }
+    if (!changed) break;
+    // A node on its own may now stand twice; the first is enough.
+    std::set<NodeId> alone;
+    std::erase_if(next, [&](const auto& nodes) { return nodes.size() == 1 && !alone.insert(nodes[0]).second; });
+    groups = std::move(next);
+  }
+  Schedule schedule;
+  schedule.target = target;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    GroupSchedule one;
+    one.nodes = groups[group];
+    one.scheduler = "extern";
+    if (lowered[group]) {
+      const plan::Scheduler& scheduler = scheduler_for(*lowered[group]);
+      one.scheduler = scheduler.name;
+      one.parameters = scheduler.defaults(*lowered[group], device);
+    } else if (!is_library_call(facts, groups[group]) && !(groups[group].size() == 1 && library[groups[group][0]])) {
+      one.scheduler = "pointwise";   // stores nothing: every reader has its own copy
+    }
+    schedule.groups.push_back(std::move(one));
+  }
+  return schedule;
+}
+
+Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) { return ProgramBuilder(graph, schedule, device).build(); }
+
+std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
+  const GraphFacts facts(graph);
+  std::vector<std::vector<NodeId>> groups;
+  for (const auto& group : schedule.groups) groups.push_back(group.nodes);
+  const auto outputs = stored_values(facts, groups);
+  std::vector<std::vector<plan::ParameterRange>> space(groups.size());
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const plan::Scheduler* scheduler = plan::find_scheduler(schedule.groups[group].scheduler);
+    if (!scheduler || outputs[group].empty()) continue;
+    if (const auto lowered = plan::lower_group(facts, groups[group], outputs[group])) space[group] = scheduler->space(*lowered, device);
+  }
+  return space;
+}
+
+}  // namespace kw

@@ -1,0 +1,25 @@
+// Graph → Schedule → Program. Deterministic: equal graphs, schedules and devices give equal programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emit/program.hpp"
+#include "ir/graph.hpp"
+#include "plan/schedule.hpp"
+#include "plan/scheduler.hpp"
+#include "target/device.hpp"
+
+namespace kw {
+
+// The planner's own choice for a graph that fusion has grouped (passes/fusion.hpp); groups that cannot be one kernel are taken apart, what no
+// scheduler takes becomes a library call. `target` is "triton" or "cpu".
+Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device);
+
+// Throws kUser when the schedule does not fit the graph (unknown scheduler, nodes missing, a group that its scheduler cannot take).
+Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
+
+// What a search may change: for each group of the schedule, its scheduler's parameters and the values worth trying.
+std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
+
+}  // namespace kw

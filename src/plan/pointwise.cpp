@@ -1,0 +1,118 @@
+// Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is transposed.
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+using kernel::Kernel;
+
+// Layouts of the tile over the coalesced axes.
+enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2 };
+
+void prepare(Kernel& kernel) {
+  order_by_stride(kernel);
+  coalesce(kernel);
+}
+
+// The axis along which a large access is contiguous that is not contiguous along the innermost one; −1 when there is none.
+int transposed_axis(const Kernel& kernel) {
+  const int last = static_cast<int>(kernel.axes.size()) - 1;
+  const auto traffic = traffic_of(kernel);
+  for (const auto& one : traffic) {
+    if (one.bytes * 4 < traffic.front().bytes || stride_along(*one.access, last) == 1 || !uses_axis(*one.access, last)) continue;
+    for (int axis = 0; axis < last; ++axis)
+      if (stride_along(*one.access, axis) == 1 && kernel.axes[axis].extent >= 8) return axis;
+  }
+  return -1;
+}
+
+int64_t largest_element(const Kernel& kernel) {
+  int64_t size = 1;
+  for (const auto& buffer : kernel.buffers) size = std::max(size, size_of(buffer.dtype));
+  return size;
+}
+
+// Enough elements for a 16-byte access or two per thread, few enough that every multiprocessor has work.
+int64_t flat_block(const Kernel& kernel, int64_t points, const DeviceDescription& device) {
+  int64_t block = largest_element(kernel) <= 2 ? 2048 : 1024;
+  while (block > 128 && ceil_divide(points, block) < 2 * device.units) block /= 2;
+  return block;
+}
+
+bool can_take(const LoweredGroup& group) { return reduce_points(group.kernel) == 1 && parallel_axes(group.kernel) == static_cast<int>(group.kernel.axes.size()); }
+
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  Kernel kernel = group.kernel;
+  prepare(kernel);
+  const int64_t points = parallel_points(kernel);
+  const int64_t inner = kernel.axes.empty() ? 1 : kernel.axes.back().extent;
+  Parameters chosen = {{"layout", kFlat}, {"block", flat_block(kernel, points, device)}, {"num_warps", 4}};
+  if (kernel.axes.size() > 1) {
+    if (transposed_axis(kernel) >= 0 && inner >= 8) {
+      // A tile of 32 by 32 reads and writes full 128-byte lines both ways.
+      chosen["layout"] = kTransposed;
+      chosen["block"] = 32;
+    } else {
+      // Rows that keep 16-byte alignment and fill their blocks; anything else is walked flat, divisions and all, to keep the accesses wide.
+      const int64_t lanes = 16 / std::min<int64_t>(16, largest_element(kernel));
+      int64_t block = std::min<int64_t>(1024, next_power_of_two(inner));
+      const double waste = static_cast<double>(ceil_divide(inner, block) * block) / static_cast<double>(inner);
+      if (inner >= 512 && inner % lanes == 0 && waste < 1.3) {
+        chosen["layout"] = kRows;
+        chosen["block"] = block;
+      }
+    }
+  }
+  if (chosen["layout"] != kTransposed) chosen["num_warps"] = std::clamp<int64_t>(chosen["block"] / 256, 1, 8);
+  return chosen;
+}
+
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  Kernel kernel = group.kernel;
+  prepare(kernel);
+  std::vector<ParameterRange> ranges = {{"block", {256, 512, 1024, 2048, 4096}}, {"num_warps", {2, 4, 8}}};
+  if (kernel.axes.size() > 1) ranges.push_back({"layout", transposed_axis(kernel) >= 0 ? std::vector<int64_t>{kFlat, kRows, kTransposed} : std::vector<int64_t>{kFlat, kRows}});
+  return ranges;
+}
+
+int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? fallback : found->second;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  if (device.target != "triton") return lower_for_cpu(std::move(group));
+  Kernel& kernel = group.kernel;
+  prepare(kernel);
+  int64_t layout = parameter(parameters, "layout", kFlat);
+  const int64_t block = parameter(parameters, "block", 1024);
+  const int transposed = layout == kTransposed ? transposed_axis(kernel) : -1;
+  if (layout == kFlat && kernel.axes.size() > 1 && !flatten(kernel, 0, static_cast<int>(kernel.axes.size()) - 1)) layout = kRows;
+  for (auto& axis : kernel.axes) axis.block = 1;
+  if (!kernel.axes.empty()) {
+    auto& inner = kernel.axes.back();
+    if (transposed >= 0) {
+      inner.block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(inner.extent));
+      kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(kernel.axes[transposed].extent));
+    } else {
+      inner.block = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(inner.extent), 1));
+    }
+  }
+  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_stages = 1;
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  return result;
+}
+
+}  // namespace
+
+const Scheduler kPointwiseScheduler{"pointwise", can_take, defaults, space, lower};
+
+}  // namespace kw::plan

@@ -1,0 +1,224 @@
+#include "plan/reductions.hpp"
+
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "plan/scalar_ops.hpp"
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+// A ReduceContext with the arithmetic that its handlers share.
+class Reduction {
+ public:
+  explicit Reduction(const ReduceContext& context)
+      : c_(context), k_(context.build), node_(context.graph.nodes[context.id]), base_(base_name(node_)), input_(context.spec.operands[0]) {
+    work_ = compute_dtype(context.graph.type(input_).dtype);
+  }
+
+  std::vector<ExprId> lower();
+
+ private:
+  ExprId number(double value) const { return k_.constant(value, work_); }
+  ExprId x() const { return c_.operands.at(input_); }
+  ExprId x_as(DType dtype) const { return k_.cast(x(), dtype); }
+  DType result_dtype(int result = 0) const { return compute_dtype(c_.graph.type(node_.results[result]).dtype); }
+  bool has_tensor(std::string_view name) const { return node_.value(name) != kNoValue; }
+  ExprId tensor(std::string_view name) const { return k_.cast(c_.operands.at(node_.value(name)), work_); }
+
+  bool varies(ExprId value) const {
+    for (bool axis : k_.reduce_axes_of(value))
+      if (axis) return true;
+    return false;
+  }
+
+  // A reduction of what does not vary along the reduce axes needs no reduction.
+  ExprId fold(ReduceOp op, ExprId value) const {
+    const DType dtype = op == ReduceOp::kArgMax || op == ReduceOp::kArgMin ? DType::i64 : k_.dtype(value);
+    if (varies(value)) return k_.reduce(op, dtype, {value});
+    if (op == ReduceOp::kSum) return k_.mul(value, k_.integer(c_.folded, dtype));
+    if (op == ReduceOp::kProd) {
+      ExprId power = k_.integer(1, dtype), base = value;
+      for (int64_t left = c_.folded; left > 0; left /= 2, base = k_.mul(base, base))
+        if (left % 2) power = k_.mul(power, base);
+      return power;
+    }
+    return dtype == DType::i64 && op != ReduceOp::kMax && op != ReduceOp::kMin ? k_.integer(0, dtype) : value;
+  }
+
+  ExprId sum(ExprId value) const { return fold(ReduceOp::kSum, value); }
+  ExprId over_count(ExprId total) const { return k_.div(total, k_.constant(static_cast<double>(c_.folded), k_.dtype(total))); }
+
+  struct Moments { ExprId mean, squares; };
+  Moments moments(ExprId value) const {
+    if (!varies(value)) return {value, k_.sub(value, value)};
+    const DType dtype = k_.dtype(value);
+    const Moments result{k_.reduce(ReduceOp::kMoments, dtype, {value}, 0), k_.reduce(ReduceOp::kMoments, dtype, {value}, 1)};
+    k_.name(result.mean, "mean");
+    k_.name(result.squares, "squared_deviations");
+    return result;
+  }
+
+  ExprId variance(const Moments& m, double correction) const {
+    const double degrees = std::max(0.0, static_cast<double>(c_.folded) - correction);
+    const ExprId result = k_.div(m.squares, k_.constant(degrees, k_.dtype(m.squares)));
+    return result;
+  }
+
+  struct MaxSum { ExprId largest, sum; };
+  MaxSum max_sum_exp(ExprId value) const {
+    const DType dtype = k_.dtype(value);
+    if (!varies(value)) return {value, k_.constant(static_cast<double>(c_.folded), dtype)};
+    const MaxSum result{k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 0), k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 1)};
+    k_.name(result.largest, "largest");
+    k_.name(result.sum, "exponential_sum");
+    return result;
+  }
+
+  double correction() const {
+    if (node_.find("unbiased")) return node_.boolean("unbiased", true) ? 1.0 : 0.0;
+    const Argument* argument = node_.find("correction");
+    return !argument || std::holds_alternative<None>(*argument) ? 1.0 : node_.number("correction", 1.0);
+  }
+
+  ExprId inverse_deviation(ExprId mean_square, double epsilon) const {
+    const ExprId result = k_.unary(ScalarOp::kRsqrt, k_.add(mean_square, number(epsilon)));
+    k_.name(result, "inverse_deviation");
+    return result;
+  }
+
+  ExprId scale_and_shift(ExprId value) const {
+    if (has_tensor("weight")) value = k_.mul(value, tensor("weight"));
+    if (has_tensor("bias")) value = k_.add(value, tensor("bias"));
+    return value;
+  }
+
+  ExprId vector_norm() const;
+  ExprId loss() const;
+  std::vector<ExprId> softmax() const;
+  std::vector<ExprId> statistics_norm() const;
+  std::vector<ExprId> rms_norm() const;
+  std::vector<ExprId> plain() const;
+
+  const ReduceContext& c_;
+  KernelBuilder& k_;
+  const Node& node_;
+  std::string_view base_;
+  ValueId input_;
+  DType work_;
+};
+
+ExprId Reduction::vector_norm() const {
+  const DType dtype = result_dtype();
+  const ExprId value = x_as(dtype);
+  const double order = base_ == "frobenius_norm" ? 2.0 : node_.number(base_ == "norm" ? "p" : "ord", 2.0);
+  const auto constant = [&](double v) { return k_.constant(v, dtype); };
+  if (order == 2.0) return k_.unary(ScalarOp::kSqrt, sum(k_.mul(value, value)));
+  const ExprId magnitude = k_.unary(ScalarOp::kAbs, value);
+  if (order == 1.0) return sum(magnitude);
+  if (std::isinf(order)) return fold(order > 0 ? ReduceOp::kMax : ReduceOp::kMin, magnitude);
+  if (order == 0.0) return sum(k_.cast(k_.compare(ScalarOp::kNotEqual, value, constant(0.0)), dtype));
+  return k_.binary(ScalarOp::kPow, sum(k_.binary(ScalarOp::kPow, magnitude, constant(order))), constant(1.0 / order));
+}
+
+ExprId Reduction::loss() const {
+  const ScalarContext element{k_, c_.graph, node_, c_.operands, {}, result_dtype()};
+  const ExprId total = sum(loss_element(element));
+  return node_.integer("reduction", 1) == 1 ? over_count(total) : total;
+}
+
+std::vector<ExprId> Reduction::softmax() const {
+  const DType dtype = result_dtype();
+  const ExprId value = x_as(dtype);
+  const MaxSum row = max_sum_exp(value);
+  const ExprId shifted = k_.sub(value, row.largest);
+  if (base_.find("log") != std::string_view::npos) {
+    const ExprId logarithm = k_.unary(ScalarOp::kLog, row.sum);
+    k_.name(logarithm, "log_sum");
+    return {k_.sub(shifted, logarithm)};
+  }
+  const ExprId share = k_.div(k_.unary(ScalarOp::kExp, shifted), row.sum);
+  if (base_ != "_safe_softmax") return {share};
+  // A row of −∞ gives zeros.
+  return {k_.select(k_.compare(ScalarOp::kEqual, row.largest, k_.constant(-std::numeric_limits<double>::infinity(), dtype)), k_.constant(0.0, dtype), share)};
+}
+
+// layer_norm, group_norm, instance_norm and batch_norm with the batch's statistics.
+std::vector<ExprId> Reduction::statistics_norm() const {
+  const Moments m = moments(x_as(work_));
+  const ExprId spread = variance(m, 0.0);
+  const ExprId inverse = inverse_deviation(spread, node_.number("eps", 1e-5));
+  std::vector<ExprId> results = {scale_and_shift(k_.mul(k_.sub(x(), m.mean), inverse)), m.mean, inverse};
+  if (node_.results.size() == 5) {   // the functional batch norm returns the new running statistics
+    const double momentum = node_.number("momentum", 0.1);
+    auto blend = [&](std::string_view running, ExprId fresh) {
+      return k_.add(k_.mul(tensor(running), number(1.0 - momentum)), k_.mul(fresh, number(momentum)));
+    };
+    results.push_back(has_tensor("running_mean") ? blend("running_mean", m.mean) : kernel::kNoExpr);
+    results.push_back(has_tensor("running_var") ? blend("running_var", variance(m, 1.0)) : kernel::kNoExpr);
+  }
+  results.resize(node_.results.size(), kernel::kNoExpr);
+  return results;
+}
+
+std::vector<ExprId> Reduction::rms_norm() const {
+  const Argument* given = node_.find("eps");
+  const double epsilon = given && !std::holds_alternative<None>(*given) ? node_.number("eps", 0.0) : epsilon_of(c_.graph.type(input_).dtype);
+  const ExprId mean_square = over_count(sum(k_.mul(x(), x())));
+  k_.name(mean_square, "mean_square");
+  const ExprId inverse = inverse_deviation(mean_square, epsilon);
+  std::vector<ExprId> results = {scale_and_shift(k_.mul(x(), inverse)), inverse};
+  results.resize(node_.results.size(), kernel::kNoExpr);
+  return results;
+}
+
+std::vector<ExprId> Reduction::plain() const {
+  const DType dtype = result_dtype();
+  auto extreme = [&](bool largest) {
+    if (work_ == DType::b1) return fold(largest ? ReduceOp::kAny : ReduceOp::kAll, x());
+    return fold(largest ? ReduceOp::kMax : ReduceOp::kMin, x());
+  };
+  auto position = [&](bool largest) {
+    return fold(largest ? ReduceOp::kArgMax : ReduceOp::kArgMin, work_ == DType::b1 ? x_as(DType::i32) : x());
+  };
+  if (base_ == "sum") return {sum(x_as(dtype))};
+  if (base_ == "mean") return {over_count(sum(x_as(dtype)))};
+  if (base_ == "prod") return {fold(ReduceOp::kProd, x_as(dtype))};
+  if (base_ == "count_nonzero") return {sum(k_.cast(x_as(DType::b1), DType::i64))};
+  if (base_ == "any" || base_ == "all") return {fold(base_ == "any" ? ReduceOp::kAny : ReduceOp::kAll, x_as(DType::b1))};
+  if (base_ == "amax" || base_ == "amin") return {extreme(base_ == "amax")};
+  if (base_ == "argmax" || base_ == "argmin") return {position(base_ == "argmax")};
+  if (base_ == "aminmax") return {extreme(false), extreme(true)};
+  if (base_ == "max" || base_ == "min") {
+    std::vector<ExprId> results = {extreme(base_ == "max")};
+    if (node_.results.size() > 1) results.push_back(position(base_ == "max"));
+    return results;
+  }
+  if (base_ == "logsumexp") {
+    const MaxSum row = max_sum_exp(x_as(dtype));
+    const ExprId total = k_.add(row.largest, k_.unary(ScalarOp::kLog, row.sum));
+    return {k_.select(k_.op(ScalarOp::kIsInf, DType::b1, {row.largest}), row.largest, total)};
+  }
+  const Moments m = moments(x_as(dtype));   // var, std, var_mean, std_mean
+  ExprId spread = variance(m, correction());
+  if (base_.starts_with("std")) spread = k_.unary(ScalarOp::kSqrt, spread);
+  return base_.ends_with("_mean") ? std::vector<ExprId>{spread, m.mean} : std::vector<ExprId>{spread};
+}
+
+std::vector<ExprId> Reduction::lower() {
+  if (base_.ends_with("softmax")) return softmax();
+  if (base_ == "rms_norm" || base_ == "_fused_rms_norm") return rms_norm();
+  if (base_ == "norm" || base_ == "linalg_vector_norm" || base_ == "frobenius_norm") return {vector_norm()};
+  if (base_.ends_with("_norm") || base_.starts_with("_native_batch_norm")) return statistics_norm();
+  if (base_.find("loss") != std::string_view::npos || base_ == "kl_div" || base_.starts_with("binary_cross_entropy")) return {loss()};
+  return plain();
+}
+
+}  // namespace
+
+std::vector<ExprId> lower_reduction(const ReduceContext& context) { return Reduction(context).lower(); }
+
+}  // namespace kw::plan

@@ -1,0 +1,256 @@
+// Reductions and row normalisations on a GPU: rows kept on chip where they fit, walked in blocks where they do not, cut into parts where there
+// are too few of them to fill the device.
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/scheduler.hpp"
+#include "plan/split.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+using kernel::AxisKind;
+using kernel::Kernel;
+
+// How a group's rows lie in memory, after ordering and coalescing.
+struct Rows {
+  int parallel = 0;                    // number of parallel axes
+  int64_t count = 1;                   // points of the parallel axes
+  int64_t length = 1;                  // points of the reduce axes
+  bool along_rows = true;              // the contiguous axis is a reduce axis
+  bool full = false;                   // stores over the reduce axes
+  bool again = false;                  // each row is needed more than once: for its results, or for a second reduction
+  int full_loads = 0;                  // loads that vary along the reduce axes
+  int64_t element_size = 4;            // of the largest load
+};
+
+void prepare(Kernel& kernel) {
+  order_by_stride(kernel);
+  coalesce(kernel);
+}
+
+Rows rows_of(const Kernel& kernel) {
+  Rows rows;
+  rows.parallel = parallel_axes(kernel);
+  rows.count = parallel_points(kernel);
+  rows.length = reduce_points(kernel);
+  rows.full = stores_over_reduce_axes(kernel);
+  rows.again = rows.full || !reductions_are_independent(kernel);
+  bool decided = false;
+  for (const auto& one : traffic_of(kernel)) {
+    bool reduce = false;
+    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(*one.access, axis);
+    if (!one.is_store && reduce) ++rows.full_loads;
+    if (decided || !reduce || one.is_store) continue;
+    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
+      if (stride_along(*one.access, axis) == 1) {
+        rows.along_rows = axis >= rows.parallel;
+        rows.element_size = one.element_size;
+        decided = true;
+      }
+  }
+  if (rows.parallel == 0) rows.along_rows = true;
+  return rows;
+}
+
+// The longest row that one program keeps in registers: 64 bytes of each loaded tensor for each of up to 1024 threads, times two for one tensor.
+int64_t longest_kept_row(const Rows& rows) {
+  const int64_t tensors = std::max(1, rows.full_loads);
+  return tensors == 1 ? 32768 : tensors == 2 ? 16384 : 8192;
+}
+
+int64_t warps_for(int64_t tile) {
+  if (tile <= 1024) return 2;
+  if (tile <= 2048) return 4;
+  if (tile <= 8192) return 8;
+  if (tile <= 16384) return 16;
+  return 32;
+}
+
+int64_t inner_parallel_extent(const Kernel& kernel) {
+  const int parallel = parallel_axes(kernel);
+  return parallel == 0 ? 1 : kernel.axes[parallel - 1].extent;
+}
+
+void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+  const int64_t width = next_power_of_two(rows.length);
+  if (width <= (rows.again ? longest_kept_row(rows) : 4096)) {
+    chosen["persistent"] = 1;
+    chosen["r_block"] = width;
+    int64_t x_block = std::max<int64_t>(1, 4096 / width);
+    x_block = std::min(x_block, next_power_of_two(rows.count));
+    while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
+    chosen["x_block"] = x_block;
+    chosen["num_warps"] = std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
+    if (width >= 32768) chosen["num_warps"] = 32;
+    return;
+  }
+  chosen["persistent"] = 0;
+  chosen["x_block"] = 1;
+  chosen["r_block"] = 4096;
+  chosen["num_warps"] = 8;
+  // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per multiprocessor.
+  if (rows.again && rows.length * rows.element_size * device.units <= device.cache_bytes * 4 / 5) {
+    chosen["r_block"] = 16384;
+    chosen["num_warps"] = 32;
+  }
+}
+
+void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+  const int64_t inner = inner_parallel_extent(kernel);
+  const int64_t width = next_power_of_two(rows.length);
+  const int64_t tile = rows.full ? 8192 : 4096;
+  // 32 columns of 4 bytes fill a 128-byte line.
+  const int64_t least = std::min<int64_t>(std::max<int64_t>(32, 128 / rows.element_size), next_power_of_two(inner));
+  if (width * least <= (rows.full ? 32768 : 4096)) {
+    chosen["persistent"] = 1;
+    chosen["r_block"] = width;
+    chosen["x_block"] = std::clamp<int64_t>(tile / width, least, std::min<int64_t>(512, next_power_of_two(inner)));
+  } else {
+    chosen["persistent"] = 0;
+    chosen["x_block"] = std::min<int64_t>(128, next_power_of_two(inner));
+    chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, tile / chosen["x_block"]));
+  }
+  while (chosen["x_block"] > least && rows.count / chosen["x_block"] < 2 * device.units) {
+    chosen["x_block"] /= 2;
+    if (!chosen["persistent"]) chosen["r_block"] = std::min<int64_t>(width, chosen["r_block"] * 2);
+  }
+  chosen["num_warps"] = warps_for(chosen["x_block"] * chosen["r_block"]);
+  chosen["num_warps"] = std::max<int64_t>(4, chosen["num_warps"]);
+}
+
+// Parts that a row is cut into so that every multiprocessor has several programs; 1 where the rows are enough or short.
+int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription& device) {
+  const int64_t programs = ceil_divide(rows.count, x_block);
+  const int64_t least_part = rows.along_rows ? 8192 : 128;
+  if (programs >= 2 * device.units || rows.length < 4 * least_part) return 1;
+  return std::clamp<int64_t>(ceil_divide(12 * device.units, programs), 2, rows.length / least_part);
+}
+
+bool has_reduce_axes(const LoweredGroup& group) { return parallel_axes(group.kernel) < static_cast<int>(group.kernel.axes.size()); }
+bool takes_reductions(const LoweredGroup& group) { return has_reduce_axes(group) && !stores_over_reduce_axes(group.kernel); }
+bool takes_normalisations(const LoweredGroup& group) { return has_reduce_axes(group) && stores_over_reduce_axes(group.kernel); }
+
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  Kernel kernel = group.kernel;
+  prepare(kernel);
+  const Rows rows = rows_of(kernel);
+  Parameters chosen;
+  if (rows.along_rows) choose_along_rows(rows, chosen, device);
+  else choose_across_rows(kernel, rows, chosen, device);
+  const SplitChoice split = choose_split(kernel, wanted_parts(rows, chosen["x_block"], device));
+  chosen["split"] = split.axis < 0 ? 1 : split.parts;
+  return chosen;
+}
+
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  Kernel kernel = group.kernel;
+  prepare(kernel);
+  const Rows rows = rows_of(kernel);
+  std::vector<ParameterRange> ranges = {{"num_warps", {2, 4, 8, 16, 32}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128}}};
+  if (next_power_of_two(rows.length) <= 65536) ranges.push_back({"persistent", {0, 1}});
+  ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192, 16384}});
+  ranges.push_back({"split", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}});
+  return ranges;
+}
+
+int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? fallback : found->second;
+}
+
+// Blocks on the axes of one prepared kernel.
+void block(Kernel& kernel, const Parameters& parameters) {
+  const Rows rows = rows_of(kernel);
+  int parallel = rows.parallel;
+  const int64_t x_block = parameter(parameters, "x_block", 1);
+  const bool persistent = parameter(parameters, "persistent", 0) != 0;
+  // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
+  if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block) {
+    const int before = static_cast<int>(kernel.axes.size());
+    if (flatten(kernel, 0, parallel - 1)) parallel -= before - static_cast<int>(kernel.axes.size());
+  }
+  const int64_t inner_length = kernel.axes.back().extent;
+  const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 && inner_length < parameter(parameters, "r_block", 1024);
+  if (persistent || short_inner) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    auto& one = kernel.axes[axis];
+    const bool innermost = axis + 1 == (axis < parallel ? parallel : static_cast<int>(kernel.axes.size()));
+    one.block = 1;
+    one.looped = false;
+    if (one.kind == AxisKind::kParallel) {
+      if (innermost) one.block = std::min(x_block, next_power_of_two(one.extent));
+      continue;
+    }
+    const bool whole = persistent && static_cast<int>(kernel.axes.size()) - parallel == 1;
+    one.looped = !whole;
+    if (whole) one.block = next_power_of_two(one.extent);
+    else if (innermost) one.block = std::min(parameter(parameters, "r_block", 1024), next_power_of_two(one.extent));
+  }
+  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_stages = 1;
+}
+
+// Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the row.
+void block_full_finish(Kernel& kernel, const DeviceDescription& device) {
+  const int parts = static_cast<int>(kernel.axes.size()) - 1;
+  int inner = parts - 1;
+  for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
+  int64_t wanted = 4096;
+  while (wanted > 1024 && ceil_divide(parallel_points(kernel), wanted) < 4 * device.units) wanted /= 2;
+  kernel.axes[inner].block = std::min<int64_t>(wanted, next_power_of_two(kernel.axes[inner].extent));
+  kernel.axes[parts].block = next_power_of_two(kernel.axes[parts].extent);
+  kernel.num_warps = kernel.axes[inner].block >= 2048 ? 8 : 4;
+  kernel.num_stages = 1;
+}
+
+void block_row_finish(Kernel& kernel) {
+  const int parts = static_cast<int>(kernel.axes.size()) - 1;
+  for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
+  const int64_t width = next_power_of_two(kernel.axes[parts].extent);
+  kernel.axes[parts].block = width;
+  if (parts > 0) kernel.axes[parts - 1].block = std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(kernel.axes[parts - 1].extent));
+  kernel.num_warps = width >= 2048 ? 8 : width >= 512 ? 4 : 1;
+  kernel.num_stages = 1;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  if (device.target != "triton") return lower_for_cpu(std::move(group));
+  prepare(group.kernel);
+  ScheduledGroup result;
+  if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
+    const SplitChoice choice = choose_split(group.kernel, parts);
+    auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice);
+    if (kernels) {
+      result.scratch = std::move(kernels->scratch);
+      prepare(kernels->partial.kernel);
+      Parameters partial = parameters;
+      const Rows rows = rows_of(kernels->partial.kernel);
+      if (rows.along_rows) choose_along_rows(rows, partial, device);
+      else choose_across_rows(kernels->partial.kernel, rows, partial, device);
+      block(kernels->partial.kernel, partial);
+      result.kernels.push_back(as_scheduled(std::move(kernels->partial)));
+      for (auto& finish : kernels->finish) {
+        prepare(finish.kernel);
+        const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
+        if (full) block_full_finish(finish.kernel, device);
+        else block_row_finish(finish.kernel);
+        result.kernels.push_back(as_scheduled(std::move(finish)));
+      }
+      return result;
+    }
+  }
+  block(group.kernel, parameters);
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  return result;
+}
+
+}  // namespace
+
+const Scheduler kReductionScheduler{"reduction", takes_reductions, defaults, space, lower};
+const Scheduler kNormalisationScheduler{"normalisation", takes_normalisations, defaults, space, lower};
+
+}  // namespace kw::plan

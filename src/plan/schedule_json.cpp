@@ -1,0 +1,39 @@
+#include "plan/schedule_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+
+namespace kw {
+
+using nlohmann::ordered_json;
+
+std::string schedule_to_json(const Schedule& schedule, int indent) {
+  ordered_json json = {{"target", schedule.target}, {"groups", ordered_json::array()}};
+  for (const auto& group : schedule.groups) {
+    ordered_json one = {{"nodes", group.nodes}, {"scheduler", group.scheduler}, {"parameters", ordered_json::object()}};
+    for (const auto& [name, value] : group.parameters) one["parameters"][name] = value;
+    json["groups"].push_back(std::move(one));
+  }
+  return json.dump(indent);
+}
+
+Schedule schedule_from_json(std::string_view text) {
+  Schedule schedule;
+  try {
+    const ordered_json json = ordered_json::parse(text);
+    schedule.target = json.at("target").get<std::string>();
+    for (const auto& one : json.at("groups")) {
+      GroupSchedule group;
+      group.nodes = one.at("nodes").get<std::vector<NodeId>>();
+      group.scheduler = one.at("scheduler").get<std::string>();
+      for (const auto& [name, value] : one.at("parameters").items()) group.parameters[name] = value.get<int64_t>();
+      schedule.groups.push_back(std::move(group));
+    }
+  } catch (const ordered_json::exception& error) {
+    throw Error(ErrorKind::kUser, std::string("this is not a schedule: ") + error.what());
+  }
+  return schedule;
+}
+
+}  // namespace kw

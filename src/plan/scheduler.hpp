@@ -1,0 +1,61 @@
+// Schedulers: each takes lowered groups of one kind, offers parameters with defaults for a device, and turns the group into kernels.
+// One table, in scheduler.cpp; each scheduler in its own file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/group_lowering.hpp"
+#include "target/device.hpp"
+
+namespace kw::plan {
+
+using Parameters = std::map<std::string, int64_t>;
+
+// A tensor between the kernels of one group.
+struct Scratch {
+  std::string name;
+  TensorType type;
+};
+
+// One kernel of a scheduled group. buffers[i] >= 0 is a graph value, −1 − k is scratch k.
+struct ScheduledKernel {
+  kernel::Kernel kernel;
+  std::vector<int> buffers;
+};
+
+struct ScheduledGroup {
+  std::vector<Scratch> scratch;
+  std::vector<ScheduledKernel> kernels;       // in order of execution
+};
+
+// Values worth trying for one parameter.
+struct ParameterRange {
+  std::string name;
+  std::vector<int64_t> values;
+};
+
+struct Scheduler {
+  std::string_view name;
+  bool (*can_take)(const LoweredGroup& group);
+  Parameters (*defaults)(const LoweredGroup& group, const DeviceDescription& device);
+  std::vector<ParameterRange> (*space)(const LoweredGroup& group, const DeviceDescription& device);
+  ScheduledGroup (*lower)(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device);
+};
+
+const std::vector<Scheduler>& schedulers();                          // in order of preference
+const Scheduler* find_scheduler(std::string_view name);              // nullptr when there is none
+
+// Shared by the schedulers.
+int64_t next_power_of_two(int64_t value);
+int64_t floor_power_of_two(int64_t value);
+int64_t ceil_divide(int64_t value, int64_t divisor);
+ScheduledKernel as_scheduled(LoweredGroup group);
+// Order, merge and leave to the CPU printer, which chooses loops, threads and SIMD from the accesses.
+ScheduledGroup lower_for_cpu(LoweredGroup group);
+
+extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler;
+
+}  // namespace kw::plan

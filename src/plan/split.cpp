@@ -1,0 +1,308 @@
+#include "plan/split.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/axes.hpp"
+#include "plan/kernel_builder.hpp"
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+using kernel::Access;
+using kernel::Axis;
+using kernel::AxisKind;
+using kernel::Buffer;
+using kernel::BufferRole;
+using kernel::Expr;
+using kernel::ExprKind;
+using kernel::Kernel;
+
+namespace {
+
+bool is_position(ReduceOp op) { return op == ReduceOp::kArgMax || op == ReduceOp::kArgMin; }
+
+ReduceOp combining(ReduceOp op) {
+  if (op == ReduceOp::kMoments) return ReduceOp::kCombineMoments;
+  if (op == ReduceOp::kMaxSumExp) return ReduceOp::kCombineMaxSumExp;
+  return op;
+}
+
+int components_of(ReduceOp op) { return op == ReduceOp::kMoments || op == ReduceOp::kMaxSumExp ? 2 : 1; }
+
+// One reduction (with all its components) and the scratch tensors that hold its parts' results.
+struct Partial {
+  ExprId first = kernel::kNoExpr;
+  std::vector<int> scratch;            // per component
+};
+
+std::string scratch_name(const Expr& expr, int component, size_t index) {
+  std::string name = "partial_";
+  switch (expr.reduce) {
+    case ReduceOp::kSum: name += "sum"; break;
+    case ReduceOp::kMoments: name += component == 0 ? "mean" : "squares"; break;
+    case ReduceOp::kMaxSumExp: name += component == 0 ? "max" : "exp_sum"; break;
+    default: name += "result"; break;
+  }
+  return index == 0 ? name : name + "_" + std::to_string(index + 1);
+}
+
+class Splitter {
+ public:
+  Splitter(const LoweredGroup& group, SplitChoice choice) : group_(group), choice_(choice) {}
+
+  std::optional<SplitKernels> run() {
+    if (!make_partial()) return std::nullopt;
+    const Kernel& kernel = group_.kernel;
+    std::vector<kernel::Store> full, kept;
+    for (const auto& store : kernel.stores) {
+      bool reduce = false;
+      for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(store.access, axis);
+      (reduce ? full : kept).push_back(store);
+    }
+    if (!full.empty()) make_finish(full, true);
+    if (!kept.empty()) make_finish(kept, false);
+    return std::move(result_);
+  }
+
+ private:
+  // [parallel points][parts], so that a row's parts are contiguous.
+  Index scratch_index(const std::vector<int64_t>& extents, int parallel, int part_axis) const {
+    Coords coords;
+    Shape shape;
+    for (int axis = 0; axis < parallel; ++axis) {
+      coords.push_back(axis_index(axis, extents));
+      shape.push_back(group_.kernel.axes[axis].extent);
+    }
+    coords.push_back(axis_index(part_axis, extents));
+    shape.push_back(choice_.parts);
+    return linearise(coords, shape, extents);
+  }
+
+  int add_scratch(const Expr& expr, int component, size_t index) {
+    const int64_t elements = parallel_points(group_.kernel) * choice_.parts;
+    Scratch scratch;
+    scratch.name = scratch_name(expr, component, index);
+    scratch.type.dtype = expr.dtype;
+    scratch.type.shape = {elements / choice_.parts, choice_.parts};
+    scratch.type.strides = {choice_.parts, 1};
+    result_.scratch.push_back(scratch);
+    return static_cast<int>(result_.scratch.size()) - 1;
+  }
+
+  int scratch_buffer(LoweredGroup& group, int scratch, BufferRole role) {
+    for (size_t i = 0; i < group.buffers.size(); ++i)
+      if (group.buffers[i] == -1 - scratch) return static_cast<int>(i);
+    const Scratch& tensor = result_.scratch[scratch];
+    group.kernel.buffers.push_back({tensor.name, tensor.type.dtype, tensor.type.elements(), role, true});
+    group.buffers.push_back(-1 - scratch);
+    return static_cast<int>(group.buffers.size()) - 1;
+  }
+
+  bool make_partial() {
+    LoweredGroup& partial = result_.partial;
+    partial = group_;
+    Kernel& kernel = partial.kernel;
+    kernel.name = stem() + "_partial_kernel";
+    kernel.doc = "Partial results over " + std::to_string(choice_.parts) + " parts of each row: " + kernel.doc;
+    kernel.stores.clear();
+    const int parallel = parallel_axes(kernel);
+    if (!split_off_parallel(kernel, choice_.axis, choice_.parts)) return false;
+    part_length_ = reduce_points(kernel);
+    const auto extents = extents_of(kernel);
+    const Index place = scratch_index(extents, parallel, parallel);
+    for (ExprId id = 0; id < static_cast<ExprId>(group_.kernel.exprs.size()); ++id) {
+      const Expr& expr = group_.kernel.exprs[id];
+      if (expr.kind != ExprKind::kReduce || kernel::siblings_of(group_.kernel, id).front() != id) continue;
+      Partial one{id, {}};
+      const size_t index = partials_.size();
+      for (int component = 0; component < components_of(expr.reduce); ++component) one.scratch.push_back(add_scratch(expr, component, index));
+      partials_.push_back(one);
+    }
+    drop_unused_buffers(partial);
+    for (const Partial& one : partials_)
+      for (size_t component = 0; component < one.scratch.size(); ++component) {
+        const int buffer = scratch_buffer(partial, one.scratch[component], BufferRole::kScratch);
+        partial.kernel.stores.push_back({Access{buffer, place, {}, 0.0}, component_of(partial.kernel, one.first, static_cast<int>(component))});
+      }
+    drop_unused_exprs(partial.kernel);
+    drop_unused_buffers(partial);
+    return true;
+  }
+
+  // The Reduce expression of that component, made where the group did not ask for it.
+  static ExprId component_of(Kernel& kernel, ExprId first, int component) {
+    for (ExprId id : kernel::siblings_of(kernel, first))
+      if (kernel.exprs[id].component == component) return id;
+    Expr copy = kernel.exprs[first];
+    copy.component = component;
+    copy.name.clear();
+    kernel.exprs.push_back(copy);
+    return static_cast<ExprId>(kernel.exprs.size()) - 1;
+  }
+
+  std::string stem() const {
+    std::string name = group_.kernel.name;
+    if (name.ends_with("_kernel")) name.resize(name.size() - 7);
+    return name;
+  }
+
+  void make_finish(const std::vector<kernel::Store>& stores, bool full) {
+    LoweredGroup finish = group_;
+    Kernel& kernel = finish.kernel;
+    kernel.stores = stores;
+    kernel.name = stem() + (full || result_.finish.empty() ? "_finish_kernel" : "_statistics_kernel");
+    const int parallel = parallel_axes(kernel);
+    std::vector<Axis> axes(kernel.axes.begin(), kernel.axes.begin() + parallel);
+    std::vector<Index> replacement;
+    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+      if (axis < parallel || full) {
+        replacement.push_back({0, {{axis, 1, 1, 0}}});
+        if (axis >= parallel) {
+          axes.push_back(kernel.axes[axis]);
+          axes.back().kind = AxisKind::kParallel;
+        }
+      } else {
+        replacement.push_back({});   // nothing that is kept depends on it
+      }
+    }
+    Axis part;
+    part.kind = AxisKind::kReduce;
+    part.extent = choice_.parts;
+    axes.push_back(part);
+    const int part_axis = static_cast<int>(axes.size()) - 1;
+    KW_ASSERT(replace_axes(kernel, axes, replacement), "axes that only change their kind stay expressible");
+    rewrite_reductions(finish, scratch_index(extents_of(kernel), parallel, part_axis));
+    drop_unused_exprs(kernel);
+    drop_unused_buffers(finish);
+    result_.finish.push_back(std::move(finish));
+  }
+
+  // Each Reduce becomes one over the parts' results. New operands must stand before it, so the expressions are numbered afresh.
+  void rewrite_reductions(LoweredGroup& finish, const Index& place) {
+    const std::vector<Expr> old = finish.kernel.exprs;
+    std::vector<Expr> fresh;
+    std::vector<ExprId> moved(old.size(), kernel::kNoExpr);
+    auto push = [&](Expr expr) {
+      fresh.push_back(std::move(expr));
+      return static_cast<ExprId>(fresh.size()) - 1;
+    };
+    std::map<ExprId, std::vector<ExprId>> operands_of;
+    for (ExprId id = 0; id < static_cast<ExprId>(old.size()); ++id) {
+      Expr expr = old[id];
+      for (ExprId& operand : expr.operands) operand = moved[operand];
+      if (expr.kind == ExprKind::kReduce) {
+        const ExprId first = kernel::siblings_of(group_.kernel, id).front();
+        auto& operands = operands_of[first];
+        if (operands.empty()) {
+          const auto one = std::find_if(partials_.begin(), partials_.end(), [&](const Partial& partial) { return partial.first == first; });
+          for (int scratch : one->scratch) {
+            Expr load;
+            load.kind = ExprKind::kLoad;
+            load.dtype = expr.dtype;
+            load.access = {scratch_buffer(finish, scratch, BufferRole::kScratch), place, {}, 0.0};
+            operands.push_back(push(load));
+          }
+          if (expr.reduce == ReduceOp::kMoments) {
+            Expr count;
+            count.dtype = expr.dtype;
+            count.number = static_cast<double>(part_length_);
+            operands.push_back(push(count));
+          }
+        }
+        expr.operands = operands;
+        expr.reduce = combining(expr.reduce);
+      }
+      moved[id] = push(std::move(expr));
+    }
+    for (auto& store : finish.kernel.stores) store.value = moved[store.value];
+    finish.kernel.exprs = std::move(fresh);
+  }
+
+  static void drop_unused_exprs(Kernel& kernel) {
+    std::vector<bool> needed(kernel.exprs.size(), false);
+    for (const auto& store : kernel.stores) needed[store.value] = true;
+    for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
+      if (needed[id])
+        for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
+    std::vector<ExprId> moved(kernel.exprs.size(), kernel::kNoExpr);
+    std::vector<Expr> kept;
+    for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+      if (!needed[id]) continue;
+      moved[id] = static_cast<ExprId>(kept.size());
+      kept.push_back(kernel.exprs[id]);
+      for (ExprId& operand : kept.back().operands) operand = moved[operand];
+    }
+    for (auto& store : kernel.stores) store.value = moved[store.value];
+    kernel.exprs = std::move(kept);
+  }
+
+  static void drop_unused_buffers(LoweredGroup& group) {
+    Kernel& kernel = group.kernel;
+    std::vector<bool> used(kernel.buffers.size(), false);
+    for (const Expr& expr : kernel.exprs)
+      if (expr.kind == ExprKind::kLoad) used[expr.access.buffer] = true;
+    for (const auto& store : kernel.stores) used[store.access.buffer] = true;
+    std::vector<int> moved(kernel.buffers.size(), -1);
+    std::vector<Buffer> buffers;
+    std::vector<ValueId> values;
+    for (int pass = 0; pass < 2; ++pass)    // inputs first, outputs last
+      for (size_t id = 0; id < kernel.buffers.size(); ++id) {
+        if (!used[id] || (kernel.buffers[id].role == BufferRole::kOutput) != (pass == 1)) continue;
+        moved[id] = static_cast<int>(buffers.size());
+        buffers.push_back(kernel.buffers[id]);
+        values.push_back(group.buffers[id]);
+      }
+    for (Expr& expr : kernel.exprs)
+      if (expr.kind == ExprKind::kLoad) expr.access.buffer = moved[expr.access.buffer];
+    for (auto& store : kernel.stores) store.access.buffer = moved[store.access.buffer];
+    kernel.buffers = std::move(buffers);
+    group.buffers = std::move(values);
+  }
+
+  const LoweredGroup& group_;
+  SplitChoice choice_;
+  int64_t part_length_ = 1;
+  std::vector<Partial> partials_;
+  SplitKernels result_;
+};
+
+}  // namespace
+
+bool reductions_are_independent(const Kernel& kernel) {
+  std::vector<bool> after(kernel.exprs.size(), false);
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    for (ExprId operand : expr.operands) after[id] = after[id] || after[operand];
+    if (expr.kind != ExprKind::kReduce) continue;
+    if (after[id]) return false;
+    after[id] = true;
+  }
+  return true;
+}
+
+SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
+  const bool positions = std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                                     [](const Expr& expr) { return expr.kind == ExprKind::kReduce && is_position(expr.reduce); });
+  if (wanted_parts < 2 || positions || !reductions_are_independent(kernel)) return {};
+  SplitChoice best;
+  double best_distance = 1e9;
+  for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    const int64_t extent = kernel.axes[axis].extent;
+    const bool last = axis + 1 == static_cast<int>(kernel.axes.size());
+    for (int64_t parts = 2; parts <= std::min<int64_t>(extent, wanted_parts * 8); ++parts) {
+      if (extent % parts != 0 || (last && extent / parts < 64)) continue;
+      // Cutting an outer axis keeps the inner one's blocks whole.
+      const double distance = std::abs(std::log2(static_cast<double>(parts) / static_cast<double>(wanted_parts))) + (last ? 0.1 : 0.0);
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = {axis, parts};
+      }
+    }
+  }
+  return best;
+}
+
+std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice) { return Splitter(group, choice).run(); }
+
+}  // namespace kw::plan

@@ -1,0 +1,32 @@
+// Long reductions over few rows, in two kernels: partial results of every part of a row, then what combines them.
+#pragma once
+
+#include <optional>
+
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+// No reduction needs another's result.
+bool reductions_are_independent(const kernel::Kernel& kernel);
+
+// Can every reduction of the group be taken apart (no positions, none that needs another's result), and into how many parts per row, given the
+// wanted number of parts? 1: leave it whole. The axes must be ordered and coalesced.
+struct SplitChoice {
+  int axis = -1;               // the reduce axis that is cut
+  int64_t parts = 1;
+};
+SplitChoice choose_split(const kernel::Kernel& kernel, int64_t wanted_parts);
+
+// The group's kernels with raw axes: the partial kernel first, then one that stores full-size results, then one for per-row results.
+// Reduce axes of the later kernels run over the parts. nullopt when the cut cannot be expressed.
+struct SplitKernels {
+  std::vector<Scratch> scratch;
+  LoweredGroup partial;                          // its stores go to scratch
+  std::vector<LoweredGroup> finish;
+};
+std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice);
+
+// In the kernels above, buffer value −1 − k stands for scratch k.
+
+}  // namespace kw::plan

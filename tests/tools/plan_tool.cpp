@@ -1,0 +1,47 @@
+// plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]: runs the passes, plans, and prints groups, steps and kernels. For tests and for looking.
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+#include "capture/reader.hpp"
+#include "emit/kernel_text.hpp"
+#include "ir/text.hpp"
+#include "passes/pipeline.hpp"
+#include "plan/plan.hpp"
+#include "plan/program_text.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+int main(int count, char** arguments) {
+  if (count < 2) return std::fputs("usage: plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]\n", stderr), 2;
+  try {
+    const std::string path = arguments[1], target = count > 2 ? arguments[2] : "triton", text = kw::read_file(path);
+    const bool quiet = count > 3;
+    kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
+    auto clock = std::chrono::steady_clock::now();
+    auto lap = [&] {
+      const auto now = std::chrono::steady_clock::now();
+      const double seconds = std::chrono::duration<double>(now - clock).count();
+      clock = now;
+      return seconds;
+    };
+    double fusion = 0;
+    for (const auto& pass : kw::run_passes(graph).passes)
+      if (pass.name == "fusion") fusion = pass.seconds;
+    const double passes = lap();
+    const auto device = kw::default_device(target);
+    const kw::Schedule schedule = kw::default_schedule(graph, target, device);
+    const double planning = lap();
+    const kw::Program program = kw::lower(graph, schedule, device);
+    const double lowering = lap();
+    if (!quiet) std::cout << kw::print(graph);
+    std::cout << kw::print(graph, schedule) << kw::print(graph, program);
+    if (!quiet)
+      for (const auto& kernel : program.kernels) std::cout << kw::kernel::print(kernel);
+    std::fprintf(stderr, "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n", graph.nodes.size(),
+                 schedule.groups.size(), program.kernels.size(), passes, fusion, planning, lowering);
+  } catch (const kw::Error& error) {
+    std::cerr << kw::render(error) << '\n';
+    return error.exit_code();
+  }
+}

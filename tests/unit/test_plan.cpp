@@ -1,0 +1,180 @@
+// Runs every file of tests/golden/plan: "target NAME", the graph, "----", its groups, schedule, program and kernels.
+// KW_UPDATE_GOLDEN=1 rewrites the expected part.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "emit/kernel_text.hpp"
+#include "ir/text.hpp"
+#include "passes/fusion.hpp"
+#include "plan/cost.hpp"
+#include "plan/plan.hpp"
+#include "plan/program_text.hpp"
+#include "plan/schedule_json.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+namespace {
+
+constexpr std::string_view kSeparator = "----\n";
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR)) names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+struct Planned {
+  Graph graph;
+  Schedule schedule;
+  Program program;
+};
+
+Planned plan_text(std::string_view text, const std::string& target = "triton") {
+  Planned planned{parse_graph(text), {}, {}};
+  fusion(planned.graph);
+  const DeviceDescription device = default_device(target);
+  planned.schedule = default_schedule(planned.graph, target, device);
+  planned.program = lower(planned.graph, planned.schedule, device);
+  return planned;
+}
+
+std::string everything(const Planned& planned) {
+  std::string text = print(planned.graph, planned.schedule) + print(planned.graph, planned.program);
+  for (const auto& kernel : planned.program.kernels) text += kernel::print(kernel);
+  return text;
+}
+
+class PlanGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(PlanGolden, ScheduleAndKernels) {
+  const std::string path = std::string(KW_GOLDEN_DIR) + "/" + GetParam() + ".txt", text = read_file(path);
+  const size_t line = text.find('\n'), separator = text.find(kSeparator);
+  ASSERT_TRUE(text.starts_with("target ") && separator != std::string::npos) << path;
+  const std::string target = text.substr(7, line - 7), graph = text.substr(line + 1, separator - line - 1);
+  const Planned planned = plan_text(graph, target);
+  const std::string actual = everything(planned);
+  if (std::getenv("KW_UPDATE_GOLDEN")) write_file_atomically(path, text.substr(0, separator) + std::string(kSeparator) + actual);
+  else EXPECT_EQ(actual, text.substr(separator + kSeparator.size())) << "KW_UPDATE_GOLDEN=1 rewrites " << path;
+  EXPECT_EQ(schedule_from_json(schedule_to_json(planned.schedule)), planned.schedule);
+  EXPECT_EQ(everything(plan_text(graph, target)), actual) << "planning is deterministic";
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, PlanGolden, testing::ValuesIn(golden_files()), [](const auto& one) { return one.param; });
+
+TEST(Plan, ChainsOfPointwiseOperatorsBecomeOneKernel) {
+  const auto planned = plan_text(R"(graph G {
+    input %x : f32[128, 1000] user args.0
+    input %bias : f32[1000] parameter "bias"
+    %a = aten.add.Tensor(self=%x, other=%bias) : f32[128, 1000]
+    %b = aten.gelu.default(self=%a) : f32[128, 1000]
+    %c = aten.mul.Tensor(self=%b, other=%x) : f32[128, 1000]
+    return %c
+  })");
+  EXPECT_EQ(planned.schedule.groups.size(), 1u);
+  EXPECT_EQ(planned.program.steps.size(), 2u);   // allocate, launch
+}
+
+TEST(Plan, FusionMakesNoCycleThroughALibraryCall) {
+  // %c needs both %a and the library's %m, which needs %a: %a and %c cannot be one kernel unless %a is stored first.
+  const auto planned = plan_text(R"(graph G {
+    input %x : f32[64, 64] user args.0
+    %a = aten.relu.default(self=%x) : f32[64, 64]
+    %m = aten.mm.default(self=%a, mat2=%a) : f32[64, 64]
+    %c = aten.add.Tensor(self=%m, other=%a) : f32[64, 64]
+    return %c
+  })");
+  ASSERT_EQ(planned.schedule.groups.size(), 3u);
+  EXPECT_EQ(planned.schedule.groups[1].scheduler, "extern");
+}
+
+TEST(Plan, RandomOperatorsKeepTheirOrder) {
+  const auto planned = plan_text(R"(graph G {
+    input %x : f32[64] user args.0
+    %r = aten.rand.default(size=[64]) : f32[64]
+    %s = aten.randn.default(size=[64]) : f32[64]
+    %t = aten.rand_like.default(self=%x) : f32[64]
+    %a = aten.add.Tensor(self=%t, other=%r) : f32[64]
+    %b = aten.add.Tensor(self=%a, other=%s) : f32[64]
+    return %b
+  })");
+  std::vector<NodeId> random;
+  for (const auto& group : planned.schedule.groups)
+    if (group.scheduler == "extern") random.push_back(group.nodes[0]);
+  EXPECT_EQ(random, (std::vector<NodeId>{0, 1, 2}));
+}
+
+TEST(Plan, EqualLayersShareTheirKernel) {
+  const auto planned = plan_text(R"(graph G {
+    input %x : f32[64, 64] user args.0
+    %a = aten.relu.default(self=%x) : f32[64, 64]
+    %m = aten.mm.default(self=%a, mat2=%a) : f32[64, 64]
+    %b = aten.relu.default(self=%m) : f32[64, 64]
+    %n = aten.mm.default(self=%b, mat2=%b) : f32[64, 64]
+    return %n
+  })");
+  EXPECT_EQ(planned.program.kernels.size(), 1u);
+}
+
+TEST(Plan, AScheduleThatDoesNotFitIsRefused) {
+  auto planned = plan_text(R"(graph G {
+    input %x : f32[64] user args.0
+    %a = aten.relu.default(self=%x) : f32[64]
+    return %a
+  })");
+  const DeviceDescription device = default_device("triton");
+  Schedule unknown = planned.schedule;
+  unknown.groups[0].scheduler = "sorcery";
+  EXPECT_THROW(lower(planned.graph, unknown, device), Error);
+  Schedule missing = planned.schedule;
+  missing.groups.clear();
+  EXPECT_THROW(lower(planned.graph, missing, device), Error);
+  Schedule wrong = planned.schedule;
+  wrong.groups[0].scheduler = "reduction";
+  EXPECT_THROW(lower(planned.graph, wrong, device), Error);
+}
+
+TEST(Plan, TenThousandNodesArePlannedInSeconds) {
+  std::string text = "graph Long {\n  input %x : f32[64, 64] user args.0\n  input %w : f32[64, 64] parameter \"w\"\n";
+  std::string last = "x";
+  for (int step = 0; step < 2500; ++step) {
+    const std::string n = std::to_string(step);
+    text += "  %m" + n + " = aten.mm.default(self=%" + last + ", mat2=%w) : f32[64, 64]\n";
+    text += "  %a" + n + " = aten.add.Tensor(self=%m" + n + ", other=%" + last + ") : f32[64, 64]\n";
+    text += "  %t" + n + " = aten.tanh.default(self=%a" + n + ") : f32[64, 64]\n";
+    text += "  %s" + n + " = aten.mul.Tensor(self=%t" + n + ", other=%a" + n + ") : f32[64, 64]\n";
+    last = "s" + n;
+  }
+  text += "  return %" + last + "\n}\n";
+  const auto start = std::chrono::steady_clock::now();
+  const auto planned = plan_text(text);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5.0);
+  EXPECT_EQ(planned.schedule.groups.size(), 5000u);
+  EXPECT_EQ(planned.program.kernels.size(), 1u);
+}
+
+TEST(Cost, ThePointwiseFloorIsOneReadAndOneWrite) {
+  const Graph graph = parse_graph(R"(graph G {
+    input %x : f32[1024] user args.0
+    input %unused : f32[1024] user args.1
+    %a = aten.relu.default(self=%x) : f32[1024]
+    %b = aten.add.Tensor(self=%a, other=%x) : f32[1024]
+    return %b
+  })");
+  EXPECT_EQ(graph_cost(graph).bytes, 8192.0);
+}
+
+TEST(Device, ReadsBackFromJson) {
+  DeviceDescription device = default_device("cpu");
+  device.units = 64;
+  EXPECT_EQ(device_from_json(device_to_json(device)), device);
+  EXPECT_THROW(device_from_json("[]"), Error);
+  EXPECT_THROW(device_from_json(R"({"target": "cpu", "units": "many"})"), Error);
+}
+
+}  // namespace
+}  // namespace kw
