@@ -1,0 +1,173 @@
+"""The passes keep what a graph computes: run before and after with PyTorch, bit for bit where they claim to be exact."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import graph_text
+import pytest
+import torch
+import torch.nn.functional as F
+
+from kernelwright import export
+
+EXACT = ["canonicalise", "fold", "layout", "cse", "dead_code"]
+
+
+class Module(torch.nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = torch.nn.Parameter(torch.randn(6, 8))
+        self.register_buffer("running", torch.zeros(8))
+
+    def forward(self, x, y, labels):
+        return self.function(self, x, y, labels)
+
+
+def _arithmetic(self, x, y, labels):
+    return 2 - x, torch.rsub(x, y, alpha=3), x * 1, x + 0, x - 0.0, x / 4, x / 3, 1 * x, x**2, x**3, x**0.5, x**1, -(-x), x // 2, torch.true_divide(labels, 2)
+
+
+def _promotion(self, x, y, labels):
+    two, third = torch.tensor(2.0), torch.tensor(1 / 3)
+    half = x.half()
+    return labels * two, labels + 1, labels * 1, half * two, half + third, x * torch.tensor(2), labels > third, torch.where(x > 0, 1.0, x), x.bfloat16() * 3
+
+
+def _constants(self, x, y, labels):
+    ones = torch.ones(6, 8)
+    zero = torch.zeros(())
+    mask = torch.full((6, 8), True)
+    return x * ones, x + zero, x - zero, ones + ones, torch.where(mask, x, y), ones[:3] * 5, x * torch.full((8,), 0.1), zero / zero, x.fill_(3.0) + y
+
+
+def _views(self, x, y, labels):
+    a, b, c = y.split([3, 3, 2], dim=1)
+    return (x.t().t() + y, x.unsqueeze(1).squeeze(1), x.transpose(0, 1).reshape(-1), a * c[:, :1], x.view(2, 3, 8).permute(2, 0, 1).permute(1, 2, 0),
+            x.flatten().unflatten(0, (4, 12)), x.unbind(1)[3], x.expand(2, 6, 8).expand(3, 2, 6, 8), x.movedim(0, 1), x.narrow(1, -3, 2), x.T.contiguous(),
+            b.contiguous().view(-1), torch.stack([x, y], -1), x.diagonal(), x.unfold(1, 3, 2), x[::2, 1:5], x.as_strided((2, 2), (1, 3), 1))  # fmt: skip
+
+
+def _copies(self, x, y, labels):
+    z = torch.exp(x)
+    return z.clone(), z, x.clone(), x.to(torch.float32), z.contiguous(), F.dropout(z, 0.0), F.dropout(z, 0.5, training=False), x.clone() + 1, z.detach().clone().sin()
+
+
+def _reductions(self, x, y, labels):
+    return (x.sum(), x.mean(), x.max(), x.min(), x.max(1).values, x.max(1), x.min(0, keepdim=True)[0], x.std(1, unbiased=False), x.var(), x.norm(), x.norm(dim=1),
+            x.norm(1, 0), F.softmax(x, -1), torch.log_softmax(y, 0), x.amax(), (x > 0).any(), (x > 0).all(1), labels.sum())  # fmt: skip
+
+
+def _pointwise(self, x, y, labels):
+    return (F.hardtanh(x), F.relu6(x), x.clamp(min=0.1), x.clamp(max=0.1), x.clamp(-1, 1), torch.square(x), x.clip(y, y + 1), torch.maximum(x, y), torch.max(x, y),
+            torch.remainder(x, 2), torch.fmod(x, 2), labels & 3, labels.clamp(0, 1), F.silu(x), F.gelu(x), x.masked_fill(y > 0, 2.0), torch.where(x > y, x, y))  # fmt: skip
+
+
+def _mutation(self, x, y, labels):
+    self.running.mul_(0.9).add_(x.mean(0), alpha=0.1)
+    return x + self.running, torch.exp(x), torch.exp(x)
+
+
+LOSSES = {
+    "mse": lambda self, x, y, labels: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="none"), F.mse_loss(x, y, reduction="sum")),
+    "l1": lambda self, x, y, labels: (F.l1_loss(x, y), F.smooth_l1_loss(x, y, beta=0.7), F.smooth_l1_loss(x, y, beta=0.0), F.huber_loss(x, y, delta=0.6)),
+    "kl": lambda self, x, y, labels: (F.kl_div(x, y.abs(), reduction="batchmean"), F.kl_div(x, y, log_target=True), F.kl_div(x, y.relu(), reduction="none")),
+    "bce": lambda self, x, y, labels: (F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), F.binary_cross_entropy(x.sigmoid(), y.sigmoid().round(), weight=y.abs()),
+                                       F.binary_cross_entropy_with_logits(x, y.sigmoid(), pos_weight=y.abs(), reduction="none")),
+    "cross entropy": lambda self, x, y, labels: (F.cross_entropy(x, labels[:, 0] % 8), F.cross_entropy(x, labels[:, 0] % 8, ignore_index=2, reduction="sum"),
+                                                 F.cross_entropy(x, y.softmax(1)), F.cross_entropy(x, labels[:, 0] % 8, reduction="none"),
+                                                 F.cross_entropy(x.view(2, 3, 8), labels[0].view(2, 4).repeat(1, 2) % 3), F.cross_entropy(x, labels[:, 0] % 8, weight=y[0].abs()),
+                                                 F.nll_loss(F.log_softmax(x, 1), labels[:, 0] % 8)),
+    "hinge": lambda self, x, y, labels: (F.hinge_embedding_loss(x, y.sign()), F.margin_ranking_loss(x, y, x.sign(), margin=0.3), F.soft_margin_loss(x, y.sign())),
+    "poisson": lambda self, x, y, labels: (F.poisson_nll_loss(x, y.abs()), F.poisson_nll_loss(x.abs(), y.abs() * 4, log_input=False, full=True)),
+    "triplet": lambda self, x, y, labels: (F.triplet_margin_loss(x, y, self.weight), F.triplet_margin_loss(x, y, self.weight, p=1.0, swap=True, reduction="none")),
+    "cosine": lambda self, x, y, labels: (F.cosine_embedding_loss(x, y, (labels[:, 0] % 2) * 2 - 1, margin=0.1), F.cosine_similarity(x, y), F.cosine_similarity(x, y, dim=0),
+                                          F.pairwise_distance(x, y, keepdim=True)),
+}  # fmt: skip
+
+EXACT_CASES = {
+    function.__name__.strip("_"): function for function in (_arithmetic, _promotion, _constants, _views, _copies, _reductions, _pointwise, _mutation)
+}
+
+
+@pytest.fixture(scope="session")
+def after_passes(home: Path, tmp_path_factory):
+    """The text of a module's graph after the named passes."""
+    tool = home / "build" / "tests" / "unit" / "graph_tool"
+    if not tool.exists():
+        pytest.fail("build/tests/unit/graph_tool is missing: configure with -DKW_TESTS=ON and build")
+    folder = tmp_path_factory.mktemp("graphs")
+
+    def run(module: Module, inputs: dict[str, torch.Tensor], passes: list[str]) -> str:
+        path = folder / f"{id(module.function)}.json"
+        if not path.exists():
+            path.write_text(json.dumps(export.export_module(module, tuple(inputs.values()))))
+        done = subprocess.run([tool, path, *passes], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def _inputs(special: bool) -> dict[str, torch.Tensor]:
+    torch.manual_seed(7)
+    x, y = torch.randn(6, 8), torch.randn(6, 8)
+    if special:
+        x.view(-1)[:10] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-40, 3e38, -1.0, 1.0, -3e38])
+        y.view(-1)[:6] = torch.tensor([-0.0, 0.0, float("inf"), 2.0, float("nan"), -1e-42])
+    return {"x": x, "y": y, "labels": torch.randint(0, 8, (6, 8))}
+
+
+def _copy(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+def _assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, text: str) -> None:
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape and ours.stride() == theirs.stride()
+    if ours.is_floating_point():
+        assert torch.equal(ours.isnan(), theirs.isnan()), text
+        ours, theirs = torch.nan_to_num(ours, nan=7.0, posinf=8.0, neginf=9.0), torch.nan_to_num(theirs, nan=7.0, posinf=8.0, neginf=9.0)
+        assert torch.equal(ours.signbit(), theirs.signbit()), text
+    assert torch.equal(ours, theirs), text
+
+
+@pytest.mark.parametrize("special", [False, True], ids=["numbers", "special values"])
+@pytest.mark.parametrize("name", EXACT_CASES)
+def test_exact_passes_keep_every_bit(after_passes, name, special):
+    module, inputs = Module(EXACT_CASES[name]), _inputs(special)
+    before, after = after_passes(module, inputs, []), after_passes(module, inputs, EXACT)
+    with torch.no_grad():
+        expected = graph_text.run(before, module, _copy(inputs))
+        actual = graph_text.run(after, module, _copy(inputs))
+    assert len(expected) == len(actual)
+    for ours, theirs in zip(actual, expected):
+        _assert_same_bits(ours, theirs, after)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_expanded_losses_agree_with_pytorch(after_passes, name):
+    module, inputs = Module(LOSSES[name]), _inputs(special=False)
+    text = after_passes(module, inputs, ["all"])
+    with torch.no_grad():
+        expected = module(**_copy(inputs))
+        actual = graph_text.run(text, module, _copy(inputs))
+    assert "_loss.default" not in text.replace("weight=", "_") or name == "cross entropy"
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=1e-7, check_stride=True)
+
+
+@pytest.mark.parametrize("name", ["copies", "mutation", "views"])
+def test_returned_tensors_share_memory_no_more_than_before(after_passes, name):
+    module, inputs = Module(EXACT_CASES[name]), _inputs(special=False)
+
+    def sharing(text: str) -> set[tuple[int, int]]:
+        given = _copy(inputs)
+        with torch.no_grad():
+            tensors = [*graph_text.run(text, module, given), *given.values()]
+        storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
+        return {(i, j) for i in range(len(storages)) for j in range(i) if storages[i] == storages[j]}
+
+    assert sharing(after_passes(module, inputs, ["all"])) <= sharing(after_passes(module, inputs, []))
