@@ -6,7 +6,7 @@
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
-#include "cli/error_json.hpp"
+#include "driver/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -49,7 +49,7 @@ int list(Archive& archive, const Options& options, Console& console) {
   }
   if (results.empty()) table = "The archive " + archive.path() + " holds no results yet.\n";
   console.print(table);
-  console.write_json({{"version", kJsonVersion}, {"archive", archive.path()}, {"results", rows}});
+  console.write_json({{"version", kReportVersion}, {"archive", archive.path()}, {"results", rows}});
   return kGood;
 }
 

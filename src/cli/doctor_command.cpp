@@ -8,8 +8,8 @@
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
-#include "cli/error_json.hpp"
 #include "driver/environment.hpp"
+#include "driver/report_version.hpp"
 #include "support/error.hpp"
 
 namespace kw::cli {
@@ -129,7 +129,7 @@ int diagnose(Console& console) {
   }
   text += complete ? "Everything that kw needs is here." : "Something that kw needs is missing: see above.";
   console.print(text);
-  console.write_json({{"version", kJsonVersion}, {"complete", complete}, {"checks", rows}});
+  console.write_json({{"version", kReportVersion}, {"complete", complete}, {"checks", rows}});
   return complete ? kGood : 3;
 }
 

@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
-#include "cli/error_json.hpp"
 #include "cli/suggest.hpp"
+#include "driver/error_json.hpp"
+#include "driver/report_version.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
 
@@ -77,8 +78,8 @@ int run(const std::string& command, const Invocation& invocation) {
     } catch (const nlohmann::json::exception& error) {
       throw Error(ErrorKind::kInternal, error.what());
     }
-  } catch (const Interrupted&) {
-    console.warn("interrupted");
+  } catch (const Interrupted& interrupt) {
+    console.warn(interrupt.kept.empty() ? "interrupted" : "interrupted; " + interrupt.kept);
     return kInterruptedExitCode;
   } catch (const Error& error) {
     // The terminal's Ctrl-C may surface as a failed call of whatever was going on.
@@ -88,7 +89,7 @@ int run(const std::string& command, const Invocation& invocation) {
     }
     console.warn(render(error));
     try {
-      console.write_json(error_json(command, error));
+      console.write_json({{"version", kReportVersion}, {"command", command}, {"exit_code", error.exit_code()}, {"error", to_json(error)}});
     } catch (const Error& second) {
       console.warn(render(second));
     }

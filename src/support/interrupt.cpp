@@ -45,7 +45,7 @@ void install_interrupt_handler() {
 bool interrupted() { return signals_seen.load() > 0; }
 
 void throw_if_interrupted() {
-  if (interrupted()) throw Interrupted{};
+  if (interrupted()) throw Interrupted{""};
 }
 
 KilledOnInterrupt::KilledOnInterrupt(pid_t child) : slot_(-1) {

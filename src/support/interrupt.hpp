@@ -4,10 +4,14 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 namespace kw {
 
 // Thrown by throw_if_interrupted(). Not an Error: nobody's input was wrong.
-struct Interrupted {};
+struct Interrupted {
+  std::string kept;   // what is left of the work, for the one line that is printed; may be empty
+};
 
 inline constexpr int kInterruptedExitCode = 130;
 

@@ -1,0 +1,32 @@
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "cli/report_text.hpp"
+#include "driver/optimize.hpp"
+
+namespace kw::cli {
+
+namespace {
+
+struct Options {
+  std::string target = "auto";
+  bool fresh = false;
+};
+
+}  // namespace
+
+void define_device(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  add_target(app, options->target);
+  app.add_flag("--fresh", options->fresh, "Measure again");
+  invocation.run = [options](Console& console) {
+    const auto report = measure_device(options->target, options->fresh, console);
+    console.print(device_text(report));
+    console.write_json(report);
+    return kGood;
+  };
+}
+
+}  // namespace kw::cli

@@ -1,0 +1,173 @@
+#include "cli/report_text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "support/text.hpp"
+
+namespace kw::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool has_number(const Json& json, const char* key) { return json.is_object() && json.contains(key) && json[key].is_number(); }
+
+std::string milliseconds(double value) {
+  if (value < 0.1) return fmt::format("{:.1f} us", value * 1000);
+  if (value < 1000) return fmt::format("{:.3g} ms", value);
+  return fmt::format("{:.3g} s", value / 1000);
+}
+
+std::string rate(double value, const char* unit) {
+  const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t step = 0;
+  while (value >= 1000 && step < 5) {
+    value /= 1000;
+    ++step;
+  }
+  return fmt::format("{:.3g} {}{}", value, prefixes[step], unit);
+}
+
+// ours        1.42 ms  [1.40, 1.45]
+// eager       2.10 ms  [2.08, 2.13]   1.48x  [1.45, 1.51]
+std::string time_table(const Json& report) {
+  if (!report.contains("time_ms") || !report["time_ms"].is_object()) return "";
+  std::string text;
+  const Json none = Json::object();
+  const Json& intervals = report.contains("time_interval_ms") ? report["time_interval_ms"] : none;
+  for (const auto& [name, median] : report["time_ms"].items()) {
+    if (!median.is_number()) continue;
+    std::string interval;
+    if (intervals.contains(name) && intervals[name].is_array())
+      interval = fmt::format("[{}, {}]", milliseconds(intervals[name][0].get<double>()), milliseconds(intervals[name][1].get<double>()));
+    text += fmt::format("  {:<10} {:>9}  {:<24}", name == "compile" ? "compiled" : name, milliseconds(median.get<double>()), interval);
+    if (report.contains("speedup") && report["speedup"].is_object() && has_number(report["speedup"].value(name, Json()), "value")) {
+      const Json& speedup = report["speedup"][name];
+      const double low = speedup["low"], high = speedup["high"];
+      text += fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]{}", speedup["value"].get<double>(), low, high,
+                          low > 1 ? "" : high < 1 ? "  slower" : "  no difference");
+    }
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    text += "\n";
+  }
+  if (report.contains("baseline_errors"))
+    for (const auto& [name, what] : report["baseline_errors"].items()) {
+      const auto lines = split_lines(what.get<std::string>());
+      text += fmt::format("  {:<10} {:>9}  {}\n", name == "compile" ? "compiled" : name, "-", lines.empty() ? "failed" : lines.front());
+    }
+  return text;
+}
+
+std::string roofline_line(const Json& report) {
+  if (!report.contains("roofline") || !report["roofline"].is_object() || !has_number(report["roofline"], "fraction")) return "";
+  const Json& roofline = report["roofline"];
+  return fmt::format("  roofline   {:.0f}% of what the device can do ({} bound, floor {})\n", 100 * roofline["fraction"].get<double>(),
+                     roofline.value("bound", "memory"), milliseconds(roofline.value("floor_ms", 0.0)));
+}
+
+std::string kernels_line(const Json& report) {
+  if (!report.contains("kernels")) return "";
+  const size_t kernels = report["kernels"].size();
+  const int calls = report.value("library_calls", 0);
+  std::string text = fmt::format("  kernels    {} of ours", kernels);
+  if (calls) {
+    text += fmt::format(", {} library call{}", calls, calls == 1 ? "" : "s");
+    if (report.contains("library_ops") && !report["library_ops"].empty()) {
+      std::vector<std::string> ops;
+      for (const Json& op : report["library_ops"]) ops.push_back(op.get<std::string>());
+      if (ops.size() > 4) {
+        ops.resize(4);
+        ops.push_back("…");
+      }
+      text += " (" + join(ops, ", ") + ")";
+    }
+  } else {
+    text += ", no library calls";
+  }
+  if (has_number(report, "share_in_our_kernels")) text += fmt::format("; {:.0f}% of the time in ours", 100 * report["share_in_our_kernels"].get<double>());
+  return text + "\n";
+}
+
+// The draw and output that came nearest to the bound, or went furthest over it.
+std::string worst_error(const Json& report) {
+  if (!report.contains("errors")) return "";
+  const Json* worst = nullptr;
+  double worst_ratio = -1;
+  for (const Json& error : report["errors"]) {
+    const double ratio = has_number(error, "of_bound") ? error["of_bound"].get<double>() : -1;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = &error;
+    }
+  }
+  if (!worst) return "";
+  return fmt::format("at most {:.0f}% of the bound ({} on the {} draw)", 100 * worst_ratio, worst->value("output", ""), worst->value("draw", ""));
+}
+
+std::string verdict_line(const Json& report) {
+  const std::string verdict = report.value("verdict", "");
+  if (verdict == "emitted") return "emitted    not run, so not verified\n";
+  const size_t draws = report.contains("draws") ? report["draws"].get<size_t>() : 0;
+  if (verdict == "pass") {
+    std::string text = fmt::format("verified   {} draws", draws);
+    if (const std::string worst = worst_error(report); !worst.empty()) text += ", errors " + worst;
+    return text + "\n";
+  }
+  return "failed     " + report.value("reason", "") + "\n";
+}
+
+std::string notes(const Json& report) {
+  std::string text;
+  if (report.contains("notes"))
+    for (const Json& note : report["notes"]) text += "  note       " + note.get<std::string>() + "\n";
+  return text;
+}
+
+double total_seconds(const Json& report) {
+  return report.contains("seconds") && has_number(report["seconds"], "total") ? report["seconds"]["total"].get<double>() : 0;
+}
+
+}  // namespace
+
+std::string optimize_text(const Json& report) {
+  std::string text = verdict_line(report);
+  text += time_table(report) + roofline_line(report) + kernels_line(report) + notes(report);
+  const std::string candidate = report.contains("candidate") && report["candidate"].is_string() ? report["candidate"].get<std::string>() : "";
+  if (!candidate.empty()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", candidate);
+  if (report.value("from_archive", false))
+    text += fmt::format("This is the archive's answer of {}; --fresh does the work again.\n", report.value("created", ""));
+  else
+    text += fmt::format("{:.1f} s\n", total_seconds(report));
+  return text;
+}
+
+std::string verify_text(const Json& report) {
+  std::string text = verdict_line(report);
+  if (report.value("verdict", "") == "fail" && report.contains("detail") && !report["detail"].get<std::string>().empty())
+    text += report["detail"].get<std::string>() + "\n";
+  if (report.contains("kernelbench_gate") && report["kernelbench_gate"].is_object())
+    text += fmt::format("  KernelBench's gate (allclose {}): {}\n", report["kernelbench_gate"].value("atol", 1e-4),
+                        report["kernelbench_gate"].value("ok", false) ? "passes" : "fails");
+  return text + notes(report) + fmt::format("{:.1f} s\n", total_seconds(report));
+}
+
+std::string measure_text(const Json& report) { return time_table(report) + roofline_line(report) + notes(report); }
+
+std::string device_text(const Json& report) {
+  std::string text = fmt::format("{}\n", report.value("name", "device"));
+  const auto line = [&](const char* what, const Json& value, const char* unit) {
+    if (value.is_number()) text += fmt::format("  {:<18} {}\n", what, rate(value.get<double>(), unit));
+  };
+  line("copy", report.value("copy_bytes_per_second", Json()), "B/s");
+  line("read", report.value("read_bytes_per_second", Json()), "B/s");
+  if (report.contains("flops"))
+    for (const auto& [dtype, value] : report["flops"].items()) line((dtype + " matrix product").c_str(), value, "FLOP/s");
+  if (has_number(report, "launch_seconds")) text += fmt::format("  {:<18} {:.2g} us\n", "kernel launch", report["launch_seconds"].get<double>() * 1e6);
+  if (report.value("from_archive", false)) text += "Measured earlier; --fresh measures again.\n";
+  return text;
+}
+
+}  // namespace kw::cli

@@ -1,0 +1,48 @@
+// A whole suite: every problem through optimize, in child processes, so that nothing one problem does can end the run.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace kw {
+
+struct BenchProblem {
+  std::string path, name, category;        // category: the folder below the one that was named, "" for single files
+};
+
+// Python files that define a class Model, of the files and (recursively) folders named, sorted naturally (2_x before 10_x).
+// Throws kUser when a path does not exist or nothing is found.
+std::vector<BenchProblem> find_problems(const std::vector<std::string>& paths);
+
+struct BenchOptions {
+  std::string target;                      // "triton" or "cpu"
+  std::string policy = "reference";
+  std::vector<std::string> devices;        // CUDA indices, or {"cpu"}, or {""} where no device is used
+  int jobs = 1;                            // problems in work at once, per device; timing is serialised by a lock per device
+  std::string out;                         // folder of results.jsonl, candidates/ and the locks
+  double budget_seconds = 0;               // of measuring, per problem; 0: optimize's own default
+  double timeout_seconds = 900;            // of a problem, all in all
+  bool emit_only = false;
+  bool redo = false;                       // do not skip what is there
+  std::vector<std::string> baselines;
+  int draws = 0;                           // 0: optimize's own default
+};
+
+struct BenchRun {
+  std::vector<nlohmann::ordered_json> lines;   // one per problem that has a result, in the order of the problems
+  int skipped = 0;                             // of them, from an earlier run
+  bool interrupted = false;
+};
+
+// Called with each new line, one at a time; `done` counts those that were skipped too.
+using OnBenchLine = std::function<void(const nlohmann::ordered_json& line, size_t done, size_t of)>;
+
+// Appends a line to OUT/results.jsonl as each problem ends. An interrupt ends the run early and leaves everything so far.
+BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line);
+
+// The child's side: reads one JSON request a line from standard input and answers each with one JSON line on standard output.
+int serve_bench_requests();
+
+}  // namespace kw

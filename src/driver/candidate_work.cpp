@@ -1,0 +1,123 @@
+// verify, measure and device: what is asked of candidates that exist already, and of the machine.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "archive/archive.hpp"
+#include "capture/reader.hpp"
+#include "driver/device_facts.hpp"
+#include "driver/environment.hpp"
+#include "driver/optimize.hpp"
+#include "driver/problem_file.hpp"
+#include "driver/report.hpp"
+#include "driver/session.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// A candidate that is not even a text file is wrong input of the user's, not a candidate that fails.
+ProblemFile read_candidate_file(const std::string& path) { return read_problem_file(path); }
+
+Json new_report(const char* command, const ProblemFile& problem, const std::string& target) {
+  return {{"version", kReportVersion}, {"command", command}, {"problem", problem.path}, {"name", problem.name}, {"target", target}};
+}
+
+void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, const Environment& environment, const Json& report, const Json& figures) {
+  Archive archive;
+  archive.together([&] {
+    const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
+    const std::string candidate_hash = archive.add_candidate(candidate.source);
+    const std::string environment_hash = archive.add_environment(environment.description_json());
+    archive.add(ProposalRecord{problem_hash, candidate_hash, report["target"], "person", emitter_version(), ""});
+    archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report["policy"], passed(report), report["reason"], figures.dump()});
+  });
+}
+
+}  // namespace
+
+Json verify_candidate(const VerifyOptions& options, Progress& progress) {
+  const double began = seconds_now();
+  const ProblemFile problem = read_problem_file(options.problem);
+  const ProblemFile candidate = read_candidate_file(options.candidate);
+  const Environment environment = find_environment();
+  const std::string target = resolve_target(options.target, environment, true);
+  const std::string device = device_of(target);
+  Json report = new_report("verify", problem, target);
+  report["policy"] = options.policy;
+  Session session(environment, progress);
+  Json figures = Json::object();
+  try {
+    figures = session.verify({.problem = problem.path, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
+                              .draws = options.draws, .limit_seconds = options.timeout_seconds, .lock = ""});
+    add_verification(report, figures, options.policy);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kCandidateFailed) throw;
+    const ErrorText& text = error.text();
+    add_failure(report, text.message, text.code, text.detail);
+    report["where"] = text.where;
+    report["source"] = text.source;
+    report["hint"] = text.hint;
+  } catch (const WorkerFailure& failure) {
+    if (const std::string what = session.problem_failure(problem.path, device); !what.empty())
+      throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: " + what, .where = problem.path, .source = "",
+                                              .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
+    add_failure(report, "The candidate " + failure.what + ".", "worker-failed", failure.log);
+  }
+  store_verdict(problem, candidate, environment, report, figures);
+  report["candidate"] = candidate.path;
+  report["seconds"] = {{"total", seconds_now() - began}};
+  return report;
+}
+
+Json measure_problem(const MeasureOptions& options, Progress& progress) {
+  const double began = seconds_now();
+  const ProblemFile problem = read_problem_file(options.problem);
+  if (!options.candidate.empty()) read_candidate_file(options.candidate);
+  const Environment environment = find_environment();
+  const std::string target = resolve_target(options.target, environment, true);
+  const std::string device = device_of(target);
+  Archive archive;
+  const std::string environment_hash = archive.add_environment(environment.description_json());
+  Session session(environment, progress);
+  session.start();
+  const Graph graph = read_graph(session.capture(problem.path, device));
+  Json report = new_report("measure", problem, target);
+  Json reply;
+  try {
+    reply = session.measure({.problem = problem.path, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
+                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = ""});
+  } catch (const WorkerFailure& failure) {
+    if (options.candidate.empty())
+      throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.", .where = problem.path, .source = "",
+                                              .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
+    throw Error(ErrorKind::kCandidateFailed, ErrorText{.message = "The process " + failure.what + " while candidate and baselines were timed.", .where = options.candidate,
+                                                       .source = "", .hint = "`kw verify` says whether it is the candidate.", .detail = failure.log, .code = "worker-failed"});
+  }
+  add_measurement(report, reply);
+  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device), cache_bytes(session, device));
+  archive.together([&] {
+    const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
+    const std::string candidate_hash = options.candidate.empty() ? "" : archive.add_candidate(read_file(options.candidate));
+    archive.add(MeasurementRecord{problem_hash, candidate_hash, environment_hash, reply.dump()});
+  });
+  report["candidate"] = options.candidate.empty() ? Json() : Json(fs::absolute(options.candidate).lexically_normal().string());
+  report["seconds"] = {{"total", seconds_now() - began}};
+  return report;
+}
+
+Json measure_device(const std::string& asked, bool fresh, Progress& progress) {
+  const Environment environment = find_environment();
+  const std::string target = resolve_target(asked, environment, true);
+  Archive archive;
+  Session session(environment, progress);
+  Json report = {{"version", kReportVersion}, {"command", "device"}, {"target", target}};
+  report.update(device_ceilings(session, archive, archive.add_environment(environment.description_json()), device_of(target), fresh));
+  return report;
+}
+
+}  // namespace kw

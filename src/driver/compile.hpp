@@ -1,0 +1,50 @@
+// Graph → candidate source: the part of the way that needs no PyTorch. The command line, the bench and the C API all go through here.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emit/program.hpp"
+#include "ir/graph.hpp"
+#include "passes/pipeline.hpp"
+#include "plan/schedule.hpp"
+
+namespace kw {
+
+// How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
+enum class Caution {
+  kNone,        // fused, as the scheduler thinks best
+  kUnfused,     // one group per node
+  kLibrary,     // every node a library call
+};
+inline constexpr Caution kCautions[] = {Caution::kNone, Caution::kUnfused, Caution::kLibrary};
+std::string name_of(Caution caution);   // "fused", "unfused", "library"
+
+struct CompileOptions {
+  std::string target;                   // "triton" or "cpu"
+  Caution caution = Caution::kNone;
+  PassOptions passes;
+  std::string problem_name;             // of the user's file, for the candidate's header; empty for in-memory modules
+  std::string problem_source;           // verbatim; empty for in-memory modules
+};
+
+struct Compiled {
+  Graph graph;                          // after the passes
+  Schedule schedule;
+  Program program;
+  std::string source;                   // the candidate: one Python file
+  std::vector<std::string> kernels;     // names
+  int library_calls = 0;
+  std::vector<std::string> library_ops; // each once, in order of first use
+  PassReport passes;
+  std::vector<std::pair<std::string, double>> seconds;   // per stage
+};
+
+// Stages, for callers that want to stop half-way (`kw inspect`).
+enum class CompileStage { kPasses, kSchedule, kKernels, kSource };
+
+// Throws kUser for an unknown pass or target, kInternal for a fault of ours.
+Compiled compile(Graph graph, const CompileOptions& options, CompileStage last = CompileStage::kSource);
+
+}  // namespace kw

@@ -1,0 +1,17 @@
+// What is known of the device that a worker runs on; measured once, then kept in the archive.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "archive/archive.hpp"
+#include "driver/session.hpp"
+
+namespace kw {
+
+// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive".
+nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh = false);
+
+double cache_bytes(Session& session, const std::string& device);   // of the last level
+
+}  // namespace kw

@@ -1,0 +1,59 @@
+// A problem file in; a verified, measured candidate and its report out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/progress.hpp"
+
+namespace kw {
+
+struct OptimizeOptions {
+  std::string problem;                       // path
+  std::string output;                        // path; empty: STEM_kw.py in the current folder
+  std::string target = "auto";               // "auto", "cpu", "triton"
+  std::string policy = "reference";
+  std::vector<std::string> baselines = {"eager", "compile"};
+  std::vector<std::string> disabled_passes;
+  double budget_seconds = 10;                // of timing; 0: verified but not measured
+  double timeout_seconds = 600;              // of one verification
+  int draws = 0;                             // 0: the worker's default
+  std::optional<uint64_t> seed;
+  bool emit_only = false;                    // written without being run
+  bool fresh = false;                        // do not answer from the archive
+  std::string lock;                          // file that serialises timing on a device with other processes; empty: none
+};
+
+// The report of docs/json.md. verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only when it passed or emit_only
+// is set; one that failed is kept beside it as *.rejected.py. Throws kw::Error for everything that is not a verdict, and Interrupted.
+// With `shared`, that session is used, not a worker of its own.
+nlohmann::ordered_json optimize(const OptimizeOptions& options, Progress& progress, class Session* shared = nullptr);
+
+struct VerifyOptions {
+  std::string problem, candidate, target = "auto", policy = "reference";
+  int draws = 0;
+  std::optional<uint64_t> seed;
+  double timeout_seconds = 600;
+};
+nlohmann::ordered_json verify_candidate(const VerifyOptions& options, Progress& progress);
+
+struct MeasureOptions {
+  std::string problem, candidate, target = "auto";   // candidate may be empty
+  std::vector<std::string> baselines = {"eager", "compile"};
+  double budget_seconds = 10, timeout_seconds = 900;
+};
+nlohmann::ordered_json measure_problem(const MeasureOptions& options, Progress& progress);
+
+// Measured ceilings of the target's device, from the archive unless `fresh`.
+nlohmann::ordered_json measure_device(const std::string& target, bool fresh, Progress& progress);
+
+// "triton" or "cpu": `asked`, or for "auto" what this machine has. Throws kMissing when triton is asked for and `needs_device` and there is no GPU.
+std::string resolve_target(const std::string& asked, const struct Environment& environment, bool needs_device);
+std::string device_of(const std::string& target);       // "cuda" or "cpu"
+
+// Where the candidate goes. Throws kUser when it cannot be written there, or when a file stands there that kw did not write.
+std::string resolve_output(const std::string& asked, const std::string& problem);
+
+}  // namespace kw

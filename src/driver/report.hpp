@@ -1,0 +1,33 @@
+// The parts of a report (docs/json.md) that come from a worker's replies.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "driver/compile.hpp"
+#include "driver/report_version.hpp"
+
+namespace kw {
+
+// verdict, reason, errors, draws, reference, checks, vacuous and gate, from the worker's figures and what the contract makes of them.
+void add_verification(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply, const std::string& policy);
+
+// verdict "fail" for a candidate that raised, crashed or hung.
+void add_failure(nlohmann::ordered_json& report, const std::string& reason, const std::string& code, const std::string& detail);
+
+// time_ms, time_interval_ms, speedup, wall_ms, memory, share_in_our_kernels, recheck; the roofline where work and ceilings are known.
+void add_measurement(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply);
+
+// roofline: floor_ms, bound, fraction. `graph` after the passes: what it reads, writes and computes is the floor's work.
+// A time that no memory could have served turns the verdict to "fail".
+void add_roofline(nlohmann::ordered_json& report, const Graph& graph, const nlohmann::ordered_json& ceilings, double cache_bytes);
+
+double cpu_cache_bytes();   // of the last level; 0 where the system does not say
+
+// kernels, library_calls, library_ops, schedule summary.
+void add_kernels(nlohmann::ordered_json& report, const Compiled& compiled);
+
+bool passed(const nlohmann::ordered_json& report);
+void add_note(nlohmann::ordered_json& report, const std::string& note);
+
+}  // namespace kw

@@ -1,0 +1,148 @@
+#include "driver/session.hpp"
+
+#include <sys/random.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kHelloLimit = 180;      // importing PyTorch from a cold network disk
+constexpr double kCaptureLimit = 300;
+constexpr double kCeilingsLimit = 300;
+constexpr double kCompileLimit = 600;
+constexpr double kProblemAloneLimit = 120;
+
+std::string last_lines(const std::string& log, size_t count) {
+  std::vector<std::string> lines = split_lines(log);
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return join(lines, "\n");
+}
+
+}  // namespace
+
+void throw_for(const WorkerFailure& failure, const std::string& doing) {
+  ErrorText text;
+  text.message = "The Python process " + failure.what + " while " + doing + ".";
+  text.detail = last_lines(failure.log, 40);
+  if (failure.kind == WorkerFailure::Kind::kKilled) {
+    text.code = "out-of-memory";
+    text.hint = "Free some memory, or make the problem smaller.";
+    throw Error(ErrorKind::kMissing, std::move(text));
+  }
+  text.code = "worker-failed";
+  text.hint = "Its last words: " + last_lines(failure.log, 3);
+  throw Error(ErrorKind::kInternal, std::move(text));
+}
+
+Session::Session(const Environment& environment, Progress& progress)
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}) {}
+
+void Session::start() { worker_.start(); }
+
+Json Session::ask(const char* stage, const std::string& method, const Json& params, double limit_seconds) {
+  const Stage shown(progress_, stage);
+  return worker_.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); });
+}
+
+Json Session::hello() {
+  try {
+    return ask("start PyTorch", "hello", Json::object(), kHelloLimit);
+  } catch (const WorkerFailure& failure) {
+    ErrorText text;
+    text.code = "worker-start";
+    text.message = "The Python process " + failure.what + " while importing PyTorch.";
+    text.hint = failure.log.empty() ? "`kw doctor` looks at what is there." : "Its last words: " + last_lines(failure.log, 3);
+    text.detail = last_lines(failure.log, 40);
+    throw Error(ErrorKind::kMissing, std::move(text));
+  }
+}
+
+std::string Session::capture(const std::string& problem, const std::string& device) {
+  try {
+    return ask("capture", "capture", {{"problem", problem}, {"device", device}}, kCaptureLimit)["graph"].dump();
+  } catch (const WorkerFailure& failure) {
+    ErrorText text;
+    text.detail = last_lines(failure.log, 40);
+    text.where = problem;
+    switch (failure.kind) {
+      case WorkerFailure::Kind::kHung:
+        text.code = "capture-hung";
+        text.message = "The model did not come to an end within " + std::to_string(static_cast<int>(kCaptureLimit)) + " s of constructing and tracing it.";
+        text.hint = "Look for a loop that does not end, or for a lock, in the constructor, get_inputs() or forward.";
+        break;
+      case WorkerFailure::Kind::kKilled:
+        text.code = "out-of-memory";
+        text.message = "The Python process was killed by the system while the model was constructed and traced, which happens when memory runs out.";
+        text.hint = "Make the model or its inputs smaller, or use a machine with more memory.";
+        break;
+      default:
+        text.code = "problem-crashed";
+        text.message = "The Python process " + failure.what + " while the model was constructed and traced.";
+        text.hint = "Something that the file runs ends the process: an extension module, os._exit, or an invalid memory access.";
+    }
+    throw Error(ErrorKind::kUser, std::move(text));
+  }
+}
+
+uint64_t Session::secret_seed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) throw Error(ErrorKind::kMissing, "the system gives no random numbers.");
+  return seed >> 2;   // Python and C++ both hold it in a signed 64-bit integer
+}
+
+Json Session::verify(const VerifyRequest& request) {
+  Json params = {{"problem", request.problem}, {"candidate", request.candidate}, {"device", request.device},
+                 {"seed", request.seed ? *request.seed : secret_seed()}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
+  if (request.draws > 0) params["draws"] = request.draws;
+  if (!request.lock.empty()) params["lock"] = request.lock;
+  Json reply = ask("verify", "verify", params, request.limit_seconds);
+  reply["seed"] = params["seed"];
+  return reply;
+}
+
+Json Session::measure(const MeasureRequest& request) {
+  Json params = {{"problem", request.problem},     {"candidate", nullptr},                      {"device", request.device},
+                 {"baselines", request.baselines}, {"seed", secret_seed()},                     {"budget_seconds", request.budget_seconds},
+                 {"lock", nullptr},                {"kernels", request.kernels}};
+  if (!request.candidate.empty()) params["candidate"] = request.candidate;
+  if (!request.lock.empty()) params["lock"] = request.lock;
+  return ask("measure", "measure", params, request.limit_seconds);
+}
+
+Json Session::ceilings(const std::string& device) {
+  try {
+    return ask("measure the device", "ceilings", {{"device", device}}, kCeilingsLimit);
+  } catch (const WorkerFailure& failure) {
+    throw_for(failure, "measuring the device");
+  }
+}
+
+Json Session::compile_only(const std::string& candidate, int sm) {
+  try {
+    return ask("compile kernels", "compile_only", {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}}, kCompileLimit);
+  } catch (const WorkerFailure& failure) {
+    throw_for(failure, "compiling the kernels");
+  }
+}
+
+std::string Session::problem_failure(const std::string& problem, const std::string& device) {
+  MeasureRequest request{.problem = problem, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
+                         .limit_seconds = kProblemAloneLimit, .lock = ""};
+  try {
+    measure(request);
+    return "";
+  } catch (const WorkerFailure& failure) {
+    return failure.what;
+  } catch (const Error& error) {
+    return error.text().message;
+  }
+}
+
+}  // namespace kw

@@ -1,0 +1,59 @@
+// One worker and what is asked of it, each with its time limit and with failures put into words.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/environment.hpp"
+#include "driver/progress.hpp"
+#include "measure/worker_client.hpp"
+
+namespace kw {
+
+struct VerifyRequest {
+  std::string problem, candidate, device, policy = "reference";
+  std::optional<uint64_t> seed;      // none: a secret one
+  int draws = 0;                     // 0: the worker's default
+  double limit_seconds = 600;
+  std::string lock;
+};
+
+struct MeasureRequest {
+  std::string problem, candidate;    // candidate may be empty
+  std::string device;
+  std::vector<std::string> baselines, kernels;
+  double budget_seconds = 10;
+  double limit_seconds = 900;        // torch.compile of a large model takes minutes
+  std::string lock;
+};
+
+class Session {
+ public:
+  Session(const Environment& environment, Progress& progress);
+
+  void start();                      // the worker begins to import PyTorch
+  nlohmann::ordered_json hello();
+  // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
+  std::string capture(const std::string& problem, const std::string& device);
+  nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
+  nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
+  nlohmann::ordered_json ceilings(const std::string& device);
+  nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
+
+  // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker is.
+  std::string problem_failure(const std::string& problem, const std::string& device);
+
+  static uint64_t secret_seed();
+
+ private:
+  nlohmann::ordered_json ask(const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+  Progress& progress_;
+  WorkerClient worker_;
+};
+
+// For requests that no candidate takes part in: throws kMissing, or kInternal when it makes no sense.
+[[noreturn]] void throw_for(const WorkerFailure& failure, const std::string& doing);
+
+}  // namespace kw

@@ -1,0 +1,135 @@
+#include "driver/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kThresholds[] = {0, 0.5, 0.8, 1, 1.5, 2, 5};
+constexpr const char* kBaselines[] = {"eager", "compile"};
+
+struct Interval {
+  double value = 0, low = 0, high = 0;
+};
+
+std::optional<Interval> speedup_of(const Json& line, const char* baseline) {
+  if (!line.contains("speedup") || !line["speedup"].is_object() || !line["speedup"].contains(baseline)) return std::nullopt;
+  const Json& figure = line["speedup"][baseline];
+  if (!figure.is_object() || !figure.contains("value") || !figure["value"].is_number()) return std::nullopt;
+  const double value = figure["value"];
+  return Interval{value, figure.value("low", value), figure.value("high", value)};
+}
+
+bool passed(const Json& line) { return line.value("verdict", "") == "pass"; }
+
+Json against(const std::vector<const Json*>& lines, const char* baseline) {
+  std::map<double, int> faster;
+  double log_sum = 0;
+  int measured = 0, wins = 0, losses = 0, slower_than_097 = 0;
+  for (const Json* line : lines) {
+    if (!passed(*line)) continue;
+    const auto speedup = speedup_of(*line, baseline);
+    if (!speedup) {
+      ++faster[0];
+      continue;
+    }
+    ++measured;
+    log_sum += std::log(speedup->value);
+    wins += speedup->low > 1;
+    losses += speedup->high < 1;
+    slower_than_097 += speedup->value < 0.97;
+    for (const double threshold : kThresholds) faster[threshold] += threshold == 0 || speedup->value > threshold;
+  }
+  Json fast = Json::object();
+  for (const double threshold : kThresholds)
+    fast[fmt::format("{}", threshold)] = lines.empty() ? 0.0 : static_cast<double>(faster[threshold]) / static_cast<double>(lines.size());
+  Json out = {{"measured", measured}, {"fast_p", fast}, {"geometric_mean", nullptr}, {"wins", wins}, {"losses", losses},
+              {"no_difference", measured - wins - losses}, {"below_0.97", slower_than_097}};
+  if (measured) out["geometric_mean"] = std::exp(log_sum / measured);
+  return out;
+}
+
+Json group_figures(const std::vector<const Json*>& lines) {
+  int correct = 0, emitted = 0, kernels = 0, kernels_compiled = 0;
+  for (const Json* line : lines) {
+    correct += passed(*line);
+    emitted += line->value("verdict", "") == "emitted";
+    if (line->contains("compiled") && (*line)["compiled"].is_object()) {
+      kernels += (*line)["compiled"].value("kernels", 0);
+      kernels_compiled += (*line)["compiled"].value("ok", 0);
+    }
+  }
+  Json out = {{"problems", lines.size()}, {"correct", correct}};
+  if (emitted) out["emitted"] = emitted;
+  if (kernels) out["kernels_compiled"] = {{"ok", kernels_compiled}, {"of", kernels}};
+  for (const char* baseline : kBaselines) out[baseline] = against(lines, baseline);
+  return out;
+}
+
+std::string reason_of(const Json& line) {
+  if (line.contains("error") && line["error"].is_object()) {
+    const std::string where = line["error"].value("where", "");
+    return line["error"].value("message", "") + (where.empty() ? "" : " (" + where + ")");
+  }
+  return line.value("reason", "");
+}
+
+std::string figure(const Json& value, const char* format) { return value.is_number() ? fmt::format(fmt::runtime(format), value.get<double>()) : "-"; }
+
+}  // namespace
+
+Json summarise(const std::vector<Json>& lines) {
+  std::vector<const Json*> all;
+  std::map<std::string, std::vector<const Json*>> categories;
+  Json failures = Json::array();
+  for (const Json& line : lines) {
+    all.push_back(&line);
+    categories[line.value("category", "")].push_back(&line);
+    const std::string verdict = line.value("verdict", "");
+    if (verdict != "pass" && verdict != "emitted")
+      failures.push_back({{"problem", line.value("problem", "")}, {"category", line.value("category", "")}, {"verdict", verdict}, {"reason", reason_of(line)}});
+  }
+  Json by_category = Json::object();
+  for (const auto& [name, members] : categories) by_category[name.empty() ? "." : name] = group_figures(members);
+  return {{"all", group_figures(all)}, {"categories", by_category}, {"failures", failures}};
+}
+
+std::string summary_text(const Json& summary) {
+  std::string text;
+  const auto row = [&](const std::string& name, const Json& group) {
+    const bool emit_only = group.contains("emitted");
+    text += fmt::format("{:<24} {:>8} {:>8}", name, group["problems"].get<int>(), emit_only ? group["emitted"].get<int>() : group["correct"].get<int>());
+    for (const char* baseline : kBaselines) {
+      const Json& figures = group[baseline];
+      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", figure(figures["geometric_mean"], "{:.2f}x"), figures["wins"].get<int>(),
+                          figures["no_difference"].get<int>(), figures["losses"].get<int>());
+    }
+    text += "\n";
+  };
+  const Json& all = summary["all"];
+  text += fmt::format("{:<24} {:>8} {:>8}  {:>8} {:>4} {:>4} {:>4}  {:>8} {:>4} {:>4} {:>4}\n", "category", "problems",
+                      all.contains("emitted") ? "emitted" : "correct", "eager", "won", "even", "lost", "compile", "won", "even", "lost");
+  for (const auto& [name, group] : summary["categories"].items()) row(name, group);
+  if (summary["categories"].size() > 1) row("all", all);
+  for (const char* baseline : kBaselines) {
+    if (all[baseline]["measured"] == 0) continue;
+    text += fmt::format("\nfast_p against {:<8}", baseline);
+    for (const auto& [threshold, share] : all[baseline]["fast_p"].items()) text += fmt::format("  {}: {:.3f}", threshold, share.get<double>());
+  }
+  if (all.contains("kernels_compiled"))
+    text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());
+  const Json& failures = summary["failures"];
+  if (!failures.empty()) text += fmt::format("\n\n{} without a verified module:", failures.size());
+  for (const Json& failure : failures) text += fmt::format("\n  {:<40} {}", failure["problem"].get<std::string>(), failure["reason"].get<std::string>());
+  return text + "\n";
+}
+
+}  // namespace kw
