@@ -102,7 +102,9 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
     return Outcome(tensors, constants, structure, shares, guards.generator_state(inputs.device))
 
 
-def compare_output(name: str, ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> tuple[dict[str, Any], metrics.Figures | None]:
+def compare_output(
+    name: str, ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, *, gate: bool = False
+) -> tuple[dict[str, Any], metrics.Figures | None]:
     """One OUTPUT of the worker protocol, and the figures behind it; None where shape or dtype rule a comparison out."""
     exact = not (eager.is_floating_point() or eager.is_complex())
     row: dict[str, Any] = {
@@ -131,7 +133,7 @@ def compare_output(name: str, ours: torch.Tensor, eager: torch.Tensor, reference
     if not (row["dtype_ok"] and row["shape_ok"]):
         return row, None
     ours = ours.to(eager.device)
-    figures = (metrics.compare_exact if exact else metrics.compare)(ours, eager, reference)
+    figures = metrics.compare_exact(ours, eager, reference) if exact else metrics.compare(ours, eager, reference, gate=gate)
     row |= {
         "mismatches": figures.mismatches,
         "nonfinite_ok": figures.nonfinite_mismatches == 0,

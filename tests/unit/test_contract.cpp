@@ -126,16 +126,21 @@ TEST(Contract, NothingComparedIsNoPass) {
   EXPECT_EQ(judge(raw, Policy::kReference).code, "nothing-compared");
 }
 
-TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBound) {
+TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
   Json raw = figures(output(0, 0));
-  const auto trivial = [](const char* name, double error) {
-    return Json{{"output", "output[0]"}, {"trivial", name}, {"norm", error}, {"max", error}, {"eager", errors(1e-7, 1e-7)}, {"epsilon", kEps}};
+  raw["draws"].push_back({{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array({output(0, 0)})}});
+  raw["draws"].push_back({{"kind", "special"}, {"seed", 3}, {"outputs", Json::array({output(0, 0)})}});
+  const auto trivial = [](const char* name, const char* draw, double error) {
+    return Json{{"output", "output[0]"}, {"draw", draw},      {"trivial", name}, {"norm", error}, {"max", error},
+                {"eager", errors(1e-7, 1e-7)}, {"epsilon", kEps}};
   };
-  raw["vacuous"] = Json::array({trivial("zeros", 1e-8), trivial("a constant", 1e-3)});
+  raw["vacuous"] = Json::array({trivial("zeros", "wide", 1e-8), trivial("a constant", "wide", 1e-3), trivial("zeros", "signed", 1e-8),
+                                trivial("ones", "wide", 0), trivial("the output for other inputs and weights", "signed", 0)});
   const Verdict verdict = judge(raw, Policy::kReference);
   EXPECT_TRUE(verdict.pass);
-  ASSERT_EQ(verdict.vacuous.size(), 1u);
-  EXPECT_EQ(verdict.vacuous.front().trivial, "zeros");
+  ASSERT_EQ(verdict.vacuous.size(), 2u);
+  EXPECT_EQ(verdict.vacuous[0].trivial, "zeros");
+  EXPECT_EQ(verdict.vacuous[1].trivial, "the output for other inputs and weights");
 }
 
 TEST(Contract, SkippedDrawsAreToldAndNotCounted) {
