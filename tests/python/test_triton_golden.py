@@ -33,6 +33,65 @@ def layer_norm(b: Buffers) -> Buffers:
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.mean(1)}
 
 
+UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "reciprocal": torch.reciprocal, "floor": torch.floor, "ceil": torch.ceil,
+    "trunc": torch.trunc, "round": torch.round, "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
+    "log10": torch.log10, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan,
+    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
+    "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "sigmoid": torch.sigmoid, "is_nan": torch.isnan,
+    "is_inf": torch.isinf, "bit_not": torch.bitwise_not,
+}
+BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "floor_div": torch.floor_divide,
+    "trunc_div": lambda x, y: torch.div(x, y, rounding_mode="trunc"), "remainder": torch.remainder, "fmod": torch.fmod, "minimum": torch.minimum,
+    "maximum": torch.maximum, "fmin": torch.fmin, "fmax": torch.fmax, "atan2": torch.atan2, "pow": torch.pow, "equal": torch.eq,
+    "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt, "greater_equal": torch.ge,
+    "bit_and": torch.bitwise_and, "bit_or": torch.bitwise_or, "bit_xor": torch.bitwise_xor,
+}
+
+
+def unary(b: Buffers) -> Buffers:
+    return {name: UNARY[name.removesuffix("_out")](b["x"]) for name in b if name != "x"}
+
+
+def binary(b: Buffers) -> Buffers:
+    return {name: BINARY[name.removesuffix("_out")](b["x"], b["y"]) for name in b if name not in ("x", "y")}
+
+
+def casts(b: Buffers) -> Buffers:
+    x, flag = b["x"], b["flag"]
+    row, column = torch.arange(8)[:, None], torch.arange(12)[None, :]
+    expected = {
+        "to_f16": x.half(), "to_bf16": x.bfloat16(), "to_f64": x.double(), "to_b1": x.bool(), "from_b1": flag.float(), "from_half": b["half"].float(),
+        "logic": ((x > 0.5) & ~flag) ^ flag, "chosen": torch.where(x > 0.5, 9000000000, -1), "position": torch.arange(3, 99),
+        "triangle": torch.where(row >= column, x.view(8, 12), 0.0), "shifted": (column << 2).int().expand(8, 12),
+        "constant": torch.full((96,), 0.1, dtype=torch.float64),
+    }
+    if x.isfinite().all():
+        expected |= {"to_i64": x.long(), "to_u8": x.abs().byte()}
+    return expected
+
+
+def planes(b: Buffers) -> Buffers:
+    x = b["x"].view(3, 2520)
+    return {"total": x.sum(1), "largest": x.amax(1), "largest_at": x.argmax(1), "centred": x - x.amax(1, keepdim=True)}
+
+
+def combined(b: Buffers) -> Buffers:
+    largest, mean = b["maximum"].view(6, 10).double(), b["mean"].view(6, 10).double()
+    count, squares = b["weight"].view(6, 10).double().abs() + 1, b["squares"].view(6, 10).double().abs()
+    total = (mean * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
+    expected = {
+        "total_max": largest.amax(1), "total_sum": (count * (largest - largest.amax(1, keepdim=True)).exp()).sum(1), "total_mean": total,
+        "total_squares": (squares + count * (mean - total) ** 2).sum(1),
+    }
+    return {name: value.float() for name, value in expected.items()}
+
+
+def broadcast_sums(b: Buffers) -> Buffers:
+    return {"repeated": b["x"] * 10, "ones": torch.full((6,), 10.0), "mixed": (b["x"][:, None] * b["y"] + 1).sum(1)}
+
+
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
@@ -42,6 +101,15 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "arg_max_columns": lambda b: {"out": b["x"].view(3, 70, 20).argmax(1), "at_least": b["x"].view(3, 70, 20).argmin(1)},
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},
     "all_reductions": statistics,
+    **{f"unary_{dtype}": unary for dtype in ("f32", "f64", "i32")},
+    **{f"binary_{dtype}": binary for dtype in ("f32", "f64", "i64", "i32", "i16", "u8")},
+    "casts": casts,
+    "four_axes_flattened": lambda b: {"out": b["x"].view(4, 6, 5, 6).permute(3, 0, 1, 2).flatten()},
+    "matrix_sum_two_loops": planes,
+    "log_sum_exp_combine": combined,
+    "log_sum_exp_combine_looped": combined,
+    "empty_rows": lambda b: {"total": torch.zeros(6), "product": torch.ones(6)},
+    "broadcast_sum": broadcast_sums,
 }
 
 

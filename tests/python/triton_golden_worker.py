@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import torch
 
 DTYPES = {
@@ -36,17 +37,20 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def draw_buffer(dtype: torch.dtype, elements: int, draw: str, generator: torch.Generator) -> torch.Tensor:
+def draw_buffer(name: str, dtype: torch.dtype, elements: int, draw: str, generator: torch.Generator) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.rand(elements, generator=generator) < 0.5
     if not dtype.is_floating_point:
         low = 0 if dtype == torch.uint8 else -100
-        return torch.randint(low, 100, (elements,), generator=generator).to(dtype)
+        values = torch.randint(low, 100, (elements,), generator=generator)
+        # An integer divided by zero has no answer to agree on.
+        return (torch.where(values == 0, 7, values) if name == "y" else values).to(dtype)
     values = torch.randn(elements, generator=generator, dtype=torch.float64)
-    if draw == "special":
-        chosen = torch.rand(elements, generator=generator)
-        for limit, special in ((0.0005, float("nan")), (0.001, float("inf")), (0.0015, float("-inf")), (0.2, 0.0), (0.3, 1.0)):
-            values = torch.where((chosen < limit) & (chosen >= limit - 0.0005 if special not in (0.0, 1.0) else (chosen < limit) & (chosen > 0.1)), special, values)
+    if draw == "special" and elements >= 96:
+        for special in (0.0, 1.0, -0.0, 2.0):
+            values[torch.rand(elements, generator=generator) < 0.05] = special
+        for special in (float("nan"), float("inf"), float("-inf")):
+            values[torch.randint(0, elements, (1 + elements // 2000,), generator=generator)] = special
         values[: elements // 8] = float("-inf")
     return values.to(dtype)
 
@@ -57,7 +61,7 @@ def run(path: Path, draw: str) -> dict[str, torch.Tensor]:
     for name, dtype, elements, role in BUFFER.findall(split_golden(path)[0]):
         kind = DTYPES[dtype]
         if role == "input":
-            buffers[name] = draw_buffer(kind, int(elements), draw, generator)
+            buffers[name] = draw_buffer(name, kind, int(elements), draw, generator)
         else:
             buffers[name] = torch.full((int(elements),), 99, dtype=torch.int64).to(kind)
     load_module(path).launch(**buffers)
@@ -68,6 +72,7 @@ def main() -> None:
     from kernelwright import interpreter
 
     interpreter.install()
+    np.seterr(all="ignore")
     out, *files = sys.argv[1:]
     torch.save({Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special")} for file in files}, out)
 

@@ -116,6 +116,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
   for (const Stmt& statement : kernel.body)
     for (const Stmt& inner : statement.body)
       if (inner.kind == StmtKind::kLet && kernel.exprs[inner.expr].kind == ExprKind::kLoad) ++loads_left_[inner.expr];
+  loads_ = loads_left_;
 }
 
 std::string KernelPrinter::run() {
@@ -274,7 +275,7 @@ std::string KernelPrinter::access_mask(const Access& access) {
   const std::vector<bool> axes = axes_of_access(kernel_, access);
   std::vector<std::string> terms;
   for (size_t axis = 0; axis < axes.size(); ++axis)
-    if (axes[axis] && is_dimension(axis) && kernel_.axes[axis].extent % kernel_.axes[axis].block != 0)
+    if (axes[axis] && is_dimension(axis) && overhangs(kernel_.axes[axis]))
       terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
   for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
   return mask_mark(terms, axes, kernel_.buffers[access.buffer].name);
@@ -307,18 +308,15 @@ std::string KernelPrinter::load_text(ExprId id) {
     if (!guard_terms(access).empty()) other = access.otherwise;
     if (other) options += ", other=" + literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
   }
-  // Weights stay in the cache for the other programs, a row for the next pass over it; what is read for the last time leaves first.
+  // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves first.
   bool shared = program_count(kernel_) > 1, reduces = false;
   const std::vector<bool> axes = axes_of_access(kernel_, access);
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (kernel_.axes[axis].kind == AxisKind::kReduce) reduces = true;
     else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
   }
-  const bool read_again = loads_left_[id] > 1;
-  bool looped = false;
-  for (size_t axis = 0; axis < axes.size(); ++axis) looped = looped || (axes[axis] && is_loop_axis(axis));
-  if (reduces && (shared || (looped && read_again))) options += ", eviction_policy=\"evict_last\"";
-  else if (looped) options += ", eviction_policy=\"evict_first\"";
+  if (reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
+  else if (loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
   if (loads_left_[id] > 0) --loads_left_[id];
   return fmt::format("tl.load({}{})", pointer(access), options);
 }
@@ -455,10 +453,20 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
   }
 }
 
+bool KernelPrinter::can_go_backwards() const {
+  return std::all_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return !axis.looped || (axis.block > 1 && axis.extent > axis.block && axis.extent <= kInt32Limit); });
+}
+
 void KernelPrinter::loop(const Stmt& statement) {
+  bool reads_again = false;
+  for (const Stmt& inner : statement.body) reads_again = reads_again || (inner.kind == StmtKind::kLet && loads_left_[inner.expr] < loads_[inner.expr]);
+  const auto loop_axes = std::count_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.looped; });
+  backwards_ = reads_again && loop_axes == 1 && !backwards_ && can_go_backwards();
+
   scopes_.push_back({});
   body(statement.body);
   std::vector<std::string> lines = close_scope(true);
+  if (backwards_) line("# Backwards: what the pass before read last is still in the cache.");
   for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
     if (!is_loop_axis(axis)) continue;
     const std::string& name = axis_names_[axis];
@@ -466,7 +474,9 @@ void KernelPrinter::loop(const Stmt& statement) {
     const std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
     std::string head = fmt::format("for {} in range(0, {}):", name, end);
     if (is_dimension(axis)) {
-      head = fmt::format("for {}_start in range(0, {}, BLOCK_{}):", name, end, upper(kernel_.axes[axis].name));
+      const std::string block = "BLOCK_" + upper(kernel_.axes[axis].name);
+      head = backwards_ ? fmt::format("for {}_start in range({} // {} * {}, -1, -{}):", name, extent - 1, block, block, block)
+                        : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
       if (has_word(join(lines, "\n"), name))
         lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{}_start + {}", name, arange(axis)))));
     }
@@ -474,6 +484,19 @@ void KernelPrinter::loop(const Stmt& statement) {
     lines.insert(lines.begin(), head);
   }
   for (const std::string& one : lines) line(one);
+}
+
+std::string KernelPrinter::mark_name(const Mark& mark) {
+  const std::string noun = mark.is_index ? "offset" : "mask";
+  int dimensions = 0, masked = 0, last = 0;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    dimensions += is_dimension(axis);
+    if (!mark.axes[axis]) continue;
+    ++masked;
+    last = static_cast<int>(axis);
+  }
+  if (!mark.is_index && masked == 1 && dimensions > 1) return fresh(axis_names_[last] + "_mask", "");
+  return taken_.insert(noun).second ? noun : fresh(mark.buffer + "_" + noun, "");
 }
 
 // Takes the innermost scope's lines. Indices and masks that change in it are written where they stand, or named at its start when they stand twice.
@@ -493,8 +516,7 @@ std::vector<std::string> KernelPrinter::close_scope(bool loop) {
       for (size_t at = one.find(token); at != std::string::npos; at = one.find(token, at + 1)) ++uses;
     if (uses == 0) continue;
     if (uses > 1 && mark.name.empty()) {
-      const std::string noun = mark.is_index ? "offset" : "mask";
-      mark.name = taken_.insert(noun).second ? noun : fresh(mark.buffer + "_" + noun, "");
+      mark.name = mark_name(mark);
     }
     if (uses > 1) definitions.push_back(fmt::format("{} = {}", mark.name, mark.text));
     for (std::string& one : scope.lines) {

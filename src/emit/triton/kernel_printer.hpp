@@ -36,6 +36,9 @@ class KernelPrinter {
     std::vector<kernel::ExprId> bound;
   };
 
+  struct Mark { std::string text; std::vector<bool> axes; std::string buffer, name; bool is_index; };
+  std::string mark_name(const Mark& mark);
+
   // Axes
   bool is_dimension(int axis) const { return kernel_.axes[axis].block > 1; }
   bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
@@ -88,6 +91,7 @@ class KernelPrinter {
   void line(const std::string& text) { scopes_.back().lines.push_back(text); }
   void body(const std::vector<kernel::Stmt>& statements);
   void loop(const kernel::Stmt& statement);
+  bool can_go_backwards() const;
   std::vector<std::string> close_scope(bool loop);
 
   const kernel::Kernel& kernel_;
@@ -98,12 +102,12 @@ class KernelPrinter {
   std::vector<std::string> axis_names_;
   std::map<std::string, std::string> derived_names_;  // accumulators and components that no expression stands for
   std::vector<bool> bound_;
-  std::vector<int> loads_left_;                       // [expr]: loops that still read it
+  std::vector<int> loads_, loads_left_;               // [expr]: loops that read it, and that still will
   std::vector<kernel::ExprId> cast_of_load_;          // [load]: the cast that is its only user, printed in its place
   std::vector<bool> wide_axis_;
   bool roughly_ = false;
+  bool backwards_ = false;                            // the loop printed last goes from the end to the start
   std::vector<Scope> scopes_;
-  struct Mark { std::string text; std::vector<bool> axes; std::string buffer, name; bool is_index; };
   std::vector<Mark> marks_;
 };
 

@@ -40,7 +40,7 @@ class Finder {
  public:
   Finder(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) : kernel_(kernel), axes_(axes) {
     for (const Axis& axis : kernel.axes)
-      result_.padded.push_back(axis.kind == AxisKind::kReduce && axis.block > 1 && axis.extent % axis.block != 0);
+      result_.padded.push_back(axis.kind == AxisKind::kReduce && axis.block > 1 && overhangs(axis));
     result_.load_other.resize(kernel.exprs.size());
     result_.value.resize(kernel.exprs.size());
   }

@@ -9,6 +9,9 @@
 
 namespace kw::triton {
 
+// Whether the last block reaches beyond the axis.
+inline bool overhangs(const kernel::Axis& axis) { return axis.extent % axis.block != 0 || (axis.extent == 0 && !axis.looped); }
+
 struct Padding {
   std::vector<bool> padded;                       // [axis]: a reduce axis of the tile that its block does not divide
   std::vector<std::optional<double>> load_other;  // [expr]: what the load puts into padded lanes; nothing where it does not matter

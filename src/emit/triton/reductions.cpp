@@ -81,7 +81,9 @@ std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
   const ExprId operand = expr.operands[position];
   const DType dtype = kernel_.exprs[operand].dtype;
   std::string text = value_text(operand).text;
-  if (folds() && !varies_along_reduce_tile(operand)) text = fmt::format("tl.broadcast_to({}, {})", typed({text, Binding::kAtom, kernel_.exprs[operand].kind == ExprKind::kConstant}, dtype), full_tile(reduce));
+  if (folds() && !varies_along_reduce_tile(operand))
+    text = kernel_.exprs[operand].kind == ExprKind::kConstant ? fmt::format("tl.full({}, {}, {})", full_tile(reduce), text, dtype_name(dtype))
+                                                              : fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
   const auto& known = padding_.value[operand];
   if (!padding_.any() || (known && *known == identity_of(expr.reduce, dtype, position))) return text;
   return where_valid(text, identity_text(expr.reduce, dtype, position));
@@ -98,14 +100,16 @@ std::string KernelPrinter::fold(const std::string& text, std::string_view functi
     ++dimensions;
   }
   const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions;
+  const bool builtin = function.starts_with("tl.");
   const auto apply = [&](const std::string& inner, const std::string& axis) {
-    if (function.starts_with("tl.")) return fmt::format("{}({}, {})", function, inner, axis);
+    if (builtin) return fmt::format("{}({}, {})", function, inner, axis);
     const size_t comma = axis.find(',');
     return fmt::format("tl.reduce({}, {}, {}{})", inner, axis.substr(0, comma), function, comma == std::string::npos ? "" : axis.substr(comma));
   };
-  if (to_scalar) return apply(text, reduce_dimensions.size() == 1 ? "axis=0" : "axis=None");
+  if (to_scalar && builtin && dimensions > 1) return fmt::format("{}({})", function, text);
+  // Triton's interpreter folds with functions of ours along one axis at a time only.
   std::string out = text;
-  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) out = apply(out, fmt::format("axis={}, keep_dims=True", *at));
+  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) out = apply(out, fmt::format("axis={}{}", *at, to_scalar ? "" : ", keep_dims=True"));
   return out;
 }
 
@@ -139,13 +143,11 @@ void KernelPrinter::fold_at(ExprId id, const std::string& value, const std::stri
     ++dimensions;
   }
   if (reduce_dimensions.empty()) return line(fmt::format("{} = {}", name, index));
-  if (static_cast<int>(reduce_dimensions.size()) == dimensions) {
-    line(fmt::format("_, {} = tl.reduce({}, axis={}, combine_fn={})", name, tuple, dimensions == 1 ? "0" : "None", helper));
-    return;
-  }
+  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions;
   for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) {
-    line(fmt::format("{}_value, {} = tl.reduce({}, axis={}, combine_fn={}, keep_dims=True)", name, name, tuple, *at, helper));
-    tuple = fmt::format("({}_value, {})", name, name);
+    const std::string folded = std::next(at) == reduce_dimensions.rend() ? "_" : name + "_value";
+    line(fmt::format("{}, {} = tl.reduce({}, axis={}, combine_fn={}{})", folded, name, tuple, *at, helper, to_scalar ? "" : ", keep_dims=True"));
+    tuple = fmt::format("({}, {})", folded, name);
   }
 }
 
@@ -243,7 +245,11 @@ void KernelPrinter::accumulate(ExprId id) {
   }
   if (is_max_sum_exp(expr.reduce)) {
     const std::string base = component_name(id, 0);
-    const std::string weight = expr.reduce == ReduceOp::kCombineMaxSumExp ? operand_tile(id, 1) : "1.0";
+    std::string weight = expr.reduce == ReduceOp::kCombineMaxSumExp ? operand_tile(id, 1) : "1.0";
+    if (!is_simple(weight)) {
+      line(fmt::format("{}_weight = {}", base, weight));
+      weight = base + "_weight";
+    }
     std::string value = operand_tile(id, 0);
     if (!is_simple(value)) {
       line(fmt::format("{}_value = {}", base, value));
