@@ -61,7 +61,6 @@ std::string_view function_of(ScalarOp op, DType dtype, bool roughly) {
     case ScalarOp::kLog10: return "libdevice.log10";
     case ScalarOp::kLog1p: return "libdevice.log1p";
     case ScalarOp::kSqrt: return single && !roughly ? "tl.sqrt_rn" : "tl.sqrt";
-    case ScalarOp::kRsqrt: return "tl.rsqrt";
     case ScalarOp::kSin: return "tl.sin";
     case ScalarOp::kCos: return "tl.cos";
     case ScalarOp::kTan: return "libdevice.tan";
@@ -219,6 +218,9 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   switch (operation.op) {
     case ScalarOp::kNeg: return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kReciprocal: return {"1.0 / " + wrap(operand, Binding::kUnary), Binding::kMultiply};
+    case ScalarOp::kRsqrt:
+      if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
+      return {fmt::format("1.0 / tl.sqrt_rn({})", operand.text), Binding::kMultiply};
     case ScalarOp::kSign: return helper("sign", operands, operation.dtype, helpers);
     case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
     case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);

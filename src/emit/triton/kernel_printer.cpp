@@ -402,6 +402,14 @@ Text KernelPrinter::operation(ExprId id) {
       operation.roughly = operation.roughly || (is_max && subtrahend.operands[0] == argument.operands[0]);
     }
   }
+  // The hardware's inverse root takes denormals for zero, which an epsilon rules out.
+  if (expr.op == ScalarOp::kRsqrt) {
+    const Expr& argument = kernel_.exprs[expr.operands[0]];
+    for (ExprId operand : argument.operands) {
+      const Expr& one = kernel_.exprs[operand];
+      operation.roughly = operation.roughly || (argument.kind == ExprKind::kOp && argument.op == ScalarOp::kAdd && one.kind == ExprKind::kConstant && one.number >= 1e-30);
+    }
+  }
   std::vector<std::string> helpers;
   const Text text = operation_text(operation, operands, helpers);
   helpers_.insert(helpers.begin(), helpers.end());
