@@ -1,7 +1,14 @@
 # What the C++ side takes from the system; docs/dependencies.md says why.
 find_package(nlohmann_json 3.10 REQUIRED)
-find_package(fmt 8 REQUIRED)
 find_package(Threads REQUIRED)
+
+# Header-only under both of its names: Debian has fmt as a shared library only, which a static program cannot take.
+find_path(KW_FMT_INCLUDE fmt/format.h REQUIRED)
+foreach(name fmt::fmt fmt::fmt-header-only)
+  add_library(${name} INTERFACE IMPORTED)
+  set_target_properties(${name} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${KW_FMT_INCLUDE}"
+                                           INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+endforeach()
 
 # CLI11's own configuration differs between distributions in how it names its target.
 find_path(KW_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
