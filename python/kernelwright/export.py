@@ -17,8 +17,9 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.export
 
-from . import decompositions, errors, fake, graph_json, problem
+from . import decompositions, errors, fake, graph_json, problem, tracing
 from .access import contained_tensors
+from .call_json import call_path
 
 # No single tensor may be larger than this on a CUDA device: sixteen of the largest GPUs to be had.
 _CUDA_LIMIT_BYTES = 16 * 141_000_000_000
@@ -151,18 +152,51 @@ def _export(
     progress: Callable[[str, float], None],
 ) -> dict[str, Any]:
     _check_sizes(origin, args, kwargs, device)
+    state = tracing.python_state(origin.model)
     progress("export", 0.4)
-    with _explained(origin), _quiet(), torch.no_grad(), _whole_attention():
-        with fake.Tracing():
-            program = torch.export.export(origin.model, args, kwargs, strict=False)
-        progress("decompose", 0.6)
-        program = program.run_decompositions(decompositions.table())
+    program = _traced(origin, args, kwargs)
     clock.lap("export")
     progress("serialise", 0.9)
     graph = graph_json.serialise(program, origin, args, kwargs)
     _check_values(graph, origin, device)
     clock.lap("serialise")
+    after = tracing.python_state(origin.model)
+    if after != state:
+        _check_repeats(graph, graph_json.serialise(_traced(origin, args, kwargs), origin, args, kwargs), state, after)
+        clock.lap("export")
     return graph
+
+
+def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.export.ExportedProgram:
+    """The functional program of forward, decomposed to the ops that `decompositions` allows."""
+
+    def trace(grad: bool) -> torch.export.ExportedProgram:
+        with torch.set_grad_enabled(grad), mode:
+            program = torch.export.export(origin.model, args, kwargs, strict=False)
+        with torch.set_grad_enabled(grad):
+            return program.run_decompositions(decompositions.table())
+
+    mode = tracing.Tracing()
+    with _explained(origin), _quiet(), tracing.collector_paused(), tracing.surroundings(origin.is_user_file):
+        try:
+            return trace(grad=False)
+        except Exception:
+            if not mode.enables_grad:
+                raise
+            # torch.export fails on a forward that turns gradients on; with gradients on from the start that changes nothing.
+            return trace(grad=True)
+
+
+def _check_repeats(graph: dict[str, Any], again: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
+    """A forward that changed Python attributes must still compute the same at its second call."""
+    if all(graph[part] == again[part] for part in ("values", "inputs", "nodes", "outputs", "result")):
+        return
+    name = next(name for name in after if after[name] != before.get(name))
+    raise errors.user_error(
+        "stateful",
+        f"forward changes self.{name} from {before.get(name)!r} to {after[name]!r} and computes something else at its next call.",
+        hint="Keep what changes between calls in a tensor: self.register_buffer(name, tensor), updated in place.",
+    )
 
 
 @contextlib.contextmanager
@@ -170,17 +204,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-@contextlib.contextmanager
-def _whole_attention() -> Iterator[None]:
-    """Keep nn.MultiheadAttention and nn.TransformerEncoderLayer off their fused inference calls, which hide what they compute."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def memory_limit_bytes(device: str) -> int:
@@ -218,7 +241,7 @@ def _check_sizes(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[
             raise _too_large(f"The parameter {name}, of shape {list(tensor.shape)},", extent(tensor), device)
     for path, value in torch.utils._pytree.tree_flatten_with_path((args, kwargs))[0]:
         if isinstance(value, torch.Tensor) and extent(value) > limit:
-            name = ".".join(map(str, graph_json.call_path(path)))
+            name = ".".join(map(str, call_path(path)))
             raise _too_large(f"The input {name}, of shape {list(value.shape)},", extent(value), device)
 
 
@@ -243,10 +266,11 @@ def _explained(origin: graph_json.Origin) -> Iterator[None]:
     """Turn what torch.export raises into an error that points at the user's line."""
     try:
         yield
-    except (errors.Error, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise _explain(error, origin) from error
+        told = _explain(error, origin)
+        raise told from (None if told is error else error)
 
 
 _DATA_DEPENDENT = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException", "UserError", "PendingUnbackedSymbolNotFound")
@@ -260,6 +284,10 @@ def _explain(error: BaseException, origin: graph_json.Origin) -> errors.Error:
     chain = list(_causes(error))
     where, source = _user_line(chain, origin)
     place = {"where": where, "source": source, "detail": errors.trace(error)}
+    for told in chain:
+        if isinstance(told, errors.Error):
+            told.where, told.source = told.where or where, told.source or source
+            return told
     names = {type(cause).__name__ for cause in chain}
     text = " ".join(str(cause) for cause in chain)
     if names & set(_DATA_DEPENDENT) and ("data-dependent" in text.lower() or "data dependent" in text.lower() or "UserError" not in names):

@@ -15,7 +15,6 @@ from typing import Any, Iterator
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from . import errors
@@ -64,92 +63,6 @@ def _allow_fake_cuda() -> None:
         ) from None
     if not registry[cuda]:
         registry[cuda] = registry[meta]
-
-
-class Tracing(TorchFunctionMode):
-    """Adjusts a few calls while forward is traced.
-
-    - `x.to("cuda")` names no index, and a machine without CUDA has no current device to take it from.
-    - `torch.tensor(data, device="cuda")` makes a real tensor, which such a machine cannot put there; it becomes a fill, or is made on the
-      CPU and moved.
-    - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.Tensor.to or func is torch.Tensor.cuda:
-            if func is torch.Tensor.cuda:
-                func, args = torch.Tensor.to, (args[0], *(args[1:2] or ("cuda",)))
-            args = tuple(_indexed(value) for value in args)
-            return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
-        elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):
-            device = _indexed(torch.device(kwargs["device"]))
-            if isinstance(args[0], (bool, int, float)):
-                dtype = kwargs.get("dtype") or {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[type(args[0])]
-                return torch.full((), args[0], dtype=dtype, device=device)
-            return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
-        elif func is torch.instance_norm:
-            return _instance_norm(*args, **kwargs)
-        elif func is torch.nn.functional.instance_norm:
-            return _functional_instance_norm(*args, **kwargs)
-        return func(*args, **kwargs)
-
-
-def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    try:
-        return torch.Tensor.to(*args, **kwargs)
-    except NotImplementedError:
-        # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
-        pair = args[0].expand(2, *args[0].shape)
-        return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
-
-
-_FROM_DATA = (torch.tensor, torch.as_tensor)
-
-
-def _is_cuda(device: Any) -> bool:
-    return isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda"
-
-
-def _indexed(value: Any) -> Any:
-    """The device "cuda" with the index that it stands for; any other argument as it is."""
-    if value == "cuda" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cuda" and value.index is None:
-        return torch.device("cuda", 0)
-    return value
-
-
-def _instance_norm(
-    input: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> torch.Tensor:
-    if not use_input_stats:
-        return torch.instance_norm(input, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled)
-    positions = list(range(2, input.dim()))
-    if running_mean is not None:
-        running_mean.copy_(running_mean * (1 - momentum) + input.mean(positions).mean(0) * momentum)
-    if running_var is not None:
-        running_var.copy_(running_var * (1 - momentum) + input.var(positions, correction=1).mean(0) * momentum)
-    return torch.instance_norm(input, weight, bias, None, None, True, momentum, eps, cudnn_enabled)
-
-
-def _functional_instance_norm(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None = None,
-    running_var: torch.Tensor | None = None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> torch.Tensor:
-    return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled)
 
 
 def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import keyword
-import math
 import operator
 import os
 import re
@@ -17,27 +15,9 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from . import access, errors
+from .call_json import DTYPES, call_names, call_path, constant_data, forward_signature, literal, number, result_shape
 
 VERSION = 1
-DTYPES = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float8_e4m3fn: "f8e4m3fn",
-    torch.float8_e5m2: "f8e5m2",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "b1",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-}
-
-# Constants of at most this many elements travel with the graph when no expression over `self` yields them.
-LARGEST_CONSTANT = 65536
 
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default"})
 # Checks that export itself adds, or whose failure would be an error rather than another result.
@@ -64,6 +44,10 @@ class Origin:
     contained: dict[int, str] = field(default_factory=dict)
     training: bool = True
     requires_grad: set[str] = field(default_factory=set)
+
+    def is_user_file(self, path: str) -> bool:
+        """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's and ours."""
+        return path == self.path if self.path else is_user_file(path)
 
 
 def serialise(program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -150,10 +134,11 @@ class _Writer:
                     self.user_inputs.append({**described, "constant": literal(leaf)})
                 continue
             if not isinstance(spec.arg, TensorArgument):
+                made = getattr(spec.arg, "class_fqn", "") or spec.target
                 raise errors.user_error(
                     "unsupported-constant",
-                    f"forward uses an object that is not a tensor and cannot be captured: {spec.target}.",
-                    hint="Use tensors, numbers and the standard containers in forward.",
+                    f"forward uses an object that is not a tensor and cannot be captured ({made.rpartition('.')[2]}).",
+                    hint="Use tensors, numbers and the standard containers in forward, and the default random number generator.",
                 )
             inputs.append(self.held_input(spec, placeholders[spec.arg.name], expressions))
         return inputs
@@ -274,7 +259,7 @@ class _Writer:
         if value is None or isinstance(value, (bool, int)):
             return value
         if isinstance(value, float):
-            return _number(value)
+            return number(value)
         if isinstance(value, (list, tuple)):
             if is_tensor_list or any(isinstance(item, torch.fx.Node) for item in value):
                 return {"vs": [None if item is None else self.encode(item, False, node)["v"] for item in value]}
@@ -290,7 +275,10 @@ class _Writer:
         if isinstance(value, torch.memory_format):
             return {"memory_format": str(value).removeprefix("torch.")}
         if isinstance(value, complex):
-            return {"complex": [_number(value.real), _number(value.imag)]}
+            where, source = self.place(node)
+            raise errors.user_error(
+                "unsupported-constant", f"forward computes with the complex number {value}.", where=where, source=source, hint="Use a complex tensor instead."
+            )
         raise self.unsupported(node)
 
     def unsupported(self, node: torch.fx.Node) -> errors.Error:
@@ -305,6 +293,9 @@ class _Writer:
                 hint=_HIGHER_ORDER_HINTS.get(target.name(), "Rewrite this part with ordinary tensor operations."),
             )
         if node.op == "get_attr":
+            used = next((user.target for user in node.users if isinstance(user.target, HigherOrderOperator)), None)
+            if used is not None:
+                return self.unsupported(next(iter(node.users)))
             message = f"forward uses {target}, an object that cannot be captured."
             return errors.user_error("unsupported-constant", message, where=where, source=source, hint="Use tensors and numbers in forward.")
         return errors.user_error(
@@ -390,7 +381,7 @@ class _Writer:
     def find_location(self, trace: str) -> str:
         frames = _FRAME.findall(trace)
         for path, line in reversed(frames):
-            if path == self.origin.path or (not self.origin.path and is_user_file(path)):
+            if self.origin.is_user_file(path):
                 return f"{os.path.basename(path)}:{line}"
         return ""
 
@@ -474,10 +465,6 @@ def _static(shape: Any) -> bool:
     return all(type(size) is int or isinstance(size, int) for size in shape)
 
 
-def _number(value: float) -> Any:
-    return value if math.isfinite(value) else {"f": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
-
-
 def extent_bytes(value: dict[str, Any]) -> int:
     """Bytes that a value occupies, the elements that an expanded one repeats counted once."""
     if 0 in value["shape"]:
@@ -487,117 +474,3 @@ def extent_bytes(value: dict[str, Any]) -> int:
 
 
 _ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
-
-
-def literal(value: Any) -> Any:
-    """A constant of the call or the result: JSON's own kinds, {"f": "inf"}, {"dtype": …}, {"device": …}, else {"repr": text}."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, torch.dtype) and value in DTYPES:
-        return {"dtype": DTYPES[value]}
-    if isinstance(value, torch.device):
-        return {"device": value.type}
-    if isinstance(value, (list, tuple)):
-        return {"list" if isinstance(value, list) else "tuple": [literal(item) for item in value]}
-    return {"repr": repr(value)}
-
-
-def constant_data(tensor: torch.Tensor, target: str) -> Any:
-    """The elements of a small constant as nested lists; complex ones as [real, imaginary]."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    hint = "Register it in __init__: self.register_buffer(name, tensor)"
-    if isinstance(tensor, FakeTensor):
-        raise errors.user_error("unreachable-constant", f"forward uses a tensor ({target}) that the module does not hold.", hint=hint)
-    if tensor.numel() > LARGEST_CONSTANT:
-        raise errors.user_error(
-            "constant-too-large", f"forward uses a tensor of {tensor.numel()} elements that the module does not hold ({target}).", hint=hint
-        )
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-
-    def plain(item: Any) -> Any:
-        return [plain(each) for each in item] if isinstance(item, list) else _number(item) if isinstance(item, float) else item
-
-    return plain(tensor.detach().cpu().tolist())
-
-
-def call_path(keys: tuple[Any, ...]) -> list[Any]:
-    """["args", 0, "key"] for a pytree key path into (args, kwargs)."""
-    path: list[Any] = ["args" if keys[0].idx == 0 else "kwargs"]
-    for key in keys[1:]:
-        if isinstance(key, pytree.SequenceKey):
-            path.append(key.idx)
-        elif isinstance(key, pytree.MappingKey):
-            path.append(key.key)
-        else:
-            path.append(key.name)
-    return path
-
-
-def call_names(model: torch.nn.Module, args: tuple[Any, ...]) -> dict[tuple[str, Any], str]:
-    """("args", position) → parameter name in forward's signature; those of *xs are xs_0, xs_1, …"""
-    names: dict[tuple[str, Any], str] = {}
-    rest = ""
-    try:
-        parameters = list(inspect.signature(model.forward).parameters.values())
-    except (TypeError, ValueError):
-        return {("args", position): f"arg_{position}" for position in range(len(args))}
-    positional = [item.name for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
-    rest = next((item.name for item in parameters if item.kind is item.VAR_POSITIONAL), "arg")
-    for position in range(len(args)):
-        names["args", position] = positional[position] if position < len(positional) else f"{rest}_{position - len(positional)}"
-    return names
-
-
-def forward_signature(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """Forward's parameters: {"name", "kind", "default" if it has one}."""
-    kinds = {
-        inspect.Parameter.POSITIONAL_ONLY: "positional",
-        inspect.Parameter.POSITIONAL_OR_KEYWORD: "plain",
-        inspect.Parameter.VAR_POSITIONAL: "varargs",
-        inspect.Parameter.KEYWORD_ONLY: "keyword",
-        inspect.Parameter.VAR_KEYWORD: "varkw",
-    }
-    try:
-        parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):
-        return [{"name": "args", "kind": "varargs"}, {"name": "kwargs", "kind": "varkw"}]
-    described = []
-    for item in parameters:
-        described.append({"name": item.name, "kind": kinds[item.kind]})
-        if item.default is not item.empty:
-            described[-1]["default"] = literal(item.default)
-    return described
-
-
-def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
-    """RESULT of the protocol: the structure of forward's return value over the outputs and constants in `leaves`."""
-
-    class Leaf:
-        def __init__(self, described: dict[str, Any]) -> None:
-            self.described = described
-
-    def shape(value: Any) -> dict[str, Any]:
-        if isinstance(value, Leaf):
-            return value.described
-        if isinstance(value, dict):
-            return {"dict": [[literal(key), shape(item)] for key, item in value.items()]}
-        if isinstance(value, list):
-            return {"list": [shape(item) for item in value]}
-        if isinstance(value, tuple):
-            return {"tuple": [shape(item) for item in value]}
-        raise errors.user_error(
-            "unsupported-output",
-            f"forward returns {errors.plain(value)}, which cannot be rebuilt.",
-            hint="Return tensors in tuples, lists or dicts.",
-        )
-
-    try:
-        return shape(pytree.tree_unflatten([Leaf(leaf) for leaf in leaves], spec))
-    except (TypeError, AttributeError, AssertionError) as error:
-        raise errors.user_error(
-            "unsupported-output", f"forward returns an object that cannot be rebuilt: {errors.summary(error)}", hint="Return tuples, lists or dicts."
-        ) from error

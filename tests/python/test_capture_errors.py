@@ -148,6 +148,24 @@ def test_unsupported_dtypes_and_layouts(write):
     assert failure(write(with_forward("return x", "def get_inputs():\n    return [torch.eye(3).to_sparse()]"))).code == "unsupported-layout"
 
 
+@pytest.mark.parametrize(
+    "body, code, line",
+    [
+        ("self.calls = getattr(self, 'calls', 0) + 1\nreturn x * self.calls", "stateful", None),
+        ("import random\nreturn x * random.random()", "foreign-random", None),
+        ("import numpy\nreturn x * numpy.random.rand()", "foreign-random", None),
+        ("torch.manual_seed(0)\nreturn x + torch.rand(4)", "seeds-generator", "problem.py:5"),
+        ("return x + torch.rand(4, generator=torch.Generator().manual_seed(1))", "unsupported-constant", None),
+        ("y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))\nreturn y", "higher-order", "problem.py:5"),
+        ("return x * 2j", "unsupported-constant", "problem.py:5"),
+    ],
+)
+def test_forwards_that_kernels_could_not_repeat(write, body, code, line):
+    error = failure(write(with_forward(body)))
+    assert (error.kind, error.code) == ("user", code), str(error) + error.detail
+    assert error.where == (line or error.where) and error.hint
+
+
 def test_results_that_cannot_be_rebuilt(write):
     error = failure(write(with_forward("return Thing()", extra="class Thing: pass")))
     assert error.kind == "user" and error.code in ("unsupported-output", "forward-raised")

@@ -1,0 +1,177 @@
+"""What capture watches and adjusts while PyTorch traces forward."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import sys
+import traceback
+from typing import Any, Callable, Iterator
+from unittest import mock
+
+import torch
+from torch.fx.proxy import TracerBase
+from torch.overrides import TorchFunctionMode
+
+from . import errors
+
+
+class Tracing(TorchFunctionMode):
+    """Adjusts a few calls while forward is traced.
+
+    - `x.to("cuda")` names no index, and a machine without CUDA has no current device to take it from.
+    - `torch.tensor(data, device="cuda")` makes a real tensor, which such a machine cannot put there; it becomes a fill, or is made on the
+      CPU and moved.
+    - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
+
+    `enables_grad` tells afterwards whether forward turned gradients on.
+    """
+
+    enables_grad = False
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.to or func is torch.Tensor.cuda:
+            if func is torch.Tensor.cuda:
+                func, args = torch.Tensor.to, (args[0], *(args[1:2] or ("cuda",)))
+            args = tuple(_indexed(value) for value in args)
+            return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
+        elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):
+            device = _indexed(torch.device(kwargs["device"]))
+            if isinstance(args[0], (bool, int, float)):
+                dtype = kwargs.get("dtype") or {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[type(args[0])]
+                return torch.full((), args[0], dtype=dtype, device=device)
+            return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
+        elif func is torch._C._set_grad_enabled:
+            self.enables_grad |= bool(args[0])
+        elif func is torch.instance_norm:
+            return _instance_norm(*args, **kwargs)
+        elif func is torch.nn.functional.instance_norm:
+            return _functional_instance_norm(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    try:
+        return torch.Tensor.to(*args, **kwargs)
+    except NotImplementedError:
+        # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
+        pair = args[0].expand(2, *args[0].shape)
+        return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
+
+
+_FROM_DATA = (torch.tensor, torch.as_tensor)
+
+
+def _is_cuda(device: Any) -> bool:
+    return isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda"
+
+
+def _indexed(value: Any) -> Any:
+    """The device "cuda" with the index that it stands for; any other argument as it is."""
+    if value == "cuda" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cuda" and value.index is None:
+        return torch.device("cuda", 0)
+    return value
+
+
+def _instance_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> torch.Tensor:
+    if not use_input_stats:
+        return torch.instance_norm(input, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled)
+    positions = list(range(2, input.dim()))
+    if running_mean is not None:
+        running_mean.copy_(running_mean * (1 - momentum) + input.mean(positions).mean(0) * momentum)
+    if running_var is not None:
+        running_var.copy_(running_var * (1 - momentum) + input.var(positions, correction=1).mean(0) * momentum)
+    return torch.instance_norm(input, weight, bias, None, None, True, momentum, eps, cudnn_enabled)
+
+
+def _functional_instance_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled)
+
+
+@contextlib.contextmanager
+def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
+    """The settings under which forward is traced, restored afterwards.
+
+    - nn.MultiheadAttention and nn.TransformerEncoderLayer stay off their fused inference calls, which hide what they compute.
+    - A node's stack trace holds the user's own frames, helper functions included; PyTorch by itself keeps methods named forward only.
+    - Numbers that forward draws outside PyTorch's generator, or a seed that it sets, would be frozen into the graph: both are errors.
+    """
+
+    def user_frames(self: TracerBase, summary: traceback.StackSummary) -> traceback.StackSummary:
+        return traceback.StackSummary.from_list([frame for frame in summary if is_user_file(frame.filename)])
+
+    def refuse_seed(*_: Any, **__: Any) -> None:
+        raise errors.user_error(
+            "seeds-generator",
+            "forward sets the seed of the random number generator, which kernels cannot repeat.",
+            hint="Set the seed outside the model.",
+        )
+
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
+        torch.backends.mha.set_fastpath_enabled(False)
+        if hasattr(TracerBase, "_filter_traceback_frames"):
+            stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
+        stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
+        before = _generators()
+        yield
+        if _generators() != before:
+            raise errors.user_error(
+                "foreign-random",
+                "forward draws random numbers from Python or NumPy, which would be the same at every call of the kernels.",
+                hint="Draw them with PyTorch: torch.rand, torch.randint or torch.bernoulli.",
+            )
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a graph again and again while it is being built."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _generators() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state() if numpy is not None else None
+    return random.getstate(), drawn and (drawn[1].tobytes(), drawn[2:])
+
+
+def python_state(module: torch.nn.Module) -> dict[str, Any]:
+    """The numbers, flags and sizes of containers among a module's attributes: what a forward that counts its calls changes."""
+    own = vars(torch.nn.Module())
+    state: dict[str, Any] = {}
+    for prefix, owner in module.named_modules():
+        for name, value in vars(owner).items():
+            place = f"{prefix}.{name}" if prefix else name
+            if name == "training" or (name not in own and isinstance(value, (bool, int, float, str, type(None)))):
+                state[place] = value
+            elif name not in own and isinstance(value, (list, tuple, dict, set)):
+                state[place] = f"{len(value)} items"
+    return state
