@@ -21,7 +21,7 @@ step_build() {
   fi
   # Left by another place or another generator, CMake would refuse it.
   if [[ -f $build/CMakeCache.txt ]] &&
-    ! { grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$KW_HOME" "$build/CMakeCache.txt" && grep -qx 'CMAKE_GENERATOR:INTERNAL=Ninja' "$build/CMakeCache.txt"; }; then
+    ! { grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$KW_HOME" "$build/CMakeCache.txt" && grep -qx 'CMAKE_GENERATOR:INTERNAL=Ninja' "$build/CMakeCache.txt"; }; then
     rm -rf "$build"
   fi
   if [[ ! -f $build/build.ninja ]] || { [[ $1 == 1 ]] && ! grep -qx 'KW_TESTS:BOOL=ON' "$build/CMakeCache.txt"; }; then

@@ -120,7 +120,7 @@ fill_venv() {
   [[ $1 == 1 ]] || return 0
   wanted=$(cat "$requirements/test.txt")
   if [[ $(cat "$venv/filled-tests" 2>/dev/null) != "$wanted" ]]; then
-    doing "installing pytest and Hypothesis"
+    doing "installing pytest, pytest-xdist and Hypothesis"
     run_logged "$venv/bin/python" -m pip install "${pip_options[@]}" -r "$requirements/test.txt" || failed 3 "pip could not install the test requirements"
     printf '%s' "$wanted" >"$venv/filled-tests"
   fi
@@ -159,8 +159,8 @@ fill_beside() {
   lacking=$(PYTHONPATH=$beside "$python" -c '
 import platform, sys
 from importlib.util import find_spec
-names = ["numpy"] + ["triton"] * (platform.machine() == "x86_64") + ["pytest", "hypothesis"] * int(sys.argv[1])
-print(*[name for name in names if find_spec(name) is None])' "$1")
+names = ["numpy"] + ["triton"] * (platform.machine() == "x86_64") + ["pytest", "pytest-xdist", "hypothesis"] * int(sys.argv[1])
+print(*[name for name in names if find_spec(name.removeprefix("pytest-")) is None])' "$1")
   [[ -z $lacking ]] && return
   doing "installing what $python lacks beside it, in .kw/beside: $lacking"
   "$python" -m pip --version >>"$log" 2>&1 || die 3 "$python has no pip, and lacks: $lacking" \

@@ -14,6 +14,7 @@ for part in ready progress packages python build; do
   # shellcheck source=/dev/null
   source "$KW_HOME/setup/$part.sh"
 done
+[[ $(uname -s) == Linux ]] || die 3 "kw runs on Linux; this is $(uname -s)."
 trap on_interrupt INT TERM HUP
 
 # One set-up at a time: a second one waits, then finds everything done.

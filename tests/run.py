@@ -86,12 +86,15 @@ def main() -> int:
             total += run_suite("C++ units", command, junit)
 
         folders = python_folders(options.device)
-        if folders:
-            junit = Path(folder, "python.xml")
-            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *folders]
-            command += ["-m", "not slow"] if options.quick else []
+        # A GPU is one thing that tests cannot share.
+        workers = "1" if options.device else str(min(os.cpu_count() or 1, 8))
+        for title, marked, parallel in (("Python", "not alone", ["-n", workers, "--dist", "worksteal"]), ("Python, one at a time", "alone", [])):
+            junit = Path(folder, title + ".xml")
+            marked += " and not slow" if options.quick else ""
+            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *folders, "-m", marked, *parallel]
             command += ["-k", options.pattern] if options.pattern else []
-            total += run_suite(" ".join(folders), command, junit, nothing_selected=5)
+            if folders:
+                total += run_suite(title, command, junit, nothing_selected=5)
 
     print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
     if total == Tally():

@@ -55,7 +55,7 @@ class Machine:
     """One checkout and one PATH in a folder of its own."""
 
     def __init__(self, folder: Path, home: Path):
-        self.checkout = folder / "checkout"
+        self.checkout = folder / "a checkout"
         self.tools = folder / "tools"
         self.calls_file = folder / "calls"
         self.calls_file.touch()

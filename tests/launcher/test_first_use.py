@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from launcher.machine import Machine, edited_later
 
 
@@ -23,6 +25,7 @@ def test_stdout_and_the_exit_code_are_the_programs(machine: Machine) -> None:
     assert len(run.stdout.splitlines()) == 2
 
 
+@pytest.mark.alone
 def test_a_later_start_runs_no_tool_and_takes_under_50_ms(machine: Machine) -> None:
     machine.kw()
     machine.forget_calls()
@@ -123,7 +126,7 @@ def test_killed_set_up_goes_on_next_time(machine: Machine) -> None:
 def test_the_test_command_builds_the_tests_and_runs_them(machine: Machine) -> None:
     run = machine.kw("test", "--quick", "-k", "a b")
     assert run.returncode == 0
-    assert run.stdout.strip() == f"tests ran: --quick -k a b"
+    assert run.stdout.strip() == "tests ran: --quick -k a b"
     assert "-DKW_TESTS=ON" in machine.calls("cmake -S")[0]
 
 
