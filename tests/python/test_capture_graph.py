@@ -546,6 +546,8 @@ def test_huge_models_cost_nothing_to_capture():
     assert graph["bytes"]["parameter"] == 4 * ((1 << 34) + (1 << 17)) and time.monotonic() - began < 20
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 def test_long_unrolled_loops_serialise_quickly():
     from kernelwright import decompositions, fake, graph_json, tracing
 

@@ -12,6 +12,8 @@ from kernelwright import ceilings, compile_only, errors, measure
 from kernelwright.profiling import share_in_kernels
 from kernelwright.timing import Perturbation, exclusive, is_settled
 
+pytestmark = pytest.mark.alone
+
 PROBLEM = """
 import torch
 import torch.nn as nn
