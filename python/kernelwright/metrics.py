@@ -234,7 +234,7 @@ def trivial_answers(figures: Figures, reference: torch.Tensor, candidates: dict[
     return [{"trivial": name, **errors} for name, errors in rows]
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=3)
 def _weights(count: int, device: torch.device) -> torch.Tensor:
     """Odd 64-bit factors, so that a change of any one element changes the sum."""
     weights = torch.arange(1, 2 * count, 2, device=device).mul_(0x9E3779B97F4A7C15 - (1 << 64))

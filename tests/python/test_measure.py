@@ -59,8 +59,8 @@ def test_without_a_candidate_only_the_baselines_are_timed(timed):
 
 
 def test_a_slow_candidate_reads_slow(timed):
-    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.02)\n        return super().forward(x)\n")
-    assert min(result["samples_ms"]["ours"]) >= 20 > sorted(result["samples_ms"]["eager"])[len(result["samples_ms"]["eager"]) // 2]
+    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.2)\n        return super().forward(x)\n")
+    assert min(result["samples_ms"]["ours"]) >= 200 > min(result["samples_ms"]["eager"])
 
 
 def test_a_budget_that_is_too_small_still_gives_three_samples(timed):
