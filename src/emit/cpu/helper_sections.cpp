@@ -1,0 +1,65 @@
+#include "emit/cpu/helper_sections.hpp"
+
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "emit/cpu/embedded.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::cpu {
+namespace {
+
+struct Section {
+  std::string name;
+  std::vector<std::string> needs;
+  std::string text;
+};
+
+constexpr std::string_view kMarker = "//@ ";
+
+std::vector<Section> cut(std::string_view source) {
+  std::vector<Section> sections;
+  for (const std::string& line : split_lines(source)) {
+    if (line.rfind(kMarker, 0) == 0) {
+      std::istringstream words(line.substr(kMarker.size()));
+      Section section;
+      words >> section.name;
+      for (std::string word; words >> word;)
+        if (word != ":") section.needs.push_back(word);
+      sections.push_back(std::move(section));
+    } else if (!sections.empty()) {
+      sections.back().text += line + "\n";
+    }
+  }
+  return sections;
+}
+
+// vector_math.h first: its `inline` is what the sections of scalar_math.h need.
+const std::vector<Section>& all_sections() {
+  static const std::vector<Section> sections = cut(std::string(kVectorMathText) + std::string(kScalarMathText));
+  return sections;
+}
+
+}  // namespace
+
+bool has_helper(const std::string& name) {
+  for (const Section& section : all_sections())
+    if (section.name == name) return true;
+  return false;
+}
+
+std::string helper_text(const HelperSet& names) {
+  for (const std::string& name : names) KW_ASSERT(has_helper(name), "no helper is named " + name);
+  HelperSet wanted = names;
+  const std::vector<Section>& sections = all_sections();
+  for (auto section = sections.rbegin(); section != sections.rend(); ++section)
+    if (wanted.count(section->name)) wanted.insert(section->needs.begin(), section->needs.end());
+  std::string text;
+  for (const Section& section : sections)
+    if (wanted.count(section.name)) text += (text.empty() || section.name == "inline" ? "" : "\n") + section.text;
+  return text;
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,519 @@
+#include "emit/cpu/kernel_printer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/cpu/code_writer.hpp"
+#include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/loop_nest.hpp"
+#include "emit/cpu/names.hpp"
+#include "emit/cpu/reductions.hpp"
+#include "support/text.hpp"
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+using namespace precedence;
+
+namespace {
+
+constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
+
+// What a nest of loops is for.
+struct Sink {
+  enum Kind { kFold, kStore, kKeep, kColumnValue } kind;
+  int id;   // an expression, or a store
+};
+
+class KernelPrinter {
+ public:
+  KernelPrinter(const Kernel& kernel, HelperSet& helpers)
+      : simplified_(simplify(kernel)), kernel_(simplified_.kernel), nest_(plan_loops(simplified_)), helpers_(helpers) {}
+
+  PrintedKernel run() {
+    name_everything();
+    writer_.indent();
+    open_programs();
+    for (int phase = 0; phase <= nest_.last_phase; ++phase) print_phase(phase);
+    writer_.close_all();
+    const std::string body = writer_.text();
+    const bool takes_threads = nest_.threading != Threading::kNone;
+    return {comment() + signature(takes_threads) + constants(body) + body + "}\n", takes_threads};
+  }
+
+ private:
+  // --- Names and the frame ---------------------------------------------------------------------------------------------------
+
+  void name_everything() {
+    for (const Buffer& buffer : kernel_.buffers) buffers_.push_back(names_.fresh(buffer.name));
+    for (const Axis& axis : kernel_.axes) {
+      axes_.variables.push_back(names_.fresh(axis.name));
+      axes_.extents.push_back(names_.fresh(constant_name(axis.name, "Count")));
+    }
+    if (nest_.vector_axis >= 0) {
+      const std::string& axis = kernel_.axes[nest_.vector_axis].name;
+      block_ = names_.fresh(constant_name(axis, "Block"));
+      first_ = names_.fresh("first_" + axis);
+      end_ = names_.fresh("end_" + axis);
+    }
+    expr_names_.resize(kernel_.exprs.size());
+  }
+
+  const std::string& name_of(ExprId id) {
+    std::string& name = expr_names_[id];
+    if (name.empty()) {
+      const Expr& expr = kernel_.exprs[id];
+      name = names_.fresh(expr.name.empty() ? noun_for(expr, kernel_) : expr.name);
+    }
+    return name;
+  }
+
+  std::string comment() const { return kernel_.doc.empty() ? "" : "// " + kernel_.doc + "\n"; }
+
+  std::string signature(bool takes_threads) const {
+    std::vector<std::string> parameters;
+    for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const Buffer& buffer = kernel_.buffers[i];
+      parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* __restrict " + buffers_[i]);
+    }
+    if (takes_threads) parameters.push_back("int threads");
+    const std::string head = "extern \"C\" void " + kernel_.name + "(";
+    const std::string line = head + join(parameters, ", ") + ") {\n";
+    if (line.size() <= 120) return line;
+    return head + "\n    " + join(parameters, ",\n    ") + ") {\n";
+  }
+
+  std::string constants(const std::string& body) const {
+    std::string text;
+    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+      if (mentions(body, axes_.extents[axis])) text += fmt::format("  constexpr int64_t {} = {};\n", axes_.extents[axis], kernel_.axes[axis].extent);
+    if (!block_.empty() && mentions(body, block_)) text += fmt::format("  constexpr int64_t {} = {};\n", block_, nest_.vector_block);
+    return text;
+  }
+
+  // --- Loops over programs -----------------------------------------------------------------------------------------------------
+
+  bool blocked() const { return nest_.vector_block > 0 && nest_.vector_block < extent(nest_.vector_axis); }
+  int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
+
+  void open_programs() {
+    const bool shared = nest_.threading == Threading::kPrograms && (!nest_.program_axes.empty() || blocked());
+    if (shared) {
+      const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
+      writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
+    }
+    for (int axis : nest_.program_axes) open_loop(axis);
+    if (blocked()) {
+      const std::string& count = axes_.extents[nest_.vector_axis];
+      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", first_, count, block_));
+      const bool exact = extent(nest_.vector_axis) % nest_.vector_block == 0;
+      const std::string sum = first_ + " + " + block_;
+      writer_.line(fmt::format("const int64_t {} = {};", end_, exact ? sum : "std::min(" + sum + ", " + count + ")"));
+    }
+  }
+
+  void open_loop(int axis) {
+    const std::string& variable = axes_.variables[axis];
+    if (axis == nest_.vector_axis && blocked()) {
+      writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", variable, first_, end_));
+    } else {
+      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", variable, axes_.extents[axis]));
+    }
+  }
+
+  // --- Phases --------------------------------------------------------------------------------------------------------------------
+
+  bool over_reduce_axes(const std::vector<bool>& axes) const {
+    return std::any_of(nest_.reduce_axes.begin(), nest_.reduce_axes.end(), [&](int axis) { return axes[axis]; });
+  }
+
+  bool over_vector_axis(const std::vector<bool>& axes) const { return nest_.vector_axis >= 0 && axes[nest_.vector_axis]; }
+
+  std::vector<bool> axes_of(const Store& store) const {
+    std::vector<bool> axes = axes_of_access(kernel_, store.access);
+    for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest_.axes[store.value][axis];
+    return axes;
+  }
+
+  void print_phase(int phase) {
+    std::vector<Sink> outside, inside;
+    for (size_t index = 0; index < kernel_.stores.size(); ++index) {
+      const Store& store = kernel_.stores[index];
+      if (nest_.phase[store.value] != phase) continue;
+      const bool looped = nest_.form == LoopForm::kPointwise || over_reduce_axes(axes_of(store));
+      (looped ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+    }
+    std::vector<ExprId> reduces;
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1) reduces.push_back(static_cast<ExprId>(id));
+    for (ExprId id : reduces) inside.push_back({Sink::kFold, id});
+
+    const bool columns = nest_.form == LoopForm::kColumns;
+    const std::vector<int> across = columns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{};
+    if (!outside.empty()) print_nest(across, outside);
+    if (inside.empty()) return;
+    for (const Sink& kept : keeps_of(phase, inside)) {
+      inside.push_back(kept);
+      declare_kept(kept.id);
+    }
+    if (columns) print_column_values(inside);
+    for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
+    std::vector<int> loops = nest_.reduce_axes;
+    if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
+    print_nest(loops, inside);
+    for (ExprId id : reduces) finish(id);
+  }
+
+  // Kept expressions that the phase's loops compute: reached from the sinks and not yet in their arrays.
+  std::vector<Sink> keeps_of(int phase, const std::vector<Sink>& sinks) const {
+    std::vector<Sink> keeps;
+    const std::vector<bool> reached = reached_from(sinks);
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (reached[id] && nest_.kept[id] && nest_.phase[id] <= phase) keeps.push_back({Sink::kKeep, static_cast<int>(id)});
+    return keeps;
+  }
+
+  std::vector<ExprId> roots_of(const Sink& sink) const {
+    if (sink.kind == Sink::kStore) return {kernel_.stores[sink.id].value};
+    if (sink.kind == Sink::kFold) return kernel_.exprs[sink.id].operands;
+    return {sink.id};
+  }
+
+  // The expressions that have to be computed for the sinks, down to what is available already.
+  std::vector<bool> reached_from(const std::vector<Sink>& sinks) const {
+    std::vector<bool> reached(kernel_.exprs.size(), false);
+    for (const Sink& sink : sinks)
+      for (ExprId root : roots_of(sink)) reached[root] = reached[root] || !available_.count(root);
+    for (size_t id = reached.size(); id-- > 0;)
+      if (reached[id])
+        for (ExprId operand : kernel_.exprs[id].operands)
+          if (!available_.count(operand)) reached[operand] = true;
+    return reached;
+  }
+
+  // The axes of the reduction (and the columns) along which a kept value differs: the dimensions of its array.
+  std::vector<int> dimensions_of(ExprId id) const {
+    std::vector<int> dimensions;
+    for (int axis : nest_.reduce_axes)
+      if (nest_.axes[id][axis]) dimensions.push_back(axis);
+    if (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id])) dimensions.push_back(nest_.vector_axis);
+    return dimensions;
+  }
+
+  std::string column_position() const {
+    return blocked() ? axes_.variables[nest_.vector_axis] + " - " + first_ : axes_.variables[nest_.vector_axis];
+  }
+
+  const std::string& column_count() const { return blocked() ? block_ : axes_.extents[nest_.vector_axis]; }
+
+  void declare_kept(ExprId id) {
+    const std::string array = names_.fresh("kept_" + name_of(id));
+    std::vector<std::string> sizes;
+    Text index{"", kPrimary};
+    for (int axis : dimensions_of(id)) {
+      const bool column = axis == nest_.vector_axis && nest_.form == LoopForm::kColumns;
+      const std::string size = column ? column_count() : axes_.extents[axis];
+      const std::string position = column ? column_position() : axes_.variables[axis];
+      index = index.text.empty() ? Text{position, kPrimary} : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
+      sizes.push_back(size);
+    }
+    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(kernel_.exprs[id].dtype), array, join(sizes, " * ")));
+    kept_[id] = array + "[" + index.text + "]";
+  }
+
+  // Values that differ along the columns but not along the reduction, as arrays, so that the loops over the reduction do not compute them again.
+  void print_column_values(const std::vector<Sink>& sinks) {
+    const std::vector<bool> reached = reached_from(sinks);
+    std::vector<Sink> values;
+    for (size_t id = 0; id < reached.size(); ++id) {
+      if (!reached[id] || over_reduce_axes(nest_.axes[id])) continue;
+      const bool feeds_loop = std::any_of(sinks.begin(), sinks.end(), [&](const Sink& sink) { return reads(sink, static_cast<ExprId>(id)); }) ||
+                              is_read_over_reduce_axes(reached, static_cast<ExprId>(id));
+      if (feeds_loop && kernel_.exprs[id].kind == ExprKind::kOp && over_vector_axis(nest_.axes[id])) values.push_back({Sink::kColumnValue, static_cast<int>(id)});
+    }
+    if (values.empty()) return;
+    for (const Sink& value : values) {
+      column_values_.insert(value.id);
+      writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id), column_count()));
+    }
+    print_nest({nest_.vector_axis}, values);
+  }
+
+  bool reads(const Sink& sink, ExprId id) const {
+    const std::vector<ExprId> roots = roots_of(sink);
+    return std::find(roots.begin(), roots.end(), id) != roots.end();
+  }
+
+  bool is_read_over_reduce_axes(const std::vector<bool>& reached, ExprId id) const {
+    for (size_t user = id + 1; user < reached.size(); ++user) {
+      const auto& operands = kernel_.exprs[user].operands;
+      if (reached[user] && over_reduce_axes(nest_.axes[user]) && std::find(operands.begin(), operands.end(), id) != operands.end()) return true;
+    }
+    return false;
+  }
+
+  // --- Reductions ------------------------------------------------------------------------------------------------------------------
+
+  std::string reduced_elements() const {
+    std::vector<std::string> extents;
+    for (int axis : nest_.reduce_axes) extents.push_back(axes_.extents[axis]);
+    return extents.empty() ? "1" : join(extents, " * ");
+  }
+
+  Accumulator declare(ExprId id) {
+    const Expr& expr = kernel_.exprs[id];
+    const bool columns = nest_.form == LoopForm::kColumns;
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns);
+    accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
+    if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
+    if (columns) {
+      writer_.line(fmt::format("alignas(64) {} {}[{}];", accumulator.type, accumulator.variable, column_count()));
+      writer_.line(fmt::format("std::fill_n({}, {}, {});", accumulator.variable, column_count(), accumulator.start));
+      accumulator.element = accumulator.variable + "[" + column_position() + "]";
+    } else {
+      writer_.line(fmt::format("{} {} = {};", accumulator.type, accumulator.variable, accumulator.start));
+      if (accumulator.tracks_nan) writer_.line("int " + accumulator.nan_flag + " = 0;");
+      accumulator.element = accumulator.variable;
+    }
+    return accumulator;
+  }
+
+  // After the loops: the result in a variable of its own dtype, or for columns the text that reads it from the array.
+  void finish(ExprId id) {
+    const Expr& expr = kernel_.exprs[id];
+    const Accumulator& accumulator = accumulators_.at(id);
+    if (accumulator.tracks_nan) writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
+    const Text result = accumulator.result_text({accumulator.element, kPrimary}, expr.dtype, helpers_);
+    if (nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(id)) {
+      available_[id] = result;
+      return;
+    }
+    writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
+    available_[id] = {name_of(id), kPrimary};
+  }
+
+  // Is its one use a store outside the loops?
+  bool is_only_stored(ExprId id) const {
+    for (const Expr& expr : kernel_.exprs)
+      if (std::find(expr.operands.begin(), expr.operands.end(), id) != expr.operands.end()) return false;
+    const auto stores = std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return store.value == id; });
+    return stores == 1 && std::none_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
+             return store.value == id && over_reduce_axes(axes_of(store));
+           });
+  }
+
+  Text flat_reduce_position() const {
+    Index index;
+    int64_t size = 1;
+    for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
+      if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
+      if (extent(axis) > 1) index.terms.insert(index.terms.begin(), {axis, size, 1, 0});
+      size *= extent(axis);
+    }
+    return index_text(kernel_, index, axes_);
+  }
+
+  // --- One nest of loops -------------------------------------------------------------------------------------------------------------
+
+  struct Placement {
+    std::vector<int> depth, uses, deepest_user;   // per expression; depth 0 stands before the loops
+    std::vector<bool> reached;
+  };
+
+  static int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops) {
+    for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
+      if (axes[loops[depth - 1]]) return depth;
+    return 0;
+  }
+
+  int depth_of(const Sink& sink, const std::vector<int>& loops) const {
+    if (sink.kind == Sink::kFold) return static_cast<int>(loops.size());
+    if (sink.kind == Sink::kStore) return depth_of(axes_of(kernel_.stores[sink.id]), loops);
+    return depth_of(nest_.axes[sink.id], loops);
+  }
+
+  Placement place(const std::vector<int>& loops, const std::vector<Sink>& sinks) const {
+    const size_t count = kernel_.exprs.size();
+    Placement placement{std::vector<int>(count, 0), std::vector<int>(count, 0), std::vector<int>(count, 0), reached_from(sinks)};
+    for (size_t id = 0; id < count; ++id) placement.depth[id] = depth_of(nest_.axes[id], loops);
+    for (const Sink& sink : sinks) {
+      const bool twice = sink.kind == Sink::kFold && reads_operand_twice(kernel_.exprs[sink.id]);
+      for (ExprId root : roots_of(sink)) {
+        placement.uses[root] += twice ? 2 : 1;
+        placement.deepest_user[root] = std::max(placement.deepest_user[root], depth_of(sink, loops));
+      }
+    }
+    for (size_t id = count; id-- > 0;) {
+      if (!placement.reached[id]) continue;
+      for (ExprId operand : kernel_.exprs[id].operands) {
+        ++placement.uses[operand];
+        placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
+      }
+    }
+    return placement;
+  }
+
+  void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
+    const Placement placement = place(loops, sinks);
+    int deepest = 0;
+    for (const Sink& sink : sinks) deepest = std::max(deepest, depth_of(sink, loops));
+    for (int depth = 0; depth <= deepest; ++depth) {
+      std::vector<ExprId> locals;
+      if (depth > 0) {
+        print_pragma(loops, depth, deepest, sinks);
+        open_loop(loops[depth - 1]);
+      }
+      for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+        if (!placement.reached[id] || placement.depth[id] != depth || !wants_local(static_cast<ExprId>(id), placement)) continue;
+        print_local(static_cast<ExprId>(id));
+        locals.push_back(static_cast<ExprId>(id));
+      }
+      for (const Sink& sink : sinks)
+        if (depth_of(sink, loops) == depth) print_sink(sink);
+      if (depth > 0) scopes_.push_back(locals);
+    }
+    for (int depth = deepest; depth > 0; --depth) {
+      writer_.close();
+      for (ExprId id : scopes_.back())
+        if (!column_values_.count(id)) available_.erase(id);
+      scopes_.pop_back();
+    }
+    for (const Sink& sink : sinks)
+      if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
+  }
+
+  DType storage_dtype(ExprId id) const { return kernel_.exprs[id].dtype == DType::b1 ? DType::u8 : kernel_.exprs[id].dtype; }
+
+  bool wants_local(ExprId id, const Placement& placement) {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce) return false;
+    if (column_values_.count(id)) return true;
+    const bool hoisted = placement.deepest_user[id] > placement.depth[id];
+    if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
+    if (placement.uses[id] > 1 || hoisted) return true;
+    if (expr.kind == ExprKind::kLoad) return false;
+    return !expr.name.empty() || value(id).text.size() > kLongText;
+  }
+
+  void print_local(ExprId id) {
+    const Text text = value(id);
+    const std::string& name = name_of(id);
+    if (column_values_.count(id)) {
+      available_[id] = {name + "[" + column_position() + "]", kPrimary};
+      writer_.line(available_[id].text + " = " + text.text + ";");
+      return;
+    }
+    writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[id].dtype), name, text.text));
+    available_[id] = {name, kPrimary};
+  }
+
+  // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
+  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
+    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
+    const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && !blocked();
+    const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
+    const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
+                                       (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
+    if (!simd && !shared) return;
+    std::vector<std::string> clauses;
+    if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
+    if (shared) clauses.push_back("num_threads(threads) schedule(static)");
+    const std::string head = std::string("#pragma omp") + (shared ? " parallel for" : "") + (simd ? " simd" : "");
+    const std::string line = clauses.empty() ? head : head + " " + join(clauses, " ");
+    writer_.line(line.size() <= 120 ? line : head + " \\\n    " + join(clauses, " \\\n    "));
+  }
+
+  std::vector<std::string> reduction_clauses(const std::vector<Sink>& sinks) const {
+    std::map<std::string, std::vector<std::string>> variables;
+    for (const Sink& sink : sinks) {
+      if (sink.kind != Sink::kFold) continue;
+      const Accumulator& accumulator = accumulators_.at(sink.id);
+      const std::string section = nest_.form == LoopForm::kColumns ? "[:" + column_count() + "]" : "";
+      variables[accumulator.clause].push_back(accumulator.variable + section);
+      if (accumulator.tracks_nan) variables["|"].push_back(accumulator.nan_flag);
+    }
+    std::vector<std::string> clauses;
+    for (const auto& [operation, list] : variables) clauses.push_back(fmt::format("reduction({} : {})", operation, join(list, ", ")));
+    return clauses;
+  }
+
+  void print_sink(const Sink& sink) {
+    const auto operand = [&](size_t i) { return value(kernel_.exprs[sink.id].operands[i]); };
+    switch (sink.kind) {
+      case Sink::kStore: print_store(kernel_.stores[sink.id]); break;
+      case Sink::kKeep: writer_.line(kept_.at(sink.id) + " = " + value(sink.id).text + ";"); break;
+      case Sink::kColumnValue: break;   // print_local has assigned it
+      case Sink::kFold: {
+        const Expr& expr = kernel_.exprs[sink.id];
+        std::vector<Text> operands;
+        for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
+        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position());
+        const Accumulator& accumulator = accumulators_.at(sink.id);
+        for (const std::string& line : accumulator.fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
+      }
+    }
+  }
+
+  void print_store(const Store& store) {
+    const Access& access = store.access;
+    const DType dtype = kernel_.buffers[access.buffer].dtype;
+    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, dtype == DType::b1 ? DType::b1 : dtype, helpers_);
+    const std::string line = fmt::format("{}[{}] = {};", buffers_[access.buffer], index_text(kernel_, access.index, axes_).text, stored.text);
+    const std::string guard = guard_text(kernel_, access.guards, axes_);
+    writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
+  }
+
+  // --- Values --------------------------------------------------------------------------------------------------------------------------
+
+  Text value(ExprId id) {
+    const auto found = available_.find(id);
+    if (found != available_.end()) return found->second;
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kConstant) return constant_text(expr, helpers_);
+    if (expr.kind == ExprKind::kIndex) return cast_text(index_text(kernel_, expr.access.index, axes_), DType::i64, expr.dtype, helpers_);
+    if (expr.kind == ExprKind::kLoad) return load(expr);
+    std::vector<Text> operands;
+    std::vector<DType> types;
+    for (ExprId operand : expr.operands) {
+      operands.push_back(value(operand));
+      types.push_back(kernel_.exprs[operand].dtype);
+    }
+    return op_text(expr, operands, types, helpers_);
+  }
+
+  Text load(const Expr& expr) {
+    const Access& access = expr.access;
+    const DType dtype = kernel_.buffers[access.buffer].dtype;
+    const Text element{fmt::format("{}[{}]", buffers_[access.buffer], index_text(kernel_, access.index, axes_).text), kPrimary};
+    const Text loaded = cast_text(element, dtype == DType::b1 ? DType::u8 : dtype, expr.dtype, helpers_);
+    const std::string guard = guard_text(kernel_, access.guards, axes_);
+    if (guard.empty()) return loaded;
+    return {guard + " ? " + within(loaded, kOr) + " : " + literal(access.otherwise, expr.dtype, helpers_).text, kChoice};
+  }
+
+  const Simplified simplified_;
+  const Kernel& kernel_;
+  const LoopNest nest_;
+  HelperSet& helpers_;
+  CodeWriter writer_;
+  Names names_;
+  AxisNames axes_;
+  std::vector<std::string> buffers_, expr_names_;
+  std::string block_, first_, end_;
+  std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
+  std::set<ExprId> column_values_;              // expressions that have an array over the columns
+  std::map<ExprId, std::string> kept_;
+  std::map<ExprId, Accumulator> accumulators_;
+  std::vector<std::vector<ExprId>> scopes_;
+};
+
+}  // namespace
+
+bool takes_threads(const Kernel& kernel) { return plan_loops(simplify(kernel)).threading != Threading::kNone; }
+
+PrintedKernel print_kernel(const Kernel& kernel, HelperSet& helpers) { return KernelPrinter(kernel, helpers).run(); }
+
+}  // namespace kw::cpu

@@ -1,0 +1,22 @@
+// One kernel as a C++ function with a C interface: pointers in the order of the kernel's buffers, then `int threads` where it uses them.
+#pragma once
+
+#include <string>
+
+#include "emit/cpu/helper_sections.hpp"
+#include "emit/kernel_ir.hpp"
+
+namespace kw::cpu {
+
+struct PrintedKernel {
+  std::string text;
+  bool takes_threads = false;
+};
+
+// Whether its function has the parameter `threads`.
+bool takes_threads(const kernel::Kernel& kernel);
+
+// Adds the helpers that the kernel calls to `helpers`.
+PrintedKernel print_kernel(const kernel::Kernel& kernel, HelperSet& helpers);
+
+}  // namespace kw::cpu

@@ -1,0 +1,248 @@
+#include "emit/cpu/loop_nest.hpp"
+
+#include <algorithm>
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+
+namespace {
+
+constexpr int64_t kParallelElements = 32768;       // below this, waking the other threads costs more than they save
+constexpr int64_t kParallelReduction = 262144;     // from this many elements on, few programs share their reductions among threads
+constexpr int64_t kEnoughPrograms = 8;
+constexpr int64_t kBalancedPrograms = 64;
+constexpr int64_t kPointwiseBlock = 4096;
+constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
+constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
+constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
+constexpr int kWorthKeeping = 8;
+
+class Planner {
+ public:
+  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel) { nest_.axes = axes_of_exprs(kernel_); }
+
+  LoopNest run() {
+    find_needed();
+    find_phases();
+    choose_vector_axis();
+    list_axes();
+    choose_block();
+    choose_threading();
+    choose_kept();
+    return std::move(nest_);
+  }
+
+ private:
+  int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
+  bool is_reduce_axis(int axis) const { return kernel_.axes[axis].kind == AxisKind::kReduce; }
+  size_t expr_count() const { return kernel_.exprs.size(); }
+
+  void find_needed() {
+    nest_.needed.assign(expr_count(), false);
+    for (const Store& store : kernel_.stores) nest_.needed[store.value] = true;
+    for (size_t id = expr_count(); id-- > 0;)
+      if (nest_.needed[id])
+        for (ExprId operand : kernel_.exprs[id].operands) nest_.needed[operand] = true;
+  }
+
+  void find_phases() {
+    nest_.phase.assign(expr_count(), 0);
+    for (size_t id = 0; id < expr_count(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      for (ExprId operand : expr.operands) nest_.phase[id] = std::max(nest_.phase[id], nest_.phase[operand]);
+      if (expr.kind == ExprKind::kReduce) ++nest_.phase[id];
+      if (nest_.needed[id]) nest_.last_phase = std::max(nest_.last_phase, nest_.phase[id]);
+    }
+  }
+
+  // How well SIMD along the axis suits one access: contiguous is good, a stride costs a gather, a constant is free.
+  int suitability(const Access& access, int axis) const {
+    int64_t stride = 0;
+    bool divided = false;
+    for (const IndexTerm& term : access.index.terms) {
+      if (term.axis != axis) continue;
+      stride += term.coefficient;
+      divided = divided || term.divisor != 1 || term.modulus != 0;
+    }
+    const int weight = static_cast<int>(access.index.terms.size());   // an access along more axes moves more data
+    if (divided) return -weight;
+    return stride == 1 ? weight : (stride == 0 ? 0 : -weight);
+  }
+
+  void choose_vector_axis() {
+    int best_score = 0;
+    for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
+      if (extent(axis) <= 1) continue;
+      int score = 0;
+      for (size_t id = 0; id < expr_count(); ++id)
+        if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) score += suitability(kernel_.exprs[id].access, axis);
+      for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
+      if (kernel_.axes[axis].vector) score += 1;
+      if (nest_.vector_axis < 0 || score >= best_score) {
+        nest_.vector_axis = axis;
+        best_score = score;
+      }
+    }
+  }
+
+  void list_axes() {
+    const int vector = nest_.vector_axis;
+    for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
+      if (axis == vector || extent(axis) == 1) continue;
+      (is_reduce_axis(axis) ? nest_.reduce_axes : nest_.program_axes).push_back(axis);
+    }
+    const bool reduces = nest_.last_phase > 0;
+    if (vector >= 0 && is_reduce_axis(vector)) nest_.reduce_axes.push_back(vector);
+    if (!reduces && nest_.reduce_axes.empty()) nest_.form = LoopForm::kPointwise;
+    else if (vector < 0 || is_reduce_axis(vector)) nest_.form = LoopForm::kRows;
+    else nest_.form = LoopForm::kColumns;
+  }
+
+  int64_t product_of(const std::vector<int>& axes) const {
+    int64_t result = 1;
+    for (int axis : axes) result *= extent(axis);
+    return result;
+  }
+
+  void choose_block() {
+    const int64_t programs = product_of(nest_.program_axes);
+    if (nest_.form == LoopForm::kPointwise) {
+      const bool long_axis = nest_.vector_axis >= 0 && extent(nest_.vector_axis) >= 2 * kPointwiseBlock;
+      if (long_axis && !nest_.program_axes.empty() && programs < kBalancedPrograms) nest_.vector_block = kPointwiseBlock;
+    }
+    if (nest_.form != LoopForm::kColumns) return;
+    const bool several_passes = nest_.last_phase > 1 || stores_over_reduce_axes();
+    int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
+    block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
+    // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
+    while (block > 128 && programs * (extent(nest_.vector_axis) / block) < kEnoughPrograms) block /= 2;
+    nest_.vector_block = std::min(block, extent(nest_.vector_axis));
+  }
+
+  bool over_reduce_axes(const std::vector<bool>& axes) const {
+    for (int axis : nest_.reduce_axes)
+      if (axes[axis]) return true;
+    return false;
+  }
+
+  bool stores_over_reduce_axes() const {
+    return std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
+      return over_reduce_axes(nest_.axes[store.value]) || over_reduce_axes(axes_of_access(kernel_, store.access));
+    });
+  }
+
+  // Threads can share a column's reduction only where OpenMP combines arrays elementwise without losing NaN.
+  bool can_share_reduction() const {
+    if (nest_.reduce_axes.empty()) return false;
+    if (nest_.form == LoopForm::kRows) return true;
+    for (size_t id = 0; id < expr_count(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      if (nest_.needed[id] && expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kSum && expr.reduce != ReduceOp::kProd) return false;
+    }
+    return true;
+  }
+
+  void choose_threading() {
+    int64_t programs = product_of(nest_.program_axes);
+    if (nest_.vector_block > 0) programs *= (extent(nest_.vector_axis) + nest_.vector_block - 1) / nest_.vector_block;
+    int64_t elements = product_of(nest_.program_axes) * product_of(nest_.reduce_axes);
+    if (nest_.vector_axis >= 0 && !is_reduce_axis(nest_.vector_axis)) elements *= extent(nest_.vector_axis);
+    if (nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
+    if (elements < kParallelElements) return;
+    if (programs < kEnoughPrograms && elements >= kParallelReduction && can_share_reduction()) {
+      nest_.threading = Threading::kReduction;
+      return;
+    }
+    if (programs < 2) return;
+    nest_.threading = Threading::kPrograms;
+    int64_t covered = 1;
+    nest_.collapse = 0;
+    for (int axis : nest_.program_axes) {
+      if (covered >= kBalancedPrograms) break;
+      covered *= extent(axis);
+      ++nest_.collapse;
+    }
+    if (nest_.vector_block > 0 && covered < kBalancedPrograms) ++nest_.collapse;
+  }
+
+  // The expressions that the loops of `phase` compute themselves: from what they fold and store, down to what is kept or outside the loops.
+  std::vector<bool> reached_in(int phase) const {
+    std::vector<bool> reached(expr_count(), false);
+    const auto want = [&](ExprId id) {
+      if (over_reduce_axes(nest_.axes[id]) && !(nest_.kept[id] && nest_.phase[id] < phase)) reached[id] = true;
+    };
+    for (size_t id = 0; id < expr_count(); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1)
+        for (ExprId operand : kernel_.exprs[id].operands) want(operand);
+    for (const Store& store : kernel_.stores)
+      if (nest_.phase[store.value] == phase) want(store.value);
+    for (size_t id = expr_count(); id-- > 0;)
+      if (reached[id] && kernel_.exprs[id].kind != ExprKind::kReduce)
+        for (ExprId operand : kernel_.exprs[id].operands) want(operand);
+    return reached;
+  }
+
+  // Cost of an expression with all it needs inside the loops.
+  int cost_with_operands(ExprId id) const {
+    std::vector<bool> reached(id + 1, false);
+    reached[id] = true;
+    int cost = 0;
+    for (ExprId one = id; one >= 0; --one) {
+      if (!reached[one]) continue;
+      cost += cost_of(kernel_.exprs[one]);
+      for (ExprId operand : kernel_.exprs[one].operands)
+        if (over_reduce_axes(nest_.axes[operand]) && !nest_.kept[operand]) reached[operand] = true;
+    }
+    return cost;
+  }
+
+  void choose_kept() {
+    nest_.kept.assign(expr_count(), false);
+    if (nest_.form == LoopForm::kPointwise || nest_.threading == Threading::kReduction) return;
+    int64_t elements = product_of(nest_.reduce_axes);
+    if (nest_.form == LoopForm::kColumns) elements *= nest_.vector_block;
+    int64_t room = kKeptBytes;
+    std::vector<int> uses(expr_count(), 0);
+    const auto count_uses = [&] {
+      std::fill(uses.begin(), uses.end(), 0);
+      for (int phase = 0; phase <= nest_.last_phase; ++phase) {
+        const std::vector<bool> reached = reached_in(phase);
+        for (size_t id = 0; id < expr_count(); ++id) uses[id] += reached[id];
+      }
+    };
+    count_uses();
+    for (size_t id = expr_count(); id-- > 0;) {
+      if (uses[id] < 2 || cost_with_operands(static_cast<ExprId>(id)) < kWorthKeeping) continue;
+      const int64_t bytes = elements * size_of(kernel_.exprs[id].dtype);
+      if (bytes == 0 || bytes > room) continue;
+      room -= bytes;
+      nest_.kept[id] = true;
+      count_uses();
+    }
+  }
+
+  const Kernel& kernel_;
+  LoopNest nest_;
+};
+
+}  // namespace
+
+LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).run(); }
+
+int cost_of(const Expr& expr) {
+  if (expr.kind == ExprKind::kLoad) return 1;
+  if (expr.kind != ExprKind::kOp) return 0;
+  switch (expr.op) {
+    case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog: case ScalarOp::kLog2: case ScalarOp::kLog10:
+    case ScalarOp::kLog1p: case ScalarOp::kTanh: case ScalarOp::kErf: case ScalarOp::kSigmoid: return 20;
+    case ScalarOp::kSin: case ScalarOp::kCos: case ScalarOp::kPow: return 40;
+    case ScalarOp::kTan: case ScalarOp::kAsin: case ScalarOp::kAcos: case ScalarOp::kAtan: case ScalarOp::kAtan2: case ScalarOp::kSinh:
+    case ScalarOp::kCosh: case ScalarOp::kAsinh: case ScalarOp::kAcosh: case ScalarOp::kAtanh: case ScalarOp::kErfc: case ScalarOp::kFmod:
+    case ScalarOp::kRemainder: case ScalarOp::kFloorDiv: case ScalarOp::kTruncDiv: return 100;   // scalar library calls
+    case ScalarOp::kDiv: case ScalarOp::kSqrt: case ScalarOp::kRsqrt: case ScalarOp::kReciprocal: return 4;
+    default: return 1;
+  }
+}
+
+}  // namespace kw::cpu

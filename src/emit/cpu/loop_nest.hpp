@@ -1,0 +1,41 @@
+// Which loops a kernel becomes on a CPU, decided before anything is printed.
+//
+//   pointwise   programs over all parallel axes but the vector axis; the SIMD loop runs over it
+//   rows        programs over the parallel axes; each reduces its row, the SIMD loop running along a reduce axis
+//   columns     programs over the parallel axes and over blocks of the vector axis, which is parallel; each keeps an array of
+//               accumulators, one per column of its block, and the SIMD loop runs across them
+//
+// A program works in phases: phase p holds what needs p rounds of finished reductions, and is one nest of loops over the reduce axes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "emit/cpu/simplify.hpp"
+
+namespace kw::cpu {
+
+enum class LoopForm { kPointwise, kRows, kColumns };
+enum class Threading { kNone, kPrograms, kReduction /* few programs, long reductions: threads share the reduce loops */ };
+
+struct LoopNest {
+  LoopForm form = LoopForm::kPointwise;
+  int vector_axis = -1;                   // −1: no axis is longer than 1
+  int64_t vector_block = 0;               // > 0: programs run over blocks of this many points of the vector axis (columns, long pointwise axes)
+  std::vector<int> program_axes;          // outermost first, without the vector axis where that is blocked or pointwise
+  std::vector<int> reduce_axes;           // outermost first; in rows form the vector axis is last
+  Threading threading = Threading::kNone;
+  int collapse = 1;                       // how many of the outermost program loops the threads share
+  std::vector<bool> needed;               // per expression: something stored depends on it
+  std::vector<int> phase;                 // per expression
+  int last_phase = 0;
+  std::vector<std::vector<bool>> axes;    // per expression: the axes along which its value differs
+  std::vector<bool> kept;                 // per expression: computed once in its phase and kept in an array for the later ones
+};
+
+LoopNest plan_loops(const Simplified& simplified);
+
+// Rough cost of computing one expression from its operands, in vector instructions.
+int cost_of(const kernel::Expr& expr);
+
+}  // namespace kw::cpu

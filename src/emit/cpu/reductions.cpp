@@ -1,0 +1,112 @@
+#include "emit/cpu/reductions.hpp"
+
+#include "support/error.hpp"
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+using namespace precedence;
+
+namespace {
+
+// Sums and products of floats run in double: one rounding in the end, whatever the length. Sums of doubles run in long double.
+std::string sum_type(DType dtype, bool extended) {
+  if (extended) return "long double";
+  return is_floating(dtype) ? "double" : value_type(dtype);
+}
+
+DType compared_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
+
+std::string lowest(DType dtype) { return is_floating(dtype) ? "-INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::lowest()"; }
+std::string highest(DType dtype) { return is_floating(dtype) ? "INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::max()"; }
+
+}  // namespace
+
+bool reads_operand_twice(const Expr& reduce) {
+  return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin || reduce.reduce == ReduceOp::kArgMax || reduce.reduce == ReduceOp::kArgMin;
+}
+
+Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns) {
+  Accumulator result;
+  result.reduce = expr.reduce;
+  switch (expr.reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      result.type = sum_type(expr.dtype, extended);
+      result.clause = expr.reduce == ReduceOp::kSum ? "+" : "*";
+      result.start = expr.reduce == ReduceOp::kSum ? (is_floating(expr.dtype) ? "0.0" : "0") : (is_floating(expr.dtype) ? "1.0" : "1");
+      result.holds_result = result.type == value_type(expr.dtype);
+      return result;
+    case ReduceOp::kMax:
+    case ReduceOp::kMin: {
+      const DType dtype = compared_dtype(operand);
+      result.type = value_type(dtype);
+      result.clause = expr.reduce == ReduceOp::kMax ? "max" : "min";
+      result.start = expr.reduce == ReduceOp::kMax ? lowest(dtype) : highest(dtype);
+      result.tracks_nan = !columns && is_floating(dtype);
+      result.holds_result = dtype == expr.dtype;
+      return result;
+    }
+    case ReduceOp::kAny:
+    case ReduceOp::kAll:
+      result.type = "int";
+      result.clause = expr.reduce == ReduceOp::kAny ? "|" : "&";
+      result.start = expr.reduce == ReduceOp::kAny ? "0" : "1";
+      return result;
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin:
+      result.type = "int64_t";
+      result.clause = "min";
+      result.start = elements;
+      result.holds_result = expr.dtype == DType::i64;
+      return result;
+    default: break;
+  }
+  KW_ASSERT(false, "a compound reduction reached the printer");
+}
+
+std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const {
+  const DType dtype = compared_dtype(from);
+  const Text value = cast_text(operands[0], from, dtype, helpers);
+  switch (reduce) {
+    case ReduceOp::kSum: return {element + " += " + value.text + ";"};
+    case ReduceOp::kProd: return {element + " *= " + value.text + ";"};
+    case ReduceOp::kMax:
+    case ReduceOp::kMin: {
+      const bool largest = reduce == ReduceOp::kMax;
+      if (!tracks_nan && is_floating(dtype)) {
+        const std::string function = largest ? "maximum" : "minimum";
+        helpers.insert(function);
+        return {element + " = " + function + "(" + element + ", " + value.text + ");"};
+      }
+      const std::string fold = element + (largest ? " = std::max(" : " = std::min(") + element + ", " + value.text + ");";
+      if (!tracks_nan) return {fold};
+      const std::string compared = within(value, kEquality + 1);
+      return {fold, nan_flag + " |= " + compared + " != " + compared + ";"};
+    }
+    case ReduceOp::kAny: return {element + " |= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
+    case ReduceOp::kAll: return {element + " &= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
+    default: break;
+  }
+  const std::string compared = within(value, kEquality + 1);
+  const std::string extreme = within(cast_text(operands[1], from, dtype, helpers), kEquality + 1);
+  const std::string is_nan = is_floating(dtype) ? " || " + compared + " != " + compared : "";
+  return {element + " = std::min<int64_t>(" + element + ", " + compared + " == " + extreme + is_nan + " ? " + operands[2].text + " : " + start + ");"};
+}
+
+Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helpers) const {
+  if (holds_result) return stored;
+  switch (reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      if (type == "long double") return {"static_cast<double>(" + stored.text + ")", kPrimary};
+      return cast_text(stored, DType::f64, dtype, helpers);
+    case ReduceOp::kAny:
+    case ReduceOp::kAll: return cast_text({stored.text + " != 0", kEquality}, DType::b1, dtype, helpers);
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin: return cast_text(stored, DType::i64, dtype, helpers);
+    default: return cast_text(stored, DType::f32, dtype, helpers);
+  }
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,34 @@
+// How one simple reduction is accumulated: its start, how a value is folded in, and how the result is read.
+// Compound reductions are gone by then (simplify.hpp); arg_max has the operands (value, extreme).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emit/cpu/cpp_text.hpp"
+#include "emit/kernel_ir.hpp"
+
+namespace kw::cpu {
+
+struct Accumulator {
+  kernel::ReduceOp reduce;
+  std::string type, start;
+  std::string clause;            // of `#pragma omp … reduction(clause : variable)`
+  bool holds_result = false;     // the variable itself is the result
+  bool tracks_nan = false;       // OpenMP's max and min lose NaN, so rows note it in a flag
+  std::string variable, nan_flag;
+  std::string element;           // the variable, or the element of its array that belongs to a column
+
+  // Statements that fold operands, of dtype `from`, into `element`. For arg_max the last operand is the position.
+  std::vector<std::string> fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const;
+
+  // `stored`, the accumulated value, as `dtype`.
+  Text result_text(const Text& stored, DType dtype, HelperSet& helpers) const;
+};
+
+// `extended`: a sum of f64 data. `elements`: C++ text of how many values one reduction folds.
+Accumulator make_accumulator(const kernel::Expr& reduce, DType operand, bool extended, const std::string& elements, bool columns);
+
+bool reads_operand_twice(const kernel::Expr& reduce);
+
+}  // namespace kw::cpu

@@ -1,0 +1,263 @@
+#include "emit/cpu/simplify.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+
+namespace {
+
+template <typename Visit>
+void for_each_index(Kernel& kernel, Visit&& visit) {
+  const auto visit_access = [&](Access& access) {
+    visit(access.index);
+    for (Guard& guard : access.guards) visit(guard.index);
+  };
+  for (Expr& expr : kernel.exprs)
+    if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) visit_access(expr.access);
+  for (Store& store : kernel.stores) visit_access(store.access);
+}
+
+void drop_unit_axes(Kernel& kernel) {
+  for_each_index(kernel, [&](Index& index) {
+    std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; });
+  });
+}
+
+// --- Splitting axes ------------------------------------------------------------------------------------------------------------
+
+// The positions at which the indices cut the axis: {1, …, extent}, each a multiple of the one before; {1, extent} where it cannot be split.
+std::vector<int64_t> cuts_of(Kernel& kernel, int axis) {
+  const int64_t extent = kernel.axes[axis].extent;
+  std::set<int64_t> cuts{1, extent};
+  for_each_index(kernel, [&](Index& index) {
+    for (IndexTerm& term : index.terms) {
+      if (term.axis != axis) continue;
+      if (term.modulus && term.divisor * term.modulus >= extent) term.modulus = 0;
+      if (term.divisor < extent) cuts.insert(term.divisor);
+      if (term.modulus) cuts.insert(term.divisor * term.modulus);
+    }
+  });
+  std::vector<int64_t> chain(cuts.begin(), cuts.end());
+  for (size_t i = 1; i < chain.size(); ++i)
+    if (chain[i] % chain[i - 1] != 0) return {1, extent};
+  return chain;
+}
+
+std::string name_of_part(const std::string& axis, size_t part, size_t parts) {
+  if (part + 1 == parts) return "inner_" + axis;
+  if (part == 0) return "outer_" + axis;
+  return "middle_" + axis + (parts > 3 ? "_" + std::to_string(part) : "");
+}
+
+// Replaces axis by chain.size() − 1 axes, outermost first.
+void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
+  const size_t parts = chain.size() - 1;
+  const int shift = static_cast<int>(parts) - 1;
+  const Axis whole = kernel.axes[axis];
+  std::vector<Axis> replacement;
+  for (size_t part = 0; part < parts; ++part) {
+    Axis piece = whole;
+    piece.name = name_of_part(whole.name, part, parts);
+    piece.extent = chain[parts - part] / chain[parts - part - 1];
+    piece.block = 1;
+    piece.vector = false;
+    replacement.push_back(piece);
+  }
+  for_each_index(kernel, [&](Index& index) {
+    std::vector<IndexTerm> terms;
+    for (const IndexTerm& term : index.terms) {
+      if (term.axis != axis) {
+        terms.push_back(term);
+        if (term.axis > axis) terms.back().axis += shift;
+        continue;
+      }
+      const int64_t end = term.modulus ? term.divisor * term.modulus : whole.extent;
+      for (size_t part = 0; part < parts; ++part) {
+        const int64_t low = chain[parts - part - 1];
+        if (low >= term.divisor && low < end) terms.push_back({axis + static_cast<int>(part), term.coefficient * (low / term.divisor), 1, 0});
+      }
+    }
+    index.terms = std::move(terms);
+  });
+  kernel.axes.erase(kernel.axes.begin() + axis);
+  kernel.axes.insert(kernel.axes.begin() + axis, replacement.begin(), replacement.end());
+}
+
+void split_axes(Kernel& kernel) {
+  for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
+    if (kernel.axes[axis].extent <= 1) continue;
+    const std::vector<int64_t> chain = cuts_of(kernel, axis);
+    if (chain.size() > 2) split_axis(kernel, axis, chain);
+  }
+}
+
+// --- Expressions -----------------------------------------------------------------------------------------------------------------
+
+bool same_access(const Access& a, const Access& b) {
+  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards && std::memcmp(&a.otherwise, &b.otherwise, sizeof(double)) == 0;
+}
+
+bool same(const Expr& a, const Expr& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.operands != b.operands) return false;
+  switch (a.kind) {
+    case ExprKind::kConstant: return std::memcmp(&a.number, &b.number, sizeof(double)) == 0 && a.integer == b.integer;
+    case ExprKind::kIndex: return a.access.index == b.access.index;
+    case ExprKind::kLoad: return same_access(a.access, b.access);
+    case ExprKind::kOp: return a.op == b.op;
+    case ExprKind::kReduce: return a.reduce == b.reduce && a.component == b.component;
+  }
+  return false;
+}
+
+class Expander {
+ public:
+  explicit Expander(const Kernel& source) : source_(source) {
+    result_.kernel = source;
+    result_.kernel.exprs.clear();
+    result_.kernel.body.clear();
+    for (const Axis& axis : source.axes)
+      if (axis.kind == AxisKind::kReduce) reduced_elements_ *= axis.extent;
+  }
+
+  Simplified run() {
+    std::vector<ExprId> moved;
+    for (const Expr& old : source_.exprs) {
+      Expr expr = old;
+      for (ExprId& operand : expr.operands) operand = moved[operand];
+      moved.push_back(expr.kind == ExprKind::kReduce ? expand(expr) : intern(std::move(expr)));
+    }
+    for (Store& store : result_.kernel.stores) store.value = moved[store.value];
+    return std::move(result_);
+  }
+
+ private:
+  ExprId intern(Expr expr, bool extended = false) {
+    std::vector<Expr>& exprs = result_.kernel.exprs;
+    for (size_t id = 0; id < exprs.size(); ++id) {
+      if (!same(exprs[id], expr) || result_.extended_sum[id] != extended) continue;
+      if (exprs[id].name.empty()) exprs[id].name = expr.name;
+      return static_cast<ExprId>(id);
+    }
+    exprs.push_back(std::move(expr));
+    result_.extended_sum.push_back(extended);
+    return static_cast<ExprId>(exprs.size() - 1);
+  }
+
+  DType dtype(ExprId id) const { return result_.kernel.exprs[id].dtype; }
+
+  ExprId constant(double number, DType dtype) {
+    Expr expr;
+    expr.dtype = dtype;
+    expr.number = number;
+    return intern(std::move(expr));
+  }
+
+  ExprId op(ScalarOp op, DType dtype, std::vector<ExprId> operands, std::string name = "") {
+    Expr expr;
+    expr.kind = ExprKind::kOp;
+    expr.op = op;
+    expr.dtype = dtype;
+    expr.operands = std::move(operands);
+    expr.name = std::move(name);
+    return intern(std::move(expr));
+  }
+
+  ExprId cast(ExprId id, DType to, const std::string& name = "") { return dtype(id) == to ? id : op(ScalarOp::kCast, to, {id}, name); }
+
+  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, std::string name = "", bool extended = false) {
+    Expr expr;
+    expr.kind = ExprKind::kReduce;
+    expr.reduce = op;
+    expr.dtype = dtype;
+    expr.operands = std::move(operands);
+    expr.name = std::move(name);
+    return intern(std::move(expr), extended);
+  }
+
+  ExprId expand(const Expr& expr) {
+    const ExprId x = expr.operands[0];
+    const bool from_f64 = dtype(x) == DType::f64;
+    switch (expr.reduce) {
+      case ReduceOp::kSum: return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64);
+      case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
+      case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
+      case ReduceOp::kArgMax: return reduce(ReduceOp::kArgMax, expr.dtype, {x, extreme(ReduceOp::kMax, dtype(x), x, "")}, expr.name);
+      case ReduceOp::kArgMin: return reduce(ReduceOp::kArgMin, expr.dtype, {x, extreme(ReduceOp::kMin, dtype(x), x, "")}, expr.name);
+      case ReduceOp::kMaxSumExp: return max_sum_exp(expr);
+      case ReduceOp::kCombineMaxSumExp: return combine_max_sum_exp(expr);
+      case ReduceOp::kMoments: return moments(expr);
+      case ReduceOp::kCombineMoments: return combine_moments(expr);
+      default: return intern(expr);
+    }
+  }
+
+  ExprId extreme(ReduceOp op, DType dtype, ExprId x, const std::string& name) {
+    if (dtype == DType::b1) op = op == ReduceOp::kMax ? ReduceOp::kAny : ReduceOp::kAll;
+    return reduce(op, dtype, {x}, name);
+  }
+
+  ExprId max_sum_exp(const Expr& expr) {
+    const ExprId x = cast(expr.operands[0], expr.dtype);
+    const ExprId largest = reduce(ReduceOp::kMax, expr.dtype, {x}, expr.component == 0 ? expr.name : "");
+    if (expr.component == 0) return largest;
+    const ExprId exponential = op(ScalarOp::kExp, expr.dtype, {op(ScalarOp::kSub, expr.dtype, {x, largest})});
+    return reduce(ReduceOp::kSum, expr.dtype, {exponential}, expr.name, expr.dtype == DType::f64);
+  }
+
+  // Σ sum_i · e^(max_i − max). A part of -inf alone weighs nothing, though its own sum is NaN.
+  ExprId combine_max_sum_exp(const Expr& expr) {
+    const ExprId part_max = expr.operands[0], part_sum = expr.operands[1];
+    const ExprId largest = reduce(ReduceOp::kMax, expr.dtype, {part_max}, expr.component == 0 ? expr.name : "");
+    if (expr.component == 0) return largest;
+    const ExprId rescale = op(ScalarOp::kExp, expr.dtype, {op(ScalarOp::kSub, expr.dtype, {part_max, largest})});
+    const ExprId is_empty = op(ScalarOp::kEqual, DType::b1, {part_max, constant(-__builtin_inf(), dtype(part_max))});
+    const ExprId rescaled = op(ScalarOp::kMul, expr.dtype, {part_sum, rescale});
+    const ExprId weight = op(ScalarOp::kSelect, expr.dtype, {is_empty, constant(0.0, expr.dtype), rescaled});
+    return reduce(ReduceOp::kSum, expr.dtype, {weight}, expr.name, expr.dtype == DType::f64);
+  }
+
+  ExprId moments(const Expr& expr) {
+    const bool from_f64 = dtype(expr.operands[0]) == DType::f64;
+    const ExprId x = cast(expr.operands[0], DType::f64);
+    const ExprId total = reduce(ReduceOp::kSum, DType::f64, {x}, "", from_f64);
+    const ExprId mean = op(ScalarOp::kDiv, DType::f64, {total, constant(static_cast<double>(reduced_elements_), DType::f64)}, "exact_mean");
+    if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
+    const ExprId deviation = op(ScalarOp::kSub, DType::f64, {x, mean}, "deviation");
+    const ExprId square = op(ScalarOp::kMul, DType::f64, {deviation, deviation});
+    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", from_f64), expr.dtype, expr.name);
+  }
+
+  // mean = Σ count_i · mean_i / Σ count_i;  m2 = Σ (m2_i + count_i · (mean_i − mean)²).
+  ExprId combine_moments(const Expr& expr) {
+    const bool from_f64 = dtype(expr.operands[0]) == DType::f64;
+    const ExprId part_mean = cast(expr.operands[0], DType::f64), part_m2 = cast(expr.operands[1], DType::f64);
+    const ExprId part_count = cast(expr.operands[2], DType::f64);
+    const ExprId count = reduce(ReduceOp::kSum, DType::f64, {part_count});
+    const ExprId weighted = op(ScalarOp::kMul, DType::f64, {part_count, part_mean});
+    const ExprId mean = op(ScalarOp::kDiv, DType::f64, {reduce(ReduceOp::kSum, DType::f64, {weighted}, "", from_f64), count}, "exact_mean");
+    if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
+    const ExprId deviation = op(ScalarOp::kSub, DType::f64, {part_mean, mean}, "deviation");
+    const ExprId between = op(ScalarOp::kMul, DType::f64, {part_count, op(ScalarOp::kMul, DType::f64, {deviation, deviation})});
+    const ExprId square = op(ScalarOp::kAdd, DType::f64, {part_m2, between});
+    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", from_f64), expr.dtype, expr.name);
+  }
+
+  const Kernel& source_;
+  Simplified result_;
+  int64_t reduced_elements_ = 1;
+};
+
+}  // namespace
+
+Simplified simplify(const Kernel& kernel) {
+  Kernel copy = kernel;
+  drop_unit_axes(copy);
+  split_axes(copy);
+  return Expander(copy).run();
+}
+
+}  // namespace kw::cpu

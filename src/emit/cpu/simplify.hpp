@@ -1,0 +1,24 @@
+// Rewrites a kernel into what loops over scalars print best; the meaning stays the same.
+//   - axes of extent 1 leave every index;
+//   - an axis that is only read through quotients and remainders is split into the axes those stand for, so that no loop divides;
+//   - compound reductions become simple ones over expressions that other parts of the kernel can share:
+//       max_sum_exp(x)  →  m = max(x),  Σ e^(x − m)          (softmax's own e^(x − m) is then computed once)
+//       moments(x)      →  mean = Σ x / n,  Σ (x − mean)²     in double precision
+//       arg_max(x)      →  m = max(x),  the first position where x = m or x is NaN: a Reduce with the operands (x, m)
+//   - equal expressions become one.
+#pragma once
+
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+
+namespace kw::cpu {
+
+struct Simplified {
+  kernel::Kernel kernel;             // without body
+  std::vector<bool> extended_sum;    // per expression: a sum of f64 data, accumulated beyond double precision
+};
+
+Simplified simplify(const kernel::Kernel& kernel);
+
+}  // namespace kw::cpu
