@@ -99,8 +99,7 @@ def _node(line: str, values: dict[str, torch.Tensor]) -> None:
         operand, kind = arguments["self"], types[0]
         result = operand.as_strided(kind.shape, kind.strides, kind.offset)
         meaning = operand.reshape(arguments["size"]) if base == "view" else _call(op, arguments)
-        assert torch.equal(result.view(torch.uint8) if result.dim() and result.is_contiguous() else torch.nan_to_num(result.float()),
-                           meaning.view(torch.uint8) if result.dim() and result.is_contiguous() else torch.nan_to_num(meaning.float())), line  # fmt: skip
+        assert torch.allclose(result, meaning, rtol=0, atol=0, equal_nan=True), line
         results: Any = [result]
     else:
         results = _call(op, arguments)
