@@ -25,8 +25,8 @@ Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
 METHODS = {
     "hello": "hello",
     "capture": "export",
-    "verify": "verify",
-    "measure": "measure",
+    "verify": "verification",
+    "measure": "measurement",
     "ceilings": "ceilings",
     "compile_only": "compile_only",
 }

@@ -5,6 +5,15 @@ namespace kw::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"optimize", "Turn a PyTorch module into a verified, measured, faster one",
+     "Example:\n"
+     "  kw optimize examples/transformer_mlp.py            writes transformer_mlp_kw.py when it is verified\n"
+     "  kw optimize model.py --target cpu --policy ieee --json report.json\n"
+     "PROBLEM is a Python file with class Model(nn.Module), get_inputs() and get_init_inputs(). The file written holds class ModelNew, with\n"
+     "Model's constructor and state_dict, and needs nothing but PyTorch (and Triton on a GPU). The same file on the same machine is answered\n"
+     "from the archive; --fresh does the work again. Exit codes: 0 verified, 1 no candidate passed, 2 the file is wrong, 3 something is missing\n"
+     "on this machine, 4 a fault of kw.",
+     define_optimize},
     {"verify", "Check a candidate against its problem",
      "Example:\n"
      "  kw verify model.py my_kernel.py --draws 10\n"
@@ -17,6 +26,19 @@ constexpr Command kCommands[] = {
      "  kw measure model.py model_kw.py --budget 30\n"
      "All are interleaved in one process with the cache flushed before each call. Medians with 95% confidence intervals.",
      define_measure},
+    {"inspect", "Show what kw makes of a problem, stage by stage",
+     "Example:\n"
+     "  kw inspect model.py --stage schedule\n"
+     "  kw inspect model.py --stage source --target triton   works without a GPU\n"
+     "Never runs the model's forward on data: it is exported on fake tensors.",
+     define_inspect},
+    {"bench", "Run a whole suite of problems and summarise",
+     "Example:\n"
+     "  kw bench problems/ --out results --devices 0,1,2,3\n"
+     "  kw bench problems/ --emit-only --target triton       every kernel compiled for sm_90, without a GPU\n"
+     "One JSON line a problem is appended to OUT/results.jsonl; what is there already is skipped, so an interrupted run goes on where it\n"
+     "stopped. A problem that crashes or hangs is a line like any other.",
+     define_bench},
     {"archive", "List, show and export what was found so far",
      "Example:\n"
      "  kw archive list\n"
@@ -35,6 +57,7 @@ constexpr Command kCommands[] = {
      "  kw doctor\n"
      "Exit code 3 when something that kw needs is missing; what is only useful does not count.",
      define_doctor},
+    {"bench-worker", "", "", define_bench_worker, true},
 };
 
 }  // namespace

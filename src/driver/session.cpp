@@ -45,6 +45,7 @@ Session::Session(const Environment& environment, Progress& progress)
     : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}) {}
 
 void Session::start() { worker_.start(); }
+void Session::stop() { worker_.stop(); }
 
 Json Session::ask(const char* stage, const std::string& method, const Json& params, double limit_seconds) {
   const Stage shown(progress_, stage);

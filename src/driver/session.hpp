@@ -34,6 +34,7 @@ class Session {
   Session(const Environment& environment, Progress& progress);
 
   void start();                      // the worker begins to import PyTorch
+  void stop();
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
   std::string capture(const std::string& problem, const std::string& device);

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from kernelwright import ceilings, compile_only, errors, measure
+from kernelwright import ceilings, compile_only, errors, measurement as measure
 from kernelwright.profiling import share_in_kernels
 from kernelwright.timing import Perturbation, exclusive, is_settled
 

@@ -44,7 +44,9 @@ class Measurement:
         self.kernels = list(params.get("kernels") or [])
         self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
         progress("loading", 0.0)
-        self.problem = problems.load(params["problem"])
+        # A path, or for modules in memory (api.py) the thing itself; so for the candidate.
+        given = params["problem"]
+        self.problem = given if isinstance(given, problems.Problem) else problems.load(given)
         construction = draws.derive_seed(self.seed, "construct")
         self.model = self.problem.construct(self.device, seed=construction)
         self.inputs = Inputs(self.problem, self.device)
@@ -54,8 +56,8 @@ class Measurement:
         self.baseline_errors: dict[str, str] = {}
         self.ours: torch.nn.Module | None = None
         self.path = ""
-        if params.get("candidate"):
-            loaded = candidates.load(params["candidate"])
+        if made := params.get("candidate"):
+            loaded = made if isinstance(made, candidates.Candidate) else candidates.load(made)
             self.path = loaded.path
             self.ours = loaded.construct(self.problem, self.model, self.device, construction)
             self.contestants["ours"] = self.ours

@@ -1,0 +1,85 @@
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "capi/kernelwright.h"
+#include "capture/reader.hpp"
+#include "driver/compile.hpp"
+#include "driver/error_json.hpp"
+#include "driver/report.hpp"
+#include "plan/schedule_json.hpp"
+#include "support/error.hpp"
+
+namespace {
+
+using namespace kw;
+using Json = nlohmann::ordered_json;
+
+char* copy_out(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  char* out = static_cast<char*>(std::malloc(text.size() + 1));
+  if (out) std::memcpy(out, text.c_str(), text.size() + 1);
+  return out;
+}
+
+// Runs `body` and turns whatever it throws into an error document: nothing may unwind through C.
+template <typename Body>
+char* answer(const char* request, Body&& body) noexcept {
+  try {
+    try {
+      Json json = Json::parse(request ? request : "", nullptr, false);
+      if (json.is_discarded()) throw Error(ErrorKind::kUser, "the request is not JSON.");
+      return copy_out(body(json));
+    } catch (const Error& error) {
+      return copy_out({{"error", to_json(error)}});
+    } catch (const std::exception& error) {
+      return copy_out({{"error", to_json(Error(ErrorKind::kInternal, error.what()))}});
+    }
+  } catch (...) {
+    return nullptr;   // out of memory
+  }
+}
+
+Caution caution_of(const std::string& name) {
+  for (const Caution caution : kCautions)
+    if (name_of(caution) == name) return caution;
+  throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".", "Use fused, unfused or library.");
+}
+
+Json compile_request(const Json& request) {
+  CompileOptions options;
+  options.target = request.value("target", "cpu");
+  options.caution = caution_of(request.value("caution", "fused"));
+  options.passes.disabled = request.value("disabled_passes", std::vector<std::string>{});
+  options.problem_name = request.value("problem_name", "");
+  options.problem_source = request.value("problem_source", "");
+  const Compiled compiled = compile(read_graph(request.at("graph").dump()), options);
+  Json seconds = Json::object();
+  for (const auto& [stage, time] : compiled.seconds) seconds[stage] = time;
+  return {{"source", compiled.source},           {"kernels", compiled.kernels},        {"library_calls", compiled.library_calls},
+          {"library_ops", compiled.library_ops}, {"schedule", Json::parse(schedule_to_json(compiled.schedule))}, {"seconds", seconds}};
+}
+
+}  // namespace
+
+char* kw_compile(const char* request) { return answer(request, compile_request); }
+
+char* kw_judge(const char* request) {
+  return answer(request, [](const Json& json) {
+    Json report = Json::object();
+    add_verification(report, json.at("figures"), json.value("policy", "reference"));
+    return report;
+  });
+}
+
+char* kw_summarise(const char* reply) {
+  return answer(reply, [](const Json& json) {
+    Json report = Json::object();
+    add_measurement(report, json);
+    return report;
+  });
+}
+
+const char* kw_version(void) { return KW_VERSION; }
+
+void kw_free(char* text) { std::free(text); }

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "capture/reader.hpp"
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "driver/compile.hpp"
+#include "driver/environment.hpp"
+#include "driver/optimize.hpp"
+#include "driver/problem_file.hpp"
+#include "driver/report_version.hpp"
+#include "driver/session.hpp"
+#include "emit/kernel_text.hpp"
+#include "ir/text.hpp"
+#include "plan/program_text.hpp"
+#include "plan/schedule_json.hpp"
+
+namespace kw::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string problem, stage = "source", target = "auto", caution = "fused";
+  std::vector<std::string> disabled, before, after;
+};
+
+std::string passes_text(const Compiled& compiled, const std::string& dumps) {
+  std::string text = dumps;
+  text += fmt::format("{:<24} {:>9} {:>8} {:>9}\n", "pass", "ms", "nodes", "rewrites");
+  for (const PassTiming& pass : compiled.passes.passes) text += fmt::format("{:<24} {:>9.2f} {:>8} {:>9}\n", pass.name, pass.seconds * 1e3, pass.nodes, pass.rewrites.total());
+  return text + "\n" + print(compiled.graph);
+}
+
+std::string kernels_text(const Compiled& compiled) {
+  std::string text = print(compiled.graph, compiled.program);
+  for (const kernel::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel::print(kernel);
+  return text;
+}
+
+int inspect(const Options& options, Console& console) {
+  const ProblemFile file = read_problem_file(options.problem);
+  const Environment environment = find_environment();
+  const std::string target = resolve_target(options.target, environment, false);
+  Session session(environment, console);
+  Graph graph = read_graph(session.capture(file.path, device_of(target)));
+  session.stop();
+
+  std::string text;
+  CompileOptions compile_options{.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = std::filesystem::path(file.path).filename().string(),
+                                 .problem_source = file.source};
+  for (const Caution caution : kCautions)
+    if (name_of(caution) == options.caution) compile_options.caution = caution;
+  compile_options.passes.disabled = options.disabled;
+  compile_options.passes.print_before = options.before;
+  compile_options.passes.print_after = options.after;
+  std::string dumps;
+  compile_options.passes.dump = [&](const std::string& title, const std::string& dump) { dumps += "# " + title + "\n" + dump + "\n"; };
+  Json json = {{"version", kReportVersion}, {"command", "inspect"}, {"problem", file.path}, {"target", target}, {"stage", options.stage}};
+  if (options.stage == "graph") {
+    text = print(graph);
+  } else if (options.stage == "passes") {
+    const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kPasses);
+    text = passes_text(compiled, dumps);
+    for (const PassTiming& pass : compiled.passes.passes) json["passes"].push_back({{"name", pass.name}, {"seconds", pass.seconds}, {"nodes", pass.nodes}});
+  } else if (options.stage == "schedule") {
+    const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kSchedule);
+    text = print(compiled.graph, compiled.schedule);
+    json["schedule"] = Json::parse(schedule_to_json(compiled.schedule));
+  } else if (options.stage == "kernels") {
+    const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kKernels);
+    text = kernels_text(compiled);
+    json["kernels"] = compiled.kernels;
+  } else {
+    text = compile(std::move(graph), compile_options).source;
+  }
+  json["text"] = text;
+  console.print(text);
+  console.write_json(json);
+  return kGood;
+}
+
+}  // namespace
+
+void define_inspect(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
+  app.add_option("--stage", options->stage, "What to show")->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))->type_name("graph|passes|schedule|kernels|source");
+  add_target(app, options->target);
+  app.add_option("--caution", options->caution, "How much is fused")->capture_default_str()->check(CLI::IsMember({"fused", "unfused", "library"}))->type_name("fused|unfused|library");
+  app.add_option("--disable-pass", options->disabled, "Leave out a pass, by name, or all")->type_name("NAME")->delimiter(',');
+  app.add_option("--print-before", options->before, "With --stage passes: the graph before a pass")->type_name("PASS")->delimiter(',');
+  app.add_option("--print-after", options->after, "With --stage passes: the graph after a pass")->type_name("PASS")->delimiter(',');
+  invocation.run = [options](Console& console) { return inspect(*options, console); };
+}
+
+}  // namespace kw::cli

@@ -1,0 +1,79 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "driver/bench.hpp"
+#include "driver/environment.hpp"
+#include "driver/error_json.hpp"
+#include "driver/optimize.hpp"
+#include "driver/problem_file.hpp"
+#include "driver/session.hpp"
+#include "support/error.hpp"
+#include "support/interrupt.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// A worker that has only exported modules serves the next problem too, which spares the seconds of importing PyTorch. One that has run a
+// candidate does not: what that left behind (memory, threads, a broken CUDA context) would be the next problem's.
+constexpr int kProblemsPerWorker = 50;
+
+class BenchWorker {
+ public:
+  Json answer(const Json& request) {
+    const double began = seconds_now();
+    Json reply;
+    bool clean = false;
+    try {
+      OptimizeOptions options;
+      options.problem = request.at("problem");
+      options.output = request.at("output");
+      options.target = request.at("target");
+      options.policy = request.at("policy");
+      options.baselines = request.at("baselines").get<std::vector<std::string>>();
+      options.budget_seconds = request.at("budget");
+      options.draws = request.at("draws");
+      options.emit_only = request.at("emit_only");
+      options.lock = request.value("lock", "");
+      options.fresh = true;   // the run's own lines are what it resumes from
+      // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same names.
+      const bool has_imports = !read_problem_file(options.problem).imports.empty();
+      if (!session_ || has_imports) session_ = std::make_unique<Session>(find_environment(), progress_);
+      reply = optimize(options, progress_, session_.get());
+      clean = options.emit_only && !has_imports && ++served_ % kProblemsPerWorker != 0;
+    } catch (const Error& error) {
+      reply = {{"verdict", "error"}, {"reason", error.text().message}, {"exit_code", error.exit_code()}, {"text", render(error)}, {"error", to_json(error)}};
+      clean = error.kind() == ErrorKind::kUser && error.text().code != "capture-hung";
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      reply = {{"verdict", "error"}, {"reason", error.what()}, {"exit_code", 4}, {"error", to_json(Error(ErrorKind::kInternal, error.what()))}};
+    }
+    if (!clean) session_.reset();
+    if (!reply.contains("seconds")) reply["seconds"] = {{"total", seconds_now() - began}};
+    return reply;
+  }
+
+ private:
+  Progress progress_;
+  std::unique_ptr<Session> session_;
+  int served_ = 0;
+};
+
+}  // namespace
+
+int serve_bench_requests() {
+  BenchWorker worker;
+  for (std::string line; std::getline(std::cin, line);) {
+    const std::string reply = worker.answer(Json::parse(line)).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (std::fwrite(reply.data(), 1, reply.size(), stdout) != reply.size() || std::fflush(stdout) != 0) return 4;
+  }
+  return 0;
+}
+
+}  // namespace kw

@@ -1,0 +1,287 @@
+#include "driver/optimize.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "archive/archive.hpp"
+#include "capture/reader.hpp"
+#include "driver/compile.hpp"
+#include "driver/environment.hpp"
+#include "driver/problem_file.hpp"
+#include "driver/device_facts.hpp"
+#include "driver/report.hpp"
+#include "driver/scratch.hpp"
+#include "driver/session.hpp"
+#include "plan/schedule_json.hpp"
+#include "support/error.hpp"
+#include "support/interrupt.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kHopper = 90;   // what --emit-only compiles Triton kernels for
+
+// One run of optimize(): its parts in the order in which it needs them.
+class Optimisation {
+ public:
+  Optimisation(const OptimizeOptions& options, Progress& progress, Session* shared)
+      : options_(options), progress_(progress), began_(seconds_now()), file_(read_problem_file(options.problem)),
+        output_(resolve_output(options.output, options.problem)), environment_(find_environment()),
+        target_(resolve_target(options.target, environment_, !options.emit_only)), shared_(shared) {}
+
+  Json run() {
+    Archive archive;   // before the work: a broken archive must not cost minutes
+    environment_hash_ = archive.add_environment(environment_.description_json());
+    key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
+    if (std::optional<Json> answer = from_archive(archive)) return *answer;
+    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_);
+    session().start();
+    capture();
+    begin_report();
+    if (options_.emit_only) return emit();
+    propose_until_verified(archive);
+    if (passed(report_)) {
+      write_file_atomically(output_, compiled_.source);
+      report_["candidate"] = fs::absolute(output_).lexically_normal().string();
+      try {
+        measure(archive);
+      } catch (const Interrupted&) {
+        throw Interrupted{"the verified candidate is in " + output_};
+      }
+    } else {
+      keep_rejected();
+    }
+    finish();
+    if (passed(report_)) store_result(archive);
+    return report_;
+  }
+
+ private:
+  Session& session() { return shared_ ? *shared_ : *own_; }
+  std::string device() const { return device_of(target_); }
+
+  // A stored answer counts when nothing asked for now would have changed it.
+  std::optional<Json> from_archive(Archive& archive) {
+    if (options_.fresh || options_.emit_only || options_.seed || options_.draws > 0 || !options_.disabled_passes.empty()) return std::nullopt;
+    const auto found = archive.find(key_);
+    if (!found) return std::nullopt;
+    Json report = Json::parse(found->report, nullptr, false);
+    if (!report.is_object()) return std::nullopt;
+    if (options_.budget_seconds > 0)
+      for (const std::string& baseline : options_.baselines) {
+        const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) && !report["time_ms"][baseline].is_null();
+        const bool failed = report.contains("baseline_errors") && report["baseline_errors"].contains(baseline);
+        if (!timed && !failed) return std::nullopt;
+      }
+    write_file_atomically(output_, archive.candidate_source(found->candidate));
+    report["problem"] = file_.path;
+    report["candidate"] = fs::absolute(output_).lexically_normal().string();
+    report["from_archive"] = true;
+    report["created"] = found->created;
+    report["seconds"] = {{"total", seconds_now() - began_}};
+    return report;
+  }
+
+  void capture() {
+    const double began = seconds_now();
+    const std::string text = session().capture(file_.path, device());
+    add_seconds("capture", began);
+    graph_ = read_graph(text);
+  }
+
+  void begin_report() {
+    report_ = {{"version", kReportVersion}, {"command", "optimize"}, {"problem", file_.path}, {"name", file_.name},
+               {"problem_hash", key_.problem}, {"target", target_}, {"policy", options_.policy}, {"verdict", "fail"}, {"reason", ""}};
+  }
+
+  Compiled compile_at(Caution caution) {
+    const Stage stage(progress_, "compile");
+    const double began = seconds_now();
+    CompileOptions compile_options{.target = target_, .caution = caution, .passes = {}, .problem_name = fs::path(file_.path).filename().string(),
+                                   .problem_source = file_.source};
+    compile_options.passes.disabled = options_.disabled_passes;
+    Compiled compiled = compile(graph_, compile_options);
+    add_seconds("compile", began);
+    return compiled;
+  }
+
+  Json emit() {
+    for (const Caution caution : kCautions) {
+      try {
+        compiled_ = compile_at(caution);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
+        add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
+        continue;
+      }
+      break;
+    }
+    report_["verdict"] = "emitted";
+    add_kernels(report_, compiled_);
+    write_file_atomically(output_, compiled_.source);
+    report_["candidate"] = fs::absolute(output_).lexically_normal().string();
+    if (target_ == "triton" && !compiled_.kernels.empty() && !environment_.triton_version.empty()) compile_for_hopper();
+    finish();
+    return report_;
+  }
+
+  void compile_for_hopper() {
+    const double began = seconds_now();
+    const Json reply = session().compile_only(output_, kHopper);
+    add_seconds("machine_code", began);
+    int good = 0;
+    for (const Json& kernel : reply["kernels"]) {
+      if (kernel.value("ok", false)) ++good;
+      else if (report_["verdict"] == "emitted") {
+        report_["verdict"] = "fail";
+        report_["reason"] = kernel.value("name", "") + " does not compile for sm_" + std::to_string(kHopper) + ": " + kernel.value("error", "");
+      }
+    }
+    report_["compiled"] = {{"sm", kHopper}, {"kernels", reply["kernels"].size()}, {"ok", good}, {"each", reply["kernels"]}};
+  }
+
+  // From the boldest schedule to plain library calls, until one passes.
+  void propose_until_verified(Archive& archive) {
+    std::string previous;
+    for (const Caution caution : kCautions) {
+      Json attempt = report_;
+      Compiled compiled;
+      try {
+        compiled = compile_at(caution);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
+        add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
+        continue;
+      }
+      if (compiled.source == previous) continue;   // more caution changed nothing
+      previous = compiled.source;
+      const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
+      const double began = seconds_now();
+      const Json figures = verify(path, attempt);
+      add_seconds("verify", began);
+      compiled_ = std::move(compiled);
+      store_attempt(archive, attempt, figures);
+      attempt["seconds"] = report_["seconds"];
+      if (!passed(attempt) && caution != Caution::kLibrary) {
+        const std::string note = "The " + name_of(caution) + " candidate failed (" + attempt["reason"].get<std::string>() + "); a more cautious one was tried.";
+        add_note(report_, note);
+        progress_.note(note);
+        continue;
+      }
+      attempt["notes"] = report_.value("notes", Json::array());
+      report_ = std::move(attempt);
+      break;
+    }
+    add_kernels(report_, compiled_);
+  }
+
+  // Fills in the verdict; returns the worker's figures.
+  Json verify(const std::string& candidate, Json& attempt) {
+    try {
+      Json reply = session().verify({.problem = file_.path, .candidate = candidate, .device = device(), .policy = options_.policy, .seed = options_.seed,
+                                     .draws = options_.draws, .limit_seconds = options_.timeout_seconds, .lock = options_.lock});
+      add_verification(attempt, reply, options_.policy);
+      return reply;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kCandidateFailed) throw;
+      add_failure(attempt, error.text().message, error.text().code, error.text().detail);
+    } catch (const WorkerFailure& failure) {
+      if (const std::string what = session().problem_failure(file_.path, device()); !what.empty())
+        throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: the Python process " + what + ".", .where = file_.path, .source = "",
+                                                .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
+      add_failure(attempt, "The candidate " + failure.what + ".", "worker-failed", failure.log);
+    }
+    return Json::object();
+  }
+
+  void measure(Archive& archive) {
+    if (options_.budget_seconds <= 0) return;
+    const double began = seconds_now();
+    MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
+                           .budget_seconds = options_.budget_seconds, .lock = options_.lock};
+    Json reply;
+    try {
+      reply = session().measure(request);
+    } catch (const WorkerFailure& failure) {
+      // torch.compile is the only part of it that has not run yet.
+      std::erase(request.baselines, "compile");
+      if (request.baselines.size() == options_.baselines.size()) throw_for(failure, "measuring");
+      reply = session().measure(request);
+      reply["baseline_errors"]["compile"] = "The process " + failure.what + ".";
+    }
+    add_seconds("measure", began);
+    add_measurement(report_, reply);
+    add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()), cache_bytes(session(), device()));
+    measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()});
+    if (!passed(report_)) {   // what was re-checked after timing did not hold
+      fs::remove(output_);
+      keep_rejected();
+    }
+  }
+
+  void store_attempt(Archive& archive, const Json& attempt, const Json& figures) {
+    archive.together([&] {
+      archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
+      candidate_hash_ = archive.add_candidate(compiled_.source);
+      archive.add(ProposalRecord{key_.problem, candidate_hash_, target_, "scheduler", key_.emitter, schedule_to_json(compiled_.schedule)});
+      verdict_ = archive.add(VerdictRecord{key_.problem, candidate_hash_, environment_hash_, options_.policy, passed(attempt), attempt["reason"], figures.dump()});
+    });
+  }
+
+  void store_result(Archive& archive) {
+    ResultRecord result;
+    result.key = key_;
+    result.candidate = candidate_hash_;
+    result.verdict = verdict_;
+    result.measurement = measurement_;
+    result.report = report_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    archive.add(result);
+  }
+
+  void keep_rejected() {
+    const std::string path = (fs::path(output_).parent_path() / (fs::path(output_).stem().string() + ".rejected.py")).string();
+    write_file_atomically(path, compiled_.source);
+    report_["candidate"] = fs::absolute(path).lexically_normal().string();
+  }
+
+  void add_seconds(const char* stage, double began) {
+    const double before = seconds_.contains(stage) ? seconds_[stage].get<double>() : 0.0;
+    seconds_[stage] = before + seconds_now() - began;
+  }
+
+  void finish() {
+    seconds_["total"] = seconds_now() - began_;
+    report_["from_archive"] = false;
+    report_["seconds"] = seconds_;
+  }
+
+  const OptimizeOptions& options_;
+  Progress& progress_;
+  double began_;
+  ProblemFile file_;
+  std::string output_;
+  Environment environment_;
+  std::string target_;
+  Session* shared_;
+  std::unique_ptr<Session> own_;
+  Scratch scratch_;
+  std::string environment_hash_, candidate_hash_, verdict_, measurement_;
+  ResultKey key_;
+  Graph graph_;
+  Compiled compiled_;
+  Json report_, seconds_ = Json::object();
+};
+
+}  // namespace
+
+Json optimize(const OptimizeOptions& options, Progress& progress, Session* shared) { return Optimisation(options, progress, shared).run(); }
+
+}  // namespace kw
