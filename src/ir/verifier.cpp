@@ -48,7 +48,7 @@ struct Verifier {
   }
 
   void check_values() const {
-    std::unordered_set<std::string_view> names;
+    std::unordered_set<std::string_view> names(2 * graph.values.size());
     for (const auto& value : graph.values) {
       if (!is_identifier(value.name)) fail("the name '" + value.name + "' is no identifier");
       if (!names.insert(value.name).second) fail("two values are named %" + value.name);
@@ -65,9 +65,9 @@ struct Verifier {
   void check_node(NodeId id) {
     const Node& node = graph.nodes[id];
     if (node.op.find('.') == std::string::npos) fail(node, "the operator has no namespace");
-    std::unordered_set<std::string_view> names;
-    for (const auto& argument : node.arguments)
-      if (!names.insert(argument.name).second) fail(node, "the argument " + argument.name + " is given twice");
+    for (auto argument = node.arguments.begin(); argument != node.arguments.end(); ++argument)
+      for (auto earlier = node.arguments.begin(); earlier != argument; ++earlier)
+        if (earlier->name == argument->name) fail(node, "the argument " + argument->name + " is given twice");
     for_each_operand(node, [&](ValueId operand) {
       if (!in_range(operand)) fail(node, "operand " + std::to_string(operand) + " does not exist");
       if (!defined[operand]) fail(node, "%" + graph.values[operand].name + " is used before it is defined");

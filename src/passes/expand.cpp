@@ -45,7 +45,7 @@ std::optional<Term> huber(const Call& call) {
 std::optional<Term> kl_div(const Call& call) {
   const Term input = call.term("self"), target = call.term("target");
   if (call.node.boolean("log_target", false)) return target.apply("exp") * (target - input);
-  return target.call("xlogy.Tensor", {{"other", target.argument()}}) - target * input;
+  return target.call("xlogy.Tensor", {{"other", target}}) - target * input;
 }
 
 std::optional<Term> binary_cross_entropy(const Call& call) {
@@ -97,7 +97,7 @@ std::optional<Term> triplet_margin(const Call& call) {
   Term far = distance(anchor, negative, order, epsilon);
   if (call.node.boolean("swap", false)) {
     const Term swapped = distance(positive, negative, order, epsilon);
-    far = far.call("minimum.default", {{"other", swapped.argument()}});
+    far = far.call("minimum.default", {{"other", swapped}});
   }
   return at_least(call.number("margin", 1.0) + near - far, 0.0);
 }
@@ -135,7 +135,7 @@ std::optional<Term> nll(const Call& call, const Term& log_probability) {
   if (reduction == kNone) return loss;
   const Term total = sum(loss, all_axes(loss));
   if (reduction == kSum) return total;
-  return total / sum(counted.call("_to_copy.default", {{"dtype", loss.type().dtype}}), all_axes(loss));
+  return total / sum(counted.call("_to_copy.default", {{"dtype", Argument(loss.type().dtype)}}), all_axes(loss));
 }
 
 std::optional<Term> nll_loss(const Call& call) { return nll(call, call.term("self")); }
@@ -145,7 +145,7 @@ std::optional<Term> cross_entropy(const Call& call) {
   const Term input = call.term("self"), target = call.term("target");
   const int64_t axis = input.type().rank() == 1 ? 0 : 1, reduction = call.node.integer("reduction", kMean);
   if (input.type().rank() == 0 || (is_integral(target.type().dtype) && !target.type().is_contiguous())) return std::nullopt;
-  const Term log_probability(call.rewriter, call.rewriter.emit("aten.log_softmax.int", {{"self", input.argument()}, {"dim", axis}}, input.type()));
+  const Term log_probability(call.rewriter, call.rewriter.emit("aten.log_softmax.int", {{"self", ValueRef{input.id()}}, {"dim", axis}}, input.type()));
   if (is_integral(target.type().dtype)) return nll(call, log_probability);
   if (target.type().shape != input.type().shape) return std::nullopt;
   const Term product = log_probability * target;

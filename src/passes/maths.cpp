@@ -5,24 +5,54 @@
 #include "support/error.hpp"
 
 namespace kw {
-namespace {
 
-Term binary(const std::string& op, const Term& left, const Term& right) {
-  Rewriter* rewriter = left.is_value() ? left.rewriter() : right.rewriter();
+struct Term::Operation {
+  Rewriter& rewriter;
+  std::string op;
+  std::vector<Named> arguments;
+  ValueId id = kNoValue;               // once emitted
+};
+
+Term::Term(Rewriter& rewriter, ValueId id) : operation_(std::make_shared<Operation>(Operation{rewriter, "", {}, id})) {}
+
+Term Term::operation(std::string op, std::vector<Named> arguments) {
+  Rewriter* rewriter = nullptr;
+  for (const auto& argument : arguments)
+    if (const auto* term = std::get_if<std::shared_ptr<Term>>(&argument.value); term && (*term)->is_value()) rewriter = &(*term)->operation_->rewriter;
   KW_ASSERT(rewriter, "a formula of numbers alone");
-  return {*rewriter, rewriter->emit("aten." + op, {{"self", left.argument()}, {"other", right.argument()}})};
+  Term term;
+  term.operation_ = std::make_shared<Operation>(Operation{*rewriter, "aten." + std::move(op), std::move(arguments), kNoValue});
+  return term;
 }
 
-Term compare(const std::string& op, const Term& left, const Term& right) { return binary(op + (right.is_value() ? ".Tensor" : ".Scalar"), left, right); }
+Argument Term::emitted() const { return is_value() ? Argument(ValueRef{id()}) : number_; }
 
-}  // namespace
+ValueId Term::id() const {
+  KW_ASSERT(is_value(), "a number is asked for its place in the graph");
+  if (operation_->id != kNoValue) return operation_->id;
+  std::vector<NamedArgument> arguments;
+  for (const auto& [name, value] : operation_->arguments) {
+    const auto* term = std::get_if<std::shared_ptr<Term>>(&value);
+    arguments.push_back({name, term ? (*term)->emitted() : std::get<Argument>(value)});
+  }
+  return operation_->id = operation_->rewriter.emit(operation_->op, std::move(arguments));
+}
+
+const TensorType& Term::type() const { return operation_->rewriter.type(id()); }
 
 Term Term::apply(const std::string& op) const { return call(op + ".default", {}); }
 
-Term Term::call(std::string op, std::vector<NamedArgument> rest) const {
-  rest.insert(rest.begin(), {"self", argument_});
-  return {*rewriter_, rewriter_->emit("aten." + std::move(op), std::move(rest))};
+Term Term::call(std::string op, std::vector<Named> rest) const {
+  rest.insert(rest.begin(), Named("self", *this));
+  return operation(std::move(op), std::move(rest));
 }
+
+namespace {
+
+Term binary(std::string op, const Term& left, const Term& right) { return Term::operation(std::move(op), {{"self", left}, {"other", right}}); }
+Term compare(const std::string& op, const Term& left, const Term& right) { return binary(op + (right.is_value() ? ".Tensor" : ".Scalar"), left, right); }
+
+}  // namespace
 
 Term operator+(const Term& left, const Term& right) { return left.is_value() ? binary("add.Tensor", left, right) : binary("add.Tensor", right, left); }
 Term operator-(const Term& left, const Term& right) { return binary("sub.Tensor", left, right); }
@@ -37,27 +67,26 @@ Term not_equal(const Term& left, const Term& right) { return compare("ne", left,
 
 Term where(const Term& condition, const Term& then, const Term& otherwise) {
   const std::string overload = !then.is_value() ? "ScalarSelf" : !otherwise.is_value() ? "ScalarOther" : "self";
-  Rewriter& rewriter = *condition.rewriter();
-  return {rewriter, rewriter.emit("aten.where." + overload, {{"condition", condition.argument()}, {"self", then.argument()}, {"other", otherwise.argument()}})};
+  return Term::operation("where." + overload, {{"condition", condition}, {"self", then}, {"other", otherwise}});
 }
 
-Term at_least(const Term& term, double bound) { return term.call("clamp.default", {{"min", bound}}); }
+Term at_least(const Term& term, double bound) { return term.call("clamp.default", {{"min", Argument(bound)}}); }
 
 Term sum(const Term& term, IntList axes, bool keep) {
-  std::vector<NamedArgument> rest = {{"dim", std::move(axes)}};
-  if (keep) rest.push_back({"keepdim", true});
+  std::vector<Term::Named> rest = {{"dim", Argument(std::move(axes))}};
+  if (keep) rest.emplace_back("keepdim", Argument(true));
   return term.call("sum.dim_IntList", std::move(rest));
 }
 
-Term mean(const Term& term, IntList axes) { return term.call("mean.dim", {{"dim", std::move(axes)}}); }
+Term mean(const Term& term, IntList axes) { return term.call("mean.dim", {{"dim", Argument(std::move(axes))}}); }
 
 Term norm(const Term& term, double order, IntList axes, bool keep) {
-  std::vector<NamedArgument> rest = {{"ord", order}, {"dim", std::move(axes)}};
-  if (keep) rest.push_back({"keepdim", true});
+  std::vector<Term::Named> rest = {{"ord", Argument(order)}, {"dim", Argument(std::move(axes))}};
+  if (keep) rest.emplace_back("keepdim", Argument(true));
   return term.call("linalg_vector_norm.default", std::move(rest));
 }
 
-Term view(const Term& term, Shape size) { return term.call("view.default", {{"size", std::move(size)}}); }
+Term view(const Term& term, Shape size) { return term.call("view.default", {{"size", Argument(std::move(size))}}); }
 
 IntList all_axes(const Term& term) {
   IntList axes(term.type().rank());
