@@ -58,7 +58,11 @@ def constant_data(tensor: torch.Tensor, target: str) -> Any:
 
     hint = "Register it in __init__: self.register_buffer(name, tensor)"
     if isinstance(tensor, FakeTensor):
-        raise errors.user_error("unreachable-constant", f"forward uses a tensor ({target}) that the module does not hold.", hint=hint)
+        raise errors.user_error(
+            "unreachable-constant",
+            f"forward uses a tensor that the module does not hold, or one that no operation was seen to compute ({target}).",
+            hint=hint + ". Gradients taken in forward (torch.autograd.grad) cannot be captured.",
+        )
     if tensor.numel() > LARGEST_CONSTANT:
         raise errors.user_error(
             "constant-too-large", f"forward uses a tensor of {tensor.numel()} elements that the module does not hold ({target}).", hint=hint

@@ -15,11 +15,16 @@ _LENGTH = struct.Struct("<I")
 def encode(message: Any) -> bytes:
     """One framed message. NaN and the infinities travel as the strings "nan", "inf" and "-inf"."""
     try:
-        text = json.dumps(message, allow_nan=False, separators=(",", ":"))
+        text = _dump(message)
     except ValueError:
-        text = json.dumps(_without_nonfinite(message), allow_nan=False, separators=(",", ":"))
-    body = text.encode()
+        text = _dump(_without_nonfinite(message))
+    # Half a surrogate pair (an undecodable byte of a path, say) is no UTF-8 and would make the message unreadable.
+    body = text.encode("utf-8", "replace")
     return _LENGTH.pack(len(body)) + body
+
+
+def _dump(message: Any) -> str:
+    return json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
 def _without_nonfinite(value: Any) -> Any:

@@ -59,7 +59,10 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
         error.__traceback__ = None
     if "error" in reply and reply["error"]["detail"]:
         print(reply["error"]["detail"], file=sys.stderr, flush=True)
-    channel.send({"id": number, **reply})
+    try:
+        channel.send({"id": number, **reply})
+    except (TypeError, ValueError) as error:  # a result that is not JSON
+        channel.send({"id": number, "error": errors.from_exception(error).to_json()})
 
 
 def _missing_module(error: ModuleNotFoundError) -> errors.Error:

@@ -147,6 +147,20 @@ def test_nonfinite_numbers_travel_as_strings():
     assert json.loads(frame[4:]) == {"values": ["nan", "inf", "-inf", 1.0]}
 
 
+def test_undecodable_text_is_still_utf8():
+    assert json.loads(protocol.encode({"path": "bad\udcff", "name": "π"})[4:].decode()) == {"path": "bad?", "name": "π"}
+
+
+def test_a_result_that_is_not_json_becomes_an_error(monkeypatch):
+    from kernelwright import worker
+
+    sent = []
+    monkeypatch.setattr(worker, "handler", lambda method: lambda params, progress: {"value": object()})
+    monkeypatch.setattr(protocol.Channel, "send", lambda self, message: sent.append(json.loads(protocol.encode(message)[4:])))
+    worker.answer(protocol.Channel(-1, -1), {"id": 3, "method": "odd"})
+    assert [message["error"]["kind"] for message in sent] == ["internal"] and sent[0]["id"] == 3
+
+
 def test_large_messages_cross_in_pieces():
     read, write = os.pipe()
     message = {"text": "é" * 300_000}
