@@ -44,12 +44,13 @@ def device_for(name: str) -> torch.device:
 
 
 def _allow_fake_cuda() -> None:
-    """Give a PyTorch built without CUDA a device guard for it that does nothing.
+    """Give a PyTorch without a GPU a device guard for CUDA that does nothing.
 
-    Some C++ paths (autograd's bookkeeping, copy_) ask for the guard of a tensor's device even where the tensor is fake, and a
-    CPU-only build aborts the process there. The meta device's guard does nothing, which is all that a fake tensor needs.
+    Some C++ paths (autograd's bookkeeping, copy_) ask for the guard of a tensor's device even where the tensor is fake. A build
+    without CUDA aborts the process there, one without a driver fails. The meta device's guard does nothing, which is all that a fake
+    tensor needs.
     """
-    if torch.backends.cuda.is_built():
+    if torch.cuda.is_available():
         return
     cuda, meta = 1, 14  # c10::DeviceType
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
@@ -57,12 +58,11 @@ def _allow_fake_cuda() -> None:
         registry = (ctypes.c_void_p * (meta + 1)).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
     except ValueError:
         raise errors.missing_error(
-            "no-cuda-build",
-            f"This build of PyTorch ({torch.__version__}) has no CUDA support and cannot capture for it.",
-            hint="Use device cpu, or install a PyTorch with CUDA.",
+            "no-cuda",
+            f"PyTorch {torch.__version__} has no CUDA device here, and this build of it cannot capture for one without.",
+            hint="Use device cpu, or a machine with a GPU.",
         ) from None
-    if not registry[cuda]:
-        registry[cuda] = registry[meta]
+    registry[cuda] = registry[meta]
 
 
 def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
@@ -126,6 +126,10 @@ def make_fake(
             if name in _MODULE_STATE:
                 continue
             if isinstance(value, torch.Tensor):
+                if hasattr(type(owner), name) or "." in name:
+                    # A buffer of this name would be hidden behind the class's attribute.
+                    vars(owner)[name] = twin(value, plain_device)
+                    continue
                 delattr(owner, name)
                 owner.register_buffer(name, twin(value, plain_device), persistent=False)
                 plain.add(f"{prefix}.{name}" if prefix else name)
@@ -152,4 +156,19 @@ def fake_copy(module: torch.nn.Module) -> torch.nn.Module:
         for name, value in vars(owner).items():
             if name not in _MODULE_STATE:
                 tree_map_only(torch.Tensor, lambda tensor: memo.setdefault(id(tensor), tensor), value)
-    return copy.deepcopy(module, memo)
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception:
+        # A lock, a generator or a file among the attributes; what only refers to them can share them.
+        return _copy_of_modules(module, {})
+
+
+def _copy_of_modules(module: torch.nn.Module, copies: dict[int, torch.nn.Module]) -> torch.nn.Module:
+    if id(module) not in copies:
+        twin = copies[id(module)] = copy.copy(module)
+        for name, value in vars(module).items():
+            if isinstance(value, (dict, list)):
+                vars(twin)[name] = copy.copy(value)
+        for name, child in module._modules.items():
+            twin._modules[name] = child if child is None else _copy_of_modules(child, copies)
+    return copies[id(module)]

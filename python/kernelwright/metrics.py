@@ -213,20 +213,21 @@ def compare_exact(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tens
 
 
 @torch.no_grad()
-def trivial_answers(figures: Figures, reference: torch.Tensor, candidates: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
-    """Errors that answers needing no computation would have: zeros, ones, the reference's mean everywhere, and the given tensors."""
+def trivial_answers(
+    figures: Figures, reference: torch.Tensor, constants: dict[str, float], tensors: dict[str, torch.Tensor]
+) -> list[dict[str, Any]]:
+    """Errors that answers needing no computation would have: one value everywhere, or a tensor that is at hand anyway."""
     count = figures.compared
     if not count or reference.is_complex():
         return []
     rows = []
     scale = (figures.reference_squares, max(abs(figures.reference_min), abs(figures.reference_max)))
-    mean = figures.reference_sum / count
-    for name, constant in (("zeros", 0.0), ("ones", 1.0), ("a constant", mean)):
+    for name, constant in constants.items():
         squares = max(0.0, figures.reference_squares - 2 * constant * figures.reference_sum + count * constant * constant)
         peak = max(figures.reference_max - constant, constant - figures.reference_min)
         # The expanded square cancels to rounding noise; the largest deviation bounds the norm without that.
         rows.append((name, _relative(min(squares, count * peak * peak), peak, *scale)))
-    for name, tensor in candidates.items():
+    for name, tensor in tensors.items():
         if tensor.shape == reference.shape and tensor.is_floating_point():
             result = compare(tensor, tensor, reference)
             if result.compared == count:

@@ -55,7 +55,9 @@ class Tracing(TorchFunctionMode):
 def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     try:
         return torch.Tensor.to(*args, **kwargs)
-    except NotImplementedError:
+    except (NotImplementedError, RuntimeError):
+        if torch.cuda.is_available() or args[0].numel() != 1:
+            raise
         # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
         pair = args[0].expand(2, *args[0].shape)
         return torch.Tensor.to(pair, *args[1:], **kwargs)[0]

@@ -110,7 +110,7 @@ class Fusion {
     for_each_operand(graph_.nodes[node], [&](ValueId operand) {
       const ValueId root = facts_.roots[operand];
       if (const NodeId producer = graph_.values[root].producer; producer != kNoNode) add(producers, group_of_[producer]);
-      if (graph_.type(root).elements() < 1024) return;   // nothing to save
+      if (graph_.type(root).elements() == 1) return;   // shared by what has nothing else in common
       int looked_at = 0;
       const auto& readers = facts_.readers[root];
       const auto here = std::lower_bound(readers.begin(), readers.end(), node);

@@ -29,6 +29,10 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   }
   for (const auto& output : graph.outputs)
     if (output.value != kNoValue) escapes[roots[output.value]] = true;
+  for (NodeId id = 0; id < node_count; ++id)   // an empty result that somebody wants is the library's to make
+    for (ValueId result : graph.nodes[id].results)
+      if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) && classes[id] != OpClass::kView)
+        classes[id] = OpClass::kExtern;
 }
 
 int64_t Domain::parallel_elements() const {

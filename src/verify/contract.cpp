@@ -88,7 +88,8 @@ std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, 
                                          weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound, position_text(row))};
 }
 
-// Answers that are within the bound on every draw. The special draw is not asked, and the first has no other output to compare with.
+// Answers that are within the bound on every draw. The special draw is not asked, and the first draw's output is what the others are
+// compared with.
 std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, bool weak_reference) {
   std::map<std::string, int> draws_of;   // output → draws on which trivial answers were tried
   for (const Json& draw : figures.at("draws"))
@@ -109,7 +110,7 @@ std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, b
   }
   std::vector<VacuousOutput> found;
   for (const auto& [answer, count] : passes) {
-    const bool needs_another = answer.trivial.starts_with("the output for other");
+    const bool needs_another = answer.trivial == "a constant" || answer.trivial.starts_with("the output for other");
     const int wanted = draws_of[answer.output] - (needs_another ? 1 : 0);
     if (count >= wanted && wanted > 0) found.push_back(answer);
   }

@@ -18,6 +18,11 @@ def leaves(value):
     return torch.utils._pytree.tree_leaves(value)
 
 
+def copied(module):
+    """A copy of the module, sharing what cannot be copied."""
+    return copy.deepcopy(module, {id(module.lock): module.lock} if hasattr(module, "lock") else {})
+
+
 def compare(module, *args, tolerance=1e-5, **kwargs):
     """Capture, check that module and arguments are untouched, run graph and module under one seed, compare everything. Returns the graph."""
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -29,7 +34,7 @@ def compare(module, *args, tolerance=1e-5, **kwargs):
     with torch.no_grad():
         torch.manual_seed(5)
         result, mutated = graph_interpreter.run(graph, module, args, kwargs)
-        eager, eager_args, eager_kwargs = copy.deepcopy((module, args, kwargs))
+        eager, eager_args, eager_kwargs = copied(module), *copy.deepcopy((args, kwargs))
         torch.manual_seed(5)
         expected = eager(*eager_args, **eager_kwargs)
     assert torch.utils._pytree.tree_structure(result) == torch.utils._pytree.tree_structure(expected)
@@ -432,6 +437,24 @@ def test_access_expressions_are_as_one_would_write_them():
     } <= access
 
 
+def test_tensor_attribute_behind_a_class_attribute():
+    Model = type("Model", (nn.Module,), {"mask": None, "forward": lambda self, x: x if self.mask is None else x * self.mask})
+    module = Model()
+    module.mask = torch.arange(4.0)
+    graph = compare(module, x34)
+    assert ops(graph) == ["mul.Tensor"] and graph["inputs"][0]["access"] == "self.mask"
+
+
+def test_modules_that_cannot_be_copied():
+    import threading
+
+    def forward(self, x):
+        with self.lock:
+            return self.inner(x) * self.scale
+
+    compare(module_of(forward, lock=threading.Lock(), inner=nn.Sequential(nn.Linear(4, 4)), scale=torch.ones(4)), x34)
+
+
 def test_small_constants_travel_with_the_graph():
     table = torch.tensor([[1.0, float("inf")], [-2.5, float("nan")]])
     graph = compare(module_of(lambda self, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]) + table.nansum()), x34)
@@ -552,7 +575,7 @@ def test_long_unrolled_loops_serialise_quickly():
     from kernelwright import decompositions, fake, graph_json, tracing
 
     def forward(self, x):
-        for _ in range(2000):
+        for _ in range(500):
             x = torch.sin(x) * 0.5 + x
         return x
 
@@ -563,5 +586,5 @@ def test_long_unrolled_loops_serialise_quickly():
     began = time.process_time()
     with tracing.collector_paused():
         graph = graph_json.serialise(program, graph_json.Origin("loop", "", module), (x,), {})
-    assert len(graph["nodes"]) == 6000
-    assert time.process_time() - began < 0.05 / 1000 * 6000, "5 s for 100,000 nodes"
+    assert len(graph["nodes"]) == 1500
+    assert time.process_time() - began < 0.05 / 1000 * 1500, "5 s for 100,000 nodes"

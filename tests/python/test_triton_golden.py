@@ -88,6 +88,12 @@ def combined(b: Buffers) -> Buffers:
     return {name: value.float() for name, value in expected.items()}
 
 
+def combined_equally(b: Buffers) -> Buffers:
+    mean, squares = b["mean"].view(6, 10), b["squares"].view(6, 10)
+    total = mean.mean(1, keepdim=True)
+    return {"total_mean": total, "total_squares": (squares + 32 * (mean - total) ** 2).sum(1)}
+
+
 def broadcast_sums(b: Buffers) -> Buffers:
     return {"repeated": b["x"] * 10, "ones": torch.full((6,), 10.0), "mixed": (b["x"][:, None] * b["y"] + 1).sum(1)}
 
@@ -106,6 +112,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "casts": casts,
     "four_axes_flattened": lambda b: {"out": b["x"].view(4, 6, 5, 6).permute(3, 0, 1, 2).flatten()},
     "matrix_sum_two_loops": planes,
+    "combine_equal_moments": combined_equally,
     "log_sum_exp_combine": combined,
     "log_sum_exp_combine_looped": combined,
     "empty_rows": lambda b: {"total": torch.zeros(6), "product": torch.ones(6)},

@@ -334,6 +334,17 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     return;
   }
   const bool combines = expr.reduce == ReduceOp::kCombineMoments;
+  if (parts.empty() && kernel_.exprs[expr.operands[2]].kind == ExprKind::kConstant) {
+    // Parts of equal size: the mean of means.
+    const std::string size = literal(expr.dtype, kernel_.exprs[expr.operands[2]].number, 0).text;
+    const std::string part = factor(operand_tile(id, 0));
+    line(fmt::format("{} = {} / {}", mean, sum(part), elements));
+    if (!wants_squares) return;
+    const std::string squares = factor(value_text(expr.operands[1]).text);
+    line(fmt::format("{}_shift = {} - {}", mean, factor(value_text(expr.operands[0]).text), mean));
+    line(fmt::format("{} = {}", component_name(id, 1), sum(where_valid(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, squares, size), "0.0"))));
+    return;
+  }
   std::vector<std::string> values = parts;
   if (parts.empty())
     for (size_t position = 0; position < 3; ++position) values.push_back(factor(operand_tile(id, position)));

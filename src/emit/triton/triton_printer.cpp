@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/kernel_printer.hpp"
@@ -68,9 +69,7 @@ class TritonPrinter : public TargetPrinter {
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
-    const std::string line = head + join(arguments, ", ") + ")\n";
-    if (line.size() <= 112) return line;
-    return head + "\n    " + join(arguments, ",\n    ") + ",\n)\n";
+    return python::wrapped_call(head, arguments, ")") + "\n";
   }
 
   std::string trailer(const Program& program) const override {
