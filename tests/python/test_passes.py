@@ -102,7 +102,7 @@ def after_passes(home: Path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("graphs")
 
     def run(module: Module, inputs: dict[str, torch.Tensor], passes: list[str]) -> str:
-        path = folder / f"{id(module.function)}.json"
+        path = folder / f"{id(module.function)}-{inputs['x'].stride()}.json"
         if not path.exists():
             path.write_text(json.dumps(export.export_module(module, tuple(inputs.values()))))
         done = subprocess.run([tool, path, *passes], capture_output=True, text=True, check=False)
@@ -121,8 +121,18 @@ def _inputs(special: bool) -> dict[str, torch.Tensor]:
     return {"x": x, "y": y, "labels": torch.randint(0, 8, (6, 8))}
 
 
+def _strided_inputs() -> dict[str, torch.Tensor]:
+    """The same sizes where memory is not row-major: transposed, expanded, a window of a larger tensor."""
+    torch.manual_seed(8)
+    return {"x": torch.randn(8, 6).t(), "y": torch.randn(1, 8).expand(6, 8), "labels": torch.randint(0, 8, (8, 10))[1:7, 1:9]}
+
+
 def _copy(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in inputs.items()}
+    copies = {}
+    for name, tensor in inputs.items():
+        extent = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
+        copies[name] = tensor.as_strided((extent,), (1,), 0).clone().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    return copies
 
 
 def _assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, text: str) -> None:
@@ -145,6 +155,15 @@ def test_exact_passes_keep_every_bit(after_passes, name, special):
     assert len(expected) == len(actual)
     for ours, theirs in zip(actual, expected):
         _assert_same_bits(ours, theirs, after)
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "promotion", "copies", "reductions", "pointwise"])
+def test_exact_passes_keep_strides(after_passes, name):
+    module, inputs = Module(EXACT_CASES[name]), _strided_inputs()
+    before, after = after_passes(module, inputs, []), after_passes(module, inputs, EXACT)
+    with torch.no_grad():
+        for ours, theirs in zip(graph_text.run(after, module, _copy(inputs)), graph_text.run(before, module, _copy(inputs)), strict=True):
+            _assert_same_bits(ours, theirs, after)
 
 
 @pytest.mark.parametrize("name", LOSSES)
