@@ -161,7 +161,7 @@ struct Inferrer {
       return contradict(left->shape, " cannot be multiplied by ", right->shape);
     Shape shape = left->shape;
     shape.back() = right->shape.back();
-    result(shape, left->dtype);
+    result(shape, node.find("out_dtype") ? std::nullopt : std::optional(left->dtype));
   }
 
   void contraction() {
