@@ -88,13 +88,24 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
   }
   chosen["persistent"] = 0;
   chosen["x_block"] = 1;
-  chosen["r_block"] = 4096;
-  chosen["num_warps"] = 8;
+  chosen["r_block"] = 8192;
+  chosen["num_warps"] = 16;
   // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per multiprocessor.
   if (rows.again && rows.length * rows.element_size * device.units <= device.cache_bytes * 4 / 5) {
     chosen["r_block"] = 16384;
     chosen["num_warps"] = 32;
   }
+}
+
+// Does every reduction keep a single accumulator? (argmax keeps the place too, moments a mean.)
+bool folds_one_value(const Kernel& kernel) {
+  int accumulators = 0;
+  for (const auto& expr : kernel.exprs) {
+    if (expr.kind != kernel::ExprKind::kReduce) continue;
+    const bool single = expr.reduce <= kernel::ReduceOp::kAll;
+    accumulators += single ? 1 : 2;
+  }
+  return accumulators == 1;
 }
 
 void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
@@ -109,15 +120,16 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
     chosen["x_block"] = std::clamp<int64_t>(tile / width, least, std::min<int64_t>(512, next_power_of_two(inner)));
   } else {
     chosen["persistent"] = 0;
+    // 128 columns by 128 rows, added elementwise and folded at the end: 0.7535 ms where 32 rows take 0.78 (the floor is 0.749).
     chosen["x_block"] = std::min<int64_t>(128, next_power_of_two(inner));
-    chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, tile / chosen["x_block"]));
+    chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, (rows.full || !folds_one_value(kernel) ? tile : 16384) / chosen["x_block"]));
   }
   while (chosen["x_block"] > least && rows.count / chosen["x_block"] < 2 * device.units) {
     chosen["x_block"] /= 2;
     if (!chosen["persistent"]) chosen["r_block"] = std::min<int64_t>(width, chosen["r_block"] * 2);
   }
   chosen["num_warps"] = warps_for(chosen["x_block"] * chosen["r_block"]);
-  chosen["num_warps"] = std::max<int64_t>(4, chosen["num_warps"]);
+  chosen["num_warps"] = chosen["persistent"] ? std::max<int64_t>(4, chosen["num_warps"]) : 4;
 }
 
 // Parts that a row is cut into so that every multiprocessor has several programs; 1 where the rows are enough or short.
@@ -194,6 +206,18 @@ void block(Kernel& kernel, const Parameters& parameters) {
   kernel.num_stages = 1;
 }
 
+// The parallel axis along which a long load (a weight along the row) is the same and another is not; −1 when there is none.
+int row_axis_sharing_loads(const Kernel& kernel, int inner) {
+  const auto traffic = traffic_of(kernel);
+  for (int axis = inner - 1; axis >= 0; --axis) {
+    bool shared = false, own = false;
+    for (const auto& one : traffic)
+      if (!one.is_store && uses_axis(*one.access, inner)) (uses_axis(*one.access, axis) ? own : shared) = true;
+    if (shared && own && kernel.axes[axis].extent > 1) return axis;
+  }
+  return -1;
+}
+
 // Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the row.
 void block_full_finish(Kernel& kernel, const DeviceDescription& device) {
   const int parts = static_cast<int>(kernel.axes.size()) - 1;
@@ -201,6 +225,11 @@ void block_full_finish(Kernel& kernel, const DeviceDescription& device) {
   for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
   int64_t wanted = 4096;
   while (wanted > 1024 && ceil_divide(parallel_points(kernel), wanted) < 4 * device.units) wanted /= 2;
+  // Weights along the row are read once for all rows of a tile instead of once a row: 0.145 instead of 0.249 ms on 16 rows of 4 M elements.
+  if (const int rows = row_axis_sharing_loads(kernel, inner); rows >= 0) {
+    kernel.axes[rows].block = std::min<int64_t>(16, next_power_of_two(kernel.axes[rows].extent));
+    wanted = std::max<int64_t>(256, wanted / kernel.axes[rows].block);
+  }
   kernel.axes[inner].block = std::min<int64_t>(wanted, next_power_of_two(kernel.axes[inner].extent));
   kernel.axes[parts].block = next_power_of_two(kernel.axes[parts].extent);
   kernel.num_warps = kernel.axes[inner].block >= 2048 ? 8 : 4;
