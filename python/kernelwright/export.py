@@ -127,7 +127,7 @@ class _Clock:
 
 def _construct(loaded: problem.Problem, mode: Any) -> torch.nn.Module:
     """The model, built without storage where its constructor allows; one that computes with its tensors' numbers gets real ones."""
-    with contextlib.suppress(Exception), _quiet(), fake.without_numbers(mode):
+    with contextlib.suppress(Exception), _quiet(), tracing.Tracing(), fake.without_numbers(mode):
         return loaded.construct(device=None, seed=0)
     with _quiet():
         return loaded.construct(device=None, seed=0)
@@ -135,7 +135,7 @@ def _construct(loaded: problem.Problem, mode: Any) -> torch.nn.Module:
 
 def _inputs(loaded: problem.Problem, mode: Any, place: torch.device) -> list[Any]:
     """Fake arguments of forward on `place`, drawn without storage where get_inputs() allows."""
-    with contextlib.suppress(Exception), _quiet(), fake.without_numbers(mode):
+    with contextlib.suppress(Exception), _quiet(), tracing.Tracing(), fake.without_numbers(mode):
         drawn = loaded.inputs(seed=0, device=place)
         return fake.fake_values(drawn, mode, place)
     with _quiet():

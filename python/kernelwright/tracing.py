@@ -34,7 +34,8 @@ class Tracing(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.Tensor.to or func is torch.Tensor.cuda:
             if func is torch.Tensor.cuda:
-                func, args = torch.Tensor.to, (args[0], *(args[1:2] or ("cuda",)))
+                device = args[1] if len(args) > 1 else kwargs.get("device")
+                args, kwargs = (args[0], torch.device("cuda", device) if isinstance(device, int) else device or "cuda"), {}
             args = tuple(_indexed(value) for value in args)
             return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
         elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):

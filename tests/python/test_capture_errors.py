@@ -232,3 +232,11 @@ def test_one_number_made_on_the_cpu_and_moved(write):
     graph = capture_for_cuda(write(with_forward("return x * torch.tensor(0.5).to(x.device)")))
     assert [item["data"] for item in graph["inputs"] if item["kind"] == "constant"] == [0.5]
     assert graph["nodes"][-1]["op"] == "aten.mul.Tensor" and graph["values"][graph["outputs"][0]["value"]]["device"] == "cuda"
+
+
+def test_files_that_name_cuda_themselves(write):
+    source = with_forward("return x.cuda() + self.table", "def get_inputs():\n    return [torch.rand(2, 4).cuda(), torch.rand(4).to('cuda')][:1]")
+    source = source.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.table = torch.ones(4).cuda(0)\n    def forward")
+    graph = capture_for_cuda(write(source))
+    assert [node["op"] for node in graph["nodes"]] == ["aten.add.Tensor"]
+    assert {value["device"] for value in graph["values"]} == {"cuda"}
