@@ -6,6 +6,7 @@
 #include <set>
 
 #include "emit/forward_text.hpp"
+#include "emit/in_place.hpp"
 #include "emit/python_text.hpp"
 #include "ir/op_registry.hpp"
 #include "support/error.hpp"
@@ -50,6 +51,7 @@ class Writer {
  public:
   Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
       : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
+    for (const auto& [made, held] : in_place_mutations(graph, program)) in_place_[graph.values[made].name] = graph.values[held].name;
     find_lifetimes();
   }
 
@@ -61,8 +63,9 @@ class Writer {
       free_after(index);
     }
     std::vector<std::string> results;
-    for (const GraphOutput& output : graph_.outputs) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
-    lines_.push_back(results.empty() ? "return ()" : "return " + join(results, ", "));
+    for (const GraphOutput& output : returned_outputs(graph_, program_)) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
+    if (!results.empty()) lines_.push_back("return " + join(results, ", "));
+    if (lines_.empty()) lines_.push_back("pass");
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
     KernelForward result = std::move(result_);
     result.source = python::wrapped_call("def kernel_forward(", parameters, "):") + "\n";
@@ -80,12 +83,16 @@ class Writer {
 
   // --- Steps ---
   void write(const AllocateStep& step) {
+    if (step.value != kNoValue && in_place_.contains(graph_.values[step.value].name)) return;
     lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), empty(step.type)));
   }
 
   void write(const KernelStep& step) {
     KernelStep named = step;
-    for (std::string& tensor : named.tensors) tensor = names_.of(tensor);
+    for (std::string& tensor : named.tensors) {
+      const auto held = in_place_.find(tensor);
+      tensor = names_.of(held == in_place_.end() ? tensor : held->second);
+    }
     for (const std::string& line : split_lines(target_.launch(program_, named))) lines_.push_back(line);
   }
 
@@ -251,6 +258,7 @@ class Writer {
   std::map<std::string, size_t> last_use_;                 // step after which nothing reads it; outputs are not in it
   std::map<size_t, std::vector<std::string>> dying_;       // step → large tensors that it reads last
   std::set<std::string> used_, strides_matter_;
+  std::map<std::string, std::string> in_place_;            // new value → the buffer that takes it at once
   size_t last_allocation_ = 0;
   bool needs_device_ = false;
   KernelForward result_;
@@ -289,6 +297,14 @@ std::string device_of(const Graph& graph) {
   return graph.values.empty() ? "cpu" : graph.values[0].type.device;
 }
 
+std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program) {
+  const std::map<ValueId, ValueId> in_place = in_place_mutations(graph, program);
+  std::vector<GraphOutput> outputs;
+  for (const GraphOutput& output : graph.outputs)
+    if (!in_place.contains(output.value)) outputs.push_back(output);
+  return outputs;
+}
+
 std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
   std::set<std::string> read;
   for (const Step& step : program.steps) {
@@ -298,6 +314,7 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) 
       for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });
   }
   for (const GraphOutput& output : graph.outputs) read.insert(graph.values[output.value].name);
+  for (const auto& [made, held] : in_place_mutations(graph, program)) read.insert(graph.values[held].name);
   std::vector<GraphInput> inputs;
   for (const GraphInput& input : graph.inputs)
     if (read.contains(graph.values[input.value].name)) inputs.push_back(input);

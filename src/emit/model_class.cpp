@@ -178,7 +178,7 @@ class CallWriter {
 class ClassWriter {
  public:
   ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
-      : graph_(graph), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)),
+      : graph_(graph), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program)),
         call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
 
   std::string run() {
@@ -305,18 +305,25 @@ def warn_once(reason):
     std::string place;
     for (size_t at = 0; at < inputs_.size() && place.empty(); ++at)
       if (graph_.type(inputs_[at].value).device == graph_device_) place = fmt::format("tensors[{}].device", at);
-    const std::string call = (graph_.outputs.size() == 1 ? "result" : "results") + std::string(" = kernel_forward(*tensors)\n");
+    const std::string call = (returned_.empty() ? "" : returned_.size() == 1 ? "result = " : "results = ") + std::string("kernel_forward(*tensors)\n");
     if (target_.device() != "cuda" || place.empty()) return call;
     return fmt::format("if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n        {1}else:\n    {1}", place, call);
   }
 
-  std::string result_name(size_t index) const { return graph_.outputs.size() == 1 ? "result" : fmt::format("results[{}]", index); }
+  bool is_returned(const GraphOutput& output) const { return std::find(returned_.begin(), returned_.end(), output) != returned_.end(); }
+
+  // The Python expression for an output of the graph.
+  std::string result_name(size_t index) const {
+    if (returned_.size() == 1) return "result";
+    return fmt::format("results[{}]", std::count_if(graph_.outputs.begin(), graph_.outputs.begin() + static_cast<std::ptrdiff_t>(index),
+                                                    [&](const GraphOutput& output) { return is_returned(output); }));
+  }
 
   std::string mutations() const {
     std::string out;
     for (size_t index = 0; index < graph_.outputs.size(); ++index) {
       const GraphOutput& output = graph_.outputs[index];
-      if (output.kind == OutputKind::kUser) continue;
+      if (output.kind == OutputKind::kUser || !is_returned(output)) continue;
       const auto input = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const GraphInput& one) {
         return one.target == output.target && (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
       });
@@ -354,6 +361,7 @@ def warn_once(reason):
   bool wraps_;
   std::string module_;
   std::vector<GraphInput> inputs_;
+  std::vector<GraphOutput> returned_;
   CallText call_;
   std::string graph_device_;
 };
