@@ -92,10 +92,16 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
     const DType dtype = kernel.buffers[store.access.buffer].dtype;
     return dtype == DType::f16 || dtype == DType::bf16;
   });
+  // The first term makes the sum 64 bits wide; a later one is only widened where its own product needs it.
   const auto note_wide = [&](const Access& access) {
-    const std::vector<bool> used = axes_of_access(kernel, access);
     if (kernel.buffers[access.buffer].elements <= kInt32Limit && range_of(access.index, kernel.axes).highest <= kInt32Limit) return;
-    for (size_t axis = 0; axis < used.size(); ++axis) wide_axis_[axis] = wide_axis_[axis] || used[axis];
+    bool first = true;
+    for (const IndexTerm& term : access.index.terms) {
+      if (is_fixed(term.axis) || term.coefficient == 0) continue;
+      const int64_t reach = kernel.axes[term.axis].extent + kernel.axes[term.axis].block;
+      if (first || std::abs(term.coefficient) > kInt32Limit / reach) wide_axis_[term.axis] = true;
+      first = false;
+    }
   };
   for (const Expr& expr : kernel.exprs)
     if (expr.kind == ExprKind::kLoad) note_wide(expr.access);
