@@ -19,7 +19,7 @@ from .profiling import share_in_kernels
 from .reference import seed_everything
 from .runs import Inputs, outcome
 from .state import Snapshot, copy_state
-from .timing import Perturbation, Timer, exclusive, is_settled
+from .timing import Perturbation, Timer, device_lock, is_settled
 
 Progress = Callable[[str, float], None]
 
@@ -161,7 +161,7 @@ class Measurement:
             self.prepare()
             memory = self.peak_memory()
             timer = Timer(self.device)
-            with exclusive(self.lock, lambda: self.progress("waiting for the device", 0.1)):
+            with device_lock(self.lock, lambda: self.progress("waiting for the device", 0.1)):
                 self.measure(timer)
                 walls = {name: timer.wall(self.call(name), 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
             share = share_in_kernels(self.call("ours"), self.kernels, self.device) if self.ours is not None else None

@@ -109,18 +109,20 @@ class Perturbation:
 
 
 @contextlib.contextmanager
-def exclusive(path: str | None, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock file at `path`; `waiting` is called once where another process has it."""
+def device_lock(path: str | None, waiting: Callable[[], None], *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file at `path`: alone for timing, or `shared` with others that use the device and are not timed. `waiting` is called
+    once where another process has it."""
     if not path:
         yield
         return
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "a") as file:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError:
             waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, kind)
         yield
 
 

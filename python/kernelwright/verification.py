@@ -18,6 +18,7 @@ from .limits import limit_memory
 from .reference import Record, Reference, free_memory, seed_everything
 from .runs import Inputs, Outcome, compare_output, fingerprints, held_tensors, outcome, precision
 from .state import Snapshot, copy_state, slots
+from .timing import device_lock
 
 Progress = Callable[[str, float], None]
 
@@ -340,4 +341,6 @@ def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "verify" (docs/worker-protocol.md)."""
-    return Verification(params, progress).run()
+    checked = Verification(params, progress)
+    with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0), shared=True):
+        return checked.run()

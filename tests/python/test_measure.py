@@ -10,7 +10,7 @@ import torch
 
 from kernelwright import ceilings, compile_only, errors, measurement as measure
 from kernelwright.profiling import share_in_kernels
-from kernelwright.timing import Perturbation, exclusive, is_settled
+from kernelwright.timing import Perturbation, device_lock, is_settled
 
 pytestmark = pytest.mark.alone
 
@@ -129,7 +129,7 @@ def test_the_lock_keeps_others_waiting(tmp_path):
         fcntl.flock(holder, fcntl.LOCK_EX)
 
         def take():
-            with exclusive(path, lambda: waited.append("told")):
+            with device_lock(path, lambda: waited.append("told")):
                 waited.append("held")
 
         thread = threading.Thread(target=take)
@@ -139,6 +139,8 @@ def test_the_lock_keeps_others_waiting(tmp_path):
         fcntl.flock(holder, fcntl.LOCK_UN)
         thread.join(timeout=5)
     assert waited == ["told", "held"]
+    with device_lock(path, lambda: waited.append("no"), shared=True), device_lock(path, lambda: waited.append("no"), shared=True):
+        assert waited == ["told", "held"]
 
 
 def test_settled_means_a_tight_interval_of_the_median():
