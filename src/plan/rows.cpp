@@ -252,7 +252,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   ScheduledGroup result;
   if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
-    auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice);
+    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024;
+    auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice, through_statistics);
     if (kernels) {
       result.scratch = std::move(kernels->scratch);
       prepare(kernels->partial.kernel);
@@ -263,6 +264,11 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       block(kernels->partial.kernel, partial);
       result.kernels.push_back(as_scheduled(std::move(kernels->partial)));
       for (auto& finish : kernels->finish) {
+        if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
+          const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
+          for (auto& one : kPointwiseScheduler.lower(std::move(finish), pointwise, device).kernels) result.kernels.push_back(std::move(one));
+          continue;
+        }
         prepare(finish.kernel);
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         if (full) block_full_finish(finish.kernel, device);

@@ -33,23 +33,25 @@ int components_of(ReduceOp op) { return op == ReduceOp::kMoments || op == Reduce
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
   ExprId first = kernel::kNoExpr;
-  std::vector<int> scratch;            // per component
+  std::vector<int> scratch;            // per component, of the parts
+  std::vector<int> whole;              // per component, of the rows; made with through_statistics
 };
 
 std::string scratch_name(const Expr& expr, int component, size_t index) {
-  std::string name = "partial_";
+  std::string name;
   switch (expr.reduce) {
-    case ReduceOp::kSum: name += "sum"; break;
-    case ReduceOp::kMoments: name += component == 0 ? "mean" : "squares"; break;
-    case ReduceOp::kMaxSumExp: name += component == 0 ? "max" : "exp_sum"; break;
-    default: name += "result"; break;
+    case ReduceOp::kSum: name = "sum"; break;
+    case ReduceOp::kMoments: name = component == 0 ? "mean" : "squares"; break;
+    case ReduceOp::kMaxSumExp: name = component == 0 ? "max" : "exp_sum"; break;
+    default: name = "result"; break;
   }
   return index == 0 ? name : name + "_" + std::to_string(index + 1);
 }
 
 class Splitter {
  public:
-  Splitter(const LoweredGroup& group, SplitChoice choice) : group_(group), choice_(choice) {}
+  Splitter(const LoweredGroup& group, SplitChoice choice, bool through_statistics)
+      : group_(group), choice_(choice), through_statistics_(through_statistics) {}
 
   std::optional<SplitKernels> run() {
     if (!make_partial()) return std::nullopt;
@@ -60,32 +62,35 @@ class Splitter {
       for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(store.access, axis);
       (reduce ? full : kept).push_back(store);
     }
-    if (!full.empty()) make_finish(full, true);
-    if (!kept.empty()) make_finish(kept, false);
+    if (!full.empty() && !through_statistics_) make_finish(full, true);
+    if (!kept.empty() || (!full.empty() && through_statistics_)) make_finish(kept, false);
+    if (!full.empty() && through_statistics_) make_pointwise_finish(full);
     return std::move(result_);
   }
 
  private:
   // [parallel points][parts], so that a row's parts are contiguous.
-  Index scratch_index(const std::vector<int64_t>& extents, int parallel, int part_axis) const {
+  Index row_index(const std::vector<int64_t>& extents, int parallel) const {
     Coords coords;
     Shape shape;
     for (int axis = 0; axis < parallel; ++axis) {
       coords.push_back(axis_index(axis, extents));
       shape.push_back(group_.kernel.axes[axis].extent);
     }
-    coords.push_back(axis_index(part_axis, extents));
-    shape.push_back(choice_.parts);
     return linearise(coords, shape, extents);
   }
 
-  int add_scratch(const Expr& expr, int component, size_t index) {
-    const int64_t elements = parallel_points(group_.kernel) * choice_.parts;
+  Index scratch_index(const std::vector<int64_t>& extents, int parallel, int part_axis) const {
+    const Index row = scale(row_index(extents, parallel), choice_.parts, extents);
+    return add(row, axis_index(part_axis, extents), extents);
+  }
+
+  int add_scratch(const std::string& name, DType dtype, int64_t parts) {
     Scratch scratch;
-    scratch.name = scratch_name(expr, component, index);
-    scratch.type.dtype = expr.dtype;
-    scratch.type.shape = {elements / choice_.parts, choice_.parts};
-    scratch.type.strides = {choice_.parts, 1};
+    scratch.name = name;
+    scratch.type.dtype = dtype;
+    scratch.type.shape = {parallel_points(group_.kernel), parts};
+    scratch.type.strides = {parts, 1};
     result_.scratch.push_back(scratch);
     return static_cast<int>(result_.scratch.size()) - 1;
   }
@@ -114,9 +119,9 @@ class Splitter {
     for (ExprId id = 0; id < static_cast<ExprId>(group_.kernel.exprs.size()); ++id) {
       const Expr& expr = group_.kernel.exprs[id];
       if (expr.kind != ExprKind::kReduce || kernel::siblings_of(group_.kernel, id).front() != id) continue;
-      Partial one{id, {}};
+      Partial one{id, {}, {}};
       const size_t index = partials_.size();
-      for (int component = 0; component < components_of(expr.reduce); ++component) one.scratch.push_back(add_scratch(expr, component, index));
+      for (int component = 0; component < components_of(expr.reduce); ++component) one.scratch.push_back(add_scratch("partial_" + scratch_name(expr, component, index), expr.dtype, choice_.parts));
       partials_.push_back(one);
     }
     drop_unused_buffers(partial);
@@ -151,7 +156,8 @@ class Splitter {
     LoweredGroup finish = group_;
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
-    kernel.name = stem() + (full || result_.finish.empty() ? "_finish_kernel" : "_statistics_kernel");
+    kernel.name = stem() + (full || (result_.finish.empty() && !through_statistics_) ? "_finish_kernel" : "_statistics_kernel");
+    if (!full && through_statistics_) publish_statistics(finish);
     const int parallel = parallel_axes(kernel);
     std::vector<Axis> axes(kernel.axes.begin(), kernel.axes.begin() + parallel);
     std::vector<Index> replacement;
@@ -173,6 +179,44 @@ class Splitter {
     const int part_axis = static_cast<int>(axes.size()) - 1;
     KW_ASSERT(replace_axes(kernel, axes, replacement), "axes that only change their kind stay expressible");
     rewrite_reductions(finish, scratch_index(extents_of(kernel), parallel, part_axis));
+    drop_unused_exprs(kernel);
+    drop_unused_buffers(finish);
+    result_.finish.push_back(std::move(finish));
+  }
+
+  // Stores for every component, over the group's own axes.
+  void publish_statistics(LoweredGroup& finish) {
+    const int parallel = parallel_axes(group_.kernel);
+    const Index row = row_index(extents_of(group_.kernel), parallel);
+    for (Partial& one : partials_) {
+      const Expr expr = group_.kernel.exprs[one.first];
+      for (int component = 0; component < components_of(expr.reduce); ++component) {
+        one.whole.push_back(add_scratch("row_" + scratch_name(expr, component, static_cast<size_t>(&one - partials_.data())), expr.dtype, 1));
+        const int buffer = scratch_buffer(finish, one.whole.back(), BufferRole::kScratch);
+        finish.kernel.stores.push_back({Access{buffer, row, {}, 0.0}, component_of(finish.kernel, one.first, component)});
+      }
+    }
+  }
+
+  // Every axis is parallel now and every Reduce a load of its row's result.
+  void make_pointwise_finish(const std::vector<kernel::Store>& stores) {
+    LoweredGroup finish = group_;
+    Kernel& kernel = finish.kernel;
+    kernel.stores = stores;
+    kernel.name = stem() + "_finish_kernel";
+    const Index row = row_index(extents_of(kernel), parallel_axes(kernel));
+    for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
+      if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
+      Expr& expr = kernel.exprs[id];
+      const ExprId first = kernel::siblings_of(group_.kernel, id).front();
+      const auto one = std::find_if(partials_.begin(), partials_.end(), [&](const Partial& partial) { return partial.first == first; });
+      const int component = expr.component;
+      expr.kind = ExprKind::kLoad;
+      expr.operands.clear();
+      expr.component = 0;
+      expr.access = {scratch_buffer(finish, one->whole[component], BufferRole::kScratch), row, {}, 0.0};
+    }
+    for (Axis& axis : kernel.axes) axis.kind = AxisKind::kParallel;
     drop_unused_exprs(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
@@ -262,6 +306,7 @@ class Splitter {
 
   const LoweredGroup& group_;
   SplitChoice choice_;
+  bool through_statistics_;
   int64_t part_length_ = 1;
   std::vector<Partial> partials_;
   SplitKernels result_;
@@ -303,6 +348,8 @@ SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
   return best;
 }
 
-std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice) { return Splitter(group, choice).run(); }
+std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics) {
+  return Splitter(group, choice, through_statistics).run();
+}
 
 }  // namespace kw::plan

@@ -18,14 +18,15 @@ struct SplitChoice {
 };
 SplitChoice choose_split(const kernel::Kernel& kernel, int64_t wanted_parts);
 
-// The group's kernels with raw axes: the partial kernel first, then one that stores full-size results, then one for per-row results.
-// Reduce axes of the later kernels run over the parts. nullopt when the cut cannot be expressed.
+// The group's kernels with raw axes: the partial kernel first, then those that finish. Reduce axes of the later kernels run over the parts.
+// Full-size results either combine their row's parts themselves, or, with `through_statistics`, read what a kernel in between made of them: worth a
+// launch where a program's columns belong to many rows. nullopt when the cut cannot be expressed.
 struct SplitKernels {
   std::vector<Scratch> scratch;
   LoweredGroup partial;                          // its stores go to scratch
-  std::vector<LoweredGroup> finish;
+  std::vector<LoweredGroup> finish;              // in order; those without reduce axes are pointwise
 };
-std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice);
+std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics);
 
 // In the kernels above, buffer value −1 − k stands for scratch k.
 

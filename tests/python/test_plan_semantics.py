@@ -57,7 +57,7 @@ def check(module: nn.Module | Callable[..., object], *arguments: Tensor, tmp_pat
         for name, value in mutated:
             torch.testing.assert_close(value, fresh[name], rtol=2e-5, atol=2e-5)
         assert sum(step.startswith("call ") for step in steps) == library_calls, "\n".join(steps)
-        if launches is not None:
+        if launches is not None and target == "triton":
             assert sum(not step.startswith(("call ", "view ", "allocate ")) for step in steps) == launches, text
 
 
@@ -158,12 +158,15 @@ def test_reductions(index: int, tmp_path: Path) -> None:
 
 
 def test_long_reductions_are_split_and_right(tmp_path: Path) -> None:
-    check(lambda x: x.sum(), randn(512, 1024), tmp_path=tmp_path, launches=None)
+    check(lambda x: x.sum(), randn(512, 1024), tmp_path=tmp_path)
     check(lambda x: (x.var(), x.mean(), x.amax()), randn(512, 1024), tmp_path=tmp_path)
     check(lambda x: F.layer_norm(x, (64, 1024)) * 2, randn(3, 64, 1024), tmp_path=tmp_path)
     check(lambda x: torch.softmax(x, 1), randn(2, 1 << 17), tmp_path=tmp_path)
     check(lambda x: x.logsumexp(0), randn(1 << 14, 3), tmp_path=tmp_path)
     check(lambda x: x / x.norm(), randn(300, 1000), tmp_path=tmp_path)
+    check(nn.Sequential(nn.BatchNorm1d(24), nn.ReLU()), randn(4096, 24), tmp_path=tmp_path, launches=4)      # columns: partial, statistics, finish, counter
+    check(nn.BatchNorm2d(8), randn(256, 8, 5, 5), tmp_path=tmp_path)
+    check(nn.BatchNorm2d(2), randn(64, 2, 32, 64), tmp_path=tmp_path)
 
 
 @pytest.mark.parametrize("training", [True, False])
