@@ -19,8 +19,8 @@ def smaller(left, right):
     """The smaller of two values; NaN wins."""
     return tl.minimum(left, right, propagate_nan=tl.PropagateNan.ALL)
 )"},
-    {"product", R"(@triton.jit
-def product(left, right):
+    {"multiply", R"(@triton.jit
+def multiply(left, right):
     return left * right
 )"},
     {"larger_at", R"(@triton.jit

@@ -84,7 +84,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
       wide_axis_(kernel.axes.size(), false) {
   taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
-            "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "product", "larger_at", "smaller_at", "floor_divide",
+            "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));

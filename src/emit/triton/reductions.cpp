@@ -303,7 +303,7 @@ void KernelPrinter::finish(ExprId id) {
     if (folds()) {
       switch (expr.reduce) {
         case ReduceOp::kSum: folded = fold(value, "tl.sum"); break;
-        case ReduceOp::kProd: folded = fold_with(value, "product"); break;
+        case ReduceOp::kProd: folded = fold_with(value, "multiply"); break;
         case ReduceOp::kMax: folded = floating ? fold_with(value, "larger") : fold(value, "tl.max"); break;
         case ReduceOp::kMin: folded = floating ? fold_with(value, "smaller") : fold(value, "tl.min"); break;
         case ReduceOp::kAny: folded = fold(factor(value) + ".to(tl.int32)", "tl.max") + " != 0"; break;
