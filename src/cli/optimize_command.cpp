@@ -15,7 +15,7 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   add_target(app, options->target);
   add_policy(app, options->policy);
   app.add_option("--budget", options->budget_seconds, "Seconds of timing; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
-  app.add_option("--timeout", options->timeout_seconds, "Seconds after which a verification counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
+  app.add_option("--timeout", options->timeout_seconds, "Seconds after which the model, or a candidate, counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
   add_baselines(app, options->baselines);
   add_draws(app, options->draws, options->seed);
   app.add_option("--disable-pass", options->disabled_passes, "Leave out a pass, by name, or all")->type_name("NAME")->delimiter(',');

@@ -39,11 +39,12 @@ class BenchWorker {
       options.budget_seconds = request.at("budget");
       options.draws = request.at("draws");
       options.emit_only = request.at("emit_only");
+      options.timeout_seconds = request.value("timeout", 600.0);
       options.lock = request.value("lock", "");
       options.fresh = true;   // the run's own lines are what it resumes from
       // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same names.
       const bool has_imports = !read_problem_file(options.problem).imports.empty();
-      if (!session_ || has_imports) session_ = std::make_unique<Session>(find_environment(), progress_);
+      if (!session_ || has_imports) session_ = std::make_unique<Session>(find_environment(), progress_, options.timeout_seconds);
       reply = optimize(options, progress_, session_.get());
       clean = options.emit_only && !has_imports && ++served_ % kProblemsPerWorker != 0;
     } catch (const Error& error) {

@@ -49,11 +49,11 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   const std::string device = device_of(target);
   Json report = new_report("verify", problem, target);
   report["policy"] = options.policy;
-  Session session(environment, progress);
+  Session session(environment, progress, options.timeout_seconds);
   Json figures = Json::object();
   try {
     figures = session.verify({.problem = problem.path, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
-                              .draws = options.draws, .limit_seconds = options.timeout_seconds, .lock = ""});
+                              .draws = options.draws, .lock = ""});
     add_verification(report, figures, options.policy);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCandidateFailed) throw;
@@ -83,7 +83,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   const std::string device = device_of(target);
   Archive archive;
   const std::string environment_hash = archive.add_environment(environment.description_json());
-  Session session(environment, progress);
+  Session session(environment, progress, options.timeout_seconds);
   session.start();
   const Graph graph = read_graph(session.capture(problem.path, device));
   Json report = new_report("measure", problem, target);

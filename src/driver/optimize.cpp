@@ -42,7 +42,7 @@ class Optimisation {
     environment_hash_ = archive.add_environment(environment_.description_json());
     key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
     if (std::optional<Json> answer = from_archive(archive)) return *answer;
-    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_);
+    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds);
     session().start();
     capture();
     begin_report();
@@ -187,7 +187,7 @@ class Optimisation {
   Json verify(const std::string& candidate, Json& attempt) {
     try {
       Json reply = session().verify({.problem = file_.path, .candidate = candidate, .device = device(), .policy = options_.policy, .seed = options_.seed,
-                                     .draws = options_.draws, .limit_seconds = options_.timeout_seconds, .lock = options_.lock});
+                                     .draws = options_.draws, .lock = options_.lock});
       add_verification(attempt, reply, options_.policy);
       return reply;
     } catch (const Error& error) {

@@ -18,7 +18,7 @@ struct OptimizeOptions {
   std::vector<std::string> baselines = {"eager", "compile"};
   std::vector<std::string> disabled_passes;
   double budget_seconds = 10;                // of timing; 0: verified but not measured
-  double timeout_seconds = 600;              // of one verification
+  double timeout_seconds = 600;              // of tracing, and of one verification
   int draws = 0;                             // 0: the worker's default
   std::optional<uint64_t> seed;
   bool emit_only = false;                    // written without being run

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
@@ -14,7 +15,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kHelloLimit = 180;      // importing PyTorch from a cold network disk
-constexpr double kCaptureLimit = 300;
+constexpr double kCaptureLimit = 300;    // or --timeout, where that is less
 constexpr double kCeilingsLimit = 300;
 constexpr double kCompileLimit = 600;
 constexpr double kProblemAloneLimit = 120;
@@ -41,8 +42,8 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   throw Error(ErrorKind::kInternal, std::move(text));
 }
 
-Session::Session(const Environment& environment, Progress& progress)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}) {}
+Session::Session(const Environment& environment, Progress& progress, double timeout_seconds)
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds) {}
 
 void Session::start() { worker_.start(); }
 void Session::stop() { worker_.stop(); }
@@ -66,8 +67,9 @@ Json Session::hello() {
 }
 
 std::string Session::capture(const std::string& problem, const std::string& device) {
+  const double limit = std::min(kCaptureLimit, timeout_);
   try {
-    return ask("capture", "capture", {{"problem", problem}, {"device", device}}, kCaptureLimit)["graph"].dump();
+    return ask("capture", "capture", {{"problem", problem}, {"device", device}}, limit)["graph"].dump();
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.detail = last_lines(failure.log, 40);
@@ -75,7 +77,7 @@ std::string Session::capture(const std::string& problem, const std::string& devi
     switch (failure.kind) {
       case WorkerFailure::Kind::kHung:
         text.code = "capture-hung";
-        text.message = "The model did not come to an end within " + std::to_string(static_cast<int>(kCaptureLimit)) + " s of constructing and tracing it.";
+        text.message = "The model did not come to an end within " + std::to_string(static_cast<int>(limit)) + " s of constructing and tracing it.";
         text.hint = "Look for a loop that does not end, or for a lock, in the constructor, get_inputs() or forward.";
         break;
       case WorkerFailure::Kind::kKilled:
@@ -103,7 +105,7 @@ Json Session::verify(const VerifyRequest& request) {
                  {"seed", request.seed ? *request.seed : secret_seed()}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
   if (request.draws > 0) params["draws"] = request.draws;
   if (!request.lock.empty()) params["lock"] = request.lock;
-  Json reply = ask("verify", "verify", params, request.limit_seconds);
+  Json reply = ask("verify", "verify", params, timeout_);
   reply["seed"] = params["seed"];
   return reply;
 }
@@ -135,7 +137,7 @@ Json Session::compile_only(const std::string& candidate, int sm) {
 
 std::string Session::problem_failure(const std::string& problem, const std::string& device) {
   MeasureRequest request{.problem = problem, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
-                         .limit_seconds = kProblemAloneLimit, .lock = ""};
+                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = ""};
   try {
     measure(request);
     return "";

@@ -16,7 +16,6 @@ struct VerifyRequest {
   std::string problem, candidate, device, policy = "reference";
   std::optional<uint64_t> seed;      // none: a secret one
   int draws = 0;                     // 0: the worker's default
-  double limit_seconds = 600;
   std::string lock;
 };
 
@@ -31,7 +30,8 @@ struct MeasureRequest {
 
 class Session {
  public:
-  Session(const Environment& environment, Progress& progress);
+  // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
+  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600);
 
   void start();                      // the worker begins to import PyTorch
   void stop();
@@ -52,6 +52,7 @@ class Session {
   nlohmann::ordered_json ask(const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   Progress& progress_;
   WorkerClient worker_;
+  double timeout_;
 };
 
 // For requests that no candidate takes part in: throws kMissing, or kInternal when it makes no sense.
