@@ -3,7 +3,7 @@
 
     bench/capture_suite.py --suite DIR [--device cuda] [--out DIR] [--jobs N]
 
-Needs no GPU. Each problem is captured in a process of its own, forked from one that has imported PyTorch; with --out its graph is
+Needs no GPU. Each problem is captured in a process of its own, forked from one that has captured before; with --out its graph is
 written to OUT/<path below the suite>.json.
 """
 
@@ -62,7 +62,11 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=300, help="seconds a problem may take")
     options = parser.parse_args()
 
-    import kernelwright.export  # noqa: F401  imported once, before the forks
+    import torch
+    from kernelwright import export
+
+    # One capture before the forks, so that what PyTorch imports on first use is imported once.
+    export.export_module(torch.nn.ReLU(), (torch.zeros(1),))
 
     waiting = collections.deque(sorted(options.suite.rglob("*.py")))
     total, began = len(waiting), time.monotonic()
