@@ -6,6 +6,7 @@ What passes is decided by the parent process (src/verify/contract.cpp); here is 
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import Any, Callable
 
 import torch
@@ -341,6 +342,18 @@ def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "verify" (docs/worker-protocol.md)."""
-    checked = Verification(params, progress)
-    with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0), shared=True):
-        return checked.run()
+    lock = params.get("lock")
+
+    def waiting() -> None:
+        progress("waiting for the device", 0.0)
+
+    try:
+        with device_lock(lock, waiting, shared=True):
+            return Verification(params, progress).run()
+    except errors.KernelwrightError as error:
+        if error.code != "out-of-memory" or not lock:
+            raise
+    # Others shared the device's memory; alone it may be enough.
+    release_memory()
+    with device_lock(lock, waiting):
+        return Verification(params, progress).run()

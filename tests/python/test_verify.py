@@ -463,8 +463,10 @@ def test_comparison_rule_for_values_that_are_not_finite():
     reference = torch.tensor([nan, 1e300, 1e300, 1.0, 2.0], dtype=torch.float64)
     fine = metrics.compare(torch.tensor([nan, inf, 3e38, 1.0, 2.0]), eager, reference)
     assert fine.nonfinite_mismatches == 0 and fine.compared == 2 and fine.ours == {"norm": 0.0, "max": 0.0}
-    bad = metrics.compare(torch.tensor([1.0, nan, -inf, inf, 2.0]), eager, reference)
-    assert bad.nonfinite_mismatches == 4 and bad.stray_nans == 1 and bad.compared == 1
+    # Which non-finite value an overflowing sum ends in depends on its order.
+    assert metrics.compare(torch.tensor([nan, nan, -inf, 1.0, 2.0]), eager, reference).nonfinite_mismatches == 0
+    bad = metrics.compare(torch.tensor([1.0, nan, -inf, inf, nan]), eager, reference)
+    assert bad.nonfinite_mismatches == 3 and bad.stray_nans == 1 and bad.compared == 0
     nothing = metrics.compare(eager[:2], eager[:2], reference[:2])
     assert nothing.compared == 0 and nothing.ours == nothing.eager == {"norm": 0.0, "max": 0.0}
 
