@@ -253,6 +253,9 @@ def warn_once(reason):
 )py", graph_.training ? "not " : "", graph_.training ? "training" : "evaluation");
   }
 
+  // A local of forward, out of the way of its parameters.
+  std::string local(const std::string& name) const { return python::has_word(call_.parameters, name) ? name + "_" : name; }
+
   std::string held(const std::string& access) const { return wraps_ ? python::rename_word(access, "self", "self.module") : access; }
 
   std::string access(const GraphInput& input) const {
@@ -275,20 +278,20 @@ def warn_once(reason):
       const std::string place = graph_.type(input.value).device == graph_device_ ? source : python::quoted(graph_.type(input.value).device);
       parts.push_back(made ? fmt::format("constant_{}({})", graph_.values[input.value].name, place) : access(input));
     }
-    return python::wrapped_call("tensors = (", parts, parts.size() == 1 ? ",)" : ")");
+    return python::wrapped_call(local("tensors") + " = (", parts, parts.size() == 1 ? ",)" : ")");
   }
 
   std::string model_class() const {
     std::string body;
     std::vector<std::string> conditions = call_.conditions;
-    std::string reason = "why_not(" + module_ + ", tensors)";
+    const std::string reason = local("reason");
     const std::string original = wraps_ ? "self.module" : "super().forward";
     const std::string give_up = fmt::format("return {}({})", original, call_.passed_on);
     if (!conditions.empty()) {
       body += fmt::format("if not ({}):\n    warn_once(\"the call has other arguments than the one it was made for\")\n    {}\n", join(conditions, " and "), give_up);
     }
     body += tensor_list() + "\n";
-    body += fmt::format("reason = {}\nif reason is not None:\n    warn_once(reason)\n    {}\n", reason, give_up);
+    body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_, local("tensors"), give_up);
     body += run_kernels();
     body += mutations();
     body += "return " + result() + "\n";
@@ -304,8 +307,8 @@ def warn_once(reason):
   std::string run_kernels() const {
     std::string place;
     for (size_t at = 0; at < inputs_.size() && place.empty(); ++at)
-      if (graph_.type(inputs_[at].value).device == graph_device_) place = fmt::format("tensors[{}].device", at);
-    const std::string call = (returned_.empty() ? "" : returned_.size() == 1 ? "result = " : "results = ") + std::string("kernel_forward(*tensors)\n");
+      if (graph_.type(inputs_[at].value).device == graph_device_) place = fmt::format("{}[{}].device", local("tensors"), at);
+    const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") + "kernel_forward(*" + local("tensors") + ")\n";
     if (target_.device() != "cuda" || place.empty()) return call;
     return fmt::format("if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n        {1}else:\n    {1}", place, call);
   }
@@ -314,8 +317,8 @@ def warn_once(reason):
 
   // The Python expression for an output of the graph.
   std::string result_name(size_t index) const {
-    if (returned_.size() == 1) return "result";
-    return fmt::format("results[{}]", std::count_if(graph_.outputs.begin(), graph_.outputs.begin() + static_cast<std::ptrdiff_t>(index),
+    if (returned_.size() == 1) return local("result");
+    return fmt::format("{}[{}]", local("results"), std::count_if(graph_.outputs.begin(), graph_.outputs.begin() + static_cast<std::ptrdiff_t>(index),
                                                     [&](const GraphOutput& output) { return is_returned(output); }));
   }
 
