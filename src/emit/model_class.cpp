@@ -24,7 +24,7 @@ std::string path_text(const Json& path) {
   return out;
 }
 
-// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what must hold of the rest, and how the call
+// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what of the rest stands in the way, and how the call
 // is handed on to the original.
 struct CallText {
   std::string parameters;                       // "x, mask=None, *args, **kwargs"
@@ -50,8 +50,8 @@ class CallWriter {
     if (!from_signature()) from_call();
     for (const Json& entry : entries_) describe(entry);
     for (const auto& [container, children] : children_)
-      text_.conditions.push_back(fmt::format("len({}) == {}", container, children.size()));
-    text_.conditions.insert(text_.conditions.end(), constants_.begin(), constants_.end());
+      text_.obstacles.push_back(fmt::format("len({}) != {}", container, children.size()));
+    text_.obstacles.insert(text_.obstacles.end(), constants_.begin(), constants_.end());
     return std::move(text_);
   }
 
@@ -87,7 +87,7 @@ class CallWriter {
         passed.push_back(kind == "keyword" ? name + "=" + name : name);
         own_.insert(name);
         if (kind != "keyword") by_position_[position++] = name;
-        if (!given.contains(name) && item.contains("default")) text_.conditions.push_back(equals(name, item["default"]));
+        if (!given.contains(name) && item.contains("default")) text_.obstacles.push_back(differs(name, item["default"]));
       }
     }
     text_.parameters = join(parameters, ", ");
@@ -125,11 +125,11 @@ class CallWriter {
       if (path.at(0) == "args") overflow = std::max(overflow, path.at(1).get<int64_t>() + 1 - varargs_from_);
       else if (!own_.contains(path.at(1).get<std::string>())) extra.insert(path.at(1).get<std::string>());
     }
-    if (!varargs_.empty()) text_.conditions.push_back(overflow > 0 ? fmt::format("len({}) == {}", varargs_, overflow) : "not " + varargs_);
+    if (!varargs_.empty()) text_.obstacles.push_back(overflow > 0 ? fmt::format("len({}) != {}", varargs_, overflow) : varargs_);
     if (!varkw_.empty()) {
       std::vector<std::string> names;
       for (const std::string& name : extra) names.push_back(python::quoted(name));
-      text_.conditions.push_back(names.empty() ? "not " + varkw_ : fmt::format("{}.keys() == {{{}}}", varkw_, join(names, ", ")));
+      text_.obstacles.push_back(names.empty() ? varkw_ : fmt::format("{}.keys() != {{{}}}", varkw_, join(names, ", ")));
     }
   }
 
@@ -151,17 +151,17 @@ class CallWriter {
       expression += "[" + path[step].dump() + "]";
     }
     if (entry.contains("constant")) {
-      constants_.push_back(python::has_literal(entry["constant"]) ? equals(expression, entry["constant"])
-                                                                        : fmt::format("repr({}) == {}", expression, entry["constant"].value("repr", Json("")).dump()));
+      constants_.push_back(python::has_literal(entry["constant"]) ? differs(expression, entry["constant"])
+                                                                        : fmt::format("repr({}) != {}", expression, entry["constant"].value("repr", Json("")).dump()));
       return;
     }
     const std::string key = path_text(path);
     text_.tensors[targets_.contains(key) ? targets_[key] : key] = expression;
   }
 
-  static std::string equals(const std::string& expression, const Json& constant) {
+  static std::string differs(const std::string& expression, const Json& constant) {
     const std::string value = python::literal(constant);
-    return expression + (constant.is_null() || constant.is_boolean() ? " is " : " == ") + value;
+    return expression + (constant.is_null() || constant.is_boolean() ? " is not " : " != ") + value;
   }
 
   Json entries_, signature_;
@@ -283,12 +283,11 @@ def warn_once(reason):
 
   std::string model_class() const {
     std::string body;
-    std::vector<std::string> conditions = call_.conditions;
     const std::string reason = local("reason");
     const std::string original = wraps_ ? "self.module" : "super().forward";
     const std::string give_up = fmt::format("return {}({})", original, call_.passed_on);
-    if (!conditions.empty()) {
-      body += fmt::format("if not ({}):\n    warn_once(\"the call has other arguments than the one it was made for\")\n    {}\n", join(conditions, " and "), give_up);
+    if (!call_.obstacles.empty()) {
+      body += fmt::format("if {}:\n    warn_once(\"the call has other arguments than the one it was made for\")\n    {}\n", join(call_.obstacles, " or "), give_up);
     }
     body += tensor_list() + "\n";
     body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_, local("tensors"), give_up);
