@@ -30,7 +30,7 @@ struct CallText {
   std::string parameters;                       // "x, mask=None, *args, **kwargs"
   std::string passed_on;                        // "x, mask, *args, **kwargs"
   std::map<std::string, std::string> tensors;   // user input's path, "args.0" → "x"
-  std::vector<std::string> conditions;          // "mask is None"
+  std::vector<std::string> obstacles;           // "mask is not None"
 };
 
 class CallWriter {
