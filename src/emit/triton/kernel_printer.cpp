@@ -79,7 +79,7 @@ std::vector<int64_t> grid_of(const Kernel& kernel) {
 }
 
 KernelPrinter::KernelPrinter(const Kernel& kernel)
-    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), names_(kernel.exprs.size()),
+    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), dimensions_(find_tile_dimensions(kernel, axes_)), names_(kernel.exprs.size()),
       bound_(kernel.exprs.size(), false), loads_left_(kernel.exprs.size(), 0), cast_of_load_(kernel.exprs.size(), kNoExpr),
       wide_axis_(kernel.axes.size(), false) {
   taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
@@ -151,23 +151,17 @@ std::string KernelPrinter::run() {
 // --- Axes ---------------------------------------------------------------------------------------------------------------------
 
 std::string KernelPrinter::arange(int axis) const {
-  int dimensions = 0, position = 0;
-  for (size_t other = 0; other < kernel_.axes.size(); ++other) {
-    if (!is_dimension(other)) continue;
-    if (static_cast<int>(other) == axis) position = dimensions;
-    ++dimensions;
-  }
   std::string out = fmt::format("tl.arange(0, BLOCK_{})", upper(kernel_.axes[axis].name));
-  if (dimensions == 1) return out;
-  std::vector<std::string> parts(dimensions, "None");
-  parts[position] = ":";
+  if (dimensions_.count == 1) return out;
+  std::vector<std::string> parts(dimensions_.count, "None");
+  parts[dimensions_.of_axis[axis]] = ":";
   return fmt::format("{}[{}]", out, join(parts, ", "));
 }
 
 std::string KernelPrinter::tile_shape(const std::vector<bool>& axes) const {
-  std::vector<std::string> sizes;
+  std::vector<std::string> sizes(dimensions_.count, "1");
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (is_dimension(axis)) sizes.push_back(axes[axis] ? "BLOCK_" + upper(kernel_.axes[axis].name) : "1");
+    if (is_dimension(axis) && axes[axis]) sizes[dimensions_.of_axis[axis]] = "BLOCK_" + upper(kernel_.axes[axis].name);
   return "[" + join(sizes, ", ") + "]";
 }
 
@@ -502,14 +496,13 @@ void KernelPrinter::loop(const Stmt& statement) {
 
 std::string KernelPrinter::mark_name(const Mark& mark) {
   const std::string noun = mark.is_index ? "offset" : "mask";
-  int dimensions = 0, masked = 0, last = 0;
+  int masked = 0, last = 0;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
-    dimensions += is_dimension(axis);
     if (!mark.axes[axis]) continue;
     ++masked;
     last = static_cast<int>(axis);
   }
-  if (!mark.is_index && masked == 1 && dimensions > 1) return fresh(axis_names_[last] + "_mask", "");
+  if (!mark.is_index && masked == 1 && dimensions_.count > 1) return fresh(axis_names_[last] + "_mask", "");
   return taken_.insert(noun).second ? noun : fresh(mark.buffer + "_" + noun, "");
 }
 

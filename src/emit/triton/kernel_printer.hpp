@@ -1,8 +1,8 @@
 // Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes, accesses and expressions is in kernel_printer.cpp,
 // what Reduces become in reductions.cpp.
 //
-// A value's tile has one dimension for each axis with block > 1, in the order of the axes, of size 1 where the value does not vary; a value
-// that varies along none is a scalar. So broadcasting never has to be spelled out.
+// A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that varies along none is a
+// scalar. So broadcasting never has to be spelled out.
 #pragma once
 
 #include <map>
@@ -13,6 +13,7 @@
 #include "emit/kernel_ir.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/padding.hpp"
+#include "emit/triton/tile_dimensions.hpp"
 
 namespace kw::triton {
 
@@ -40,7 +41,7 @@ class KernelPrinter {
   std::string mark_name(const Mark& mark);
 
   // Axes
-  bool is_dimension(int axis) const { return kernel_.axes[axis].block > 1; }
+  bool is_dimension(int axis) const { return dimensions_.has(axis); }
   bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
   bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
   std::string arange(int axis) const;
@@ -83,7 +84,9 @@ class KernelPrinter {
   void fold_at(kernel::ExprId id, const std::string& value, const std::string& index);
   std::string position_text() const;
   int64_t reduced_elements() const;
+  std::vector<int> folded_dimensions() const;   // of the tile, that reduce axes are
   bool folds() const;
+  bool keeps_first_place(kernel::ExprId id) const;
   bool varies_along_reduce_tile(kernel::ExprId id) const;
 
   // Names and lines
@@ -97,6 +100,7 @@ class KernelPrinter {
   const kernel::Kernel& kernel_;
   std::vector<std::vector<bool>> axes_;
   Padding padding_;
+  TileDimensions dimensions_;
   std::set<std::string> taken_, helpers_;
   std::vector<std::string> names_;                    // [expr], empty: has none yet
   std::vector<std::string> axis_names_;

@@ -32,11 +32,15 @@ std::string factor(const std::string& text) { return is_simple(text) || text.bac
 
 }  // namespace
 
-bool KernelPrinter::folds() const {
+std::vector<int> KernelPrinter::folded_dimensions() const {
+  std::vector<int> result;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis)) return true;
-  return false;
+    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis)) result.push_back(dimensions_.of_axis[axis]);
+  std::sort(result.begin(), result.end());
+  return result;
 }
+
+bool KernelPrinter::folds() const { return !folded_dimensions().empty(); }
 
 int64_t KernelPrinter::reduced_elements() const {
   int64_t count = 1;
@@ -92,21 +96,15 @@ std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
 // --- Folds --------------------------------------------------------------------------------------------------------------------
 
 std::string KernelPrinter::fold(const std::string& text, std::string_view function) const {
-  std::vector<int> reduce_dimensions;
-  int dimensions = 0;
-  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
-    if (!is_dimension(axis)) continue;
-    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduce_dimensions.push_back(dimensions);
-    ++dimensions;
-  }
-  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions;
+  const std::vector<int> reduce_dimensions = folded_dimensions();
+  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions_.count;
   const bool builtin = function.starts_with("tl.");
   const auto apply = [&](const std::string& inner, const std::string& axis) {
     if (builtin) return fmt::format("{}({}, {})", function, inner, axis);
     const size_t comma = axis.find(',');
     return fmt::format("tl.reduce({}, {}, {}{})", inner, axis.substr(0, comma), function, comma == std::string::npos ? "" : axis.substr(comma));
   };
-  if (to_scalar && builtin && dimensions > 1) return fmt::format("{}({})", function, text);
+  if (to_scalar && builtin && dimensions_.count > 1) return fmt::format("{}({})", function, text);
   // Triton's interpreter folds with functions of ours along one axis at a time only.
   std::string out = text;
   for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) out = apply(out, fmt::format("axis={}{}", *at, to_scalar ? "" : ", keep_dims=True"));
@@ -135,15 +133,9 @@ void KernelPrinter::fold_at(ExprId id, const std::string& value, const std::stri
   helpers_.insert(helper);
   const std::string name = component_name(id, 0);
   std::string tuple = fmt::format("({}, {})", value, index);
-  std::vector<int> reduce_dimensions;
-  int dimensions = 0;
-  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
-    if (!is_dimension(axis)) continue;
-    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduce_dimensions.push_back(dimensions);
-    ++dimensions;
-  }
+  const std::vector<int> reduce_dimensions = folded_dimensions();
   if (reduce_dimensions.empty()) return line(fmt::format("{} = {}", name, index));
-  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions;
+  const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions_.count;
   for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) {
     const std::string folded = std::next(at) == reduce_dimensions.rend() ? "_" : name + "_value";
     line(fmt::format("{}, {} = tl.reduce({}, axis={}, combine_fn={}{})", folded, name, tuple, *at, helper, to_scalar ? "" : ", keep_dims=True"));
@@ -181,6 +173,24 @@ std::vector<std::string> KernelPrinter::accumulators(ExprId id) {
   return {folds() ? accumulator(component_name(id, 0)) : component_name(id, 0)};
 }
 
+// Whether a looped argmax meets the places of each lane in ascending order, from the lane's number on.
+bool KernelPrinter::keeps_first_place(ExprId id) const {
+  // Only the first pass over a row is sure to go forwards.
+  std::vector<bool> later(kernel_.exprs.size(), false);
+  for (ExprId other = 0; other < id; ++other) {
+    later[other] = kernel_.exprs[other].kind == ExprKind::kReduce;
+    for (ExprId operand : kernel_.exprs[other].operands) later[other] = later[other] || later[operand];
+  }
+  if (!is_arg(kernel_.exprs[id].reduce) || later[kernel_.exprs[id].operands[0]]) return false;
+  int reduce_axes = 0;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
+    ++reduce_axes;
+    if (!kernel_.axes[axis].looped || !is_dimension(axis)) return false;
+  }
+  return reduce_axes == 1;
+}
+
 // --- Looped: init and accumulate --------------------------------------------------------------------------------------------------
 
 void KernelPrinter::init(ExprId id) {
@@ -197,6 +207,12 @@ void KernelPrinter::init(ExprId id) {
   if (is_arg(expr.reduce)) {
     start(names[0], identity_text(expr.reduce, operand, 0), operand, shape);
     const bool wide = reduced_elements() > 2147483647;
+    if (keeps_first_place(id)) {
+      // Each lane starts at its own first place, where a row of the identity alone has its result.
+      const auto looped = std::find_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.looped; });
+      return line(fmt::format("{} = tl.zeros({}, {}) + {}", names[1], shape, dtype_name(wide ? DType::i64 : DType::i32),
+                              arange(static_cast<int>(looped - kernel_.axes.begin()))));
+    }
     start(names[1], wide ? "9223372036854775807" : "2147483647", wide ? DType::i64 : DType::i32, shape);
   } else if (is_moments(expr.reduce)) {
     const bool counts_lanes = expr.reduce == ReduceOp::kCombineMoments || padding_.any();
@@ -219,8 +235,22 @@ void KernelPrinter::accumulate(ExprId id) {
   const std::string nan = floating ? ", propagate_nan=tl.PropagateNan.ALL" : "";
   if (is_arg(expr.reduce)) {
     const std::string helper = expr.reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at";
-    helpers_.insert(helper);
-    line(fmt::format("{0}, {1} = {2}({0}, {1}, {3}, {4})", names[0], names[1], helper, operand_tile(id, 0), position_text()));
+    if (!keeps_first_place(id)) {
+      helpers_.insert(helper);
+      line(fmt::format("{0}, {1} = {2}({0}, {1}, {3}, {4})", names[0], names[1], helper, operand_tile(id, 0), position_text()));
+      return;
+    }
+    // Places come in ascending order: what a lane holds stays unless it is beaten.
+    const std::string keep = component_name(id, 0) + "_stays";
+    std::string value = operand_tile(id, 0);
+    if (!is_simple(value)) {
+      line(fmt::format("{}_candidate = {}", component_name(id, 0), value));
+      value = component_name(id, 0) + "_candidate";
+    }
+    const std::string holds = fmt::format("{} {} {}", names[0], expr.reduce == ReduceOp::kArgMax ? ">=" : "<=", value);
+    line(fmt::format("{} = {}", keep, floating ? fmt::format("({0}) | ({1} != {1})", holds, names[0]) : holds));
+    line(fmt::format("{0} = tl.where({1}, {0}, {2})", names[0], keep, value));
+    line(fmt::format("{0} = tl.where({1}, {0}, {2})", names[1], keep, position_text()));
     return;
   }
   if (expr.reduce == ReduceOp::kMoments) {
@@ -286,8 +316,7 @@ void KernelPrinter::finish(ExprId id) {
   if (is_arg(expr.reduce)) {
     if (!looped) {
       parts = {operand_tile(id, 0), position_text()};
-      std::vector<bool> all(kernel_.axes.size(), true);
-      if (std::count_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.block > 1; }) > 1)
+      if (dimensions_.count > 1)
         parts[1] = fmt::format("tl.broadcast_to({}, {})", parts[1], full_tile(id));
     }
     fold_at(id, parts[0], parts[1]);
@@ -338,7 +367,7 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     // Parts of equal size: the mean of means.
     const std::string size = literal(expr.dtype, kernel_.exprs[expr.operands[2]].number, 0).text;
     const std::string part = factor(operand_tile(id, 0));
-    line(fmt::format("{} = {} / {}", mean, sum(part), elements));
+    line(fmt::format("{} = {}", mean, sum(fmt::format("{} / {}", part, elements))));
     if (!wants_squares) return;
     const std::string squares = factor(value_text(expr.operands[1]).text);
     line(fmt::format("{}_shift = {} - {}", mean, factor(value_text(expr.operands[0]).text), mean));
@@ -353,7 +382,8 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     count = component_name(id, 2);
     line(fmt::format("{} = {}", count, sum(values[2])));
   }
-  line(fmt::format("{} = {} / {}", mean, sum(fmt::format("{} * {}", values[0], values[2])), combines ? fmt::format("tl.maximum({}, 1.0)", count) : count));
+  // Shares of one, so that no sum is larger than the largest value.
+  line(fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / {})", values[0], values[2], combines ? fmt::format("tl.maximum({}, 1.0)", count) : count))));
   if (!wants_squares) return;
   line(fmt::format("{}_shift = {} - {}", mean, values[0], mean));
   line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, values[1], values[2]))));
