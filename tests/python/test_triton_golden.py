@@ -88,6 +88,13 @@ def combined(b: Buffers) -> Buffers:
     return {name: value.float() for name, value in expected.items()}
 
 
+def finished_rows(b: Buffers) -> Buffers:
+    x, means, squares = b["x"].view(6, 600), b["partial_mean"].view(6, 10), b["partial_squares"].view(6, 10)
+    mean = means.mean(1, keepdim=True)
+    total = (squares + 60.0 * (means - mean) ** 2).sum(1, keepdim=True)
+    return {"y": ((x - mean) * b["weight"] - total / 600.0).flatten()}
+
+
 def combined_equally(b: Buffers) -> Buffers:
     mean, squares = b["mean"].view(6, 10), b["squares"].view(6, 10)
     total = mean.mean(1, keepdim=True)
@@ -113,6 +120,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "four_axes_flattened": lambda b: {"out": b["x"].view(4, 6, 5, 6).permute(3, 0, 1, 2).flatten()},
     "matrix_sum_two_loops": planes,
     "combine_equal_moments": combined_equally,
+    "finish_rows_from_parts": finished_rows,
     "log_sum_exp_combine": combined,
     "log_sum_exp_combine_looped": combined,
     "empty_rows": lambda b: {"total": torch.zeros(6), "product": torch.ones(6)},

@@ -259,7 +259,8 @@ void KernelPrinter::accumulate(ExprId id) {
     const std::string delta = component_name(id, 0) + "_delta";
     line(fmt::format("{} = {}", delta, where_valid(fmt::format("{} - {}", value, names[0]), "0.0")));
     line(fmt::format("{} += {}", names[2], padding_.any() ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
-    line(fmt::format("{} += {} / {}", names[0], delta, padding_.any() ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]));
+    // Where all lanes have seen as many, one division serves them all.
+    line(padding_.any() ? fmt::format("{} += {} / tl.maximum({}, 1.0)", names[0], delta, names[2]) : fmt::format("{} += {} * (1.0 / {})", names[0], delta, names[2]));
     line(fmt::format("{} += {} * ({} - {})", names[1], delta, value, names[0]));
     return;
   }
