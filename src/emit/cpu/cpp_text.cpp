@@ -169,7 +169,7 @@ bool is_logical(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::
 
 // "kRowCount * kColumnCount" where the coefficient is the number of elements behind some of the last axes, else the number.
 Text coefficient_text(const Kernel& kernel, int64_t coefficient, const AxisNames& names) {
-  for (size_t first = 0; first < kernel.axes.size(); ++first) {
+  for (size_t first = kernel.axes.size(); first-- > 0;) {
     int64_t size = 1;
     std::vector<std::string> factors;
     for (size_t axis = first; axis < kernel.axes.size(); ++axis) {

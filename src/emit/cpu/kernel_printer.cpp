@@ -28,6 +28,11 @@ struct Sink {
   int id;   // an expression, or a store
 };
 
+// The constant that holds a block's size, the variable that walks its starts, and the one that holds its end.
+struct BlockNames {
+  std::string size, first, end;
+};
+
 class KernelPrinter {
  public:
   KernelPrinter(const Kernel& kernel, HelperSet& helpers)
@@ -53,11 +58,9 @@ class KernelPrinter {
       axes_.variables.push_back(names_.fresh(axis.name));
       axes_.extents.push_back(names_.fresh(constant_name(axis.name, "Count")));
     }
-    if (nest_.vector_axis >= 0) {
-      const std::string& axis = kernel_.axes[nest_.vector_axis].name;
-      block_ = names_.fresh(constant_name(axis, "Block"));
-      first_ = names_.fresh("first_" + axis);
-      end_ = names_.fresh("end_" + axis);
+    for (const AxisBlock& block : nest_.blocks) {
+      const std::string& axis = kernel_.axes[block.axis].name;
+      blocks_[block.axis] = {names_.fresh(constant_name(axis, "Block")), names_.fresh("first_" + axis), names_.fresh("end_" + axis)};
     }
     expr_names_.resize(kernel_.exprs.size());
   }
@@ -90,35 +93,39 @@ class KernelPrinter {
     std::string text;
     for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
       if (mentions(body, axes_.extents[axis])) text += fmt::format("  constexpr int64_t {} = {};\n", axes_.extents[axis], kernel_.axes[axis].extent);
-    if (!block_.empty() && mentions(body, block_)) text += fmt::format("  constexpr int64_t {} = {};\n", block_, nest_.vector_block);
+    for (const AxisBlock& block : nest_.blocks) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(block.axis).size, block.size);
     return text;
   }
 
   // --- Loops over programs -----------------------------------------------------------------------------------------------------
 
-  bool blocked() const { return nest_.vector_block > 0 && nest_.vector_block < extent(nest_.vector_axis); }
+  bool vector_blocked() const { return nest_.vector_axis >= 0 && blocks_.count(nest_.vector_axis) > 0; }
   int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
 
   void open_programs() {
-    const bool shared = nest_.threading == Threading::kPrograms && (!nest_.program_axes.empty() || blocked());
+    const bool shared = nest_.threading == Threading::kPrograms && !(nest_.program_axes.empty() && nest_.blocks.empty());
     if (shared) {
       const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
       writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
     }
     for (int axis : nest_.program_axes) open_loop(axis);
-    if (blocked()) {
-      const std::string& count = axes_.extents[nest_.vector_axis];
-      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", first_, count, block_));
-      const bool exact = extent(nest_.vector_axis) % nest_.vector_block == 0;
-      const std::string sum = first_ + " + " + block_;
-      writer_.line(fmt::format("const int64_t {} = {};", end_, exact ? sum : "std::min(" + sum + ", " + count + ")"));
+    for (const AxisBlock& block : nest_.blocks) {
+      const BlockNames& names = blocks_.at(block.axis);
+      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", names.first, axes_.extents[block.axis], names.size));
+    }
+    for (const AxisBlock& block : nest_.blocks) {
+      const BlockNames& names = blocks_.at(block.axis);
+      const std::string sum = names.first + " + " + names.size;
+      const bool exact = extent(block.axis) % block.size == 0;
+      writer_.line(fmt::format("const int64_t {} = {};", names.end, exact ? sum : "std::min(" + sum + ", " + axes_.extents[block.axis] + ")"));
     }
   }
 
   void open_loop(int axis) {
     const std::string& variable = axes_.variables[axis];
-    if (axis == nest_.vector_axis && blocked()) {
-      writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", variable, first_, end_));
+    const auto names = blocks_.find(axis);
+    if (names != blocks_.end()) {
+      writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", variable, names->second.first, names->second.end));
     } else {
       writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", variable, axes_.extents[axis]));
     }
@@ -162,6 +169,7 @@ class KernelPrinter {
     if (columns) print_column_values(inside);
     for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
     std::vector<int> loops = nest_.reduce_axes;
+    if (nest_.tiled_axis >= 0) loops.push_back(nest_.tiled_axis);
     if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
     print_nest(loops, inside);
     for (ExprId id : reduces) finish(id);
@@ -204,10 +212,11 @@ class KernelPrinter {
   }
 
   std::string column_position() const {
-    return blocked() ? axes_.variables[nest_.vector_axis] + " - " + first_ : axes_.variables[nest_.vector_axis];
+    const std::string& variable = axes_.variables[nest_.vector_axis];
+    return vector_blocked() ? variable + " - " + blocks_.at(nest_.vector_axis).first : variable;
   }
 
-  const std::string& column_count() const { return blocked() ? block_ : axes_.extents[nest_.vector_axis]; }
+  const std::string& column_count() const { return vector_blocked() ? blocks_.at(nest_.vector_axis).size : axes_.extents[nest_.vector_axis]; }
 
   void declare_kept(ExprId id) {
     const std::string array = names_.fresh("kept_" + name_of(id));
@@ -413,7 +422,7 @@ class KernelPrinter {
   // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
   void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
     const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
-    const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && !blocked();
+    const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
                                        (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
@@ -502,7 +511,7 @@ class KernelPrinter {
   Names names_;
   AxisNames axes_;
   std::vector<std::string> buffers_, expr_names_;
-  std::string block_, first_, end_;
+  std::map<int, BlockNames> blocks_;            // by axis
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_;

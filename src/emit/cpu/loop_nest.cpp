@@ -13,6 +13,7 @@ constexpr int64_t kParallelReduction = 262144;     // from this many elements on
 constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
+constexpr int64_t kTile = 32;
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
@@ -106,18 +107,48 @@ class Planner {
   }
 
   void choose_block() {
+    const int vector = nest_.vector_axis;
+    if (vector < 0 || is_reduce_axis(vector)) return;
     const int64_t programs = product_of(nest_.program_axes);
     if (nest_.form == LoopForm::kPointwise) {
-      const bool long_axis = nest_.vector_axis >= 0 && extent(nest_.vector_axis) >= 2 * kPointwiseBlock;
-      if (long_axis && !nest_.program_axes.empty() && programs < kBalancedPrograms) nest_.vector_block = kPointwiseBlock;
+      const int across = transposed_axis();
+      if (across >= 0) {
+        std::erase(nest_.program_axes, across);
+        if (extent(across) > kTile) nest_.blocks.push_back({across, kTile});
+        if (extent(vector) > kTile) nest_.blocks.push_back({vector, kTile});
+        nest_.tiled_axis = across;
+      } else if (!nest_.program_axes.empty() && programs < kBalancedPrograms && extent(vector) >= 2 * kPointwiseBlock) {
+        nest_.blocks.push_back({vector, kPointwiseBlock});
+      }
+      return;
     }
-    if (nest_.form != LoopForm::kColumns) return;
     const bool several_passes = nest_.last_phase > 1 || stores_over_reduce_axes();
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
-    while (block > 128 && programs * (extent(nest_.vector_axis) / block) < kEnoughPrograms) block /= 2;
-    nest_.vector_block = std::min(block, extent(nest_.vector_axis));
+    while (block > 128 && programs * (extent(vector) / block) < kEnoughPrograms) block /= 2;
+    if (block < extent(vector)) nest_.blocks.push_back({vector, block});
+  }
+
+  // A parallel axis along which some access is contiguous that strides along the vector axis; −1 where there is none.
+  int transposed_axis() const {
+    std::vector<const Access*> accesses;
+    for (size_t id = 0; id < expr_count(); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) accesses.push_back(&kernel_.exprs[id].access);
+    for (const Store& store : kernel_.stores) accesses.push_back(&store.access);
+    for (const Access* access : accesses) {
+      if (std::abs(stride_along(*access, nest_.vector_axis)) <= 1) continue;
+      for (int axis : nest_.program_axes)
+        if (extent(axis) >= kFewestColumns && stride_along(*access, axis) == 1) return axis;
+    }
+    return -1;
+  }
+
+  static int64_t stride_along(const Access& access, int axis) {
+    int64_t stride = 0;
+    for (const IndexTerm& term : access.index.terms)
+      if (term.axis == axis) stride += term.coefficient;
+    return stride;
   }
 
   bool over_reduce_axes(const std::vector<bool>& axes) const {
@@ -145,10 +176,11 @@ class Planner {
 
   void choose_threading() {
     int64_t programs = product_of(nest_.program_axes);
-    if (nest_.vector_block > 0) programs *= (extent(nest_.vector_axis) + nest_.vector_block - 1) / nest_.vector_block;
-    int64_t elements = product_of(nest_.program_axes) * product_of(nest_.reduce_axes);
-    if (nest_.vector_axis >= 0 && !is_reduce_axis(nest_.vector_axis)) elements *= extent(nest_.vector_axis);
-    if (nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
+    for (const AxisBlock& block : nest_.blocks) programs *= (extent(block.axis) + block.size - 1) / block.size;
+    int64_t elements = 1;
+    for (const Axis& axis : kernel_.axes) elements *= axis.extent;
+    const bool one_loop = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
+    if (one_loop && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
     if (elements < kParallelElements) return;
     if (programs < kEnoughPrograms && elements >= kParallelReduction && can_share_reduction()) {
       nest_.threading = Threading::kReduction;
@@ -163,7 +195,11 @@ class Planner {
       covered *= extent(axis);
       ++nest_.collapse;
     }
-    if (nest_.vector_block > 0 && covered < kBalancedPrograms) ++nest_.collapse;
+    for (const AxisBlock& block : nest_.blocks) {
+      if (covered >= kBalancedPrograms) break;
+      covered *= (extent(block.axis) + block.size - 1) / block.size;
+      ++nest_.collapse;
+    }
   }
 
   // The expressions that the loops of `phase` compute themselves: from what they fold and store, down to what is kept or outside the loops.
@@ -201,7 +237,10 @@ class Planner {
     nest_.kept.assign(expr_count(), false);
     if (nest_.form == LoopForm::kPointwise || nest_.threading == Threading::kReduction) return;
     int64_t elements = product_of(nest_.reduce_axes);
-    if (nest_.form == LoopForm::kColumns) elements *= nest_.vector_block;
+    if (nest_.form == LoopForm::kColumns) {
+      const int64_t block = nest_.block_of(nest_.vector_axis);
+      elements *= block ? block : extent(nest_.vector_axis);
+    }
     int64_t room = kKeptBytes;
     std::vector<int> uses(expr_count(), 0);
     const auto count_uses = [&] {
@@ -227,6 +266,12 @@ class Planner {
 };
 
 }  // namespace
+
+int64_t LoopNest::block_of(int axis) const {
+  for (const AxisBlock& block : blocks)
+    if (block.axis == axis) return block.size;
+  return 0;
+}
 
 LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).run(); }
 

@@ -1,6 +1,7 @@
 // Which loops a kernel becomes on a CPU, decided before anything is printed.
 //
-//   pointwise   programs over all parallel axes but the vector axis; the SIMD loop runs over it
+//   pointwise   programs over all parallel axes but the vector axis; the SIMD loop runs over it. Where some access is contiguous along another
+//               axis (a transposition), programs run over square tiles of the two axes, so that each cache line is used whole
 //   rows        programs over the parallel axes; each reduces its row, the SIMD loop running along a reduce axis
 //   columns     programs over the parallel axes and over blocks of the vector axis, which is parallel; each keeps an array of
 //               accumulators, one per column of its block, and the SIMD loop runs across them
@@ -18,11 +19,17 @@ namespace kw::cpu {
 enum class LoopForm { kPointwise, kRows, kColumns };
 enum class Threading { kNone, kPrograms, kReduction /* few programs, long reductions: threads share the reduce loops */ };
 
+struct AxisBlock {
+  int axis = 0;
+  int64_t size = 0;                       // less than the axis's extent
+};
+
 struct LoopNest {
   LoopForm form = LoopForm::kPointwise;
   int vector_axis = -1;                   // −1: no axis is longer than 1
-  int64_t vector_block = 0;               // > 0: programs run over blocks of this many points of the vector axis (columns, long pointwise axes)
-  std::vector<int> program_axes;          // outermost first, without the vector axis where that is blocked or pointwise
+  std::vector<int> program_axes;          // outermost first; those that are blocked or in the SIMD loop are left out
+  std::vector<AxisBlock> blocks;          // programs also run over blocks of these axes; the vector axis, if among them, is last
+  int tiled_axis = -1;                    // pointwise: the other axis of the tiles, outside the SIMD loop
   std::vector<int> reduce_axes;           // outermost first; in rows form the vector axis is last
   Threading threading = Threading::kNone;
   int collapse = 1;                       // how many of the outermost program loops the threads share
@@ -30,6 +37,8 @@ struct LoopNest {
   std::vector<int> phase;                 // per expression
   int last_phase = 0;
   std::vector<std::vector<bool>> axes;    // per expression: the axes along which its value differs
+  int64_t block_of(int axis) const;       // 0: not blocked
+
   std::vector<bool> kept;                 // per expression: computed once in its phase and kept in an array for the later ones
 };
 

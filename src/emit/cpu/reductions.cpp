@@ -79,9 +79,10 @@ std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DT
         helpers.insert(function);
         return {element + " = " + function + "(" + element + ", " + value.text + ");"};
       }
-      const std::string fold = element + (largest ? " = std::max(" : " = std::min(") + element + ", " + value.text + ");";
+      // Not std::max: its references make GCC select addresses and gather.
+      const std::string compared = within(value, kRelation + 1);
+      const std::string fold = element + " = " + compared + (largest ? " > " : " < ") + element + " ? " + within(value, kChoice + 1) + " : " + element + ";";
       if (!tracks_nan) return {fold};
-      const std::string compared = within(value, kEquality + 1);
       return {fold, nan_flag + " |= " + compared + " != " + compared + ";"};
     }
     case ReduceOp::kAny: return {element + " |= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
@@ -91,7 +92,8 @@ std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DT
   const std::string compared = within(value, kEquality + 1);
   const std::string extreme = within(cast_text(operands[1], from, dtype, helpers), kEquality + 1);
   const std::string is_nan = is_floating(dtype) ? " || " + compared + " != " + compared : "";
-  return {element + " = std::min<int64_t>(" + element + ", " + compared + " == " + extreme + is_nan + " ? " + operands[2].text + " : " + start + ");"};
+  const std::string position = within(operands[2], kRelation + 1);
+  return {element + " = " + compared + " == " + extreme + is_nan + " ? (" + position + " < " + element + " ? " + position + " : " + element + ") : " + element + ";"};
 }
 
 Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helpers) const {

@@ -42,20 +42,27 @@ INLINE double multiply_add(double a, double b, double c) { return __builtin_fma(
 INLINE float multiply_add(float a, float b, float c) { return a * b + c; }
 INLINE double multiply_add(double a, double b, double c) { return a * b + c; }
 #endif
-//@ scale_by_power_of_two : bits
-// value · 2^n for -252 <= n <= 254, in two factors so that neither overflows and a subnormal result is rounded once.
-INLINE float scale_by_power_of_two(float value, int32_t n) {
-  const int32_t half = n >> 1;
-  return value * float_of_bits(static_cast<uint32_t>(half + 127) << 23) * float_of_bits(static_cast<uint32_t>(n - half + 127) << 23);
+//@ round_and_scale : bits
+// Adding kRoundToInteger leaves the nearest integer n, plus 254, in the low bits of a float; subtracting it again leaves n.
+static constexpr float kRoundToInteger = 12582912.0f + 254.0f;  // 1.5·2^23 + 254
+
+// value · 2^n for -252 <= n <= 254, where `shifted` is n + kRoundToInteger: two factors, so that neither overflows and a subnormal
+// result is rounded once. Their exponents' biases are the 254.
+INLINE float scale_by_power_of_two(float value, float shifted) {
+  const uint32_t bits = bits_of_float(shifted);
+  const uint32_t half = bits >> 1;
+  return value * float_of_bits(half << 23) * float_of_bits((bits - half) << 23);
 }
-//@ exp : bits multiply_add scale_by_power_of_two
-// e^x = 2^n · e^r with |r| <= ln(2)/2.
-INLINE float exp_f32(float x) {
-  const float kRoundToInteger = 12582912.0f;  // 1.5·2^23: adding it leaves the nearest integer in the low bits
-  const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
-  const float shifted = multiply_add(clamped, 1.44269504f, kRoundToInteger);
+//@ exp_parts : bits multiply_add round_and_scale
+// e^x = 2^n · mantissa, with shifted = n + kRoundToInteger and |r| <= ln(2)/2 in the polynomial for e^r.
+struct ExpParts {
+  float mantissa, shifted;
+};
+
+INLINE ExpParts exp_parts(float x) {
+  const float shifted = multiply_add(x, 1.44269504f, kRoundToInteger);
   const float n = shifted - kRoundToInteger;
-  float r = multiply_add(n, -0.693145752f, clamped);
+  float r = multiply_add(n, -0.693145752f, x);
   r = multiply_add(n, -1.42860677e-06f, r);
   float p = 1.97426949e-04f;
   p = multiply_add(p, r, 1.39359338e-03f);
@@ -65,12 +72,22 @@ INLINE float exp_f32(float x) {
   p = multiply_add(p, r, 0.5f);
   const float sum = 1.0f + r;
   const float lost = r - (sum - 1.0f);
-  p = sum + multiply_add(p, r * r, lost);
-  return scale_by_power_of_two(p, static_cast<int32_t>(bits_of_float(shifted) - bits_of_float(kRoundToInteger)));
+  return {sum + multiply_add(p, r * r, lost), shifted};
 }
-//@ exp2 : bits multiply_add scale_by_power_of_two
+//@ exp : exp_parts
+INLINE float exp_f32(float x) {
+  const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+  const ExpParts parts = exp_parts(clamped);
+  return scale_by_power_of_two(parts.mantissa, parts.shifted);
+}
+//@ exp_in_range : exp_parts
+// e^x for |x| <= 87, where neither overflow nor subnormals need care.
+INLINE float exp_in_range(float x) {
+  const ExpParts parts = exp_parts(x);
+  return parts.mantissa * float_of_bits((bits_of_float(parts.shifted) - 127u) << 23);
+}
+//@ exp2 : bits multiply_add round_and_scale
 INLINE float exp2_f32(float x) {
-  const float kRoundToInteger = 12582912.0f;
   const float clamped = x < -151.0f ? -151.0f : (x > 129.0f ? 129.0f : x);
   const float shifted = clamped + kRoundToInteger;
   const float r = clamped - (shifted - kRoundToInteger);
@@ -82,12 +99,11 @@ INLINE float exp2_f32(float x) {
   p = multiply_add(p, r, 2.40226507e-01f);
   p = multiply_add(p, r, 6.93147182e-01f);
   p = multiply_add(p, r, 1.0f);
-  return scale_by_power_of_two(p, static_cast<int32_t>(bits_of_float(shifted) - bits_of_float(kRoundToInteger)));
+  return scale_by_power_of_two(p, shifted);
 }
-//@ expm1 : bits multiply_add
+//@ expm1 : bits multiply_add round_and_scale
 // e^x - 1 = 2^n · (e^r - 1) + (2^n - 1).
 INLINE float expm1_f32(float x) {
-  const float kRoundToInteger = 12582912.0f;
   const float clamped = x < -18.0f ? -18.0f : (x > 89.0f ? 89.0f : x);
   const float shifted = multiply_add(clamped, 1.44269504f, kRoundToInteger);
   const float n = shifted - kRoundToInteger;
@@ -175,7 +191,7 @@ INLINE float log1p_f32(float x) {
   const float finite = multiply_add(static_cast<float>(exponent), 0.693145752f, fraction + low);
   return x == 0.0f ? x : with_log_limits(u, finite);
 }
-//@ tanh : exp
+//@ tanh : exp_in_range
 INLINE float tanh_f32(float x) {
   const float magnitude = __builtin_fabsf(x);
   const float square = x * x;
@@ -186,7 +202,8 @@ INLINE float tanh_f32(float x) {
   p = multiply_add(p, square, 1.33332282e-01f);
   p = multiply_add(p, square, -3.33333313e-01f);
   const float near_zero = multiply_add(p * square, magnitude, magnitude);
-  const float far = 1.0f - 2.0f / (exp_f32(2.0f * magnitude) + 1.0f);
+  const float bounded = magnitude > 10.0f ? 10.0f : magnitude;
+  const float far = 1.0f - 2.0f / (exp_in_range(2.0f * bounded) + 1.0f);
   return __builtin_copysignf(magnitude < 0.6f ? near_zero : far, x);
 }
 //@ sigmoid : exp
@@ -196,10 +213,10 @@ INLINE float sigmoid_f32(float x) {
   const float denominator = 1.0f + decay;
   const float lost = decay - (denominator - 1.0f);
   const float quotient = (x < 0.0f ? decay : 1.0f) / denominator;
-  const float inverse = x < 0.0f ? 1.0f - quotient : quotient;
+  const float inverse = multiply_add(denominator, -0.5f, 1.5f);  // of the denominator, which is in [1, 2]: good to an eighth
   return multiply_add(-quotient * lost, inverse, quotient);
 }
-//@ erf : exp
+//@ erf : exp_in_range
 // Near zero an odd polynomial; beyond it 1 - e^(-x - x·q(x)).
 INLINE float erf_f32(float x) {
   const float magnitude = __builtin_fabsf(x);
@@ -220,7 +237,7 @@ INLINE float erf_f32(float x) {
   q = multiply_add(q, t, 1.06236942e-01f);
   q = multiply_add(q, t, 6.35151267e-01f);
   q = multiply_add(q, t, 1.28648505e-01f);
-  const float far = 1.0f - exp_f32(-multiply_add(q, t, t));
+  const float far = 1.0f - exp_in_range(-multiply_add(q, t, t));
   return magnitude < 0.93f ? near_zero : __builtin_copysignf(far, x);
 }
 //@ reduce_angle : bits bits64 multiply_add
@@ -246,9 +263,11 @@ INLINE ReducedAngle reduce_angle(float magnitude) {
 
   const uint32_t bits = bits_of_float(magnitude);
   const uint32_t word = (bits >> 26) & 15u;
-  const uint64_t mantissa = static_cast<uint64_t>((bits & 0x007fffffu) | 0x00800000u) << ((bits >> 23) & 7u);
-  const uint64_t high = (mantissa * kTwoOverPi[word]) << 32;
-  const uint64_t fixed = high + mantissa * kTwoOverPi[word + 4] + ((mantissa * kTwoOverPi[word + 8]) >> 32);
+  const uint32_t mantissa = ((bits & 0x007fffffu) | 0x00800000u) << ((bits >> 23) & 7u);
+  const uint64_t high = static_cast<uint64_t>(mantissa * kTwoOverPi[word]) << 32;
+  const uint64_t middle = static_cast<uint64_t>(mantissa) * kTwoOverPi[word + 4];
+  const uint64_t low = static_cast<uint64_t>(mantissa) * kTwoOverPi[word + 8];
+  const uint64_t fixed = high + middle + (low >> 32);
   const uint64_t quarter = (fixed + (1ull << 61)) >> 62;
   const uint64_t rest = fixed - (quarter << 62);
   const int32_t low_word = static_cast<int32_t>(static_cast<uint32_t>(rest));
