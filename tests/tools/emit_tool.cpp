@@ -1,4 +1,4 @@
-// emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|-: plans for triton and prints the module. "-": the graph is of an in-memory module. For tests and for looking.
+// emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]: plans for triton, or for the cpu, and prints the module. "-": the graph is of an in-memory module. For tests and for looking.
 #include <cstdio>
 #include <iostream>
 
@@ -11,14 +11,16 @@
 #include "support/text.hpp"
 
 int main(int count, char** arguments) {
-  if (count != 3) return std::fputs("usage: emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|-\n", stderr), 2;
+  if (count != 3 && count != 4) return std::fputs("usage: emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]\n", stderr), 2;
   try {
     const std::string path = arguments[1], problem = arguments[2], text = kw::read_file(path);
     kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
     kw::run_passes(graph);
-    const kw::DeviceDescription device = kw::default_device("triton");
-    const kw::Program program = kw::lower(graph, kw::default_schedule(graph, "triton", device), device);
-    std::cout << kw::write_module(graph, program, *kw::make_triton_printer(), {"", problem == "-" ? "" : kw::read_file(problem)});
+    const std::string target = count == 4 ? arguments[3] : "triton";
+    const kw::DeviceDescription device = kw::default_device(target);
+    const kw::Program program = kw::lower(graph, kw::default_schedule(graph, target, device), device);
+    const auto printer = target == "cpu" ? kw::make_cpu_printer() : kw::make_triton_printer();
+    std::cout << kw::write_module(graph, program, *printer, {"", problem == "-" ? "" : kw::read_file(problem)});
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';
     return error.exit_code();

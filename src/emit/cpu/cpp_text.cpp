@@ -1,5 +1,6 @@
 #include "emit/cpu/cpp_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -231,7 +232,9 @@ Text index_text(const Kernel& kernel, const Index& index, const AxisNames& names
       text = binary(text, negative ? "-" : "+", term, kAdd);
     }
   };
-  for (const IndexTerm& term : index.terms) {
+  std::vector<IndexTerm> terms = index.terms;   // in the order of memory
+  std::stable_sort(terms.begin(), terms.end(), [](const IndexTerm& a, const IndexTerm& b) { return std::abs(a.coefficient) > std::abs(b.coefficient); });
+  for (const IndexTerm& term : terms) {
     Text position{names.variables[term.axis], kPrimary};
     if (term.divisor != 1) position = binary(position, "/", {std::to_string(term.divisor), kPrimary}, kMultiply);
     if (term.modulus != 0) position = binary(position, "%", {std::to_string(term.modulus), kPrimary}, kMultiply);

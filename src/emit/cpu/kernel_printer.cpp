@@ -42,6 +42,7 @@ class KernelPrinter {
     name_everything();
     writer_.indent();
     open_programs();
+    print_starts();
     for (int phase = 0; phase <= nest_.last_phase; ++phase) print_phase(phase);
     writer_.close_all();
     const std::string body = writer_.text();
@@ -80,7 +81,7 @@ class KernelPrinter {
     std::vector<std::string> parameters;
     for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
       const Buffer& buffer = kernel_.buffers[i];
-      parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* __restrict " + buffers_[i]);
+      parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* " + buffers_[i]);
     }
     if (takes_threads) parameters.push_back("int threads");
     const std::string head = "extern \"C\" void " + kernel_.name + "(";
@@ -129,6 +130,45 @@ class KernelPrinter {
     } else {
       writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", variable, axes_.extents[axis]));
     }
+  }
+
+  // --- Where a program's part of the buffers starts --------------------------------------------------------------------------
+
+  // The part of an index that is the same for the whole program, where it is worth a variable.
+  std::vector<IndexTerm> start_of(const Index& index) const {
+    std::vector<IndexTerm> start;
+    for (const IndexTerm& term : index.terms)
+      if (std::find(nest_.program_axes.begin(), nest_.program_axes.end(), term.axis) != nest_.program_axes.end()) start.push_back(term);
+    return start.size() >= 2 ? start : std::vector<IndexTerm>{};
+  }
+
+  void print_starts() {
+    const auto print = [&](const Access& access) {
+      const std::vector<IndexTerm> start = start_of(access.index);
+      if (start.empty() || start.size() == access.index.terms.size() || find_start(start)) return;
+      starts_.push_back({start, names_.fresh(starts_.empty() ? "start" : buffers_[access.buffer] + "_start")});
+      writer_.line(fmt::format("const int64_t {} = {};", starts_.back().second, index_text(kernel_, {0, start}, axes_).text));
+    };
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) print(kernel_.exprs[id].access);
+    for (const Store& store : kernel_.stores) print(store.access);
+  }
+
+  const std::string* find_start(const std::vector<IndexTerm>& start) const {
+    for (const auto& [terms, name] : starts_)
+      if (terms == start) return &name;
+    return nullptr;
+  }
+
+  std::string element_of(const Access& access) const {
+    const std::string& buffer = buffers_[access.buffer];
+    const std::vector<IndexTerm> start = start_of(access.index);
+    const std::string* variable = find_start(start);
+    if (!variable) return fmt::format("{}[{}]", buffer, index_text(kernel_, access.index, axes_).text);
+    Index rest = access.index;
+    std::erase_if(rest.terms, [&](const IndexTerm& term) { return std::find(start.begin(), start.end(), term) != start.end(); });
+    if (rest.terms.empty() && rest.constant == 0) return fmt::format("{}[{}]", buffer, *variable);
+    return fmt::format("{}[{} + {}]", buffer, *variable, index_text(kernel_, rest, axes_).text);
   }
 
   // --- Phases --------------------------------------------------------------------------------------------------------------------
@@ -470,7 +510,7 @@ class KernelPrinter {
     const Access& access = store.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
     const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, dtype == DType::b1 ? DType::b1 : dtype, helpers_);
-    const std::string line = fmt::format("{}[{}] = {};", buffers_[access.buffer], index_text(kernel_, access.index, axes_).text, stored.text);
+    const std::string line = element_of(access) + " = " + stored.text + ";";
     const std::string guard = guard_text(kernel_, access.guards, axes_);
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
   }
@@ -496,7 +536,7 @@ class KernelPrinter {
   Text load(const Expr& expr) {
     const Access& access = expr.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    const Text element{fmt::format("{}[{}]", buffers_[access.buffer], index_text(kernel_, access.index, axes_).text), kPrimary};
+    const Text element{element_of(access), kPrimary};
     const Text loaded = cast_text(element, dtype == DType::b1 ? DType::u8 : dtype, expr.dtype, helpers_);
     const std::string guard = guard_text(kernel_, access.guards, axes_);
     if (guard.empty()) return loaded;
@@ -512,6 +552,7 @@ class KernelPrinter {
   AxisNames axes_;
   std::vector<std::string> buffers_, expr_names_;
   std::map<int, BlockNames> blocks_;            // by axis
+  std::vector<std::pair<std::vector<IndexTerm>, std::string>> starts_;
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_;

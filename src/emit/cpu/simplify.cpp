@@ -221,14 +221,50 @@ class Expander {
   }
 
   ExprId moments(const Expr& expr) {
-    const bool from_f64 = dtype(expr.operands[0]) == DType::f64;
+    if (dtype(expr.operands[0]) == DType::f64 || reduced_elements_ == 0) return moments_of_f64(expr);
+    // One pass, shifted by the first element x0: with d = x − x0, mean = x0 + Σd/n and Σ(x − mean)² = Σd² − (Σd)²/n. Since x0 is one of the
+    // elements, the difference loses at most a factor n + 1 of double's precision; equal elements give exactly 0.
+    const ExprId count = constant(static_cast<double>(reduced_elements_), DType::f64);
+    const ExprId shift = cast(finite_or_zero(at_first_position(expr.operands[0])), DType::f64, "shift");
+    const ExprId deviation = op(ScalarOp::kSub, DType::f64, {cast(expr.operands[0], DType::f64), shift}, "deviation");
+    const ExprId total = reduce(ReduceOp::kSum, DType::f64, {deviation}, "deviation_sum");
+    const ExprId average = op(ScalarOp::kDiv, DType::f64, {total, count});
+    if (expr.component == 0) return cast(op(ScalarOp::kAdd, DType::f64, {shift, average}), expr.dtype, expr.name);
+    const ExprId squares = reduce(ReduceOp::kSum, DType::f64, {op(ScalarOp::kMul, DType::f64, {deviation, deviation})}, "square_sum");
+    const ExprId difference = op(ScalarOp::kSub, DType::f64, {squares, op(ScalarOp::kMul, DType::f64, {total, average})});
+    return cast(op(ScalarOp::kMaximum, DType::f64, {difference, constant(0.0, DType::f64)}), expr.dtype, expr.name);
+  }
+
+  ExprId moments_of_f64(const Expr& expr) {
     const ExprId x = cast(expr.operands[0], DType::f64);
-    const ExprId total = reduce(ReduceOp::kSum, DType::f64, {x}, "", from_f64);
+    const ExprId total = reduce(ReduceOp::kSum, DType::f64, {x}, "", true);
     const ExprId mean = op(ScalarOp::kDiv, DType::f64, {total, constant(static_cast<double>(reduced_elements_), DType::f64)}, "exact_mean");
     if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {x, mean}, "deviation");
     const ExprId square = op(ScalarOp::kMul, DType::f64, {deviation, deviation});
-    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", from_f64), expr.dtype, expr.name);
+    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", true), expr.dtype, expr.name);
+  }
+
+  // The expression where all reduce axes are 0.
+  ExprId at_first_position(ExprId id) {
+    Expr expr = result_.kernel.exprs[id];
+    if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kConstant) return id;
+    const auto drop = [&](Index& index) {
+      std::erase_if(index.terms, [&](const IndexTerm& term) { return result_.kernel.axes[term.axis].kind == AxisKind::kReduce; });
+    };
+    drop(expr.access.index);
+    for (Guard& guard : expr.access.guards) drop(guard.index);
+    for (ExprId& operand : expr.operands) operand = at_first_position(operand);
+    const Expr& original = result_.kernel.exprs[id];
+    if (same(expr, original)) return id;
+    if (!expr.name.empty()) expr.name = "first_" + expr.name;
+    return intern(std::move(expr));
+  }
+
+  ExprId finite_or_zero(ExprId x) {
+    const ExprId zero = constant(0.0, dtype(x));
+    const ExprId is_finite = op(ScalarOp::kEqual, DType::b1, {op(ScalarOp::kSub, dtype(x), {x, x}), zero});
+    return op(ScalarOp::kSelect, dtype(x), {is_finite, x, zero});
   }
 
   // mean = Σ count_i · mean_i / Σ count_i;  m2 = Σ (m2_i + count_i · (mean_i − mean)²).

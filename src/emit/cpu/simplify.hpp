@@ -3,7 +3,7 @@
 //   - an axis that is only read through quotients and remainders is split into the axes those stand for, so that no loop divides;
 //   - compound reductions become simple ones over expressions that other parts of the kernel can share:
 //       max_sum_exp(x)  →  m = max(x),  Σ e^(x − m)          (softmax's own e^(x − m) is then computed once)
-//       moments(x)      →  mean = Σ x / n,  Σ (x − mean)²     in double precision
+//       moments(x)      →  Σ d,  Σ d²  with d = x − x[0]       in double precision, one pass; two passes for f64
 //       arg_max(x)      →  m = max(x),  the first position where x = m or x is NaN: a Reduce with the operands (x, m)
 //   - equal expressions become one.
 #pragma once
