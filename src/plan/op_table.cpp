@@ -124,7 +124,7 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
   if (base == "cat" || base == "concat" || base == "stack") {
     const Argument* tensors = node.find("tensors");
     const auto* list = tensors ? std::get_if<ValueList>(tensors) : nullptr;
-    if (!list || list->ids.empty() || list->ids.size() > 16) return false;   // longer chains of selects cost more than a copy each
+    if (!list || list->ids.empty() || list->ids.size() > 4) return false;   // a longer chain of selects costs every element more than a copy
     for (ValueId id : list->ids)
       if (id == kNoValue || graph.type(id).shape.size() != graph.type(list->ids[0]).shape.size()) return false;
     return true;

@@ -1,6 +1,7 @@
 #include "plan/plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -49,11 +50,41 @@ const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
   fail_internal(__FILE__, __LINE__, "no scheduler takes a lowered group");
 }
 
-// Identical kernels on other tensors are one kernel: its text without the names that come from the graph.
+// Where each buffer's accesses begin, moved out of the kernel: slices at other places of a tensor then share one kernel.
+struct Placed {
+  kernel::Kernel kernel;
+  std::vector<int64_t> offsets;
+};
+
+Placed move_offsets_out(kernel::Kernel kernel) {
+  Placed placed{std::move(kernel), {}};
+  auto& buffers = placed.kernel.buffers;
+  std::vector<int64_t> least(buffers.size(), -1);
+  for (auto& expr : placed.kernel.exprs)
+    if (expr.kind == kernel::ExprKind::kLoad) {
+      int64_t& one = least[expr.access.buffer];
+      one = one < 0 ? std::max<int64_t>(0, expr.access.index.constant) : std::min(one, std::max<int64_t>(0, expr.access.index.constant));
+    }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const bool moves = buffers[i].role == kernel::BufferRole::kInput && least[i] > 0 && least[i] < buffers[i].elements;
+    placed.offsets.push_back(moves ? least[i] : 0);
+    buffers[i].elements -= placed.offsets[i];
+    if (placed.offsets[i] * size_of(buffers[i].dtype) % 16 != 0) buffers[i].aligned = false;
+  }
+  for (auto& expr : placed.kernel.exprs)
+    if (expr.kind == kernel::ExprKind::kLoad) expr.access.index.constant -= placed.offsets[expr.access.buffer];
+  return placed;
+}
+
+// Identical kernels on other tensors are one kernel: its text without the names and sizes that come from the graph.
 std::string identity_of(kernel::Kernel kernel) {
   kernel.name = "k";
   kernel.doc.clear();
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) kernel.buffers[i].name = "b" + std::to_string(i);
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+    kernel.buffers[i].name = "b" + std::to_string(i);
+    const bool wide = kernel.buffers[i].elements > std::numeric_limits<int32_t>::max();   // decides the width of index arithmetic
+    kernel.buffers[i].elements = wide ? 1 : 0;
+  }
   return kernel::print(kernel);
 }
 
@@ -81,6 +112,7 @@ class ProgramBuilder {
     }
     for (const auto& output : graph_.outputs)
       if (output.value != kNoValue) make_view(output.value);
+    name_kernels();
     return std::move(program_);
   }
 
@@ -132,11 +164,26 @@ class ProgramBuilder {
       program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type});
     }
     for (auto& one : scheduled.kernels) {
+      Pending pending;
+      pending.step = program_.steps.size();
+      pending.kernel = std::move(one.kernel);
+      pending.placed = move_offsets_out(pending.kernel);
+      pending.identity = identity_of(pending.placed.kernel);
+      offsets_of_[pending.identity].insert(pending.placed.offsets);
       KernelStep step;
       for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
-      step.offsets.assign(step.tensors.size(), 0);
-      step.kernel = intern(std::move(one.kernel));
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
+      pending_.push_back(std::move(pending));
+    }
+  }
+
+  // Offsets stay in a kernel that is used at one place only, which spares its launch the arithmetic.
+  void name_kernels() {
+    for (Pending& pending : pending_) {
+      auto& step = std::get<KernelStep>(program_.steps[pending.step]);
+      const bool shared = offsets_of_[pending.identity].size() > 1;
+      step.offsets = shared ? pending.placed.offsets : std::vector<int64_t>(step.tensors.size(), 0);
+      step.kernel = intern(shared ? std::move(pending.placed.kernel) : std::move(pending.kernel));
     }
   }
 
@@ -148,7 +195,11 @@ class ProgramBuilder {
 
   int intern(kernel::Kernel kernel) {
     const auto [place, added] = known_kernels_.emplace(identity_of(kernel), static_cast<int>(program_.kernels.size()));
-    if (!added) return place->second;
+    if (!added) {
+      auto& known = program_.kernels[place->second].buffers;
+      for (size_t i = 0; i < known.size(); ++i) known[i].elements = std::max(known[i].elements, kernel.buffers[i].elements);
+      return place->second;
+    }
     const std::string wanted = kernel.name;
     for (int count = 2; !kernel_names_.insert(kernel.name).second; ++count) kernel.name = wanted + "_" + std::to_string(count);
     kernel::arrange(kernel);
@@ -157,11 +208,20 @@ class ProgramBuilder {
     return place->second;
   }
 
+  struct Pending {
+    size_t step = 0;                              // of program_.steps
+    kernel::Kernel kernel;
+    Placed placed;
+    std::string identity;                         // of placed.kernel
+  };
+
   const Graph& graph_;
   const Schedule& schedule_;
   const DeviceDescription& device_;
   GraphFacts facts_;
   Program program_;
+  std::vector<Pending> pending_;
+  std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
   std::vector<bool> available_;                   // per value: a tensor of that name exists
   std::set<std::string> tensor_names_, kernel_names_;
   std::map<std::string, int> known_kernels_;

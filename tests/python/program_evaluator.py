@@ -211,7 +211,7 @@ def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[s
     """The graph's outputs in order, and the lines of the program's steps."""
     kernels = {one.name: one for one in (Kernel("kernel " + part) for part in text.split("\nkernel ")[1:])}
     tensors = dict(inputs)
-    program = text.split("\nprogram {\n")[1].split("\n}")[0]
+    program = text.split("\nprogram {\n")[1].partition("}\n")[0] if "\nprogram {\n}" in text else text.split("\nprogram {\n")[1].split("\n}")[0]
     steps = [line.strip() for line in program.splitlines()]
     for step in steps:
         if found := re.match(r"allocate (\w+) : (.*)", step):
