@@ -21,13 +21,30 @@ struct Rows {
   bool along_rows = true;              // the contiguous axis is a reduce axis
   bool full = false;                   // stores over the reduce axes
   bool again = false;                  // each row is needed more than once: for its results, or for a second reduction
-  int full_loads = 0;                  // loads that vary along the reduce axes
+  int kept_loads = 0;                  // loads that a reduction needs element by element
   int64_t element_size = 4;            // of the largest load
 };
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
+}
+
+int loads_under_reductions(const Kernel& kernel) {
+  std::vector<bool> folded(kernel.exprs.size(), false);
+  int loads = 0;
+  for (size_t id = kernel.exprs.size(); id-- > 0;) {
+    const auto& expr = kernel.exprs[id];
+    if (folded[id] || expr.kind == kernel::ExprKind::kReduce)
+      for (kernel::ExprId operand : expr.operands) folded[operand] = true;
+    if (!folded[id] || expr.kind != kernel::ExprKind::kLoad) continue;
+    for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
+      if (uses_axis(expr.access, axis)) {
+        ++loads;
+        break;
+      }
+  }
+  return loads;
 }
 
 Rows rows_of(const Kernel& kernel) {
@@ -41,7 +58,6 @@ Rows rows_of(const Kernel& kernel) {
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
     for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(*one.access, axis);
-    if (!one.is_store && reduce) ++rows.full_loads;
     if (decided || !reduce || one.is_store) continue;
     for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (stride_along(*one.access, axis) == 1) {
@@ -51,12 +67,13 @@ Rows rows_of(const Kernel& kernel) {
       }
   }
   if (rows.parallel == 0) rows.along_rows = true;
+  rows.kept_loads = loads_under_reductions(kernel);
   return rows;
 }
 
 // The longest row that one program keeps in registers: 64 bytes of each loaded tensor for each of up to 1024 threads, times two for one tensor.
 int64_t longest_kept_row(const Rows& rows) {
-  const int64_t tensors = std::max(1, rows.full_loads);
+  const int64_t tensors = std::max(1, rows.kept_loads);
   return tensors == 1 ? 32768 : tensors == 2 ? 16384 : 8192;
 }
 
@@ -252,7 +269,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   ScheduledGroup result;
   if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
-    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024;
+    // Many parts are combined once for all programs of the row.
+    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024 || choice.parts > 256;
     auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice, through_statistics);
     if (kernels) {
       result.scratch = std::move(kernels->scratch);

@@ -62,9 +62,10 @@ class Splitter {
       for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(store.access, axis);
       (reduce ? full : kept).push_back(store);
     }
+    through_statistics_ = through_statistics_ && !full.empty();   // per-row results alone need no kernel in between
     if (!full.empty() && !through_statistics_) make_finish(full, true);
-    if (!kept.empty() || (!full.empty() && through_statistics_)) make_finish(kept, false);
-    if (!full.empty() && through_statistics_) make_pointwise_finish(full);
+    if (!kept.empty() || through_statistics_) make_finish(kept, false);
+    if (through_statistics_) make_pointwise_finish(full);
     return std::move(result_);
   }
 
