@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from command_line import CommandLine, Emitter  # noqa: E402
+
 HOME = Path(__file__).resolve().parent.parent
 
 # Under plain `pytest`, what the launcher would have set.
@@ -53,3 +57,17 @@ def pytest_runtest_call(item: pytest.Item):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def kw(kw_binary: Path, tmp_path: Path) -> CommandLine:
+    """The program with an archive and a current folder of its own."""
+    return CommandLine(kw_binary, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def emitter(kw_binary: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Emits candidates for problem files, all in one process."""
+    made = Emitter(CommandLine(kw_binary, tmp_path_factory.mktemp("emitter")))
+    yield made
+    made.close()

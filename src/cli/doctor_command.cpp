@@ -8,6 +8,7 @@
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
+#include "driver/compiler.hpp"
 #include "driver/environment.hpp"
 #include "driver/report_version.hpp"
 #include "support/error.hpp"
@@ -27,28 +28,10 @@ struct Check {
   std::string advice;    // what to do when it is missing
 };
 
-std::string find_program(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path ? path : "";
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
-  while (!rest.empty()) {
-    const size_t end = rest.find(':');
-    const std::string candidate = std::string(rest.substr(0, end)) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
-  return "";
-}
-
 Check check_compiler() {
   Check check{.name = "C++ compiler", .found = false, .needed = true, .what = "", .advice = "Install g++ (apt-get install g++), or set CXX to a compiler."};
-  const char* chosen = std::getenv("CXX");
-  for (const std::string name : {chosen ? chosen : "", "c++", "g++", "clang++"}) {
-    if (name.empty()) continue;
-    check.what = find_program(name);
-    if ((check.found = !check.what.empty())) return check;
-  }
+  check.what = find_compiler();
+  if ((check.found = !check.what.empty())) return check;
   check.what = "none on PATH; candidates for the CPU are compiled with one";
   return check;
 }

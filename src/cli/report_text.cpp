@@ -126,6 +126,15 @@ std::string notes(const Json& report) {
   return text;
 }
 
+std::string first_lines(const std::string& text, size_t count) {
+  std::vector<std::string> lines = split_lines(text);
+  if (lines.size() > count) {
+    lines.resize(count);
+    lines.push_back("…");
+  }
+  return lines.empty() ? "" : join(lines, "\n") + "\n";
+}
+
 double total_seconds(const Json& report) {
   return report.contains("seconds") && has_number(report["seconds"], "total") ? report["seconds"]["total"].get<double>() : 0;
 }
@@ -146,8 +155,9 @@ std::string optimize_text(const Json& report) {
 
 std::string verify_text(const Json& report) {
   std::string text = verdict_line(report);
-  if (report.value("verdict", "") == "fail" && report.contains("detail") && !report["detail"].get<std::string>().empty())
-    text += report["detail"].get<std::string>() + "\n";
+  if (const std::string where = report.value("where", ""); !where.empty()) text += "  at " + where + ": " + report.value("source", "") + "\n";
+  // A compiler's own words are what one has to read; a traceback is for --json.
+  if (report.value("code", "") == "compile-failed") text += first_lines(report.value("detail", ""), 60);
   if (report.contains("kernelbench_gate") && report["kernelbench_gate"].is_object())
     text += fmt::format("  KernelBench's gate (allclose {}): {}\n", report["kernelbench_gate"].value("atol", 1e-4),
                         report["kernelbench_gate"].value("ok", false) ? "passes" : "fails");

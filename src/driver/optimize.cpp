@@ -9,6 +9,7 @@
 #include "archive/archive.hpp"
 #include "capture/reader.hpp"
 #include "driver/compile.hpp"
+#include "driver/compiler.hpp"
 #include "driver/environment.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/device_facts.hpp"
@@ -162,6 +163,7 @@ class Optimisation {
         continue;
       }
       if (compiled.source == previous) continue;   // more caution changed nothing
+      if (target_ == "cpu" && !compiled.kernels.empty()) need_compiler();
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
       const double began = seconds_now();
