@@ -18,17 +18,16 @@ class ModelNew(p.Model):
 BAD = [
     ("no_model_new", "x = 1\n", "no-model-new", "no class ModelNew"),
     ("syntax", "class ModelNew(:\n", "syntax-error", ""),
-    ("import_raises", "import nothing_of_that_name\n" + SAME, "", "nothing_of_that_name"),
+    ("import_raises", "raise RuntimeError('at import')\n" + SAME, "import-raised", "at import"),
     ("constructor", SAME.replace("    def forward", "    def __init__(self): pass\n\n    def forward"), "constructor-raised", ""),
     ("raises", SAME.replace("return super", "raise ValueError('mine')\n        return super"), "forward-raised", "mine"),
-    ("exits", SAME.replace("return super", "sys.exit(0)\n        return super"), "", "SystemExit"),
+    ("exits", SAME.replace("return super", "sys.exit(0)\n        return super"), "exits", "exit the process"),
     ("wrong", SAME.replace("return super().forward(x)", "return super().forward(x) * 1.001"), "inaccurate", ""),
     ("shape", SAME.replace("return super().forward(x)", "return super().forward(x)[:8]"), "shape", ""),
     ("dtype", SAME.replace("return super().forward(x)", "return super().forward(x).double()"), "dtype", ""),
     ("nan", SAME.replace("return super().forward(x)", "return super().forward(x) * float('nan')"), "", ""),
     ("changes_input", SAME.replace("return super().forward(x)", "y = super().forward(x); x.zero_(); return y"), "inputs-unchanged", ""),
     ("returns_input", SAME.replace("return super().forward(x)", "y = super().forward(x); return x.copy_(y)"), "", ""),
-    ("compiler", SAME.replace("return super", "from torch.utils.cpp_extension import load_inline\n        raise RuntimeError('error: expected primary-expression')\n        return super"), "", "expected primary-expression"),
 ]
 
 
@@ -84,3 +83,17 @@ def test_missing_candidate(kw):
     result = kw("verify", kw.file("problem.py", GOOD), "nowhere.py")
     assert result.code == 2
     assert "nowhere.py" in result.err
+
+
+@pytest.mark.slow
+def test_compilers_message_is_shown_and_the_source_kept(kw):
+    problem = kw.file("problem.py", GOOD)
+    assert kw("optimize", problem, "--target", "cpu", "--emit-only", "-o", "broken.py").code == 0
+    path = kw.folder / "broken.py"
+    text = path.read_text()
+    assert "extern \"C\"" in text
+    path.write_text(text.replace("extern \"C\"", "this_is_no_type x; extern \"C\"", 1))
+    result = kw("verify", problem, path)
+    assert result.code == 1
+    assert "this_is_no_type" in result.out
+    assert "this_is_no_type" in path.read_text()

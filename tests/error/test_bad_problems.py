@@ -94,7 +94,7 @@ def test_forward_that_hangs(kw):
 def test_device_that_is_not_supported(kw):
     result = kw("optimize", kw.file("elsewhere.py", GOOD.replace("torch.randn(16, 64)", "torch.randn(16, 64, device='mps')")))
     assert result.code == 2, result.text
-    assert "get_inputs" in result.err and "elsewhere.py:17" in result.err
+    assert "get_inputs" in result.err and "elsewhere.py:15" in result.err
 
 
 def test_missing_file(kw):

@@ -1,0 +1,210 @@
+"""The product's one job, through the program, on the CPU."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import GOOD, CommandLine
+
+FIELDS = {
+    "version", "command", "problem", "target", "verdict", "reason", "errors", "time_ms", "speedup", "roofline", "share_in_our_kernels",
+    "kernels", "candidate", "seconds",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(kw_binary, tmp_path_factory):
+    """One whole run; the tests that follow look at what it left."""
+    kw = CommandLine(kw_binary, tmp_path_factory.mktemp("optimize"))
+    problem = kw.file("good.py", GOOD)
+    return kw, problem, kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--json", "report.json")
+
+
+def test_verified_kernel_with_a_report(done):
+    kw, problem, result = done
+    assert result.code == 0, result.text
+    assert "verified" in result.out and "eager" in result.out and "roofline" in result.out
+    report = json.loads((kw.folder / "report.json").read_text())
+    assert FIELDS <= report.keys()
+    assert report["verdict"] == "pass"
+    assert report["problem"] == problem
+    assert Path(report["candidate"]) == kw.folder / "good_kw.py"
+    assert len(report["kernels"]) >= 1 and report["library_calls"] == 0
+    assert {row["draw"] for row in report["errors"]} >= {"generator", "signed", "wide"}
+    for row in report["errors"]:
+        assert row["ok"] and row["ours"]["norm"] <= row["bound"]["norm"]
+    speedup = report["speedup"]["eager"]
+    assert speedup["low"] <= speedup["value"] <= speedup["high"]
+    assert report["time_ms"]["ours"] > 0 and report["time_ms"]["compile"] is None
+    assert 0 < report["roofline"]["fraction"]
+    assert report["seconds"]["total"] > 0
+
+
+def test_progress_is_plain_lines_in_a_pipe(done):
+    _, _, result = done
+    assert "\r" not in result.text and "\033" not in result.text
+    assert "capture" in result.err and "verify" in result.err
+    assert "capture" not in result.out
+
+
+def test_candidate_runs_alone(done):
+    kw, _, _ = done
+    alone = kw.folder / "alone"
+    alone.mkdir(exist_ok=True)
+    (alone / "made.py").write_text((kw.folder / "good_kw.py").read_text())
+    script = "import torch, made\nm = made.ModelNew(*made.get_init_inputs())\nx, = made.get_inputs()\nwith torch.no_grad(): y = m(x)\nassert y.shape == x.shape"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("KW_") and key != "PYTHONPATH"}
+    finished = subprocess.run([os.environ["KW_PYTHON"], "-c", script], cwd=alone, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert "import kernelwright" not in (alone / "made.py").read_text()
+
+
+def test_second_time_is_answered_from_the_archive(done):
+    kw, problem, _ = done
+    (kw.folder / "good_kw.py").unlink()
+    began = time.monotonic()
+    result = kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--json", "-")
+    assert time.monotonic() - began < 5  # a second on a quiet machine
+    assert result.code == 0
+    assert result.json()["from_archive"] is True
+    assert "archive's answer" in result.err and "--fresh" in result.err
+    assert (kw.folder / "good_kw.py").exists()
+
+
+def test_another_policy_is_another_question(done):
+    kw, problem, _ = done
+    result = kw("optimize", problem, "--policy", "ieee", "--budget", 0, "--draws", 1, "--json", "-")
+    assert result.json()["from_archive"] is False
+    assert result.json()["policy"] == "ieee"
+
+
+def test_archive_lists_shows_and_exports_it(done):
+    kw, _, _ = done
+    rows = kw("archive", "list", "--json", "-").json()["results"]
+    assert [row["problem"] for row in rows][-1] == "good"
+    shown = kw("archive", "show", rows[-1]["id"], "--json", "-").json()
+    assert shown["measurement"]["samples_ms"]["ours"]
+    assert shown["verdict"]["draws"]
+    assert shown["environment"]["torch"]
+    assert kw("archive", "show", rows[-1]["id"], "--source").out.strip() == shown["candidate"]["source"].strip()
+    assert kw("archive", "show", "nothing").code == 2
+    exported = [json.loads(line) for line in kw("archive", "export").out.splitlines()]
+    assert len(exported) == len(rows)
+
+
+def test_no_bytecode_in_the_users_folder(done):
+    kw, _, _ = done
+    assert not list(kw.folder.glob("__pycache__"))
+
+
+def test_no_scratch_is_left(done):
+    kw, _, _ = done
+    assert not list((kw.folder / "tmp").glob("kernelwright-*"))
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+def test_emit_only_needs_no_device(emitter, target):
+    answer = emitter(emitter.kw.file("good.py", GOOD), target)
+    assert answer["verdict"] == "emitted"
+    source = Path(answer["candidate"]).read_text()
+    assert "class ModelNew(Model)" in source
+    if target == "triton":
+        assert "@triton.jit" in source
+        assert answer["compiled"]["ok"] == answer["compiled"]["kernels"] == len(answer["kernels"])
+
+
+@pytest.mark.parametrize("stage, says", [("graph", "aten.softmax"), ("passes", "fusion"), ("schedule", "normalisation"), ("kernels", "reduce"), ("source", "class ModelNew")])
+@pytest.mark.slow
+def test_inspect_shows_every_stage(kw, stage, says):
+    result = kw("inspect", kw.file("good.py", GOOD), "--stage", stage, "--target", "triton", "--json", "inspect.json")
+    assert result.code == 0, result.text
+    assert says in result.out
+    assert json.loads((kw.folder / "inspect.json").read_text())["text"] == result.out
+
+
+@pytest.mark.slow
+def test_measure_without_a_candidate(kw):
+    result = kw("measure", kw.file("good.py", GOOD), "--baseline", "eager", "--budget", 0.5, "--json", "-")
+    assert result.code == 0, result.text
+    report = result.json()
+    assert report["time_ms"]["eager"] > 0 and report["time_ms"]["ours"] is None and report["candidate"] is None
+
+
+@pytest.mark.slow
+def test_device_is_measured_once(kw):
+    first = kw("device", "--target", "cpu", "--json", "-").json()
+    assert first["copy_bytes_per_second"] > 1e8 and first["from_archive"] is False
+    second = kw("device", "--target", "cpu", "--json", "-").json()
+    assert second["from_archive"] is True and second["flops"] == first["flops"]
+
+
+def wait_for(process: subprocess.Popen, word: str) -> str:
+    seen = ""
+    while word not in seen:
+        line = process.stderr.readline()
+        assert line, seen
+        seen += line
+    return seen
+
+
+def group_members(pid: int) -> list[int]:
+    """Processes started by `pid`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(status[1]) == pid and status[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["start", "capture"])
+def test_ctrl_c_ends_it_with_one_line(kw, moment):
+    process = kw.start("optimize", kw.file("good.py", GOOD), "--budget", 0)
+    if moment == "start":
+        time.sleep(1.0)
+    else:
+        wait_for(process, "capture")
+    children = group_members(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err and "KeyboardInterrupt" not in err
+    assert [line for line in err.splitlines() if " s" not in line] == ["interrupted"]
+    time.sleep(0.5)
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert kw("archive", "list").code == 0
+
+
+@pytest.mark.slow
+def test_kill_9_takes_the_worker_along_and_leaves_a_sound_archive(kw):
+    process = kw.start("optimize", kw.file("good.py", GOOD), "--budget", 0)
+    wait_for(process, "capture")
+    children = group_members(process.pid)
+    assert children
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert kw("archive", "list").code == 0
+
+
+@pytest.mark.slow
+def test_two_at_once_lose_nothing(kw):
+    problems = [kw.file(f"p{i}.py", GOOD.replace("64", str(64 + i))) for i in range(2)]
+    running = [kw.start("optimize", problem, "--budget", 0, "--draws", 1, stderr=subprocess.DEVNULL) for problem in problems]
+    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    for process in running:
+        process.stdout.close()
+    for problem in problems:
+        assert kw("optimize", problem, "--budget", 0, "--json", "-").json()["verdict"] == "pass"
