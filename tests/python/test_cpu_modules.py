@@ -1,0 +1,114 @@
+"""Captured modules, planned and printed for the CPU, compiled and run: random shapes, strides and dtypes against eager PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from kernelwright import export
+
+EMIT_TOOL = Path(__file__).resolve().parent.parent.parent / "build" / "tests" / "unit" / "emit_tool"
+Tensor = torch.Tensor
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Tensor) -> Any:
+        return self.function(*arguments)
+
+
+def check(function: Callable[..., Any], *arguments: Tensor) -> None:
+    """Every output of the emitted module is as near to fp64 as eager's, within a few units in the last place."""
+    module = Wrapped(function)
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Path(folder, "graph.json")
+        graph.write_text(json.dumps(export.export_module(module, arguments)))
+        emitted = subprocess.run([EMIT_TOOL, graph, "-", "cpu"], capture_output=True, text=True, check=False)
+        assert emitted.returncode == 0, emitted.stderr
+        path = Path(folder, "candidate.py")
+        path.write_text(emitted.stdout)
+        spec = importlib.util.spec_from_file_location("candidate", path)
+        assert spec and spec.loader
+        candidate = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(candidate)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")   # a fallback to the original would warn
+            expected = module(*arguments)
+            exact = module(*(a.double() if a.is_floating_point() else a for a in arguments))
+            actual = candidate.ModelNew(module)(*arguments)
+    for ours, eager, reference in zip(*(one if isinstance(one, tuple) else (one,) for one in (actual, expected, exact))):
+        assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
+        if not eager.is_floating_point():
+            assert torch.equal(ours, eager)
+            continue
+        assert torch.equal(ours.isnan(), eager.isnan())
+        scale = reference.abs().max().item() if reference.numel() else 0.0
+        bound = 2 * (eager.double() - reference).abs() + 8 * torch.finfo(eager.dtype).eps * max(scale, 1e-30)
+        difference = (ours.double() - reference).abs()
+        assert bool((difference <= bound).nan_to_num(True).all()), f"{difference.max()} beyond {bound.max()}"
+
+
+FLOATS = st.sampled_from([torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64])
+SIZES = st.lists(st.sampled_from([1, 2, 3, 5, 8, 17, 33, 64, 130]), min_size=1, max_size=4)
+SEEDS = st.integers(0, 1000)
+
+
+def draw_tensor(shape: list[int], dtype: torch.dtype, seed: int, layout: str) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    if layout == "permuted":
+        order = list(reversed(range(len(shape))))
+        return torch.randn([shape[axis] for axis in order], generator=generator).to(dtype).permute(order)
+    if layout == "sliced":
+        return torch.randn([*shape[:-1], shape[-1] + 3], generator=generator).to(dtype)[..., 2:-1]
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+LAYOUTS = st.sampled_from(["contiguous", "permuted", "sliced"])
+POINTWISE: list[Callable[..., Any]] = [
+    lambda x, y: F.gelu(x + y) * torch.sigmoid(y),
+    lambda x, y: (torch.tanh(x) - y.exp(), (x > y), torch.where(x > 0, x, y * 0.5)),
+    lambda x, y: torch.clamp(x * y, -1, 1).abs().sqrt() + torch.log1p(y.abs()),
+    lambda x, y: F.silu(x) / (1 + y.square()) + torch.maximum(x, y).floor(),
+]
+REDUCTIONS: list[Callable[..., Any]] = [
+    lambda x, dim: x.sum(dim), lambda x, dim: x.mean(dim, keepdim=True), lambda x, dim: (x.amax(dim), x.amin(dim)), lambda x, dim: x.argmax(dim),
+    lambda x, dim: x.var(dim, correction=0), lambda x, dim: torch.logsumexp(x, dim), lambda x, dim: (x > 0).any(dim), lambda x, dim: torch.linalg.vector_norm(x, dim=dim),
+]
+ROWS: list[Callable[..., Any]] = [
+    lambda x, dim: torch.softmax(x, dim), lambda x, dim: torch.log_softmax(x, dim), lambda x, dim: F.layer_norm(x, x.shape[-1:]),
+    lambda x, dim: x * torch.rsqrt(x.square().mean(dim, keepdim=True) + 1e-6), lambda x, dim: torch.softmax(F.gelu(x), dim) * 2,
+]
+
+
+@settings(max_examples=20)
+@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(POINTWISE) - 1), broadcast=st.integers(0, 15))
+def test_pointwise(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, broadcast: int) -> None:
+    x = draw_tensor(shape, dtype, seed, layout)
+    y = draw_tensor([1 if broadcast >> axis & 1 else size for axis, size in enumerate(shape)], dtype, seed + 1, "contiguous")
+    check(POINTWISE[which], x, y)
+
+
+@settings(max_examples=20)
+@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(REDUCTIONS) - 1), axis=st.integers(0, 3))
+def test_reductions(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
+    check(lambda x: REDUCTIONS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
+
+
+@settings(max_examples=20)
+@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(ROWS) - 1), axis=st.integers(0, 3))
+def test_rows(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
+    check(lambda x: ROWS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
