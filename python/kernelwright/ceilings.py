@@ -10,6 +10,7 @@ from typing import Any, Callable
 import torch
 
 from . import problem as problems
+from .timing import device_lock
 
 Progress = Callable[[str, float], None]
 
@@ -89,4 +90,6 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "ceilings" (docs/worker-protocol.md)."""
-    return measure(torch.device(problems.check_device(params.get("device") or "cpu")), progress)
+    device = torch.device(problems.check_device(params.get("device") or "cpu"))
+    with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0)):
+        return measure(device, progress)

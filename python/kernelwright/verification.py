@@ -350,7 +350,7 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     try:
         with device_lock(lock, waiting, shared=True):
             return Verification(params, progress).run()
-    except errors.KernelwrightError as error:
+    except errors.Error as error:
         if error.code != "out-of-memory" or not lock:
             raise
     # Others shared the device's memory; alone it may be enough.

@@ -1,5 +1,7 @@
 #include "archive/schema.hpp"
 
+#include <chrono>
+#include <thread>
 #include <sys/stat.h>
 
 #include <string>
@@ -81,11 +83,26 @@ void check_undamaged(Database& database) {
                           .code = "archive-corrupt"});
 }
 
+// The first switch to WAL needs the file alone, and SQLite does not wait for that: of several processes that start together on a new archive
+// all but one are refused at once.
+void enter_wal_mode(Database& database) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (true) {
+    try {
+      return database.execute("PRAGMA journal_mode = WAL");
+    } catch (const Error& error) {
+      if (error.text().code != "archive-busy" || std::chrono::steady_clock::now() > limit) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
 void prepare_schema(Database& database) {
   // WAL with synchronous=NORMAL survives a kill at any moment; FULL also keeps the last commit through a power cut, at one fsync a commit.
-  database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;");
+  enter_wal_mode(database);
+  database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;");
   if (pragma(database, "PRAGMA user_version") == 0) {
     Transaction transaction(database);
     if (pragma(database, "PRAGMA user_version") == 0) {   // another process may have created the tables while this one waited

@@ -99,7 +99,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
                                                        .source = "", .hint = "`kw verify` says whether it is the candidate.", .detail = failure.log, .code = "worker-failed"});
   }
   add_measurement(report, reply);
-  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device), cache_bytes(session, device));
+  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device, ""), cache_bytes(session, device));
   archive.together([&] {
     const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
     const std::string candidate_hash = options.candidate.empty() ? "" : archive.add_candidate(read_file(options.candidate));
@@ -116,7 +116,7 @@ Json measure_device(const std::string& asked, bool fresh, Progress& progress) {
   Archive archive;
   Session session(environment, progress);
   Json report = {{"version", kReportVersion}, {"command", "device"}, {"target", target}};
-  report.update(device_ceilings(session, archive, archive.add_environment(environment.description_json()), device_of(target), fresh));
+  report.update(device_ceilings(session, archive, archive.add_environment(environment.description_json()), device_of(target), "", fresh));
   return report;
 }
 

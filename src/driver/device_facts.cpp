@@ -8,7 +8,7 @@ namespace kw {
 
 using Json = nlohmann::ordered_json;
 
-Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh) {
+Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh) {
   const std::string name = "ceilings " + device;
   if (!fresh)
     if (const auto known = archive.find_fact(environment, name)) {
@@ -18,7 +18,7 @@ Json device_ceilings(Session& session, Archive& archive, const std::string& envi
         return json;
       }
     }
-  Json ceilings = session.ceilings(device);
+  Json ceilings = session.ceilings(device, lock);
   archive.add_fact(environment, name, ceilings.dump());
   ceilings["from_archive"] = false;
   return ceilings;

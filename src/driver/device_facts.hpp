@@ -9,8 +9,8 @@
 
 namespace kw {
 
-// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive".
-nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh = false);
+// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive". `lock` is held while they are measured.
+nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh = false);
 
 double cache_bytes(Session& session, const std::string& device);   // of the last level
 

@@ -119,9 +119,9 @@ Json Session::measure(const MeasureRequest& request) {
   return ask("measure", "measure", params, request.limit_seconds);
 }
 
-Json Session::ceilings(const std::string& device) {
+Json Session::ceilings(const std::string& device, const std::string& lock) {
   try {
-    return ask("measure the device", "ceilings", {{"device", device}}, kCeilingsLimit);
+    return ask("measure the device", "ceilings", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
