@@ -54,6 +54,7 @@ class Lowering {
       store.value = build_.cast(value, type.dtype);
       lowered_.kernel.stores.push_back(std::move(store));
     }
+    drop_unused(lowered_.kernel);
     move_outputs_last();
     lowered_.kernel.name = kernel_name(graph_, nodes_);
     lowered_.kernel.doc = kernel_doc(graph_, nodes_, domain_.outputs);
@@ -111,18 +112,23 @@ class Lowering {
     return unique;
   }
 
-  // Parameters read: inputs first, then what the kernel writes.
+  // Parameters read: inputs first, then what the kernel writes; buffers that nothing uses any more go.
   void move_outputs_last() {
     auto& kernel = lowered_.kernel;
+    std::vector<bool> used(kernel.buffers.size(), false);
+    for (const auto& expr : kernel.exprs)
+      if (expr.kind == kernel::ExprKind::kLoad) used[expr.access.buffer] = true;
+    for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     std::stable_partition(order.begin(), order.end(), [&](int id) { return kernel.buffers[id].role == BufferRole::kInput; });
     std::vector<Buffer> buffers;
     std::vector<ValueId> values;
-    for (size_t i = 0; i < order.size(); ++i) {
-      place[order[i]] = static_cast<int>(i);
-      buffers.push_back(kernel.buffers[order[i]]);
-      values.push_back(lowered_.buffers[order[i]]);
+    for (int old : order) {
+      if (!used[old]) continue;
+      place[old] = static_cast<int>(buffers.size());
+      buffers.push_back(kernel.buffers[old]);
+      values.push_back(lowered_.buffers[old]);
     }
     for (auto& expr : kernel.exprs)
       if (expr.kind == kernel::ExprKind::kLoad) expr.access.buffer = place[expr.access.buffer];

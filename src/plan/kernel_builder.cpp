@@ -155,4 +155,22 @@ void KernelBuilder::name(ExprId value, const std::string& wanted) {
   expr.name = count == 1 ? wanted : wanted + "_" + std::to_string(count);
 }
 
+void drop_unused(kernel::Kernel& kernel) {
+  std::vector<bool> needed(kernel.exprs.size(), false);
+  for (const auto& store : kernel.stores) needed[store.value] = true;
+  for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
+    if (needed[id])
+      for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
+  std::vector<ExprId> moved(kernel.exprs.size(), kernel::kNoExpr);
+  std::vector<kernel::Expr> kept;
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    if (!needed[id]) continue;
+    moved[id] = static_cast<ExprId>(kept.size());
+    kept.push_back(kernel.exprs[id]);
+    for (ExprId& operand : kept.back().operands) operand = moved[operand];
+  }
+  for (auto& store : kernel.stores) store.value = moved[store.value];
+  kernel.exprs = std::move(kept);
+}
+
 }  // namespace kw::plan

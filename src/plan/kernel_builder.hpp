@@ -18,6 +18,9 @@ using kernel::ScalarOp;
 // 16-bit floats are computed in f32; every other type in itself.
 DType compute_dtype(DType dtype);
 
+// Removes the expressions that no store needs.
+void drop_unused(kernel::Kernel& kernel);
+
 class KernelBuilder {
  public:
   explicit KernelBuilder(kernel::Kernel& kernel) : kernel_(kernel) {}

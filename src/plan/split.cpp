@@ -131,7 +131,7 @@ class Splitter {
         const int buffer = scratch_buffer(partial, one.scratch[component], BufferRole::kScratch);
         partial.kernel.stores.push_back({Access{buffer, place, {}, 0.0}, component_of(partial.kernel, one.first, static_cast<int>(component))});
       }
-    drop_unused_exprs(partial.kernel);
+    drop_unused(partial.kernel);
     drop_unused_buffers(partial);
     return true;
   }
@@ -158,6 +158,7 @@ class Splitter {
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
     kernel.name = stem() + (full || (result_.finish.empty() && !through_statistics_) ? "_finish_kernel" : "_statistics_kernel");
+    kernel.doc = (full || !through_statistics_ ? "Results from the parts of each row: " : "Statistics of each row from its parts: ") + kernel.doc;
     if (!full && through_statistics_) publish_statistics(finish);
     const int parallel = parallel_axes(kernel);
     std::vector<Axis> axes(kernel.axes.begin(), kernel.axes.begin() + parallel);
@@ -180,7 +181,7 @@ class Splitter {
     const int part_axis = static_cast<int>(axes.size()) - 1;
     KW_ASSERT(replace_axes(kernel, axes, replacement), "axes that only change their kind stay expressible");
     rewrite_reductions(finish, scratch_index(extents_of(kernel), parallel, part_axis));
-    drop_unused_exprs(kernel);
+    drop_unused(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
   }
@@ -205,6 +206,7 @@ class Splitter {
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
     kernel.name = stem() + "_finish_kernel";
+    kernel.doc = "Results from each row's statistics: " + kernel.doc;
     const Index row = row_index(extents_of(kernel), parallel_axes(kernel));
     for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
       if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
@@ -218,7 +220,7 @@ class Splitter {
       expr.access = {scratch_buffer(finish, one->whole[component], BufferRole::kScratch), row, {}, 0.0};
     }
     for (Axis& axis : kernel.axes) axis.kind = AxisKind::kParallel;
-    drop_unused_exprs(kernel);
+    drop_unused(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
   }
@@ -262,24 +264,6 @@ class Splitter {
     }
     for (auto& store : finish.kernel.stores) store.value = moved[store.value];
     finish.kernel.exprs = std::move(fresh);
-  }
-
-  static void drop_unused_exprs(Kernel& kernel) {
-    std::vector<bool> needed(kernel.exprs.size(), false);
-    for (const auto& store : kernel.stores) needed[store.value] = true;
-    for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
-      if (needed[id])
-        for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
-    std::vector<ExprId> moved(kernel.exprs.size(), kernel::kNoExpr);
-    std::vector<Expr> kept;
-    for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-      if (!needed[id]) continue;
-      moved[id] = static_cast<ExprId>(kept.size());
-      kept.push_back(kernel.exprs[id]);
-      for (ExprId& operand : kept.back().operands) operand = moved[operand];
-    }
-    for (auto& store : kernel.stores) store.value = moved[store.value];
-    kernel.exprs = std::move(kept);
   }
 
   static void drop_unused_buffers(LoweredGroup& group) {
