@@ -1,0 +1,151 @@
+"""The Python interface: modules in memory, and the torch.compile backend."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernelwright
+from kernelwright import errors
+from kernelwright.backend import kernelwright as backend
+
+pytestmark = pytest.mark.skipif(
+    not (Path(__file__).resolve().parents[2] / "build" / "libkernelwright.so").exists(), reason="libkernelwright.so is not built"
+)
+
+
+class Gated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 32)
+        self.norm = torch.nn.BatchNorm1d(32)
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return torch.softmax(torch.relu(self.norm(self.linear(x))) * scale, dim=-1)
+
+
+@pytest.fixture(scope="module")
+def optimised() -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    module, x = Gated(), torch.randn(8, 16)
+    return module, kernelwright.optimize(module, [x], draws=2), x
+
+
+def test_result_is_verified_and_shares_parameters(optimised):
+    module, faster, _ = optimised
+    assert faster.report["verdict"] == "pass" and faster.report["kernels"]
+    assert {id(parameter) for parameter in faster.parameters()} == {id(parameter) for parameter in module.parameters()}
+    assert "def kernel_forward" in faster.source
+
+
+def test_random_stream_and_module_are_untouched():
+    module, x = Gated(), torch.randn(8, 16)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    state = torch.get_rng_state()
+    kernelwright.optimize(module, [x], draws=2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+
+
+@torch.no_grad()
+def test_same_results_and_same_buffer_updates(optimised):
+    _, faster, x = optimised
+    import copy
+
+    mine, original = copy.deepcopy(faster), copy.deepcopy(faster.module)
+    torch.testing.assert_close(mine(x), original(x))
+    torch.testing.assert_close(mine.module.norm.running_mean, original.norm.running_mean)
+    assert mine.module.norm.num_batches_tracked == original.norm.num_batches_tracked
+
+
+def test_gradients_and_other_shapes_run_the_original(optimised):
+    module, faster, x = optimised
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loss = faster(x).square().sum()
+        loss.backward()
+        assert module.linear.weight.grad is not None
+        module.zero_grad()
+        with torch.no_grad():
+            assert faster(torch.randn(5, 16)).shape == (5, 32)
+            assert faster(x, scale=3.0).shape == (8, 32)
+    assert any("gradients" in str(warning.message) for warning in seen)
+
+
+def test_verify_tells_right_from_wrong(optimised):
+    module, faster, x = optimised
+    assert kernelwright.verify(module, faster, [x], draws=2)["verdict"] == "pass"
+
+    class Wrong(Gated):
+        def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+            return super().forward(x, scale) * 1.01
+
+    verdict = kernelwright.verify(module, Wrong(), [x], draws=2)
+    assert verdict["verdict"] == "fail" and verdict["code"] == "inaccurate"
+
+    class Raises(Gated):
+        def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+            raise ValueError("not today")
+
+    assert "not today" in kernelwright.verify(module, Raises(), [x], draws=1)["reason"]
+
+
+def test_measure_reports_a_speedup(optimised):
+    module, faster, x = optimised
+    times = kernelwright.measure(module, faster, [x], baselines=["eager"], budget_seconds=0.3)
+    assert times["time_ms"]["ours"] > 0 and times["speedup"]["eager"]["value"] > 0
+
+
+def test_keyword_arguments():
+    module, x = Gated().eval(), torch.randn(4, 16)
+    faster = kernelwright.optimize(module, [x], {"scale": 0.5}, draws=2)
+    with torch.no_grad():
+        torch.testing.assert_close(faster(x, scale=0.5), module(x, scale=0.5))
+
+
+def test_integers_keep_their_range():
+    class Lookup(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(10, 8)
+
+        def forward(self, index: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.table(index))
+
+    faster = kernelwright.optimize(Lookup(), [torch.randint(0, 10, (5, 7))], draws=2)
+    assert faster.report["verdict"] == "pass"
+
+
+def test_data_dependent_module_is_refused_with_its_line():
+    class Branch(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(errors.Error) as caught:
+        kernelwright.optimize(Branch(), [torch.randn(4)])
+    assert caught.value.code == "data-dependent"
+    with pytest.raises(errors.Error, match="target"):
+        kernelwright.optimize(Branch(), [torch.randn(4)], target="tpu")
+
+
+def test_backend_compiles_each_shape_and_steps_back_for_gradients():
+    torch._dynamo.reset()
+    module = Gated().eval()
+    compiled = torch.compile(module, backend=backend, options={"draws": 1})
+    with torch.no_grad():
+        for rows in (4, 6):
+            x = torch.randn(rows, 16)
+            torch.testing.assert_close(compiled(x), module(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled(torch.randn(4, 16)).sum().backward()
+    assert module.linear.weight.grad is not None
+
+
+def test_backend_refuses_options_it_does_not_know():
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="no option speed"):
+        torch.compile(Gated(), backend=backend, options={"speed": 11})(torch.randn(4, 16))
