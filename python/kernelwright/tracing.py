@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator
 from unittest import mock
 
 import torch
+import torch._decomp
 from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 
@@ -138,6 +139,7 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
         if hasattr(TracerBase, "_filter_traceback_frames"):
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
+        stack.enter_context(_recurrent_shapes())
         before = _generators()
         yield
         if _generators() != before:
@@ -146,6 +148,38 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
                 "forward draws random numbers from Python or NumPy, which would be the same at every call of the kernels.",
                 hint="Draw them with PyTorch: torch.rand, torch.randint or torch.bernoulli.",
             )
+
+
+@contextlib.contextmanager
+def _recurrent_shapes() -> Iterator[None]:
+    """Let a recurrent layer's results be told from its arguments' shapes; PyTorch would trace every step, minutes for a long sequence."""
+
+    def output(input: torch.Tensor, hidden: torch.Tensor, bidirectional: bool, batch_first: bool) -> torch.Tensor:
+        features = hidden.shape[2] * (2 if bidirectional else 1)
+        if batch_first:
+            return input.new_empty((input.shape[1], input.shape[0], features)).transpose(0, 1)
+        return input.new_empty((input.shape[0], input.shape[1], features))
+
+    def one_state(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+        return output(input, hx, bidirectional, batch_first), hx.new_empty(hx.shape)
+
+    def two_states(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
+        return output(input, hx[0], bidirectional, batch_first), hx[0].new_empty(hx[0].shape), hx[1].new_empty(hx[1].shape)
+
+    aten, key = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
+    kernels = {aten.lstm.input: two_states, aten.gru.input: one_state, aten.rnn_tanh.input: one_state, aten.rnn_relu.input: one_state}
+    saved = {op: dict(op.py_kernels) for op in kernels}
+    try:
+        for op, kernel in kernels.items():
+            op.py_kernels[key] = kernel
+            op._dispatch_cache.clear()
+        with mock.patch.dict(torch._decomp.decomposition_table, kernels):
+            yield
+    finally:
+        for op, before in saved.items():
+            op.py_kernels.clear()
+            op.py_kernels.update(before)
+            op._dispatch_cache.clear()
 
 
 @contextlib.contextmanager

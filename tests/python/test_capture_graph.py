@@ -200,6 +200,19 @@ def test_recurrent_layers_stay_whole(name, layer):
     assert ops(graph).count(name) == 1 and len(graph["nodes"]) < 6
 
 
+@pytest.mark.alone
+def test_long_sequences_are_not_traced_step_by_step():
+    """Shapes without numbers: 4,096 steps of an LSTM and a GRU with projections, directions and dropout, in seconds."""
+    layer = nn.LSTM(4, 6, num_layers=2, proj_size=3, bidirectional=True, batch_first=True, dropout=0.5)
+    began = time.monotonic()
+    graph = export.export_module(layer, (torch.randn(2, 4096, 4),))
+    assert "lstm.input" in ops(graph) and time.monotonic() - began < 20
+    values = [graph["values"][item["value"]]["shape"] for item in graph["outputs"]]
+    assert values == [[2, 4096, 6], [4, 2, 3], [4, 2, 6]]
+    assert ops(export.export_module(nn.GRU(4, 5).half(), (torch.randn(4096, 2, 4).half(), torch.zeros(1, 2, 5).half()))) == ["gru.input"]
+    assert torch.equal(layer.eval()(torch.ones(2, 3, 4))[0], layer(torch.ones(2, 3, 4))[0]), "the layer itself no longer works"
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_attention_stays_whole(training):
     graph = compare(nn.MultiheadAttention(8, 2, batch_first=True).train(training), *torch.randn(3, 2, 5, 8), need_weights=False)
