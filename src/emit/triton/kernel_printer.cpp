@@ -483,10 +483,11 @@ void KernelPrinter::loop(const Stmt& statement) {
     std::string head = fmt::format("for {} in range(0, {}):", name, end);
     if (is_dimension(axis)) {
       const std::string block = "BLOCK_" + upper(kernel_.axes[axis].name);
-      head = backwards_ ? fmt::format("for {}_start in range({} // {} * {}, -1, -{}):", name, extent - 1, block, block, block)
+      // Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.
+      head = backwards_ ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, extent, block)
                         : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
-      if (has_word(join(lines, "\n"), name))
-        lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{}_start + {}", name, arange(axis)))));
+      const std::string start = backwards_ ? fmt::format("{}_block * {}", name, block) : name + "_start";
+      if (has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", start, arange(axis)))));
     }
     for (std::string& one : lines) one = indented(one);
     lines.insert(lines.begin(), head);
