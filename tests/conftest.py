@@ -19,6 +19,10 @@ os.environ.setdefault("KW_HOME", str(HOME))
 os.environ.setdefault("KW_PYTHON", sys.executable)
 os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
 
+# Started in the background by a script, everything inherits that Ctrl-C is ignored, and a shell cannot undo that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
 slow_is_fine = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("full", max_examples=50, **slow_is_fine)

@@ -32,6 +32,8 @@ type -P debootstrap >/dev/null || { echo "bare_machine.sh: apt-get install deboo
 # cannot reach through a mount.
 if [[ ${KW_BARE_ROOT:-} == "" ]]; then
   root=$(mktemp -d "${TMPDIR:-/tmp}/kw-bare.XXXXXX")
+  # It becomes "/", which everyone may enter.
+  chmod 755 "$root"
   flags=(--suite "$suite" --mirror "$mirror")
   [[ $as_user == 1 ]] && flags+=(--user)
   status=0
