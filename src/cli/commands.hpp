@@ -15,6 +15,7 @@ namespace kw::cli {
 // Exit codes beside those of kw::Error.
 inline constexpr int kGood = 0;
 inline constexpr int kAnswerIsNo = 1;
+inline constexpr int kMissing = 3;
 
 // What every command has: --json FILE|- and --quiet.
 struct CommonOptions {

@@ -113,7 +113,7 @@ int diagnose(Console& console) {
   text += complete ? "Everything that kw needs is here." : "Something that kw needs is missing: see above.";
   console.print(text);
   console.write_json({{"version", kReportVersion}, {"complete", complete}, {"checks", rows}});
-  return complete ? kGood : 3;
+  return complete ? kGood : kMissing;
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
     const auto report = optimize(*options, console);
     console.print(optimize_text(report));
     console.write_json(report);
-    return report.value("verdict", "") == "fail" ? kAnswerIsNo : kGood;
+    if (report.value("verdict", "") == "fail") return kAnswerIsNo;
+    return report.contains("archive_error") ? kMissing : kGood;
   };
 }
 

@@ -123,6 +123,7 @@ std::string notes(const Json& report) {
   std::string text;
   if (report.contains("notes"))
     for (const Json& note : report["notes"]) text += "  note       " + note.get<std::string>() + "\n";
+  if (report.contains("archive_error")) text += "  not stored " + report["archive_error"].get<std::string>() + "\n";
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
@@ -178,11 +179,13 @@ class Optimisation {
         progress_.note(note);
         continue;
       }
-      attempt["notes"] = report_.value("notes", Json::array());
+      if (report_.contains("archive_error")) attempt["archive_error"] = report_["archive_error"];
       report_ = std::move(attempt);
       break;
     }
     add_kernels(report_, compiled_);
+    if (options_.policy == "relaxed") add_note(report_, "policy relaxed: TF32 and 16-bit products were allowed");
+    if (!file_.imports.empty()) add_note(report_, "the file imports modules from its own folder; the candidate needs them beside it, too");
   }
 
   // Fills in the verdict; returns the worker's figures.
@@ -207,51 +210,77 @@ class Optimisation {
   void measure(Archive& archive) {
     if (options_.budget_seconds <= 0) return;
     const double began = seconds_now();
-    MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.budget_seconds, .lock = options_.lock};
     Json reply;
     try {
-      reply = session().measure(request);
+      reply = timed_samples();
+      add_measurement(report_, reply);
+      const Json timed = report_;
+      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock), cache_bytes(session(), device()));
+      if (report_["code"] == "too-fast") {
+        // Or the ceilings were measured while the machine was busy.
+        report_ = timed;
+        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock, true), cache_bytes(session(), device()));
+      }
+    } catch (const Error& error) {
+      // It is verified all the same: say what is missing from the report and go on.
+      if (error.kind() == ErrorKind::kInternal) throw;
+      return add_note(report_, "not measured: " + error.text().message);
     } catch (const WorkerFailure& failure) {
-      // torch.compile is the only part of it that has not run yet.
-      std::erase(request.baselines, "compile");
-      if (request.baselines.size() == options_.baselines.size()) throw_for(failure, "measuring");
-      reply = session().measure(request);
-      reply["baseline_errors"]["compile"] = "The process " + failure.what + ".";
+      return add_note(report_, "not measured: the process " + failure.what);
     }
     add_seconds("measure", began);
-    add_measurement(report_, reply);
-    const Json timed = report_;
-    add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock), cache_bytes(session(), device()));
-    if (report_["code"] == "too-fast") {
-      // Or the ceilings were measured while the machine was busy.
-      report_ = timed;
-      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock, true), cache_bytes(session(), device()));
-    }
-    measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()});
+    store([&] { measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()}); });
     if (!passed(report_)) {   // what was re-checked after timing did not hold
       fs::remove(output_);
       keep_rejected();
     }
   }
 
+  Json timed_samples() {
+    MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
+                           .budget_seconds = options_.budget_seconds, .lock = options_.lock};
+    try {
+      return session().measure(request);
+    } catch (const WorkerFailure& failure) {
+      // torch.compile is the only part of it that has not run yet.
+      if (std::erase(request.baselines, "compile") == 0) throw;
+      Json reply = session().measure(request);
+      reply["baseline_errors"]["compile"] = "The process " + failure.what + ".";
+      return reply;
+    }
+  }
+
+  // An archive that fails now must not cost the candidate that has been found: the report says so, and the exit code.
+  void store(const std::function<void()>& body) {
+    if (report_.contains("archive_error")) return;
+    try {
+      body();
+    } catch (const Error& error) {
+      report_["archive_error"] = error.text().message + " " + error.text().hint;
+    }
+  }
+
   void store_attempt(Archive& archive, const Json& attempt, const Json& figures) {
-    archive.together([&] {
-      archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
-      candidate_hash_ = archive.add_candidate(compiled_.source);
-      archive.add(ProposalRecord{key_.problem, candidate_hash_, target_, "scheduler", key_.emitter, schedule_to_json(compiled_.schedule)});
-      verdict_ = archive.add(VerdictRecord{key_.problem, candidate_hash_, environment_hash_, options_.policy, passed(attempt), attempt["reason"], figures.dump()});
+    store([&] {
+      archive.together([&] {
+        archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
+        candidate_hash_ = archive.add_candidate(compiled_.source);
+        archive.add(ProposalRecord{key_.problem, candidate_hash_, target_, "scheduler", key_.emitter, schedule_to_json(compiled_.schedule)});
+        verdict_ = archive.add(VerdictRecord{key_.problem, candidate_hash_, environment_hash_, options_.policy, passed(attempt), attempt["reason"], figures.dump()});
+      });
     });
   }
 
   void store_result(Archive& archive) {
-    ResultRecord result;
-    result.key = key_;
-    result.candidate = candidate_hash_;
-    result.verdict = verdict_;
-    result.measurement = measurement_;
-    result.report = report_.dump(-1, ' ', false, Json::error_handler_t::replace);
-    archive.add(result);
+    store([&] {
+      ResultRecord result;
+      result.key = key_;
+      result.candidate = candidate_hash_;
+      result.verdict = verdict_;
+      result.measurement = measurement_;
+      result.report = report_.dump(-1, ' ', false, Json::error_handler_t::replace);
+      archive.add(result);
+    });
   }
 
   void keep_rejected() {

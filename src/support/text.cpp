@@ -63,8 +63,11 @@ void write_file_atomically(const std::string& path, std::string_view content) {
     good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
   }
   if (!good) {
-    const std::string reason = std::strerror(errno);
+    const int code = errno;
+    const std::string reason = std::strerror(code);
     std::remove(temporary.c_str());
+    if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+      throw Error(ErrorKind::kMissing, "cannot write " + path + ": " + reason + ".", "Free some space, or write to another disk.");
     throw Error(ErrorKind::kUser, "cannot write " + path + ": " + reason, "Check that the folder exists, is writable and has space.");
   }
 }
