@@ -216,8 +216,8 @@ class Optimisation {
       add_measurement(report_, reply);
       const Json timed = report_;
       add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock), cache_bytes(session(), device()));
-      if (report_["code"] == "too-fast") {
-        // Or the ceilings were measured while the machine was busy.
+      if (report_["code"] == "too-fast" || (report_["roofline"].is_object() && report_["roofline"].value("fraction", 0.0) > 1)) {
+        // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
         add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock, true), cache_bytes(session(), device()));
       }
