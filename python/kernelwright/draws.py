@@ -156,8 +156,8 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
 
 
 @torch.no_grad()
-def nudge(target: torch.Tensor, original: torch.Tensor, seed: int) -> None:
-    """Fill `target` with `original`, every element moved by one unit of its rounding up or down."""
+def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float) -> None:
+    """Fill `target` with `original`, every element moved up or down by `step` of itself."""
     if target.numel() == 0:
         return
     flat, source = whole_storage(target), whole_storage(original)
@@ -165,7 +165,6 @@ def nudge(target: torch.Tensor, original: torch.Tensor, seed: int) -> None:
         target.copy_(original)
         return
     generator = torch.Generator(device=flat.device).manual_seed(seed)
-    step = torch.finfo(flat.dtype).eps
     for start in range(0, flat.numel(), _CHUNK):
         part = source[start : start + _CHUNK]
         noise = torch.empty(part.shape, dtype=torch.promote_types(part.dtype, torch.float32), device=part.device)

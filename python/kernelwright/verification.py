@@ -98,6 +98,14 @@ class Verification:
             "kernelbench_gate": self.gate,
         }
 
+    def fills_device(self) -> bool:
+        """Whether so much of a GPU's memory will be in use that others cannot verify beside it: the inputs three times in their own
+        precision and, with the outputs and what the reference keeps between its steps, some four times in double."""
+        if self.device.type != "cuda":
+            return False
+        total = torch.cuda.mem_get_info(self.device)[1]
+        return 12 * sum(tensor.nbytes for tensor in self.inputs.tensors().values()) > total // 4
+
     def draw(self, number: int, kind: str) -> None:
         seed = draws.derive_seed(self.seed, "draw", number)
         if number:
@@ -236,10 +244,12 @@ class Verification:
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point()]
+            coarse = self._rounded_to_tf32()
             try:
                 for trial in range(2):
                     for tensor, original in kept:
-                        draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial))
+                        step = 2.0**-11 if tensor.data_ptr() in coarse else torch.finfo(tensor.dtype).eps
+                        draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
                     with precision(self.policy):
                         moved, _ = self.run_eager(seed)
                     for row in rows:
@@ -252,6 +262,14 @@ class Verification:
             finally:
                 for tensor, original in kept:
                     tensor.copy_(original)
+
+    def _rounded_to_tf32(self) -> set[int]:
+        """Addresses of the weights that PyTorch rounds to TF32 on their way into a convolution."""
+        with precision(self.policy):
+            if self.device.type != "cuda" or not torch.backends.cudnn.allow_tf32:
+                return set()
+        convolutions = (part for part in self.model.modules() if isinstance(part, torch.nn.modules.conv._ConvNd))
+        return {part.weight.data_ptr() for part in convolutions if part.weight.dtype == torch.float32}
 
     # Checks beside the figures
 
@@ -347,13 +365,17 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     def waiting() -> None:
         progress("waiting for the device", 0.0)
 
+    checked = Verification(params, progress)
     try:
-        with device_lock(lock, waiting, shared=True):
-            return Verification(params, progress).run()
+        with device_lock(lock, waiting, shared=not checked.fills_device()):
+            return checked.run()
     except errors.Error as error:
         if error.code != "out-of-memory" or not lock:
             raise
     # Others shared the device's memory; alone it may be enough.
-    release_memory()
+    del checked
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     with device_lock(lock, waiting):
         return Verification(params, progress).run()

@@ -90,7 +90,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   Json reply;
   try {
     reply = session.measure({.problem = problem.path, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
-                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = ""});
+                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = "", .eager_errors = {}});
   } catch (const WorkerFailure& failure) {
     if (options.candidate.empty())
       throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.", .where = problem.path, .source = "",

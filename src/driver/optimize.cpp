@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -207,6 +208,17 @@ class Optimisation {
     return Json::object();
   }
 
+  // Per output: eager's largest error over the draws. A network that amplifies rounding moves that far from run to run.
+  std::map<std::string, double> eager_errors() const {
+    std::map<std::string, double> result;
+    for (const Json& row : report_["errors"])
+      if (row["eager"].is_object() && row["eager"]["norm"].is_number()) {
+        double& known = result[row["output"].get<std::string>()];
+        known = std::max(known, row["eager"]["norm"].get<double>());
+      }
+    return result;
+  }
+
   void measure(Archive& archive) {
     if (options_.budget_seconds <= 0) return;
     const double began = seconds_now();
@@ -238,7 +250,7 @@ class Optimisation {
 
   Json timed_samples() {
     MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.budget_seconds, .lock = options_.lock};
+                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .eager_errors = eager_errors()};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {

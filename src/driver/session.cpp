@@ -116,6 +116,7 @@ Json Session::measure(const MeasureRequest& request) {
                  {"lock", nullptr},                {"kernels", request.kernels}};
   if (!request.candidate.empty()) params["candidate"] = request.candidate;
   if (!request.lock.empty()) params["lock"] = request.lock;
+  if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask("measure", "measure", params, request.limit_seconds);
 }
 
@@ -137,7 +138,7 @@ Json Session::compile_only(const std::string& candidate, int sm) {
 
 std::string Session::problem_failure(const std::string& problem, const std::string& device) {
   MeasureRequest request{.problem = problem, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
-                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = ""};
+                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = "", .eager_errors = {}};
   try {
     measure(request);
     return "";

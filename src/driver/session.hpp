@@ -1,6 +1,7 @@
 // One worker and what is asked of it, each with its time limit and with failures put into words.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct MeasureRequest {
   double budget_seconds = 10;
   double limit_seconds = 900;        // torch.compile of a large model takes minutes
   std::string lock;
+  std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
 };
 
 class Session {
