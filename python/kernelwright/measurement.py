@@ -19,7 +19,7 @@ from .profiling import share_in_kernels
 from .reference import seed_everything
 from .runs import Inputs, outcome
 from .state import Snapshot, copy_state
-from .timing import Perturbation, Timer, device_lock, is_settled
+from .timing import Perturbation, Timer, device_lock, is_settled, memory_turn
 
 Progress = Callable[[str, float], None]
 
@@ -225,4 +225,5 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "measure" (docs/worker-protocol.md)."""
-    return Measurement(params, progress).run()
+    with memory_turn(params, lambda: progress("waiting for the device's memory", 0.0)):
+        return Measurement(params, progress).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import statistics
 import time
@@ -124,6 +125,26 @@ def device_lock(path: str | None, waiting: Callable[[], None], *, shared: bool =
             waiting()
             fcntl.flock(file, kind)
         yield
+
+
+@contextlib.contextmanager
+def memory_turn(params: dict[str, Any], waiting: Callable[[], None]) -> Iterator[None]:
+    """Beside other processes on a GPU (`lock` is given), a problem that fills much of its memory waits until no other such problem is in work.
+
+    Verified, a problem takes some twelve times the bytes of its inputs: several copies, outputs, and the reference in double precision. What
+    this process holds is given back at the end.
+    """
+    lock = params.get("lock")
+    is_cuda = torch.device(params.get("device") or "cpu").type == "cuda"
+    if not lock or not is_cuda or 12 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
+        yield
+        return
+    with device_lock(lock + ".memory", waiting):
+        try:
+            yield
+        finally:
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def is_settled(samples: list[float], tolerance: float = 0.01) -> bool:

@@ -6,7 +6,6 @@ What passes is decided by the parent process (src/verify/contract.cpp); here is 
 from __future__ import annotations
 
 import contextlib
-import gc
 from typing import Any, Callable
 
 import torch
@@ -19,7 +18,7 @@ from .limits import limit_memory
 from .reference import Record, Reference, free_memory, seed_everything
 from .runs import Inputs, Outcome, compare_output, fingerprints, held_tensors, outcome, precision
 from .state import Snapshot, copy_state, slots
-from .timing import device_lock
+from .timing import device_lock, memory_turn
 
 Progress = Callable[[str, float], None]
 
@@ -97,14 +96,6 @@ class Verification:
             "vacuous": self.vacuous,
             "kernelbench_gate": self.gate,
         }
-
-    def fills_device(self) -> bool:
-        """Whether so much of a GPU's memory will be in use that others cannot verify beside it: the inputs three times in their own
-        precision and, with the outputs and what the reference keeps between its steps, some four times in double."""
-        if self.device.type != "cuda":
-            return False
-        total = torch.cuda.mem_get_info(self.device)[1]
-        return 12 * sum(tensor.nbytes for tensor in self.inputs.tensors().values()) > total // 4
 
     def draw(self, number: int, kind: str) -> None:
         seed = draws.derive_seed(self.seed, "draw", number)
@@ -244,11 +235,11 @@ class Verification:
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point()]
-            coarse = self._rounded_to_tf32()
+            coarse, fine = self._tf32_rounding()
             try:
                 for trial in range(2):
                     for tensor, original in kept:
-                        step = 2.0**-11 if tensor.data_ptr() in coarse else torch.finfo(tensor.dtype).eps
+                        step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
                         draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
                     with precision(self.policy):
                         moved, _ = self.run_eager(seed)
@@ -263,13 +254,13 @@ class Verification:
                 for tensor, original in kept:
                     tensor.copy_(original)
 
-    def _rounded_to_tf32(self) -> set[int]:
-        """Addresses of the weights that PyTorch rounds to TF32 on their way into a convolution."""
+    def _tf32_rounding(self) -> tuple[float, set[int]]:
+        """How far PyTorch rounds what enters a convolution (0 where it does not), and the addresses of weights that never enter one."""
         with precision(self.policy):
-            if self.device.type != "cuda" or not torch.backends.cudnn.allow_tf32:
-                return set()
-        convolutions = (part for part in self.model.modules() if isinstance(part, torch.nn.modules.conv._ConvNd))
-        return {part.weight.data_ptr() for part in convolutions if part.weight.dtype == torch.float32}
+            allowed = self.device.type == "cuda" and torch.backends.cudnn.allow_tf32
+        convolutions = any(isinstance(part, torch.nn.modules.conv._ConvNd) for part in self.model.modules())
+        linear = (part for part in self.model.modules() if isinstance(part, torch.nn.Linear))
+        return 2.0**-11 if allowed and convolutions else 0.0, {part.weight.data_ptr() for part in linear}
 
     # Checks beside the figures
 
@@ -365,17 +356,5 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     def waiting() -> None:
         progress("waiting for the device", 0.0)
 
-    checked = Verification(params, progress)
-    try:
-        with device_lock(lock, waiting, shared=not checked.fills_device()):
-            return checked.run()
-    except errors.Error as error:
-        if error.code != "out-of-memory" or not lock:
-            raise
-    # Others shared the device's memory; alone it may be enough.
-    del checked
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    with device_lock(lock, waiting):
+    with memory_turn(params, waiting), device_lock(lock, waiting, shared=True):
         return Verification(params, progress).run()

@@ -53,7 +53,7 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   Json figures = Json::object();
   try {
     figures = session.verify({.problem = problem.path, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
-                              .draws = options.draws, .lock = ""});
+                              .draws = options.draws, .lock = "", .input_bytes = 0});
     add_verification(report, figures, options.policy);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCandidateFailed) throw;
@@ -90,7 +90,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   Json reply;
   try {
     reply = session.measure({.problem = problem.path, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
-                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = "", .eager_errors = {}});
+                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = "", .input_bytes = 0, .eager_errors = {}});
   } catch (const WorkerFailure& failure) {
     if (options.candidate.empty())
       throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.", .where = problem.path, .source = "",

@@ -193,7 +193,7 @@ class Optimisation {
   Json verify(const std::string& candidate, Json& attempt) {
     try {
       Json reply = session().verify({.problem = file_.path, .candidate = candidate, .device = device(), .policy = options_.policy, .seed = options_.seed,
-                                     .draws = options_.draws, .lock = options_.lock});
+                                     .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes()});
       add_verification(attempt, reply, options_.policy);
       return reply;
     } catch (const Error& error) {
@@ -206,6 +206,12 @@ class Optimisation {
       add_failure(attempt, "The candidate " + failure.what + ".", "worker-failed", failure.log);
     }
     return Json::object();
+  }
+
+  int64_t input_bytes() const {
+    int64_t bytes = 0;
+    for (const GraphInput& input : compiled_.graph.inputs) bytes += compiled_.graph.type(input.value).bytes();
+    return bytes;
   }
 
   // Per output: eager's largest error over the draws. A network that amplifies rounding moves that far from run to run.
@@ -250,7 +256,7 @@ class Optimisation {
 
   Json timed_samples() {
     MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .eager_errors = eager_errors()};
+                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .input_bytes = input_bytes(), .eager_errors = eager_errors()};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {

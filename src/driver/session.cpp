@@ -105,6 +105,7 @@ Json Session::verify(const VerifyRequest& request) {
                  {"seed", request.seed ? *request.seed : secret_seed()}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
   if (request.draws > 0) params["draws"] = request.draws;
   if (!request.lock.empty()) params["lock"] = request.lock;
+  params["input_bytes"] = request.input_bytes;
   Json reply = ask("verify", "verify", params, timeout_);
   reply["seed"] = params["seed"];
   return reply;
@@ -116,6 +117,7 @@ Json Session::measure(const MeasureRequest& request) {
                  {"lock", nullptr},                {"kernels", request.kernels}};
   if (!request.candidate.empty()) params["candidate"] = request.candidate;
   if (!request.lock.empty()) params["lock"] = request.lock;
+  params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask("measure", "measure", params, request.limit_seconds);
 }
@@ -138,7 +140,7 @@ Json Session::compile_only(const std::string& candidate, int sm) {
 
 std::string Session::problem_failure(const std::string& problem, const std::string& device) {
   MeasureRequest request{.problem = problem, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
-                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = "", .eager_errors = {}};
+                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = "", .input_bytes = 0, .eager_errors = {}};
   try {
     measure(request);
     return "";

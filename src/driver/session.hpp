@@ -18,6 +18,7 @@ struct VerifyRequest {
   std::optional<uint64_t> seed;      // none: a secret one
   int draws = 0;                     // 0: the worker's default
   std::string lock;
+  int64_t input_bytes = 0;           // of all the problem's tensors; processes that share `lock` take turns with the device's memory by it
 };
 
 struct MeasureRequest {
@@ -27,6 +28,7 @@ struct MeasureRequest {
   double budget_seconds = 10;
   double limit_seconds = 900;        // torch.compile of a large model takes minutes
   std::string lock;
+  int64_t input_bytes = 0;           // of all the problem's tensors; processes that share `lock` take turns with the device's memory by it
   std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
 };
 

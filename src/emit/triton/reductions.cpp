@@ -259,8 +259,11 @@ void KernelPrinter::accumulate(ExprId id) {
     const std::string delta = component_name(id, 0) + "_delta";
     line(fmt::format("{} = {}", delta, where_valid(fmt::format("{} - {}", value, names[0]), "0.0")));
     line(fmt::format("{} += {}", names[2], padding_.any() ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
-    // Where all lanes have seen as many, one division serves them all.
-    line(padding_.any() ? fmt::format("{} += {} / tl.maximum({}, 1.0)", names[0], delta, names[2]) : fmt::format("{} += {} * (1.0 / {})", names[0], delta, names[2]));
+    // The difference of two shares, not the share of a difference, which overflows between the largest values of either sign.
+    const std::string share = component_name(id, 0) + "_share";
+    line(fmt::format("{} = 1.0 / {}", share, padding_.any() ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]));
+    const std::string moved = fmt::format("{} + ({} * {} - {} * {})", names[0], value, share, names[0], share);
+    line(fmt::format("{} = {}", names[0], where_valid(moved, names[0])));
     line(fmt::format("{} += {} * ({} - {})", names[1], delta, value, names[0]));
     return;
   }
