@@ -23,11 +23,30 @@ os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+QUICK = bool(os.environ.get("KW_TEST_QUICK"))
+QUICK_PARAMETER_SETS = 3
+
 # No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
 slow_is_fine = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("full", max_examples=50, **slow_is_fine)
 settings.register_profile("quick", max_examples=5, **slow_is_fine)
-settings.load_profile("quick" if os.environ.get("KW_TEST_QUICK") else "full")
+settings.load_profile("quick" if QUICK else "full")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with many parameter sets, the quick run takes a few, spread evenly: every test, not every case."""
+    if not QUICK:
+        return
+    families: dict[tuple, list[pytest.Item]] = {}
+    for item in items:
+        families.setdefault((item.path, getattr(item, "originalname", item.name), item.cls), []).append(item)
+    kept = set()
+    for family in families.values():
+        step = max(1.0, len(family) / QUICK_PARAMETER_SETS)
+        kept.update(family[int(index * step)] for index in range(min(len(family), QUICK_PARAMETER_SETS)))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(scope="session")
