@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
-QUICK_PARAMETER_SETS = 3
+QUICK_PARAMETER_SETS = 2
 
 # No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
 slow_is_fine = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set()
     for family in families.values():
         step = max(1.0, len(family) / QUICK_PARAMETER_SETS)
-        kept.update(family[int(index * step)] for index in range(min(len(family), QUICK_PARAMETER_SETS)))
+        kept.update(family[int((index + 0.5) * step)] for index in range(min(len(family), QUICK_PARAMETER_SETS)))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

@@ -62,6 +62,7 @@ def test_package_that_is_not_installed(emitter):
     assert answer["error"]["where"] == "needs.py:1"
 
 
+@pytest.mark.slow
 def test_a_good_file_after_all_the_bad_ones(emitter):
     assert emitter(emitter.kw.file("good.py", GOOD))["verdict"] == "emitted"
 

@@ -70,6 +70,7 @@ def test_compiles_once_and_shares_the_openmp_runtime(script: Path, tmp_path: Pat
     assert (tmp_path / "calls").read_text() == "called\n"
 
 
+@pytest.mark.slow
 def test_processes_at_once_do_not_disturb_each_other(script: Path, tmp_path: Path) -> None:
     processes = [start(script) for _ in range(4)]
     for process in processes:

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -94,6 +95,7 @@ ROWS: list[Callable[..., Any]] = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(POINTWISE) - 1), broadcast=st.integers(0, 15))
 def test_pointwise(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, broadcast: int) -> None:
@@ -102,12 +104,14 @@ def test_pointwise(shape: list[int], dtype: torch.dtype, seed: int, layout: str,
     check(POINTWISE[which], x, y)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(REDUCTIONS) - 1), axis=st.integers(0, 3))
 def test_reductions(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
     check(lambda x: REDUCTIONS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(ROWS) - 1), axis=st.integers(0, 3))
 def test_rows(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:

@@ -95,6 +95,7 @@ def test_contents_change_between_timed_calls_and_keep_their_values(timed):
     assert inputs[1].tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_random_modules_and_running_statistics_pass_the_recheck(timed):
     problem = PROBLEM.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.bn = nn.BatchNorm1d(64)\n    def forward").replace(
         "torch.tanh(x) * 2", "torch.dropout(self.bn(x), 0.5, True)"
@@ -156,6 +157,7 @@ def test_library_time_is_not_ours():
     assert share_in_kernels(lambda: None, [], torch.device("cpu")) == 0.0
 
 
+@pytest.mark.slow
 def test_ceilings_of_the_cpu_are_plausible_and_quick():
     began = time.monotonic()
     found = ceilings.run({"device": "cpu"}, lambda stage, fraction: None)

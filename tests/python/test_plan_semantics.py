@@ -161,6 +161,7 @@ def test_reductions(index: int, tmp_path: Path) -> None:
         check(REDUCTIONS[index], randn(10, 4, 6).permute(1, 2, 0), tmp_path=tmp_path)
 
 
+@pytest.mark.slow
 def test_long_reductions_are_split_and_right(tmp_path: Path) -> None:
     check(lambda x: x.sum(), randn(512, 1024), tmp_path=tmp_path)
     check(lambda x: (x.var(), x.mean(), x.amax()), randn(512, 1024), tmp_path=tmp_path)
@@ -173,6 +174,7 @@ def test_long_reductions_are_split_and_right(tmp_path: Path) -> None:
     check(nn.BatchNorm2d(2), randn(64, 2, 32, 64), tmp_path=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 def test_norm_layers(training: bool, tmp_path: Path) -> None:
     x = randn(6, 8, 5, 7)
@@ -186,6 +188,7 @@ def test_norm_layers(training: bool, tmp_path: Path) -> None:
     check(nn.BatchNorm1d(8).train(training), randn(12, 8), tmp_path=tmp_path)
 
 
+@pytest.mark.slow
 def test_losses(tmp_path: Path) -> None:
     a, b = randn(9, 11), randn(9, 11).sigmoid()
     for loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits):
