@@ -95,10 +95,24 @@ def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
     return aten.clone(aten.expand(src, list(self.shape)))
 
 
+def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:
+    """On the CPU the result is contiguous or channels-last whatever the input is; the fake kernel keeps any dense input's strides."""
+
+    def decomposed(input: torch.Tensor, *rest: Any) -> Any:
+        formats = (torch.contiguous_format, *({4: (torch.channels_last,), 5: (torch.channels_last_3d,)}.get(input.dim(), ())))
+        if input.device.type != "cpu" or any(input.is_contiguous(memory_format=one) for one in formats):
+            return NotImplemented
+        return norm(input.contiguous(), *rest)
+
+    return decomposed
+
+
 # Ops that PyTorch's table leaves whole or takes apart badly.
 OWN: dict[Any, Callable[..., Any]] = {
     aten.conv1d.padding: _convolution_with_named_padding(aten.conv1d.default),
     aten.conv2d.padding: _convolution_with_named_padding(aten.conv2d.default),
     aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),
     aten.copy.default: _copy,
+    aten._native_batch_norm_legit_functional.default: _batch_norm(aten._native_batch_norm_legit_functional.default),
+    aten._native_batch_norm_legit_no_training.default: _batch_norm(aten._native_batch_norm_legit_no_training.default),
 }

@@ -6,6 +6,7 @@ one, ``core`` (the reduction or normalisation between prologue and epilogue). ``
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -64,10 +65,20 @@ ONE_AXIS = {"argmax", "argmin", "prod", "max_dim", "min_dim"}
 NORMALISATIONS = ["softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "batch_norm_eval", "l2_normalize"]
 
 
+# More would take Triton's interpreter seconds a recipe.
+MOST_ELEMENTS = 1 << 15
+
+
 def shapes(min_rank: int = 1, max_rank: int = 4, largest: int = 40):
     """Shapes with the sizes that break kernels: 1, primes, powers of two and their neighbours."""
     sizes = st.sampled_from([1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 33, largest])
-    return st.lists(sizes, min_size=min_rank, max_size=max_rank)
+    return st.lists(sizes, min_size=min_rank, max_size=max_rank).map(_fitting)
+
+
+def _fitting(shape: list[int]) -> list[int]:
+    """`shape` with its first axes cut to 2 until it has at most MOST_ELEMENTS."""
+    cut = next(count for count in range(len(shape)) if math.prod([2] * count + shape[count:]) <= MOST_ELEMENTS)
+    return [min(size, 2) for size in shape[:cut]] + shape[cut:]
 
 
 def layouts():
@@ -149,6 +160,12 @@ def normalisation_recipes(draw) -> dict[str, Any]:
         "prologue": draw(st.lists(st.sampled_from(["scale", "relu", "gelu", "tanh"]), max_size=2)),
         "epilogue": draw(st.lists(st.sampled_from(["scale", "silu", "abs"]), max_size=2)),
     }
+
+
+def normalisation(core: str, shape: list[int], dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+    """One recipe of that family, written down."""
+    inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
+    return {"family": "normalisation", "inputs": inputs, "core": core, "axis": 0, "affine": False, "prologue": [], "epilogue": []} | others
 
 
 def _reduce(recipe: dict[str, Any], x: torch.Tensor) -> Any:

@@ -1,0 +1,54 @@
+"""Random modules, captured, scheduled and printed for the CPU, compute what eager PyTorch computes, in kernels of our own."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from random_modules import normalisation, normalisation_recipes, pointwise_recipes, reduction_recipes
+from recipe_check import Recipe, check, emit, examples, load
+
+# 25 of each family take a minute where no kernel is in the cache yet: most of it is the compiler's.
+counted = settings(max_examples=examples(full=25, quick=4), deadline=None, derandomize=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recipes")
+
+
+def check_on_cpu(recipe: Recipe, folder: Path) -> None:
+    emitted = emit(recipe, "cpu")
+    if recipe["inputs"][0]["dtype"] == "float32":
+        # Library calls alone would be right, too.
+        assert emitted["kernels"] and all(f"void {name}(" in emitted["source"] for name in emitted["kernels"]), emitted["library_ops"]
+        if recipe["family"] != "normalisation":
+            assert emitted["library_ops"] == []
+    path = folder / f"candidate_{hashlib.sha256(emitted['source'].encode()).hexdigest()[:16]}.py"
+    path.write_text(emitted["source"])
+    check(recipe, load(path))
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=pointwise_recipes())
+def test_pointwise(recipe: Recipe, folder: Path) -> None:
+    check_on_cpu(recipe, folder)
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=reduction_recipes())
+def test_reductions(recipe: Recipe, folder: Path) -> None:
+    check_on_cpu(recipe, folder)
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=normalisation_recipes())
+@example(recipe=normalisation("batch_norm", [2, 2, 2], layout="transposed"))  # its result is contiguous
+@example(recipe=normalisation("batch_norm_eval", [3, 4, 5, 2], layout="transposed"))
+def test_normalisations(recipe: Recipe, folder: Path) -> None:
+    check_on_cpu(recipe, folder)
