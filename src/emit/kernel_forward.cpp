@@ -202,7 +202,7 @@ class Writer {
   std::string device_source() const {
     for (const GraphInput& input : inputs_)
       if (graph_.type(input.value).device == graph_device_) return names_.of(input.value) + ".device";
-    return fmt::format("torch.device({})", python::quoted(target_.device()));
+    return "torch.device(DEVICE)";
   }
 
   void find_lifetimes() {
@@ -317,7 +317,8 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) 
   for (const auto& [made, held] : in_place_mutations(graph, program)) read.insert(graph.values[held].name);
   std::vector<GraphInput> inputs;
   for (const GraphInput& input : graph.inputs)
-    if (read.contains(graph.values[input.value].name)) inputs.push_back(input);
+    // What a call passes decides the result by its shape and device even where no kernel reads it.
+    if (input.kind == InputKind::kUser || read.contains(graph.values[input.value].name)) inputs.push_back(input);
   return inputs;
 }
 

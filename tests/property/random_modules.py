@@ -162,6 +162,12 @@ def normalisation_recipes(draw) -> dict[str, Any]:
     }
 
 
+def reduction(core: str, shape: list[int], axes: tuple[int, ...] = (0,), dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+    """One recipe of that family, written down."""
+    inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
+    return {"family": "reduction", "inputs": inputs, "core": core, "axes": list(axes), "keepdim": False, "prologue": [], "epilogue": []} | others
+
+
 def normalisation(core: str, shape: list[int], dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
     """One recipe of that family, written down."""
     inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]

@@ -26,12 +26,12 @@ def examples(full: int, quick: int) -> int:
     return int(os.environ.get("KW_EXAMPLES") or (quick if os.environ.get("KW_TEST_QUICK") else full))
 
 
-def emit(recipe: Recipe, target: str) -> dict[str, Any]:
+def emit(recipe: Recipe, target: str, device: str = "cpu") -> dict[str, Any]:
     """The candidate for a recipe, as libkernelwright.so answers: "source", "kernels", "library_calls" …"""
     from kernelwright import export, library
 
     module, inputs = build(recipe)
-    return library.compile_graph(export.export_module(module, tuple(inputs), device="cpu"), target)
+    return library.compile_graph(export.export_module(module, tuple(inputs), device=device), target)
 
 
 def load(path: Path) -> ModuleType:

@@ -116,3 +116,19 @@ def test_reductions(shape: list[int], dtype: torch.dtype, seed: int, layout: str
 @given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(ROWS) - 1), axis=st.integers(0, 3))
 def test_rows(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
     check(lambda x: ROWS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
+
+
+def test_other_shape_of_an_input_that_no_kernel_reads_runs_the_original() -> None:
+    from kernelwright import library
+
+    module, x = Wrapped(lambda x: x.argmax(0)), torch.randn(1)
+    source = library.compile_graph(export.export_module(module, (x,)), "cpu")["source"]
+    namespace: dict[str, Any] = {"__name__": "candidate"}
+    exec(source, namespace)
+    candidate = namespace["ModelNew"](module)
+    with torch.no_grad():
+        assert candidate(x) == 0
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert candidate(torch.tensor([1.0, 3.0, 2.0])) == 1
+    assert "original forward" in str(seen[0].message)
