@@ -87,8 +87,8 @@ def main() -> int:
 
         folders = python_folders(options.device)
         # A GPU is one thing that tests cannot share.
-        workers = "1" if options.device else str(min(os.cpu_count() or 1, 8))
-        for title, marked, parallel in (("Python", "not alone", ["-n", workers, "--dist", "worksteal"]), ("Python, one at a time", "alone", [])):
+        workers = [] if options.device else ["-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal"]
+        for title, marked, parallel in (("Python", "not alone", workers), ("Python, one at a time", "alone", [])):
             junit = Path(folder, title + ".xml")
             marked += " and not slow" if options.quick else ""
             command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *folders, "-m", marked, *parallel]

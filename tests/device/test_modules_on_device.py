@@ -1,0 +1,139 @@
+"""Modules compiled, verified against the whole contract and run on the GPU, at sizes that take every kind of kernel."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import kernelwright
+from kernelwright import export, library
+
+Tensor = torch.Tensor
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Tensor) -> Any:
+        return self.function(*arguments)
+
+
+class Then(nn.Module):
+    """A layer, and a function of its result."""
+
+    def __init__(self, layer: nn.Module, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.layer = layer
+        self.function = function
+
+    def forward(self, *arguments: Tensor) -> Any:
+        return self.function(self.layer(*arguments))
+
+
+@dataclass
+class Case:
+    """`path` is what the schedule says of how rows are kept, where the size is meant to decide it."""
+
+    module: Callable[[], nn.Module]
+    inputs: Callable[[], list[Tensor]]
+    path: str = ""
+
+
+def function(call: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, path: str = "") -> Case:
+    return Case(lambda: Function(call), lambda: [torch.randn(shape).to(dtype) for shape in shapes], path)
+
+
+def layer(make: Callable[[], nn.Module], *shape: int, path: str = "") -> Case:
+    return Case(make, lambda: [torch.randn(shape)], path)
+
+
+def dropped(x: Tensor) -> Tensor:
+    return F.dropout(torch.relu(x), 0.3) * 2.0
+
+
+CASES: dict[str, Case] = {
+    "gelu": function(lambda x: F.gelu(x) * 1.5, (1000, 4099)),
+    "broadcast": function(lambda x, y, z: torch.tanh(x + y) * z, (64, 128, 257), (128, 1), (64, 1, 257)),
+    "transposed": Case(lambda: Function(lambda x, y: torch.sigmoid(x) + y), lambda: [torch.randn(300, 1000).t(), torch.randn(1000, 300)]),
+    "strided": Case(lambda: Function(lambda x: x.exp() - 1.0), lambda: [torch.randn(700, 514)[:, ::2]]),
+    "half": function(lambda x, y: F.silu(x) * y, (512, 1023), (512, 1023), dtype=torch.float16),
+    "bfloat16": function(lambda x: F.mish(x) + x.abs().sqrt(), (511, 1024), dtype=torch.bfloat16),
+    "double": function(lambda x: torch.log1p(x.abs()) * torch.sin(x), (333, 77), dtype=torch.float64),
+    "several_outputs": function(lambda x, y: (x + y, {"product": x * y, "larger": x > y}), (100, 333), (100, 333)),
+    "cat_and_pad": function(lambda x, y: F.pad(torch.cat([x, y.relu()], 1), (1, 2), value=0.5), (64, 100), (64, 33)),
+    "mean_of_all": function(lambda x: (x - 1.0).square().mean(), (4096, 1031), path="split"),
+    "sum_of_rows": function(lambda x: x.sum(1), (8192, 1000)),
+    "sum_of_columns": function(lambda x: x.sum(1), (16, 512, 1023)),
+    "statistics": function(lambda x: (x.mean(1), x.var(1), x.amax(1), x.amin(1)), (1000, 777)),
+    "arguments_of_extremes": function(lambda x: (x.argmax(1), x.argmin(0)), (501, 700)),
+    "softmax_persistent": function(lambda x: torch.softmax(x, -1), (4096, 1000), path="persistent"),
+    "softmax_looped": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="looped"),
+    "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
+    "log_softmax_half": function(lambda x: torch.log_softmax(x, -1), (777, 1025), dtype=torch.float16),
+    "layer_norm_persistent": layer(lambda: nn.LayerNorm(768), 2048, 768, path="persistent"),
+    "layer_norm_split": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="split"),
+    "rms_norm_of_channels": function(lambda x: x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6), (8, 64, 4096)),
+    "group_norm": layer(lambda: nn.GroupNorm(8, 64), 16, 64, 33, 31),
+    "instance_norm": layer(lambda: nn.InstanceNorm2d(32), 16, 32, 64, 64),
+    "batch_norm_training": layer(lambda: Then(nn.BatchNorm2d(32), torch.relu), 16, 32, 33, 40),
+    "batch_norm_evaluation": layer(lambda: Then(nn.BatchNorm2d(32), torch.relu).eval(), 16, 32, 33, 40),
+    "linear": layer(lambda: Then(nn.Linear(256, 512), lambda x: F.gelu(x) * 0.5), 128, 256),
+    "matmul": function(lambda x, y: torch.softmax(x @ y, -1), (256, 300), (300, 500)),
+    "convolution": layer(lambda: Then(nn.Conv2d(16, 32, 3, padding=1), lambda x: torch.tanh(x.relu() + 0.5)), 8, 16, 40, 40),
+    "dropout": Case(lambda: Function(dropped), lambda: [torch.randn(256, 1000)]),
+}
+
+
+def moved(values: list[Tensor], device: str) -> list[Tensor]:
+    """The same numbers with the same strides, which Tensor.to gives up."""
+    return [torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=device).copy_(one) for one in values]
+
+
+@pytest.fixture
+def compiled(request: pytest.FixtureRequest, device: str, target: str) -> tuple[Case, nn.Module, nn.Module, list[Tensor]]:
+    torch.manual_seed(0)
+    case = CASES[request.param]
+    module, inputs = case.module().to(device), moved(case.inputs(), device)
+    return case, module, kernelwright.optimize(module, inputs, target=target, verified=False), inputs
+
+
+@pytest.mark.time_limit(300)
+@pytest.mark.parametrize("compiled", CASES, indirect=True)
+def test_fused_kernels_pass_the_contract(compiled: tuple[Case, nn.Module, nn.Module, list[Tensor]], device: str) -> None:
+    _, module, made, inputs = compiled
+    assert made.report["caution"] == "fused" and made.report["kernels"]
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # a fallback to the original would pass everything
+        made(*inputs)
+    module.load_state_dict(state)
+    report = kernelwright.verify(module, made, inputs, seed=5, draws=2 if device == "cpu" else 5)
+    assert report["verdict"] == "pass", (report["reason"], [row for row in report["errors"] if not row["ok"]])
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.path])
+def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
+    case = CASES[name]
+    schedule = library.compile_graph(export.export_module(case.module(), tuple(case.inputs()), device="cuda"), "triton")["schedule"]
+    found = [group["parameters"] for group in schedule["groups"]]
+    kinds = {"split" if one.get("split", 1) > 1 else "persistent" if one.get("persistent") else "looped" for one in found}
+    assert case.path in kinds, found
+
+
+@torch.no_grad()
+def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
+    module, x = Function(dropped), torch.randn(64, 1000, device=device)
+    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    torch.manual_seed(3)
+    expected, state = module(x), torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state()
+    torch.manual_seed(3)
+    assert torch.equal(made(x) == 0, expected == 0)
+    assert torch.equal(state, torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state())
