@@ -169,7 +169,7 @@ class Optimisation {
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
       const double began = seconds_now();
-      const Json figures = verify(path, attempt);
+      const Json figures = verify(path, input_bytes(compiled.graph), attempt);
       add_seconds("verify", began);
       compiled_ = std::move(compiled);
       store_attempt(archive, attempt, figures);
@@ -190,10 +190,10 @@ class Optimisation {
   }
 
   // Fills in the verdict; returns the worker's figures.
-  Json verify(const std::string& candidate, Json& attempt) {
+  Json verify(const std::string& candidate, int64_t input_bytes, Json& attempt) {
     try {
       Json reply = session().verify({.problem = file_.path, .candidate = candidate, .device = device(), .policy = options_.policy, .seed = options_.seed,
-                                     .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes()});
+                                     .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes});
       add_verification(attempt, reply, options_.policy);
       return reply;
     } catch (const Error& error) {
@@ -208,9 +208,9 @@ class Optimisation {
     return Json::object();
   }
 
-  int64_t input_bytes() const {
+  static int64_t input_bytes(const Graph& graph) {
     int64_t bytes = 0;
-    for (const GraphInput& input : compiled_.graph.inputs) bytes += compiled_.graph.type(input.value).bytes();
+    for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
     return bytes;
   }
 
@@ -256,7 +256,7 @@ class Optimisation {
 
   Json timed_samples() {
     MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .input_bytes = input_bytes(), .eager_errors = eager_errors()};
+                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors()};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {
