@@ -87,7 +87,7 @@ def main() -> int:
 
         folders = python_folders(options.device)
         # A GPU is one thing that tests cannot share.
-        workers = [] if options.device else ["-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal"]
+        workers = [] if options.device else ["-n", str(min(os.cpu_count() or 1, 8)), "--dist", "load"]
         for title, marked, parallel in (("Python", "not alone", workers), ("Python, one at a time", "alone", [])):
             junit = Path(folder, title + ".xml")
             marked += " and not slow" if options.quick else ""
