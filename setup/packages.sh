@@ -37,9 +37,8 @@ missing_packages() {
 # install_packages OPTIONAL NAME…: by apt-get, as root or through sudo without a password. OPTIONAL ones are asked for
 # in the same go, but no one has to type them.
 install_packages() {
-  local optional=$1 as_root=()
+  local optional=$1 as_root=() all=()
   shift
-  local command="apt-get install -y --no-install-recommends $*"
   if ! type -P apt-get >/dev/null; then
     die 3 "these are missing, and there is no apt-get to install them: $*" \
       "Install what your system calls them (a C++20 compiler, CMake >= 3.22, Ninja, nlohmann-json, CLI11, fmt, SQLite, Python >= 3.10 with venv)," \
@@ -49,8 +48,11 @@ install_packages() {
     if type -P sudo >/dev/null && sudo -n true 2>/dev/null; then
       as_root=(sudo -n)
     else
+      # All in one go, so that no later command has to ask again.
+      mapfile -t all < <(printf "%s\n" "$@"; missing_packages "$packages_to_test")
+      mapfile -t all < <(printf '%s\n' "${all[@]}" | awk '!seen[$0]++')
       die 3 "system packages are missing, and installing them takes root. Type this, then the same command again:" \
-        "sudo apt-get update && sudo $command"
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends ${all[*]}"
     fi
   fi
   as_root+=(env DEBIAN_FRONTEND=noninteractive)

@@ -32,7 +32,7 @@ def test_no_compiler_asks_for_one(machine: Machine) -> None:
 
 def test_without_root_the_exact_command_is_printed(machine: Machine, tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        run = machine.kw(MISSING="libfmt-dev")
+        run = machine.kw(MISSING="libfmt-dev libgtest-dev")
     else:
         if not shutil.which("setpriv"):
             pytest.skip("setpriv is missing")
@@ -44,10 +44,10 @@ def test_without_root_the_exact_command_is_printed(machine: Machine, tmp_path: P
             os.chown(path, 65534, 65534, follow_symlinks=False)
         run = subprocess.run(
             [shutil.which("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups", machine.checkout / "kw"],
-            env=machine.environment(MISSING="libfmt-dev"), capture_output=True, text=True, timeout=60, check=False,
+            env=machine.environment(MISSING="libfmt-dev libgtest-dev"), capture_output=True, text=True, timeout=60, check=False,
         )
     assert run.returncode == 3
-    assert "sudo apt-get update && sudo apt-get install -y --no-install-recommends libfmt-dev" in run.stderr
+    assert "sudo apt-get update && sudo apt-get install -y --no-install-recommends libfmt-dev libgtest-dev" in run.stderr
 
 
 def test_missing_packages_are_installed_as_root(machine: Machine) -> None:
