@@ -96,6 +96,7 @@ class Reduction {
     return value;
   }
 
+  ExprId normalise(ExprId mean, ExprId inverse) const;
   ExprId vector_norm() const;
   ExprId loss() const;
   std::vector<ExprId> softmax() const;
@@ -146,12 +147,22 @@ std::vector<ExprId> Reduction::softmax() const {
   return {k_.select(k_.compare(ScalarOp::kEqual, row.largest, k_.constant(-std::numeric_limits<double>::infinity(), dtype)), k_.constant(0.0, dtype), share)};
 }
 
+// (x − mean) · inverse · weight + bias in the order of PyTorch's own kernels: beside values near the largest, another order overflows where theirs does not.
+ExprId Reduction::normalise(ExprId mean, ExprId inverse) const {
+  if (base_.ends_with("group_norm")) {
+    const ExprId scale = has_tensor("weight") ? k_.mul(inverse, tensor("weight")) : inverse;
+    const ExprId shift = k_.mul(mean, scale);
+    return k_.add(k_.mul(x(), scale), has_tensor("bias") ? k_.sub(tensor("bias"), shift) : k_.unary(ScalarOp::kNeg, shift));
+  }
+  return scale_and_shift(k_.mul(k_.sub(x(), mean), inverse));
+}
+
 // layer_norm, group_norm, instance_norm and batch_norm with the batch's statistics.
 std::vector<ExprId> Reduction::statistics_norm() const {
   const Moments m = moments(x_as(work_));
   const ExprId spread = variance(m, 0.0);
   const ExprId inverse = inverse_deviation(spread, node_.number("eps", 1e-5));
-  std::vector<ExprId> results = {scale_and_shift(k_.mul(k_.sub(x(), m.mean), inverse)), m.mean, inverse};
+  std::vector<ExprId> results = {normalise(m.mean, inverse), m.mean, inverse};
   if (node_.results.size() == 5) {   // the functional batch norm returns the new running statistics
     const double momentum = node_.number("momentum", 0.1);
     auto blend = [&](std::string_view running, ExprId fresh) {

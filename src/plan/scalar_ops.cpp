@@ -333,8 +333,8 @@ ExprId normalise_with_statistics(Context c) {
   auto& k = c.build;
   const ExprId deviation = k.sub(c.argument("input", c.result), c.argument("running_mean", c.result));
   const ExprId inverse = k.unary(ScalarOp::kRsqrt, k.add(c.argument("running_var", c.result), c.number(c.node.number("eps", 1e-5))));
-  ExprId value = k.mul(deviation, inverse);
-  if (c.has("weight")) value = k.mul(value, c.argument("weight", c.result));
+  // The channel's factor first: where it is below one, no product on the way overflows that would not in PyTorch's kernels.
+  ExprId value = k.mul(deviation, c.has("weight") ? k.mul(inverse, c.argument("weight", c.result)) : inverse);
   if (c.has("bias")) value = k.add(value, c.argument("bias", c.result));
   return value;
 }

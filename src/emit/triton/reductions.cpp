@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "emit/triton/kernel_printer.hpp"
 #include "support/error.hpp"
@@ -358,8 +359,12 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
   const std::string elements = fmt::format("{}.0", reduced_elements());
 
   if (parts.empty() && expr.reduce == ReduceOp::kMoments) {
+    // A power of two off each value, exactly, so that no sum of large values overflows.
+    const double count = static_cast<double>(reduced_elements()), scale = std::exp2(std::ceil(std::log2(std::max(count, 1.0))));
     const std::string operand = operand_tile(id, 0);
-    line(fmt::format("{} = {} / {}", mean, sum(operand), elements));
+    const auto number = [&](double value) { return literal(expr.dtype, value, 0).text; };
+    const std::string total = sum(scale == 1.0 ? operand : fmt::format("{} * {}", factor(operand), number(1.0 / scale)));
+    line(fmt::format("{} = {}", mean, scale == count ? total : fmt::format("{} / {}", total, number(count / scale))));
     if (!wants_squares) return;
     const std::string deviation = component_name(id, 1) + "_from_mean";
     line(fmt::format("{} = {}", deviation, where_valid(fmt::format("{} - {}", factor(value_text(expr.operands[0]).text), mean), "0.0")));
