@@ -153,7 +153,7 @@ class Measurement:
             self.inputs.fill("generator", draws.derive_seed(self.seed, "recheck"), False)
         faults = []
         for name, expected in results[0].items():
-            if (fault := _difference(results[1].get(name), expected, 3 * float(self.known_errors.get(name, 0.0)))) is not None:
+            if (fault := difference(results[1].get(name), expected, 3 * float(self.known_errors.get(name, 0.0)))) is not None:
                 faults.append(f"{name} {fault}.")
         return {"ok": not faults, "detail": " ".join(faults)}
 
@@ -185,7 +185,7 @@ class Measurement:
             torch.cuda.synchronize(self.device)
 
 
-def _difference(ours: Any, eager: torch.Tensor, allowed: float = 0.0) -> str | None:
+def difference(ours: Any, eager: torch.Tensor, allowed: float = 0.0) -> str | None:
     """How a tensor differs from eager's by more than another precision would explain, or by more than `allowed` where that is more; or None."""
     if not isinstance(ours, torch.Tensor) or ours.shape != eager.shape or ours.dtype != eager.dtype:
         return "has another shape or dtype than eager's after timing"

@@ -27,6 +27,8 @@ METHODS = {
     "capture": "export",
     "verify": "verification",
     "measure": "measurement",
+    "race": "race",
+    "build": "build",
     "ceilings": "ceilings",
     "compile_only": "compile_only",
 }

@@ -70,6 +70,17 @@ std::string name_of(Caution caution) {
   return "";
 }
 
+Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOptions& options) {
+  Compiled compiled;
+  compiled.graph = base.graph;
+  compiled.passes = base.passes;
+  compiled.schedule = std::move(schedule);
+  compiled.program = lower(compiled.graph, compiled.schedule, default_device(options.target));
+  count_steps(compiled);
+  compiled.source = write_module(compiled.graph, compiled.program, *printer_for(options.target), {.header = header_of(compiled, options), .problem_source = options.problem_source});
+  return compiled;
+}
+
 Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) {
   const std::unique_ptr<TargetPrinter> printer = printer_for(options.target);
   const DeviceDescription device = default_device(options.target);

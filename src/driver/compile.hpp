@@ -47,4 +47,7 @@ enum class CompileStage { kPasses, kSchedule, kKernels, kSource };
 // Throws kUser for an unknown pass or target, kInternal for a fault of ours.
 Compiled compile(Graph graph, const CompileOptions& options, CompileStage last = CompileStage::kSource);
 
+// The same problem under another schedule of `base`'s graph. Throws kUser when the schedule does not fit it.
+Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOptions& options);
+
 }  // namespace kw

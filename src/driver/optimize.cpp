@@ -17,6 +17,7 @@
 #include "driver/device_facts.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
+#include "driver/search_run.hpp"
 #include "driver/session.hpp"
 #include "plan/schedule_json.hpp"
 #include "support/error.hpp"
@@ -55,6 +56,7 @@ class Optimisation {
       write_file_atomically(output_, compiled_.source);
       report_["candidate"] = fs::absolute(output_).lexically_normal().string();
       try {
+        search(archive);
         measure(archive);
       } catch (const Interrupted&) {
         throw Interrupted{"the verified candidate is in " + output_};
@@ -84,6 +86,7 @@ class Optimisation {
         const bool failed = report.contains("baseline_errors") && report["baseline_errors"].contains(baseline);
         if (!timed && !failed) return std::nullopt;
       }
+    if (options_.search_seconds() > 0 && !searched_enough(report)) return std::nullopt;
     write_file_atomically(output_, archive.candidate_source(found->candidate));
     report["problem"] = file_.path;
     report["candidate"] = fs::absolute(output_).lexically_normal().string();
@@ -91,6 +94,12 @@ class Optimisation {
     report["created"] = found->created;
     report["seconds"] = {{"total", seconds_now() - began_}};
     return report;
+  }
+
+  // Has a search of at least this length, or one that left nothing to try, found the stored answer?
+  bool searched_enough(const Json& report) const {
+    if (!report.contains("search") || !report["search"].is_object()) return false;
+    return report["search"].value("exhausted", false) || report["search"].value("budget_seconds", 0.0) >= options_.search_seconds();
   }
 
   void capture() {
@@ -105,13 +114,17 @@ class Optimisation {
                {"problem_hash", key_.problem}, {"target", target_}, {"policy", options_.policy}, {"verdict", "fail"}, {"reason", ""}};
   }
 
+  CompileOptions compile_options(Caution caution) const {
+    CompileOptions result{.target = target_, .caution = caution, .passes = {}, .problem_name = fs::path(file_.path).filename().string(),
+                          .problem_source = file_.source};
+    result.passes.disabled = options_.disabled_passes;
+    return result;
+  }
+
   Compiled compile_at(Caution caution) {
     const Stage stage(progress_, "compile");
     const double began = seconds_now();
-    CompileOptions compile_options{.target = target_, .caution = caution, .passes = {}, .problem_name = fs::path(file_.path).filename().string(),
-                                   .problem_source = file_.source};
-    compile_options.passes.disabled = options_.disabled_passes;
-    Compiled compiled = compile(graph_, compile_options);
+    Compiled compiled = compile(graph_, compile_options(caution));
     add_seconds("compile", began);
     return compiled;
   }
@@ -171,6 +184,7 @@ class Optimisation {
       const double began = seconds_now();
       const Json figures = verify(path, input_bytes(compiled.graph), attempt);
       add_seconds("verify", began);
+      verify_seconds_ = seconds_now() - began;
       compiled_ = std::move(compiled);
       store_attempt(archive, attempt, figures);
       attempt["seconds"] = report_["seconds"];
@@ -206,6 +220,41 @@ class Optimisation {
       add_failure(attempt, "The candidate " + failure.what + ".", "worker-failed", failure.log);
     }
     return Json::object();
+  }
+
+  // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place.
+  void search(Archive& archive) {
+    if (options_.search_seconds() <= 0 || compiled_.kernels.empty()) return;
+    const double began = seconds_now();
+    const Compiled first = compiled_;
+    const Json verified = report_;
+    SearchRequest request{.problem = file_.path, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
+                          .device = device(), .budget_seconds = options_.search_seconds(), .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
+                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .description = default_device(target_),
+                          .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }};
+    report_["search"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
+    add_seconds("search", began);
+  }
+
+  // Is `better` right? Then it is the answer from here on.
+  bool accept(Archive& archive, const Json& verified, Compiled better) {
+    Json attempt = verified;
+    const std::string path = scratch_.write(file_.name + "_kw.py", better.source);
+    const Json figures = verify(path, input_bytes(better.graph), attempt);
+    std::swap(compiled_, better);
+    const std::string candidate = candidate_hash_, verdict = verdict_;
+    store_attempt(archive, attempt, figures);
+    if (!passed(attempt)) {
+      std::swap(compiled_, better);
+      candidate_hash_ = candidate;
+      verdict_ = verdict;
+      return false;
+    }
+    if (report_.contains("archive_error")) attempt["archive_error"] = report_["archive_error"];
+    report_ = std::move(attempt);
+    add_kernels(report_, compiled_);
+    write_file_atomically(output_, compiled_.source);
+    return true;
   }
 
   static int64_t input_bytes(const Graph& graph) {
@@ -256,7 +305,7 @@ class Optimisation {
 
   Json timed_samples() {
     MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.budget_seconds, .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors()};
+                           .budget_seconds = options_.timing_seconds(), .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors()};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {
@@ -320,7 +369,7 @@ class Optimisation {
 
   const OptimizeOptions& options_;
   Progress& progress_;
-  double began_;
+  double began_, verify_seconds_ = 0;
   ProblemFile file_;
   std::string output_;
   Environment environment_;

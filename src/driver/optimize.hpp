@@ -10,6 +10,8 @@
 
 namespace kw {
 
+inline constexpr double kTimingSeconds = 10;
+
 struct OptimizeOptions {
   std::string problem;                       // path
   std::string output;                        // path; empty: STEM_kw.py in the current folder
@@ -17,10 +19,12 @@ struct OptimizeOptions {
   std::string policy = "reference";
   std::vector<std::string> baselines = {"eager", "compile"};
   std::vector<std::string> disabled_passes;
-  double budget_seconds = 10;                // of timing; 0: verified but not measured
+  double budget_seconds = 10;                // up to kTimingSeconds of timing, what is more of search; 0: verified but not measured
   double timeout_seconds = 600;              // of tracing, and of one verification
   int draws = 0;                             // 0: the worker's default
   std::optional<uint64_t> seed;
+  double timing_seconds() const { return budget_seconds < kTimingSeconds ? budget_seconds : kTimingSeconds; }
+  double search_seconds() const { return budget_seconds - timing_seconds(); }
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
   std::string lock;                          // file that serialises timing on a device with other processes; empty: none

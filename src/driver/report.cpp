@@ -134,8 +134,9 @@ void add_kernels(Json& report, const Compiled& compiled) {
 bool passed(const Json& report) { return report.value("verdict", "") == "pass"; }
 
 void add_note(Json& report, const std::string& note) {
-  if (!report.contains("notes")) report["notes"] = Json::array();
-  report["notes"].push_back(note);
+  Json& notes = report["notes"];
+  if (!notes.is_array()) notes = Json::array();
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
 }
 
 double cpu_cache_bytes() {

@@ -49,6 +49,7 @@ void Session::start() { worker_.start(); }
 void Session::stop() { worker_.stop(); }
 
 Json Session::ask(const char* stage, const std::string& method, const Json& params, double limit_seconds) {
+  if (quiet_) return worker_.request(method, params, limit_seconds);
   const Stage shown(progress_, stage);
   return worker_.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); });
 }
@@ -120,6 +121,16 @@ Json Session::measure(const MeasureRequest& request) {
   params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask("measure", "measure", params, request.limit_seconds);
+}
+
+Json Session::race(const RaceRequest& request) {
+  Json runners = Json::array();
+  for (size_t i = 0; i < request.runners.size(); ++i)
+    runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
+  return ask("race", "race",
+             {{"problem", request.problem}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
+              {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}},
+             request.limit_seconds);
 }
 
 Json Session::ceilings(const std::string& device, const std::string& lock) {

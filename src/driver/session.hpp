@@ -32,6 +32,21 @@ struct MeasureRequest {
   std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
 };
 
+// One candidate of a race; `keep` it loaded for the next one.
+struct Runner {
+  std::string path;
+  bool keep = false;
+};
+
+struct RaceRequest {
+  std::string problem, device;
+  std::vector<Runner> runners;       // the first is the anchor; none: what races keep loaded is given back
+  uint64_t seed = 0;
+  double budget_seconds = 1, limit_seconds = 120;
+  std::string lock;
+  int64_t input_bytes = 0;
+};
+
 class Session {
  public:
   // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
@@ -44,6 +59,7 @@ class Session {
   std::string capture(const std::string& problem, const std::string& device);
   nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
   nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
+  nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
   nlohmann::ordered_json ceilings(const std::string& device, const std::string& lock);
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
 
@@ -52,11 +68,15 @@ class Session {
 
   static uint64_t secret_seed();
 
+  // While set, requests do not show as stages of their own.
+  void be_quiet(bool quiet) { quiet_ = quiet; }
+
  private:
   nlohmann::ordered_json ask(const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   Progress& progress_;
   WorkerClient worker_;
   double timeout_;
+  bool quiet_ = false;
 };
 
 // For requests that no candidate takes part in: throws kMissing, or kInternal when it makes no sense.

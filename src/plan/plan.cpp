@@ -17,29 +17,6 @@ using plan::OpClass;
 
 namespace {
 
-// Which values each group stores, given all groups: those that a group without their producer reads, and graph outputs.
-std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups) {
-  const Graph& graph = facts.graph;
-  std::vector<bool> needed = facts.escapes;
-  for (const auto& group : groups)
-    for (NodeId node : group)
-      for_each_operand(graph.nodes[node], [&](ValueId operand) {
-        const ValueId root = facts.roots[operand];
-        const NodeId producer = graph.values[root].producer;
-        if (producer != kNoNode && !std::binary_search(group.begin(), group.end(), producer)) needed[root] = true;
-      });
-  std::vector<bool> stored(graph.nodes.size(), false);
-  std::vector<std::vector<ValueId>> outputs(groups.size());
-  for (size_t group = 0; group < groups.size(); ++group)
-    for (NodeId node : groups[group]) {
-      if (stored[node]) continue;               // a copy: the first group that holds the node stores its results
-      stored[node] = true;
-      for (ValueId result : graph.nodes[node].results)
-        if (result != kNoValue && needed[result]) outputs[group].push_back(result);
-    }
-  return outputs;
-}
-
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
   return group.size() == 1 && facts.classes[group[0]] == OpClass::kExtern;
 }
@@ -228,6 +205,28 @@ class ProgramBuilder {
 };
 
 }  // namespace
+
+std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups) {
+  const Graph& graph = facts.graph;
+  std::vector<bool> needed = facts.escapes;
+  for (const auto& group : groups)
+    for (NodeId node : group)
+      for_each_operand(graph.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts.roots[operand];
+        const NodeId producer = graph.values[root].producer;
+        if (producer != kNoNode && !std::binary_search(group.begin(), group.end(), producer)) needed[root] = true;
+      });
+  std::vector<bool> stored(graph.nodes.size(), false);
+  std::vector<std::vector<ValueId>> outputs(groups.size());
+  for (size_t group = 0; group < groups.size(); ++group)
+    for (NodeId node : groups[group]) {
+      if (stored[node]) continue;               // a copy: the first group that holds the node stores its results
+      stored[node] = true;
+      for (ValueId result : graph.nodes[node].results)
+        if (result != kNoValue && needed[result]) outputs[group].push_back(result);
+    }
+  return outputs;
+}
 
 Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device) {
   const GraphFacts facts(graph);

@@ -6,6 +6,7 @@
 
 #include "emit/program.hpp"
 #include "ir/graph.hpp"
+#include "plan/domain.hpp"
 #include "plan/schedule.hpp"
 #include "plan/scheduler.hpp"
 #include "target/device.hpp"
@@ -18,6 +19,10 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
 
 // Throws kUser when the schedule does not fit the graph (unknown scheduler, nodes missing, a group that its scheduler cannot take).
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
+
+// Which values each group stores, given all groups in order: those that a group without their producer reads, and graph outputs. A node that
+// stands in several groups is stored by the first.
+std::vector<std::vector<ValueId>> stored_values(const plan::GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups);
 
 // What a search may change: for each group of the schedule, its scheduler's parameters and the values worth trying.
 std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);

@@ -21,6 +21,12 @@ void for_each_field(Device& device, Visit&& visit) {
   visit("copy_bytes_per_second", device.copy_bytes_per_second);
   visit("fp32_flops", device.fp32_flops);
   visit("launch_seconds", device.launch_seconds);
+  visit("read_bytes_per_second", device.read_bytes_per_second);
+  visit("strided_bytes_per_second", device.strided_bytes_per_second);
+  visit("gather_bytes_per_second", device.gather_bytes_per_second);
+  visit("cache_bytes_per_second", device.cache_bytes_per_second);
+  visit("shared_bytes_per_second", device.shared_bytes_per_second);
+  visit("synchronise_seconds", device.synchronise_seconds);
 }
 
 }  // namespace

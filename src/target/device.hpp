@@ -17,6 +17,13 @@ struct DeviceDescription {
   double copy_bytes_per_second = 0;
   double fp32_flops = 0;
   double launch_seconds = 0;
+  // By `kw device --calibrate`; 0: not measured, the cost model goes by the figures above.
+  double read_bytes_per_second = 0;
+  double strided_bytes_per_second = 0;      // useful bytes, one 4-byte element a line
+  double gather_bytes_per_second = 0;       // useful bytes, 4-byte elements at random
+  double cache_bytes_per_second = 0;        // of the last level
+  double shared_bytes_per_second = 0;       // shared memory of a multiprocessor, first level of a core; all units together
+  double synchronise_seconds = 0;           // the host waits for an idle device, or for the other threads
 
   bool operator==(const DeviceDescription&) const = default;
 };

@@ -1,0 +1,38 @@
+// The search of one problem: the Evaluator that emits, builds, races and stores candidates, and the report's `search` object.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "archive/archive.hpp"
+#include "driver/builder.hpp"
+#include "driver/compile.hpp"
+#include "driver/progress.hpp"
+#include "driver/scratch.hpp"
+#include "driver/session.hpp"
+#include "search/memory.hpp"
+#include "search/search.hpp"
+
+namespace kw {
+
+struct SearchRequest {
+  std::string problem;                 // path
+  std::string problem_hash, environment_hash, policy, lock;
+  std::string device;                  // "cpu" or "cuda"
+  double budget_seconds = 0;
+  double verify_seconds = 0;           // what verifying the first candidate took
+  uint64_t seed = 0;
+  int64_t input_bytes = 0;
+  CompileOptions compile;
+  DeviceDescription description;       // calibrated where it has been
+  // Verifies a better candidate and, when it passes, writes it where the user wants it.
+  std::function<bool(Compiled)> accept;
+};
+
+// `first` has been verified. What was found is kept by `accept` as it is found; Interrupted leaves as it came. The report's `search` object.
+nlohmann::ordered_json search_schedules(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive,
+                                        Scratch& scratch, Progress& progress);
+
+}  // namespace kw

@@ -1,0 +1,20 @@
+// What one kernel will take on a device, from its axes, blocks and accesses: the cost model that orders a search. It need not be right in
+// seconds, only in which of two schedules is faster.
+#pragma once
+
+#include "emit/kernel_ir.hpp"
+#include "target/device.hpp"
+
+namespace kw {
+
+struct KernelEstimate {
+  double memory_bytes = 0;       // through the device's memory: what caches serve is left out
+  double cache_bytes = 0;        // read again out of the last cache
+  double flops = 0;              // weighted by what an operation costs
+  double seconds = 0;            // without the launch
+};
+
+// The kernel's body need not be arranged. Costs of a Triton kernel by its tiles, of a CPU kernel by its axes.
+KernelEstimate estimate(const kernel::Kernel& kernel, const DeviceDescription& device);
+
+}  // namespace kw

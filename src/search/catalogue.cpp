@@ -1,0 +1,151 @@
+#include "search/catalogue.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <set>
+
+#include "ir/op_registry.hpp"
+#include "plan/cost.hpp"
+#include "plan/estimate.hpp"
+#include "support/error.hpp"
+
+namespace kw::search {
+
+using plan::OpClass;
+
+namespace {
+
+std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
+  std::vector<std::vector<NodeId>> groups;
+  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  return groups;
+}
+
+const plan::Scheduler* scheduler_for(const plan::LoweredGroup& lowered) {
+  for (const plan::Scheduler& scheduler : plan::schedulers())
+    if (scheduler.can_take(lowered)) return &scheduler;
+  return nullptr;
+}
+
+}  // namespace
+
+Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device) : facts_(graph), device_(device) {}
+
+GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
+  const auto [place, added] = entries_.try_emplace({nodes, outputs});
+  std::optional<GroupEntry>& entry = place->second;
+  if (!added) return entry ? &*entry : nullptr;
+  if (outputs.empty() || (nodes.size() == 1 && facts_.classes[nodes[0]] == OpClass::kExtern)) {
+    entry.emplace();
+    if (!outputs.empty()) {
+      const Schedule alone{.target = device_.target, .groups = {{.nodes = nodes, .scheduler = "extern", .parameters = {}}}};
+      entry->library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
+    }
+    return &*entry;
+  }
+  auto lowered = plan::lower_group(facts_, nodes, outputs);
+  const plan::Scheduler* scheduler = lowered ? scheduler_for(*lowered) : nullptr;
+  if (!scheduler) return nullptr;
+  entry.emplace();
+  entry->scheduler = scheduler;
+  entry->defaults = scheduler->defaults(*lowered, device_);
+  entry->space = scheduler->space(*lowered, device_);
+  entry->lowered = std::move(*lowered);
+  return &*entry;
+}
+
+double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters) {
+  if (!entry.scheduler) return entry.library_seconds;
+  const auto [place, added] = entry.seconds.try_emplace(parameters, 0.0);
+  if (!added) return place->second;
+  try {
+    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
+      place->second += device_.launch_seconds + estimate(one.kernel, device_).seconds;
+  } catch (const Error&) {
+    place->second = std::numeric_limits<double>::infinity();   // parameters that do not go together
+  }
+  return place->second;
+}
+
+double Catalogue::seconds(const Schedule& schedule) {
+  const auto outputs = stored_values(facts_, nodes_of(schedule));
+  double total = 0;
+  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+    GroupEntry* entry = find(schedule.groups[group].nodes, outputs[group]);
+    if (entry) total += seconds(*entry, schedule.groups[group].parameters);
+  }
+  return total;
+}
+
+std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(const std::vector<std::vector<NodeId>>& groups) const {
+  const Graph& graph = facts_.graph;
+  std::vector<int> holder(graph.nodes.size(), -1);
+  for (size_t group = 0; group < groups.size(); ++group)
+    for (const NodeId node : groups[group])
+      if (holder[node] < 0) holder[node] = static_cast<int>(group);
+  std::vector<std::set<int>> readers(groups.size());
+  std::vector<int> missing(groups.size(), 0);
+  const auto after = [&](int source, int group) {
+    if (source >= 0 && source != group && readers[source].insert(group).second) ++missing[group];
+  };
+  for (size_t group = 0; group < groups.size(); ++group)
+    for (const NodeId node : groups[group])
+      for_each_operand(graph.nodes[node], [&](ValueId operand) {
+        const NodeId producer = graph.values[facts_.roots[operand]].producer;
+        if (producer != kNoNode && !std::binary_search(groups[group].begin(), groups[group].end(), producer)) after(holder[producer], static_cast<int>(group));
+      });
+  // What draws random numbers keeps its order.
+  NodeId previous = kNoNode;
+  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
+    if (holder[node] >= 0 && !is_pure(graph.nodes[node]) && facts_.classes[node] == OpClass::kExtern) {
+      if (previous != kNoNode) after(holder[previous], holder[node]);
+      previous = node;
+    }
+  using Entry = std::pair<NodeId, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  for (size_t group = 0; group < groups.size(); ++group)
+    if (missing[group] == 0) ready.push({groups[group].back(), static_cast<int>(group)});
+  std::vector<std::vector<NodeId>> ordered;
+  while (!ready.empty()) {
+    const int group = ready.top().second;
+    ready.pop();
+    ordered.push_back(groups[group]);
+    for (const int reader : readers[group])
+      if (--missing[reader] == 0) ready.push({groups[reader].back(), reader});
+  }
+  if (ordered.size() != groups.size()) return std::nullopt;
+  return ordered;
+}
+
+std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> groups, const Schedule& known) {
+  std::erase_if(groups, [](const auto& nodes) { return nodes.empty(); });
+  auto ordered = in_order(groups);
+  if (!ordered) return std::nullopt;
+  const auto outputs = stored_values(facts_, *ordered);
+  const auto known_groups = nodes_of(known);
+  const auto known_outputs = stored_values(facts_, known_groups);
+  Schedule schedule{.target = device_.target, .groups = {}};
+  for (size_t group = 0; group < ordered->size(); ++group) {
+    const auto& nodes = (*ordered)[group];
+    const auto same = std::find(known_groups.begin(), known_groups.end(), nodes);
+    const size_t place = static_cast<size_t>(same - known_groups.begin());
+    if (same != known_groups.end() && known_outputs[place] == outputs[group]) {
+      schedule.groups.push_back(known.groups[place]);
+      continue;
+    }
+    if (outputs[group].empty()) continue;   // every reader has its own copy
+    GroupEntry* entry = find(nodes, outputs[group]);
+    if (!entry) return std::nullopt;
+    GroupSchedule one{.nodes = nodes, .scheduler = "extern", .parameters = {}};
+    if (entry->scheduler) {
+      one.scheduler = entry->scheduler->name;
+      one.parameters = entry->defaults;
+    }
+    schedule.groups.push_back(std::move(one));
+  }
+  return schedule;
+}
+
+}  // namespace kw::search

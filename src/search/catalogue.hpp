@@ -1,0 +1,52 @@
+// What is known of each possible group of a graph: can it be a kernel, which scheduler takes it, its parameters, their ranges, what they cost.
+// Groups are looked at once and remembered, so that thousands of schedules can be compared in the time of a few.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/domain.hpp"
+#include "plan/plan.hpp"
+#include "plan/scheduler.hpp"
+
+namespace kw::search {
+
+struct GroupEntry {
+  const plan::Scheduler* scheduler = nullptr;       // nullptr: a library call, or a group that stores nothing
+  plan::LoweredGroup lowered;
+  plan::Parameters defaults;
+  std::vector<plan::ParameterRange> space;
+  double library_seconds = 0;                       // of a library call
+  std::map<plan::Parameters, double> seconds;       // by parameters, as asked for
+};
+
+class Catalogue {
+ public:
+  Catalogue(const Graph& graph, const DeviceDescription& device);
+
+  // nullptr: these nodes cannot be one kernel, nor are they one library call.
+  GroupEntry* find(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs);
+
+  // Seconds that the cost model gives a group under these parameters; infinity where it cannot be lowered so.
+  double seconds(GroupEntry& entry, const plan::Parameters& parameters);
+  double seconds(const Schedule& schedule);
+
+  // The groups in an order in which they can run, each with its scheduler and defaults; parameters of groups that `known` has too (with the same
+  // outputs) stay. nullopt: there is no order, or a group is no kernel.
+  std::optional<Schedule> complete(std::vector<std::vector<NodeId>> groups, const Schedule& known);
+
+  const Graph& graph() const { return facts_.graph; }
+  const plan::GraphFacts& facts() const { return facts_; }
+  const DeviceDescription& device() const { return device_; }
+
+ private:
+  std::optional<std::vector<std::vector<NodeId>>> in_order(const std::vector<std::vector<NodeId>>& groups) const;
+
+  plan::GraphFacts facts_;
+  DeviceDescription device_;
+  std::map<std::pair<std::vector<NodeId>, std::vector<ValueId>>, std::optional<GroupEntry>> entries_;
+};
+
+}  // namespace kw::search

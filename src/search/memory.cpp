@@ -1,0 +1,159 @@
+#include "search/memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.hpp"
+#include "plan/schedule_json.hpp"
+#include "support/error.hpp"
+#include "support/hash.hpp"
+
+namespace kw::search {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Part of every key: facts of another form are not read.
+constexpr const char* kForm = "1";
+
+}  // namespace
+
+std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
+  Graph small;
+  small.name = "Group";
+  small.training = graph.training;
+  std::map<ValueId, ValueId> renamed;
+  const auto rename = [&](ValueId value) {
+    const auto [place, added] = renamed.emplace(value, static_cast<ValueId>(small.values.size()));
+    if (added) {
+      Value one = graph.values[value];
+      one.name = "v" + std::to_string(place->second);
+      one.producer = kNoNode;
+      small.values.push_back(std::move(one));
+    }
+    return place->second;
+  };
+  // Views between the nodes say how one reads another's result.
+  std::vector<NodeId> all = nodes;
+  for (size_t i = 0; i < all.size(); ++i)
+    for_each_operand(graph.nodes[all[i]], [&](ValueId operand) {
+      const NodeId producer = graph.values[operand].producer;
+      if (producer == kNoNode || std::find(all.begin(), all.end(), producer) != all.end()) return;
+      const Node& node = graph.nodes[producer];
+      bool is_view = node.results.size() == 1;
+      if (is_view) {
+        int tensors = 0;
+        bool inside = false;
+        for_each_operand(node, [&](ValueId base) {
+          ++tensors;
+          const NodeId below = graph.values[base].producer;
+          inside = inside || (below != kNoNode && std::find(all.begin(), all.end(), below) != all.end());
+        });
+        is_view = tensors == 1 && inside;
+      }
+      if (is_view) all.push_back(producer);
+    });
+  std::sort(all.begin(), all.end());
+  std::vector<ValueId> made;
+  for (const NodeId id : all)
+    for (const ValueId result : graph.nodes[id].results)
+      if (result != kNoValue) made.push_back(result);
+  for (const NodeId id : all) {
+    Node node = graph.nodes[id];
+    node.location.clear();
+    for_each_operand(node, [&](ValueId& operand) {
+      const bool fresh = !renamed.contains(operand) && std::find(made.begin(), made.end(), operand) == made.end();
+      operand = rename(operand);
+      if (fresh) small.inputs.push_back({.value = operand, .kind = InputKind::kUser, .target = "args." + std::to_string(small.inputs.size()), .access = "", .requires_grad = false, .data = ""});
+    });
+    for (ValueId& result : node.results)
+      if (result != kNoValue) result = rename(result);
+    small.nodes.push_back(std::move(node));
+  }
+  for (const ValueId output : outputs) small.outputs.push_back({.value = rename(output), .kind = OutputKind::kUser, .target = ""});
+  link_producers(small);
+  return print(small);
+}
+
+Memory::Memory(Archive& archive, std::string environment, std::string emitter, std::string policy)
+    : archive_(archive), environment_(std::move(environment)), emitter_(std::move(emitter)), policy_(std::move(policy)) {}
+
+std::string Memory::schedule_key(const Graph& graph, const Schedule& schedule) {
+  if (printed_ != &graph) {
+    printed_ = &graph;
+    // Where the file lies and how its lines are numbered says nothing about the work.
+    Graph plain = graph;
+    plain.source_json.clear();
+    plain.groups.clear();
+    for (Node& node : plain.nodes) node.location.clear();
+    graph_hash_ = sha256_hex(print(plain));
+  }
+  return std::string("schedule ") + kForm + " " + sha256_hex(graph_hash_ + "\n" + emitter_ + "\n" + policy_ + "\n" + schedule_to_json(schedule));
+}
+
+std::string Memory::group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs, const std::string& target) const {
+  return std::string("group ") + kForm + " " + sha256_hex(emitter_ + "\n" + target + "\n" + group_text(graph, nodes, outputs));
+}
+
+void Memory::store(const std::string& name, const std::string& value) {
+  if (!fault_.empty()) return;
+  try {
+    archive_.add_fact(environment_, name, value);
+  } catch (const Error& error) {
+    fault_ = error.text().message + " " + error.text().hint;
+  }
+}
+
+std::optional<Outcome> Memory::find(const Graph& graph, const Schedule& schedule) {
+  const auto text = archive_.find_fact(environment_, schedule_key(graph, schedule));
+  if (!text) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, false);
+  if (!json.is_object() || !json.contains("state")) return std::nullopt;
+  Outcome outcome;
+  const std::string state = json.value("state", "");
+  outcome.state = state == "measured" ? Outcome::State::kMeasured : state == "pruned" ? Outcome::State::kPruned : Outcome::State::kFailed;
+  outcome.ratio = json.value("ratio", 0.0);
+  outcome.low = json.value("low", 0.0);
+  outcome.high = json.value("high", 0.0);
+  outcome.reason = json.value("reason", "");
+  outcome.reused = true;
+  return outcome;
+}
+
+void Memory::add(const Graph& graph, const Schedule& schedule, const Outcome& outcome) {
+  const char* state = outcome.state == Outcome::State::kMeasured ? "measured" : outcome.state == Outcome::State::kPruned ? "pruned" : "failed";
+  const Json json = {{"state", state}, {"ratio", outcome.ratio}, {"low", outcome.low}, {"high", outcome.high}, {"reason", outcome.reason}};
+  store(schedule_key(graph, schedule), json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule& schedule) {
+  std::vector<std::vector<NodeId>> groups;
+  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  const auto outputs = stored_values(catalogue.facts(), groups);
+  Schedule known = schedule;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (schedule.groups[group].parameters.empty()) continue;
+    const auto text = archive_.find_fact(environment_, group_key(catalogue.graph(), groups[group], outputs[group], schedule.target));
+    const Json json = text ? Json::parse(*text, nullptr, false) : Json();
+    if (!json.is_object() || json.value("scheduler", "") != schedule.groups[group].scheduler || !json["parameters"].is_object()) continue;
+    known.groups[group].parameters = json["parameters"].get<plan::Parameters>();
+  }
+  if (known == schedule) return std::nullopt;
+  return known;
+}
+
+void Memory::learn(Catalogue& catalogue, const Schedule& first, const Schedule& winner, double ratio) {
+  std::vector<std::vector<NodeId>> groups;
+  for (const GroupSchedule& group : winner.groups) groups.push_back(group.nodes);
+  const auto outputs = stored_values(catalogue.facts(), groups);
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const GroupSchedule& one = winner.groups[group];
+    if (one.parameters.empty() || std::find(first.groups.begin(), first.groups.end(), one) != first.groups.end()) continue;
+    const Json json = {{"scheduler", one.scheduler}, {"parameters", one.parameters}, {"ratio", ratio}};
+    store(group_key(catalogue.graph(), one.nodes, outputs[group], winner.target), json.dump());
+  }
+}
+
+}  // namespace kw::search

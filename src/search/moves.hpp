@@ -1,0 +1,27 @@
+// The space of schedules: from one schedule, those that differ in one decision. Parameters of a group (tiles, warps, splits) and the grouping itself
+// (a group cut in two, two joined, a value stored instead of computed again, or the other way round) are neighbours alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/catalogue.hpp"
+
+namespace kw::search {
+
+struct Move {
+  Schedule schedule;
+  std::string change;            // "softmax: num_warps 8", "cut after mul", "join add and relu"
+  bool regroups = false;
+};
+
+// One parameter of one group set to another of its values.
+std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule);
+
+// Per group, the `most` combinations of all parameters that the cost model likes best; parameters that say the same to the scheduler stand once.
+std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule, int most);
+
+// Other groupings, at most `most` of each kind. Only those that are kernels throughout.
+std::vector<Move> grouping_moves(Catalogue& catalogue, const Schedule& schedule, int most);
+
+}  // namespace kw::search

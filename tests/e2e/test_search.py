@@ -1,0 +1,81 @@
+"""`kw optimize --budget` beyond its ten seconds of timing: the search, on the CPU."""
+
+import signal
+import time
+
+import pytest
+from command_line import CommandLine
+
+# Fused as the planner likes it, and in several other groupings.
+BRANCHES = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        scaled = torch.tanh(x) * 0.5
+        shares = torch.softmax(scaled, dim=-1)
+        return shares * x, scaled.sum(dim=0)
+
+
+def get_inputs():
+    return [torch.randn(64, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def kw(kw_binary, tmp_path_factory):
+    return CommandLine(kw_binary, tmp_path_factory.mktemp("search"))
+
+
+def search(kw, *more):
+    result = kw("optimize", kw.file("branches.py", BRANCHES), "--target", "cpu", "--budget", 25, "--baseline", "eager", "--json", "-", *more)
+    assert result.code == 0, result.text
+    return result.json()
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(300)
+def test_a_search_reports_what_it_tried_and_is_remembered(kw):
+    first = search(kw)
+    found = first["search"]
+    assert first["verdict"] == "pass" and found["tried"] > 0
+    assert found["speedup"] >= 1 and found["seconds"] > 0
+    nodes = sorted({node for group in found["schedule"]["groups"] for node in group["nodes"]})
+    assert nodes == list(range(len(nodes)))
+    # Without a search that is wanted for longer, the answer is the stored one; with --fresh nothing is timed a second time.
+    assert search(kw)["from_archive"] is True
+    again = search(kw, "--fresh")["search"]
+    assert again["reused"] >= min(again["tried"], found["tried"] - found["failed"])
+    assert kw("optimize", kw.file("branches.py", BRANCHES), "--target", "cpu", "--baseline", "eager", "--json", "-").json()["search"]["tried"] == again["tried"]
+
+
+@pytest.mark.slow
+def test_no_search_without_the_time_for_it(kw):
+    result = kw("optimize", kw.file("plain.py", BRANCHES + "\n"), "--target", "cpu", "--budget", 0.5, "--baseline", "eager", "--draws", 1, "--json", "-")
+    assert result.code == 0 and "search" not in result.json()
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_the_search_keeps_the_verified_candidate(kw):
+    process = kw.start("optimize", kw.file("stopped.py", BRANCHES + "# stopped\n"), "--target", "cpu", "--budget", 600, "--draws", 1)
+    seen = ""
+    while "verify" not in seen:
+        line = process.stderr.readline()
+        assert line, seen
+        seen += line
+    # The file is written when the search begins.
+    for _ in range(600):
+        if (kw.folder / "stopped_kw.py").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopped_kw.py" in err and "Traceback" not in err
+    assert "class ModelNew(Model)" in (kw.folder / "stopped_kw.py").read_text()

@@ -1,0 +1,360 @@
+// The search against a made-up world: what is fast is a formula, so that order, determinism and interruption can be seen.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "archive/archive.hpp"
+#include "ir/text.hpp"
+#include "passes/fusion.hpp"
+#include "plan/estimate.hpp"
+#include "plan/plan.hpp"
+#include "plan/schedule_json.hpp"
+#include "search/memory.hpp"
+#include "search/moves.hpp"
+#include "search/search.hpp"
+#include "support/interrupt.hpp"
+
+namespace kw::search {
+namespace {
+
+constexpr const char* kSoftmax = R"(graph G {
+  input %x : f32[8192, 4096] user args.0
+  %s = aten.softmax.int(self=%x, dim=1) : f32[8192, 4096]
+  return %s
+})";
+
+constexpr const char* kTwoGroups = R"(graph G {
+  input %x : f32[4096, 1024] user args.0
+  input %w : f32[1024, 1024] parameter "w"
+  %a = aten.relu.default(self=%x) : f32[4096, 1024]
+  %m = aten.mm.default(self=%a, mat2=%w) : f32[4096, 1024]
+  %b = aten.gelu.default(self=%m) : f32[4096, 1024]
+  %c = aten.mul.Tensor(self=%b, other=%a) : f32[4096, 1024]
+  return %c
+})";
+
+Graph fused(const char* text) {
+  Graph graph = parse_graph(text);
+  fusion(graph);
+  return graph;
+}
+
+using Formula = std::function<double(const Schedule&)>;
+
+class World : public Evaluator {
+ public:
+  explicit World(Formula seconds, int limit = 60) : seconds_of_(std::move(seconds)), limit_(limit) {}
+
+  std::string identity(const Schedule& schedule) override { return schedule_to_json(schedule); }
+  bool has_time() override {
+    if (interrupt_after >= 0 && static_cast<int>(tried.size()) >= interrupt_after) throw Interrupted{""};
+    return static_cast<int>(tried.size()) < limit_;
+  }
+  void prepare(const std::vector<Candidate>& batch) override { prepared += static_cast<int>(batch.size()); }
+  std::vector<Outcome> measure(const std::vector<Candidate>& batch, const Candidate*) override {
+    std::vector<Outcome> outcomes;
+    for (const Candidate& one : batch) {
+      tried.push_back(one.identity);
+      expected.push_back(one.expected);
+      const double ratio = seconds_of_(one.schedule);
+      if (ratio < 0) outcomes.push_back({Outcome::State::kFailed, 0, 0, 0, false, "does not build"});
+      else outcomes.push_back({ratio > 1.2 ? Outcome::State::kPruned : Outcome::State::kMeasured, ratio, ratio * 0.995, ratio * 1.005, false, ""});
+    }
+    return outcomes;
+  }
+  Verdict confirm(const Candidate& candidate, double, bool last) override {
+    if (!last && !confirm_early) return Verdict::kLater;
+    confirmed.push_back(candidate.identity);
+    return rejects && rejects(candidate.schedule) ? Verdict::kFailed : Verdict::kPassed;
+  }
+  void report(const Standing& standing) override { reported = standing; }
+  double seconds() override { return static_cast<double>(tried.size()); }
+
+  std::vector<std::string> tried, confirmed;
+  std::vector<double> expected;
+  std::function<bool(const Schedule&)> rejects;
+  Standing reported;
+  int prepared = 0, interrupt_after = -1;
+  bool confirm_early = false;
+
+ private:
+  Formula seconds_of_;
+  int limit_;
+};
+
+struct Setting {
+  explicit Setting(const char* text, const char* target = "triton")
+      : graph(fused(text)), device(default_device(target)), first(default_schedule(graph, target, device)), catalogue(graph, device) {}
+  Graph graph;
+  DeviceDescription device;
+  Schedule first;
+  Catalogue catalogue;
+};
+
+int64_t parameter(const Schedule& schedule, size_t group, const char* name) {
+  const auto found = schedule.groups[group].parameters.find(name);
+  return found == schedule.groups[group].parameters.end() ? -1 : found->second;
+}
+
+// Fastest with 32 warps and two rows a program, whatever the cost model thinks.
+double likes_many_warps(const Schedule& schedule) {
+  const double warps = std::abs(std::log2(static_cast<double>(parameter(schedule, 0, "num_warps"))) - 5);
+  const double rows = std::abs(std::log2(static_cast<double>(parameter(schedule, 0, "x_block"))) - 1);
+  return 0.6 + 0.08 * warps + 0.05 * rows;
+}
+
+TEST(Search, FindsWhatTheModelDidNotKnow) {
+  Setting setting(kSoftmax);
+  World world(likes_many_warps, 120);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_EQ(parameter(result.schedule, 0, "num_warps"), 32);
+  EXPECT_NEAR(result.ratio, 0.6, 0.051);
+  EXPECT_EQ(result.standing.best, result.ratio);
+  ASSERT_FALSE(result.history.empty());
+  for (size_t i = 1; i < result.history.size(); ++i) EXPECT_LT(result.history[i].ratio, result.history[i - 1].ratio);
+}
+
+TEST(Search, IsTheSameEveryTimeForOneSeed) {
+  std::vector<std::vector<std::string>> runs;
+  for (const uint64_t seed : {7u, 7u, 8u}) {
+    Setting setting(kSoftmax);
+    World world(likes_many_warps, 40);
+    SearchOptions options;
+    options.seed = seed;
+    search(setting.catalogue, setting.first, {}, world, options);
+    runs.push_back(world.tried);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_NE(runs[0], runs[2]);
+}
+
+TEST(Search, TriesNothingTwiceAndTheMostPromisingFirst) {
+  Setting setting(kSoftmax);
+  World world([](const Schedule&) { return 1.0; }, 200);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_FALSE(result.exhausted);
+  EXPECT_EQ(result.schedule, setting.first);
+  const std::set<std::string> different(world.tried.begin(), world.tried.end());
+  EXPECT_EQ(different.size(), world.tried.size());
+  EXPECT_FALSE(different.contains(schedule_to_json(setting.first)));
+  EXPECT_TRUE(std::is_sorted(world.expected.begin(), world.expected.begin() + 2));
+  EXPECT_LE(world.expected.front(), world.expected.back());
+}
+
+TEST(Search, EndsWhenNothingIsLeft) {
+  Setting setting(R"(graph G {
+    input %x : f32[512, 512] user args.0
+    %m = aten.mm.default(self=%x, mat2=%x) : f32[512, 512]
+    return %m
+  })");
+  World world([](const Schedule&) { return 1.0; }, 1000);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_TRUE(result.exhausted);
+  EXPECT_EQ(result.standing.tried, 0);
+}
+
+TEST(Search, AWinnerThatFailsItsVerificationIsNotKept) {
+  Setting setting(kSoftmax);
+  World world(likes_many_warps, 80);
+  world.rejects = [](const Schedule& schedule) { return parameter(schedule, 0, "num_warps") == 32; };
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_NE(parameter(result.schedule, 0, "num_warps"), 32);
+  EXPECT_LT(result.ratio, 1);
+  EXPECT_GT(result.standing.failed, 0);
+}
+
+TEST(Search, WhatIsOnlyAsFastLeavesTheFirstScheduleInPlace) {
+  Setting setting(kSoftmax);
+  World world([](const Schedule&) { return 0.995; }, 30);
+  EXPECT_EQ(search(setting.catalogue, setting.first, {}, world, {}).schedule, setting.first);
+  EXPECT_TRUE(world.confirmed.empty());
+}
+
+TEST(Search, FailuresAreCountedAndPassedOver) {
+  Setting setting(kSoftmax);
+  World world([](const Schedule& schedule) { return parameter(schedule, 0, "num_warps") >= 16 ? -1.0 : likes_many_warps(schedule); }, 60);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_GT(result.standing.failed, 0);
+  EXPECT_LT(parameter(result.schedule, 0, "num_warps"), 16);
+}
+
+TEST(Search, AnInterruptLeavesWhatWasConfirmed) {
+  Setting setting(kSoftmax);
+  World world(likes_many_warps, 1000);
+  world.confirm_early = true;
+  world.interrupt_after = 24;
+  EXPECT_THROW(search(setting.catalogue, setting.first, {}, world, {}), Interrupted);
+  ASSERT_FALSE(world.confirmed.empty());
+  EXPECT_LT(likes_many_warps(schedule_from_json(world.confirmed.back())), likes_many_warps(setting.first));
+}
+
+TEST(Search, ImprovementsOfDifferentGroupsAreTriedTogether) {
+  Setting setting(kTwoGroups);
+  ASSERT_EQ(setting.first.groups.size(), 3u);
+  const auto one = [&](const Schedule& schedule, size_t group) { return schedule.groups.size() == 3 && parameter(schedule, group, "num_warps") == 2 ? 0.9 : 1.0; };
+  World world([&](const Schedule& schedule) { return one(schedule, 0) * one(schedule, 2); }, 120);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_NEAR(result.ratio, 0.81, 1e-9);
+}
+
+TEST(Search, RememberedSchedulesComeFirst) {
+  Setting setting(kSoftmax);
+  Schedule known = setting.first;
+  known.groups[0].parameters["num_warps"] = 32;
+  known.groups[0].parameters["x_block"] = 2;
+  World world(likes_many_warps, 6);
+  search(setting.catalogue, setting.first, {known}, world, {});
+  ASSERT_FALSE(world.tried.empty());
+  EXPECT_EQ(world.tried.front(), schedule_to_json(known));
+}
+
+TEST(Moves, GroupingsAreCutAndJoinedAndStayComplete) {
+  Setting setting(R"(graph G {
+    input %x : f32[2048, 512] user args.0
+    %a = aten.tanh.default(self=%x) : f32[2048, 512]
+    %s = aten.softmax.int(self=%a, dim=1) : f32[2048, 512]
+    %b = aten.mul.Tensor(self=%s, other=%x) : f32[2048, 512]
+    %t = aten.sum.dim_IntList(self=%b, dim=[0]) : f32[512]
+    return %b, %t
+  })");
+  const auto moves = grouping_moves(setting.catalogue, setting.first, 12);
+  bool cut = false, join = false;
+  for (const Move& move : moves) {
+    cut |= move.change.starts_with("cut");
+    join |= move.change.starts_with("join");
+    const Program program = lower(setting.graph, move.schedule, setting.device);   // throws when nodes are missing
+    EXPECT_FALSE(program.steps.empty());
+    for (const Move& back : grouping_moves(setting.catalogue, move.schedule, 12)) join |= back.change.starts_with("join") && back.schedule == setting.first;
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_TRUE(join);
+}
+
+TEST(Moves, AValueIsStoredOrComputedAgainByItsReaders) {
+  Setting setting(R"(graph G {
+    input %x : f32[512, 512] user args.0
+    %a = aten.relu.default(self=%x) : f32[512, 512]
+    %m = aten.sum.dim_IntList(self=%a, dim=[0]) : f32[512]
+    %n = aten.sum.dim_IntList(self=%a, dim=[1]) : f32[512]
+    return %m, %n
+  })");
+  const auto stored = setting.catalogue.complete({{0}, {1}, {2}}, setting.first);
+  ASSERT_TRUE(stored);
+  const auto has = [](const std::vector<Move>& moves, std::string_view kind) {
+    return std::find_if(moves.begin(), moves.end(), [&](const Move& move) { return move.change.starts_with(kind); });
+  };
+  const auto moves = grouping_moves(setting.catalogue, *stored, 12);
+  const auto again = has(moves, "compute");
+  ASSERT_NE(again, moves.end());
+  ASSERT_EQ(again->schedule.groups.size(), 2u);
+  EXPECT_EQ(again->schedule.groups[0].nodes, (std::vector<NodeId>{0, 1}));
+  EXPECT_EQ(again->schedule.groups[1].nodes, (std::vector<NodeId>{0, 2}));
+  const auto back = grouping_moves(setting.catalogue, again->schedule, 12);
+  const auto store = has(back, "store");
+  ASSERT_NE(store, back.end());
+  EXPECT_EQ(store->schedule, *stored);
+}
+
+TEST(Moves, NoJoinMakesACycleThroughALibraryCall) {
+  Setting setting(kTwoGroups);
+  for (const Move& move : grouping_moves(setting.catalogue, setting.first, 12)) EXPECT_FALSE(move.change.starts_with("join")) << move.change;
+}
+
+TEST(Moves, PromisingCombinationsAreOrderedByTheModel) {
+  Setting setting(kSoftmax);
+  const auto moves = promising_moves(setting.catalogue, setting.first, 8);
+  ASSERT_EQ(moves.size(), 8u);
+  for (size_t i = 1; i < moves.size(); ++i) EXPECT_LE(setting.catalogue.seconds(moves[i - 1].schedule), setting.catalogue.seconds(moves[i].schedule));
+}
+
+class Remembering : public testing::Test {
+ protected:
+  Remembering() : folder(std::filesystem::temp_directory_path() / ("kw-search-" + std::to_string(getpid()))), archive((folder / "archive.db").string()) {
+    environment = archive.add_environment("{}");
+  }
+  ~Remembering() override { std::filesystem::remove_all(folder); }
+  std::filesystem::path folder;
+  Archive archive;
+  std::string environment;
+};
+
+TEST_F(Remembering, AMeasuredScheduleIsFoundAgain) {
+  Setting setting(kSoftmax);
+  Memory(archive, environment, "1", "reference").add(setting.graph, setting.first, {Outcome::State::kMeasured, 0.5, 0.4, 0.6, false, ""});
+  Memory memory(archive, environment, "1", "reference");
+  const auto found = memory.find(setting.graph, setting.first);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->reused);
+  EXPECT_EQ(found->ratio, 0.5);
+  EXPECT_FALSE(Memory(archive, environment, "2", "reference").find(setting.graph, setting.first)) << "another emitter";
+  EXPECT_FALSE(Memory(archive, environment, "1", "ieee").find(setting.graph, setting.first));
+}
+
+TEST_F(Remembering, TheSameGroupInAnotherProblemBeginsWithItsBestParameters) {
+  Setting setting(kSoftmax);
+  Schedule winner = setting.first;
+  winner.groups[0].parameters["num_warps"] = 32;
+  Memory memory(archive, environment, "1", "reference");
+  memory.learn(setting.catalogue, setting.first, winner, 0.7);
+
+  Setting other(R"(graph Other {
+    input %w : f32[4096, 4096] parameter "w"
+    input %tokens : f32[8192, 4096] user args.0
+    %weights = aten.softmax.int(self=%tokens, dim=1) : f32[8192, 4096]
+    %product = aten.mm.default(self=%weights, mat2=%w) : f32[8192, 4096]
+    return %product
+  })");
+  const auto known = memory.best_known(other.catalogue, other.first);
+  ASSERT_TRUE(known);
+  EXPECT_EQ(parameter(*known, 0, "num_warps"), 32);
+
+  Setting shorter(R"(graph Shorter {
+    input %x : f32[8192, 2048] user args.0
+    %s = aten.softmax.int(self=%x, dim=1) : f32[8192, 2048]
+    return %s
+  })");
+  EXPECT_FALSE(memory.best_known(shorter.catalogue, shorter.first)) << "another shape is another group";
+}
+
+TEST(Estimate, OrdersSchedulesAsMeasured) {
+  // Sum over dim 1 of (96, 2048, 4095): tiles of 128 columns beat tiles of 8 (a quarter of each sector is used).
+  Setting setting(R"(graph G {
+    input %x : f32[96, 2048, 4096] user args.0
+    %s = aten.sum.dim_IntList(self=%x, dim=[1]) : f32[96, 4096]
+    return %s
+  })");
+  Schedule wide = setting.first, narrow = setting.first;
+  narrow.groups[0].parameters["x_block"] = 2;
+  EXPECT_LT(setting.catalogue.seconds(wide), setting.catalogue.seconds(narrow));
+}
+
+TEST(Estimate, IsNearTheFloorForAStream) {
+  Setting setting(R"(graph G {
+    input %x : f32[805306368] user args.0
+    %r = aten.relu.default(self=%x) : f32[805306368]
+    return %r
+  })");
+  const double floor = 2.0 * 4 * 805306368 / setting.device.copy_bytes_per_second;
+  EXPECT_GE(setting.catalogue.seconds(setting.first), 0.95 * floor);
+  EXPECT_LE(setting.catalogue.seconds(setting.first), 1.4 * floor);
+}
+
+TEST(Estimate, FewLongRowsAreBetterCut) {
+  Setting setting(R"(graph G {
+    input %x : f32[4, 16777216] user args.0
+    %s = aten.sum.dim_IntList(self=%x, dim=[1]) : f32[4]
+    return %s
+  })");
+  Schedule whole = setting.first;
+  ASSERT_GT(parameter(whole, 0, "split"), 1);
+  whole.groups[0].parameters["split"] = 1;
+  EXPECT_LT(5 * setting.catalogue.seconds(setting.first), setting.catalogue.seconds(whole));
+}
+
+}  // namespace
+}  // namespace kw::search
