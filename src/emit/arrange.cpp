@@ -8,7 +8,7 @@
 namespace kw::kernel {
 
 std::string noun_for(const Expr& expr, const Kernel& kernel) {
-  if (expr.kind == ExprKind::kLoad) return kernel.buffers[expr.access.buffer].name;
+  if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
   if (expr.kind == ExprKind::kIndex) return "position";
   if (expr.kind == ExprKind::kConstant) return "constant";
   if (expr.kind == ExprKind::kReduce) {
@@ -39,6 +39,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
     case ScalarOp::kTanh: return "tangent";
     case ScalarOp::kSigmoid: return "gate";
     case ScalarOp::kSelect: return "chosen";
+    case ScalarOp::kBounded: return "place";
     case ScalarOp::kCast: return "converted";
     case ScalarOp::kEqual: case ScalarOp::kNotEqual: case ScalarOp::kLess: case ScalarOp::kLessEqual: case ScalarOp::kGreater:
     case ScalarOp::kGreaterEqual: case ScalarOp::kIsNan: case ScalarOp::kIsInf: return "condition";
@@ -165,7 +166,7 @@ class Arranger {
   bool wants_let(ExprId id, int uses, bool feeds) const {
     const Expr& one = expr(id);
     if (one.kind == ExprKind::kConstant) return false;
-    return one.kind == ExprKind::kLoad || !one.name.empty() || uses > 1 || feeds;
+    return is_load(one) || !one.name.empty() || uses > 1 || feeds;
   }
 
   ExprId first_needed_sibling(ExprId id) const {

@@ -21,8 +21,9 @@ bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer
   const kernel::Access& written = kernel.stores[store].access;
   if (!written.guards.empty()) return false;
   for (const kernel::Expr& expr : kernel.exprs) {
-    if (expr.kind != kernel::ExprKind::kLoad) continue;
+    if (!kernel::is_load(expr)) continue;
     if (expr.access.buffer == new_buffer) return false;
+    if (expr.access.buffer == old_buffer && expr.kind == kernel::ExprKind::kGather) return false;
     if (expr.access.buffer == old_buffer && !(expr.access.index == written.index && expr.access.guards.empty())) return false;
   }
   // Threads of a program share out its work in ways of the target's own: what another thread does with the old element must not matter.

@@ -27,7 +27,7 @@ int arity_of(ScalarOp op) {
     case ScalarOp::kRemainder: case ScalarOp::kFmod: case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax:
     case ScalarOp::kAtan2: case ScalarOp::kPow: case ScalarOp::kEqual: case ScalarOp::kNotEqual: case ScalarOp::kLess: case ScalarOp::kLessEqual:
     case ScalarOp::kGreater: case ScalarOp::kGreaterEqual: case ScalarOp::kLogicalAnd: case ScalarOp::kLogicalOr: case ScalarOp::kLogicalXor:
-    case ScalarOp::kBitAnd: case ScalarOp::kBitOr: case ScalarOp::kBitXor: case ScalarOp::kShiftLeft: case ScalarOp::kShiftRight: return 2;
+    case ScalarOp::kBitAnd: case ScalarOp::kBitOr: case ScalarOp::kBitXor: case ScalarOp::kShiftLeft: case ScalarOp::kShiftRight: case ScalarOp::kBounded: return 2;
     default: return 1;
   }
 }
@@ -100,10 +100,20 @@ class Checker {
                 std::to_string(range.highest) + " of " + std::to_string(kernel_.buffers[access.buffer].elements) + ")");
   }
 
+  void check_gather(const Expr& expr) const {
+    require(expr.access.buffer >= 0 && expr.access.buffer < static_cast<int>(kernel_.buffers.size()), "a gather names no buffer");
+    check_index(expr.access.index);
+    for (const Guard& guard : expr.access.guards) check_index(guard.index);
+    require(expr.operands.size() == 1 || expr.operands.size() == 2, "a gather has an offset and perhaps a condition");
+    require(kernel_.exprs[expr.operands[0]].dtype == DType::i64, "a gather's offset is not an i64");
+    require(expr.operands.size() == 1 || kernel_.exprs[expr.operands[1]].dtype == DType::b1, "a gather's condition is not a boolean");
+  }
+
   void check_expr(const Expr& expr, ExprId id) const {
     for (ExprId operand : expr.operands) require(operand >= 0 && operand < id, "expression " + std::to_string(id) + " uses a later one");
     if (expr.kind == ExprKind::kLoad) check_access(expr.access, "load");
     if (expr.kind == ExprKind::kIndex) check_index(expr.access.index);
+    if (expr.kind == ExprKind::kGather) check_gather(expr);
     if (expr.kind == ExprKind::kReduce) require(expr.operands.size() == arity_of(expr.reduce), "a Reduce has the wrong number of operands");
     if (expr.kind != ExprKind::kOp) return;
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
@@ -127,7 +137,7 @@ std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
   result.reserve(kernel.exprs.size());
   for (const Expr& expr : kernel.exprs) {
     std::vector<bool> axes(kernel.axes.size(), false);
-    if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) axes = axes_of_access(kernel, expr.access);
+    if (is_load(expr) || expr.kind == ExprKind::kIndex) axes = axes_of_access(kernel, expr.access);
     for (ExprId operand : expr.operands)
       for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || result[operand][axis];
     if (expr.kind == ExprKind::kReduce)

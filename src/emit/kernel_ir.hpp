@@ -72,6 +72,7 @@ enum class ExprKind {
   kConstant,   // `number` (or `integer` for integral dtypes)
   kIndex,      // the value of `access.index` as an integer of `dtype`
   kLoad,       // access
+  kGather,     // access moved by operand 0 (i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
   kOp,         // `op` over operands
   kReduce,     // `reduce` of operands over all reduce axes of the kernel
 };
@@ -90,6 +91,7 @@ enum class ScalarOp {
   // integers
   kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft, kShiftRight,
   kSelect,     // operands: condition, then, else
+  kBounded,    // operands: index, size (a constant). The index, which data decided; one outside [0, size) is the caller's mistake (docs/contract.md), never an access
   kCast,       // to `dtype`
 };
 
@@ -159,6 +161,9 @@ struct Kernel {
   int num_stages = 2;
 
 };
+
+// Does the expression read its access's buffer?
+inline bool is_load(const Expr& expr) { return expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kGather; }
 
 // Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes).
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);   // [expr][axis]

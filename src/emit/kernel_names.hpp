@@ -28,7 +28,7 @@ inline constexpr std::pair<ScalarOp, std::string_view> kScalarOpNames[] = {
     {ScalarOp::kLogicalNot, "logical_not"},
     {ScalarOp::kBitAnd, "bit_and"}, {ScalarOp::kBitOr, "bit_or"}, {ScalarOp::kBitXor, "bit_xor"}, {ScalarOp::kBitNot, "bit_not"},
     {ScalarOp::kShiftLeft, "shift_left"}, {ScalarOp::kShiftRight, "shift_right"},
-    {ScalarOp::kSelect, "select"}, {ScalarOp::kCast, "cast"},
+    {ScalarOp::kSelect, "select"}, {ScalarOp::kBounded, "bounded"}, {ScalarOp::kCast, "cast"},
 };
 
 inline constexpr std::pair<ReduceOp, std::string_view> kReduceOpNames[] = {

@@ -107,6 +107,12 @@ class Parser {
     } else if (what == "load") {
       expr.kind = ExprKind::kLoad;
       expr.access = access();
+    } else if (what == "gather") {
+      expr.kind = ExprKind::kGather;
+      expr.access = access();
+      expect("at");
+      expr.operands.push_back(reference());
+      if (accept("where")) expr.operands.push_back(reference());
     } else if (what == "reduce") {
       expr.kind = ExprKind::kReduce;
       const std::string op = name();

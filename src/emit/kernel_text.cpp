@@ -111,6 +111,10 @@ class Printer {
       case ExprKind::kConstant: return "constant " + constant(expr);
       case ExprKind::kIndex: return "index " + index(expr.access.index);
       case ExprKind::kLoad: return "load " + access(expr.access);
+      case ExprKind::kGather: {
+        const std::string where = expr.operands.size() > 1 ? " where " + label(expr.operands[1]) : "";
+        return fmt::format("gather {} at {}{}", access(expr.access), label(expr.operands[0]), where);
+      }
       case ExprKind::kOp: return std::string(name_of(expr.op)) + operands(expr);
       case ExprKind::kReduce: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);

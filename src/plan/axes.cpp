@@ -19,7 +19,7 @@ namespace {
 template <typename Visit>
 void for_each_access(Kernel& kernel, Visit&& visit) {
   for (Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) visit(expr.access);
+    if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) visit(expr.access);
   for (auto& store : kernel.stores) visit(store.access);
 }
 
@@ -128,7 +128,7 @@ std::vector<Traffic> traffic_of(const Kernel& kernel) {
   };
   for (const auto& store : kernel.stores) note(store.access, true);
   for (const Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kLoad) note(expr.access, false);
+    if (kernel::is_load(expr)) note(expr.access, false);
   std::stable_sort(all.begin(), all.end(), [](const Traffic& a, const Traffic& b) { return a.bytes > b.bytes; });
   return all;
 }

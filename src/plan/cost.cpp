@@ -1,6 +1,7 @@
 #include "plan/cost.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -19,10 +20,20 @@ double bytes_of(const TensorType& type) {
   return elements * static_cast<double>(size_of(type.dtype));
 }
 
+// Of a table that is looked up in, each result element reads at most one. No lower bound of the traffic, for an index may come twice: all may be
+// the same row.
+double most_read(const Graph& graph, const Node& node, ValueId operand) {
+  const bool is_table = plan::looks_up(node) && operand == (node.value("self") != kNoValue ? node.value("self") : node.value("weight"));
+  if (!is_table) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(graph.type(node.results[0]).elements() * size_of(graph.type(operand).dtype));
+}
+
 // Adds what `value` reads of its root, at most the whole root.
 struct Reads {
   std::map<ValueId, double> bytes;
-  void add(const Graph& graph, ValueId root, ValueId value) { bytes[root] = std::min(bytes[root] + bytes_of(graph.type(value)), bytes_of(graph.type(root))); }
+  void add(const Graph& graph, ValueId root, ValueId value, double most) {
+    bytes[root] = std::min(bytes[root] + std::min(bytes_of(graph.type(value)), most), bytes_of(graph.type(root)));
+  }
   double total() const {
     double sum = 0;
     for (const auto& [root, one] : bytes) sum += one;
@@ -43,7 +54,7 @@ std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule) {
       cost.flops += flops(graph, graph.nodes[node]);
       for_each_operand(graph.nodes[node], [&](ValueId operand) {
         const ValueId root = facts.roots[operand];
-        if (!inside.contains(graph.values[root].producer)) reads.add(graph, root, operand);
+        if (!inside.contains(graph.values[root].producer)) reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
       });
     }
     for (ValueId output : plan::outputs_of(facts, group.nodes)) cost.bytes += bytes_of(graph.type(output));
@@ -62,7 +73,7 @@ Cost graph_cost(const Graph& graph) {
     cost.flops += flops(graph, graph.nodes[node]);
     for_each_operand(graph.nodes[node], [&](ValueId operand) {
       const ValueId root = facts.roots[operand];
-      if (graph.values[root].producer == kNoNode) reads.add(graph, root, operand);
+      if (graph.values[root].producer == kNoNode) reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
     });
   }
   std::set<ValueId> written;

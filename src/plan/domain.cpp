@@ -98,6 +98,7 @@ class Analysis {
     domain_.outputs = std::move(outputs);
     find_views();
     if (!choose_anchor()) return std::nullopt;
+    lookups_.start(domain_.extents);
     propagate();
     if (!place_reductions() || !place_outputs()) return std::nullopt;
     for (ValueId output : domain_.outputs)
@@ -113,7 +114,7 @@ class Analysis {
     return node != kNoNode && inside(node);
   }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
-  Extents extents() const { return domain_.extents; }
+  Extents extents() const { return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents); }
 
   // The views between what the nodes read and where it is stored.
   void find_views() {
@@ -225,11 +226,11 @@ class Analysis {
   bool propagate_through_view(NodeId id) {
     const Node& node = graph_.nodes[id];
     const ValueId source = node.value("self");
-    if (source == kNoValue || node.results.size() != 1 || graph_.type(source).elements() != graph_.type(node.results[0]).elements()) return false;
+    if (source == kNoValue || node.results.size() != 1 || looks_up(node) || graph_.type(source).elements() != graph_.type(node.results[0]).elements()) return false;
     const Coords *from = find_seed(source), *to = find_seed(node.results[0]);
     if (from && !to) return seed(node.results[0], push_view(graph_, id, *from, extents()));
     if (to && !from) {
-      auto pulls = pull(graph_, id, 0, *to, extents());
+      auto pulls = pull(graph_, id, 0, *to, lookups_);
       return pulls && pulls->size() == 1 && pulls->front().guards.empty() && seed(source, std::move(pulls->front().coords));
     }
     return false;
@@ -322,7 +323,7 @@ class Analysis {
     } else if (facts_.classes[node] == OpClass::kFactory) {
       return true;
     } else {
-      pulls = pull(graph_, node, result, coords, extents());
+      pulls = pull(graph_, node, result, coords, lookups_);
     }
     if (!pulls) return false;
     return std::all_of(pulls->begin(), pulls->end(), [&](const Pull& one) { return visit(one.value, one.coords); });
@@ -333,6 +334,7 @@ class Analysis {
   std::vector<NodeId> nodes_;
   std::vector<NodeId> members_;                  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;
+  Lookups lookups_;
   std::map<Shape, Coords> by_shape_;             // first seed of each shape
   std::map<ValueId, std::vector<Coords>> visited_;
   Domain domain_;

@@ -34,7 +34,9 @@ struct NotLowerable {};
 class Lowering {
  public:
   Lowering(const GraphFacts& facts, std::span<const NodeId> nodes, Domain domain)
-      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()), domain_(std::move(domain)), build_(lowered_.kernel) {}
+      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()), domain_(std::move(domain)), build_(lowered_.kernel, &lookups_, [this](int axis) { return coordinate(axis); }) {
+    lookups_.start(domain_.extents);
+  }
 
   LoweredGroup run() {
     for (size_t axis = 0; axis < domain_.extents.size(); ++axis) {
@@ -80,7 +82,7 @@ class Lowering {
     }
   };
 
-  Extents extents() const { return domain_.extents; }
+  Extents extents() const { return lookups_.extents(); }
 
   bool computed_inside(ValueId value) const {
     const NodeId producer = graph_.values[facts_.roots[value]].producer;
@@ -117,7 +119,7 @@ class Lowering {
     auto& kernel = lowered_.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const auto& expr : kernel.exprs)
-      if (expr.kind == kernel::ExprKind::kLoad) used[expr.access.buffer] = true;
+      if (kernel::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -131,7 +133,7 @@ class Lowering {
       values.push_back(lowered_.buffers[old]);
     }
     for (auto& expr : kernel.exprs)
-      if (expr.kind == kernel::ExprKind::kLoad) expr.access.buffer = place[expr.access.buffer];
+      if (kernel::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = place[store.access.buffer];
     kernel.buffers = std::move(buffers);
     lowered_.buffers = std::move(values);
@@ -146,7 +148,7 @@ class Lowering {
     access.guards = guards;
     access.otherwise = otherwise;
     auto& elements = lowered_.kernel.buffers[access.buffer].elements;
-    if (guards.empty()) elements = std::max(elements, range_of(access.index, extents()).high + 1);
+    if (guards.empty() && !lookups_.is_lookup(access.index)) elements = std::max(elements, range_of(access.index, extents()).high + 1);
     return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
   }
 
@@ -170,8 +172,10 @@ class Lowering {
       case OpClass::kExtern: throw NotLowerable{};
       default: break;
     }
-    const auto pulls = pull(graph_, id, result, coords, extents());
+    lookups_.guards = guards;
+    const auto pulls = pull(graph_, id, result, coords, lookups_);
     if (!pulls) throw NotLowerable{};
+    if (looks_up(node)) return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (facts_.classes[id] == OpClass::kView || (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
       return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (!is_elementwise(graph_, id)) return guarded(node, *pulls, coords, guards);
@@ -231,6 +235,19 @@ class Lowering {
     return value;
   }
 
+  // The value of a looked-up coordinate. What a caller may have wrong stays out of the algebra until it has been checked here.
+  ExprId coordinate(int axis) {
+    if (const auto found = coordinates_.find(axis); found != coordinates_.end()) return found->second;
+    const Lookup lookup = lookups_.of_axis(axis);
+    const ExprId size = build_.integer(lookup.extent, DType::i64);
+    ExprId place = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
+    if (lookup.kind == LookupKind::kWrappedElement)
+      place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)), build_.add(place, size), place);
+    place = build_.binary(ScalarOp::kBounded, place, size);
+    coordinates_.emplace(axis, place);
+    return place;
+  }
+
   ExprId factory(const Node& node, const Coords& coords) {
     const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
     const std::string_view base = base_name(node);
@@ -275,6 +292,8 @@ class Lowering {
   std::vector<NodeId> nodes_;
   Domain domain_;
   LoweredGroup lowered_;
+  Lookups lookups_;
+  std::map<int, ExprId> coordinates_;
   KernelBuilder build_;
   std::map<ValueId, int> buffer_ids_;
   std::set<std::string> buffer_names_;

@@ -27,7 +27,7 @@ std::string key_of(const Expr& expr) {
   for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op), static_cast<int>(expr.reduce), expr.component})
     key += std::to_string(number) + ' ';
   for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
-  if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) {
+  if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) {
     key += '@' + std::to_string(expr.access.buffer) + '|' + std::to_string(expr.access.otherwise);
     append(key, expr.access.index);
     for (const auto& guard : expr.access.guards) {
@@ -72,6 +72,10 @@ ExprId KernelBuilder::integer(int64_t number, DType dtype) {
 
 ExprId KernelBuilder::index(const Index& index, DType dtype) {
   if (plan::is_constant(index)) return integer(index.constant, dtype);
+  if (lookups_ && lookups_->is_lookup(index)) {
+    const ExprId affine = this->index(lookups_->affine_part(index), DType::i64);
+    return cast(is_constant(affine, 0.0) ? looked_up(index) : add(looked_up(index), affine), dtype);
+  }
   Expr expr;
   expr.kind = ExprKind::kIndex;
   expr.dtype = dtype;
@@ -79,10 +83,34 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
   return insert(std::move(expr));
 }
 
+ExprId KernelBuilder::looked_up(const Index& index) {
+  ExprId sum = kernel::kNoExpr;
+  for (const IndexTerm& term : index.terms) {
+    if (term.axis < lookups_->own_axes()) continue;
+    ExprId part = coordinate_(term.axis);
+    if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, DType::i64));
+    if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, DType::i64));
+    part = mul(part, integer(term.coefficient, DType::i64));
+    sum = sum == kernel::kNoExpr ? part : add(sum, part);
+  }
+  return sum;
+}
+
 ExprId KernelBuilder::load(Access access, DType dtype) {
   Expr expr;
   expr.kind = ExprKind::kLoad;
   expr.dtype = dtype;
+  if (lookups_) {
+    std::vector<kernel::Guard> affine, conditions;
+    for (kernel::Guard& guard : access.guards) (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(std::move(guard));
+    access.guards = std::move(affine);
+    if (!conditions.empty() || lookups_->is_lookup(access.index)) {
+      expr.kind = ExprKind::kGather;
+      expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i64)};
+      access.index = lookups_->affine_part(access.index);
+      if (const ExprId condition = all_of(conditions); condition != kernel::kNoExpr) expr.operands.push_back(condition);
+    }
+  }
   expr.access = std::move(access);
   return insert(std::move(expr));
 }
@@ -131,7 +159,8 @@ ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> ope
 ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
   ExprId all = kernel::kNoExpr;
   std::vector<int64_t> extents;
-  for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
+  if (lookups_) extents.assign(lookups_->extents().begin(), lookups_->extents().end());
+  else for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
   auto require = [&](ExprId condition) { all = all == kernel::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition}); };
   for (const auto& guard : guards) {
     const Range range = range_of(guard.index, extents);
@@ -150,7 +179,7 @@ std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
 
 void KernelBuilder::name(ExprId value, const std::string& wanted) {
   Expr& expr = kernel_.exprs[value];
-  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kLoad || wanted.empty()) return;
+  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || kernel::is_load(expr) || wanted.empty()) return;
   const int count = ++names_[wanted];
   expr.name = count == 1 ? wanted : wanted + "_" + std::to_string(count);
 }

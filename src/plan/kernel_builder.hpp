@@ -1,6 +1,7 @@
 // Builds a kernel's expression DAG: equal expressions are made once, casts and trivial operations fold away.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "emit/kernel_ir.hpp"
 #include "plan/index_math.hpp"
+#include "plan/lookup.hpp"
 
 namespace kw::plan {
 
@@ -23,12 +25,15 @@ void drop_unused(kernel::Kernel& kernel);
 
 class KernelBuilder {
  public:
-  explicit KernelBuilder(kernel::Kernel& kernel) : kernel_(kernel) {}
+  // Axes of indices past the kernel's own are looked up (lookup.hpp): `coordinate` gives such an axis's expression, an i64.
+  using Coordinate = std::function<ExprId(int axis)>;
+  explicit KernelBuilder(kernel::Kernel& kernel, const Lookups* lookups = nullptr, Coordinate coordinate = {})
+      : kernel_(kernel), lookups_(lookups), coordinate_(std::move(coordinate)) {}
 
   ExprId constant(double number, DType dtype);
   ExprId integer(int64_t number, DType dtype);
   ExprId index(const Index& index, DType dtype);
-  ExprId load(kernel::Access access, DType dtype);
+  ExprId load(kernel::Access access, DType dtype);           // a Gather where the index or a guard looks up
   ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
   ExprId cast(ExprId value, DType dtype);
   ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);
@@ -52,8 +57,11 @@ class KernelBuilder {
 
  private:
   ExprId insert(kernel::Expr expr);
+  ExprId looked_up(const Index& index);                      // the sum of the index's looked-up terms
 
   kernel::Kernel& kernel_;
+  const Lookups* lookups_;
+  Coordinate coordinate_;
   std::map<std::string, ExprId> known_;
   std::map<std::string, int> names_;
 };

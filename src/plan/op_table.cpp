@@ -34,7 +34,7 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"__and__", 1}, {"__or__", 1}, {"__xor__", 1}, {"nan_to_num", 2}, {"floor", 1}, {"ceil", 1}, {"trunc", 1}, {"round", 1}, {"frac", 2},
     {"_to_copy", 1}, {"to", 1}, {"type_as", 1}, {"clone", 0}, {"lift_fresh_copy", 0}, {"copy", 0}, {"fill", 0}, {"deg2rad", 1}, {"rad2deg", 1},
     {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0},
-    {"slice_scatter", 1}, {"select_scatter", 1},
+    {"slice_scatter", 1}, {"select_scatter", 1}, {"embedding", 1}, {"index_select", 1}, {"gather", 1}, {"index", 1}, {"_unsafe_index", 1},
     {"mse_loss", 2}, {"l1_loss", 2}, {"smooth_l1_loss", 4}, {"huber_loss", 4}, {"kl_div", 8}, {"binary_cross_entropy", 12},
     {"binary_cross_entropy_with_logits", 12}, {"soft_margin_loss", 10}, {"batch_norm", 4}, {"_native_batch_norm_legit_no_training", 4},
     {"instance_norm", 4}, {"dropout", 0}, {"alias_copy", 0}, {"detach_copy", 0}};
@@ -111,6 +111,10 @@ bool is_alias(const Graph& graph, const Node& node, std::string_view base) {
   return true;
 }
 
+bool is_index(const Graph& graph, ValueId value) {
+  return value != kNoValue && (graph.type(value).dtype == DType::i64 || graph.type(value).dtype == DType::i32);
+}
+
 bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_view base) {
   const TensorType& result = graph.type(node.results[0]);
   if (base == "pow") {   // integer powers only for a constant exponent
@@ -134,6 +138,17 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
   if (base == "dropout") return !node.boolean("train", true) || node.number("p", 0.5) == 0.0;
   if (base == "batch_norm") return !node.boolean("training", true);
   if (base == "instance_norm") return !node.boolean("use_input_stats", true);
+  if (base == "embedding") return is_index(graph, node.value("indices"));
+  if (base == "index_select" || base == "gather") return is_index(graph, node.value("index")) && graph.type(node.value("self")).rank() > 0;
+  if (base == "index" || base == "_unsafe_index") {
+    const Argument* indices = node.find("indices");
+    const auto* list = indices ? std::get_if<ValueList>(indices) : nullptr;
+    if (!list || !std::all_of(list->ids.begin(), list->ids.end(), [&](ValueId id) { return id == kNoValue || is_index(graph, id); })) return false;
+    // PyTorch's shape functions and its kernels disagree on the strides that a dense but permuted tensor with dimensions of one element ends in.
+    bool ones = std::find(result.shape.begin(), result.shape.end(), 1) != result.shape.end();
+    for_each_operand(node, [&](ValueId id) { ones = ones || std::find(graph.type(id).shape.begin(), graph.type(id).shape.end(), 1) != graph.type(id).shape.end(); });
+    return !ones || graph.type(node.value("self")).is_contiguous();
+  }
   if (base == "where") return node.value("condition") != kNoValue && node.find("self") != nullptr;
   if (base == "to") return node.value("self") != kNoValue;
   if (base == "max" || base == "min") return overload_name(node) == "other";

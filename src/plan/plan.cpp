@@ -38,7 +38,7 @@ Placed move_offsets_out(kernel::Kernel kernel) {
   auto& buffers = placed.kernel.buffers;
   std::vector<int64_t> least(buffers.size(), -1);
   for (auto& expr : placed.kernel.exprs)
-    if (expr.kind == kernel::ExprKind::kLoad) {
+    if (kernel::is_load(expr)) {
       int64_t& one = least[expr.access.buffer];
       one = one < 0 ? std::max<int64_t>(0, expr.access.index.constant) : std::min(one, std::max<int64_t>(0, expr.access.index.constant));
     }
@@ -49,7 +49,7 @@ Placed move_offsets_out(kernel::Kernel kernel) {
     if (placed.offsets[i] * size_of(buffers[i].dtype) % 16 != 0) buffers[i].aligned = false;
   }
   for (auto& expr : placed.kernel.exprs)
-    if (expr.kind == kernel::ExprKind::kLoad) expr.access.index.constant -= placed.offsets[expr.access.buffer];
+    if (kernel::is_load(expr)) expr.access.index.constant -= placed.offsets[expr.access.buffer];
   return placed;
 }
 

@@ -14,7 +14,9 @@ struct Request {
   const Node& node;
   int result;
   const Coords& coords;
-  Extents extents;
+  Lookups& lookups;
+
+  Extents extents() const { return lookups.extents(); }
 
   const Shape& shape_of(ValueId value) const { return graph.type(value).shape; }
   const Shape& result_shape() const { return shape_of(node.results[result]); }
@@ -31,7 +33,7 @@ Pulls one(const Request& request, std::optional<Coords> coords) {
 }
 
 Pulls pull_reshape(const Request& request) {
-  return one(request, reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.extents));
+  return one(request, reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.extents()));
 }
 
 Pulls pull_broadcast(const Request& request) {
@@ -75,7 +77,7 @@ Pulls pull_slice(const Request& request) {
   if (start < 0) start += size;
   start = std::clamp<int64_t>(start, 0, size);
   Coords coords = request.coords;
-  coords[dim] = scale(coords[dim], request.node.integer("step", 1), request.extents);
+  coords[dim] = scale(coords[dim], request.node.integer("step", 1), request.extents());
   coords[dim].constant += start;
   return one(request, std::move(coords));
 }
@@ -116,7 +118,7 @@ Pulls pull_cat(const Request& request) {
   for (ValueId operand : list->ids) {
     const int64_t size = stack ? 1 : request.shape_of(operand)[dim];
     Pull pull{operand, request.coords, {}};
-    const Range range = range_of(request.coords[dim], request.extents);
+    const Range range = range_of(request.coords[dim], request.extents());
     if (range.low < offset || range.high >= offset + size) pull.guards.push_back({request.coords[dim], offset, offset + size});
     if (stack) pull.coords.erase(pull.coords.begin() + dim);
     else pull.coords[dim].constant -= offset;
@@ -143,7 +145,7 @@ Pulls pull_flip(const Request& request) {
   Coords coords = request.coords;
   for (int64_t dim : request.node.integers("dims")) {
     dim = wrap_dim(dim, request.rank());
-    coords[dim] = scale(coords[dim], -1, request.extents);
+    coords[dim] = scale(coords[dim], -1, request.extents());
     coords[dim].constant += request.shape_of(request.self())[dim] - 1;
   }
   return one(request, std::move(coords));
@@ -154,7 +156,7 @@ Pulls pull_repeat(const Request& request) {
   const size_t added = request.coords.size() - shape.size();
   Coords coords(shape.size());
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    auto wrapped = modulo(request.coords[dim + added], shape[dim], request.extents);
+    auto wrapped = modulo(request.coords[dim + added], shape[dim], request.extents());
     if (!wrapped) return std::nullopt;
     coords[dim] = std::move(*wrapped);
   }
@@ -195,7 +197,80 @@ Pulls pull_elementwise(const Request& request) {
   return pulls;
 }
 
+// --- Lookups --------------------------------------------------------------------------------------------------------------------
+
+Index element_of(const Request& request, LookupKind kind, ValueId index, Coords coords, int64_t extent) {
+  return request.lookups.add({kind, extent, index, std::move(coords), {}});
+}
+
+Pulls pull_embedding(const Request& request) {
+  const ValueId weight = request.node.value("weight"), indices = request.node.value("indices");
+  const Coords place(request.coords.begin(), request.coords.end() - 1);
+  const Index row = element_of(request, LookupKind::kElement, indices, place, request.shape_of(weight)[0]);
+  return std::vector<Pull>{{weight, {row, request.coords.back()}, {}}, {indices, place, {}}};
+}
+
+Pulls pull_index_select(const Request& request) {
+  const ValueId index = request.node.value("index");
+  const int64_t dim = request.dim("dim", 0, request.rank());
+  Coords place, coords = request.coords;
+  if (request.rank() == 0) return std::nullopt;
+  if (!request.shape_of(index).empty()) place = {request.coords[dim]};
+  coords[dim] = element_of(request, LookupKind::kElement, index, place, request.shape_of(request.self())[dim]);
+  return std::vector<Pull>{{request.self(), std::move(coords), {}}, {index, place, {}}};
+}
+
+Pulls pull_gather(const Request& request) {
+  const ValueId index = request.node.value("index");
+  if (request.rank() == 0 || request.shape_of(index).size() != request.coords.size()) return std::nullopt;
+  const int64_t dim = request.dim("dim", 0, request.rank());
+  Coords coords = request.coords;
+  coords[dim] = element_of(request, LookupKind::kElement, index, request.coords, request.shape_of(request.self())[dim]);
+  return std::vector<Pull>{{request.self(), std::move(coords), {}}, {index, request.coords, {}}};
+}
+
+// x[i, :, j]: the indices broadcast to dimensions of their own, which stand where they do if they are neighbours, and in front if not.
+Pulls pull_index(const Request& request) {
+  const auto* list = std::get_if<ValueList>(request.node.find("indices"));
+  const auto rank = static_cast<size_t>(request.rank());
+  if (!list || list->ids.size() > rank) return std::nullopt;
+  std::vector<size_t> indexed;
+  size_t added = 0;
+  for (size_t dim = 0; dim < list->ids.size(); ++dim)
+    if (list->ids[dim] != kNoValue) {
+      indexed.push_back(dim);
+      added = std::max(added, request.shape_of(list->ids[dim]).size());
+    }
+  if (indexed.empty() || request.coords.size() != rank - indexed.size() + added) return std::nullopt;
+  const bool neighbours = indexed.back() - indexed.front() + 1 == indexed.size();
+  const size_t first = neighbours ? indexed.front() : 0;
+  const auto begin = request.coords.begin() + static_cast<std::ptrdiff_t>(first), end = begin + static_cast<std::ptrdiff_t>(added);
+  const Coords place(begin, end);
+  const Shape place_shape(request.result_shape().begin() + static_cast<std::ptrdiff_t>(first), request.result_shape().begin() + static_cast<std::ptrdiff_t>(first + added));
+  Coords kept(request.coords.begin(), begin);
+  kept.insert(kept.end(), end, request.coords.end());
+  Pull table{request.self(), {}, {}};
+  std::vector<Pull> pulls(1);
+  size_t next = 0;
+  for (size_t dim = 0; dim < rank; ++dim) {
+    const ValueId index = dim < list->ids.size() ? list->ids[dim] : kNoValue;
+    if (index == kNoValue) {
+      table.coords.push_back(kept[next++]);
+      continue;
+    }
+    Coords at = broadcast(place, place_shape, request.shape_of(index));
+    table.coords.push_back(element_of(request, LookupKind::kWrappedElement, index, at, request.shape_of(request.self())[dim]));
+    pulls.push_back({index, std::move(at), {}});
+  }
+  pulls[0] = std::move(table);
+  return pulls;
+}
+
 using Handler = Pulls (*)(const Request&);
+
+bool is_lookup_handler(Handler handler) {
+  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index;
+}
 
 const std::unordered_map<std::string_view, Handler> kHandlers = {
     {"view", pull_reshape}, {"_unsafe_view", pull_reshape}, {"reshape", pull_reshape}, {"flatten", pull_reshape}, {"unflatten", pull_reshape},
@@ -208,6 +283,7 @@ const std::unordered_map<std::string_view, Handler> kHandlers = {
     {"tensor_split", pull_split}, {"unbind", pull_unbind},
     {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"flip", pull_flip},
     {"repeat", pull_repeat}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
+    {"embedding", pull_embedding}, {"index_select", pull_index_select}, {"gather", pull_gather}, {"index", pull_index}, {"_unsafe_index", pull_index},
 };
 
 const std::unordered_set<std::string_view> kUnknownViews = {"movedim", "diagonal", "unfold", "as_strided"};
@@ -227,11 +303,16 @@ bool is_elementwise(const Graph& graph, NodeId node) {
   return !kHandlers.contains(base) && !kUnknownViews.contains(base);
 }
 
-std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result, const Coords& coords, Extents extents) {
+bool looks_up(const Node& node) {
+  const auto handler = kHandlers.find(base_name(node));
+  return handler != kHandlers.end() && is_lookup_handler(handler->second);
+}
+
+std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result, const Coords& coords, Lookups& lookups) {
   const Node& node = graph.nodes[id];
   const std::string_view base = base_name(node);
   if (kUnknownViews.contains(base)) return std::nullopt;
-  const Request request{graph, node, result, coords, extents};
+  const Request request{graph, node, result, coords, lookups};
   const auto handler = kHandlers.find(base);
   if (handler == kHandlers.end()) return pull_elementwise(request);
   auto pulls = handler->second(request);
@@ -246,16 +327,18 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
   if (node.results.size() != 1 || source == kNoValue) return std::nullopt;
   const TensorType &from = graph.type(source), &to = graph.type(node.results[0]);
   const auto handler = kHandlers.find(base_name(node));
-  if (handler == kHandlers.end() || from.elements() != to.elements()) return std::nullopt;
+  if (handler == kHandlers.end() || is_lookup_handler(handler->second) || from.elements() != to.elements()) return std::nullopt;
+  Lookups none;
+  none.start({extents.begin(), extents.end()});
   if (handler->second == pull_permute) {
-    const auto order = permutation_of({graph, node, 0, coords, extents});
+    const auto order = permutation_of({graph, node, 0, coords, none});
     if (!order) return std::nullopt;
     Coords result(order->size());
     for (size_t i = 0; i < order->size(); ++i) result[i] = coords[(*order)[i]];
     return result;
   }
   if (handler->second == pull_flip) {   // its own inverse
-    auto pulls = pull_flip({graph, node, 0, coords, extents});
+    auto pulls = pull_flip({graph, node, 0, coords, none});
     return std::move(pulls->front().coords);
   }
   // Every other view that keeps all elements keeps their row-major order too.

@@ -7,6 +7,7 @@
 
 #include "ir/graph.hpp"
 #include "plan/index_math.hpp"
+#include "plan/lookup.hpp"
 #include "plan/op_table.hpp"
 
 namespace kw::plan {
@@ -18,9 +19,13 @@ struct Pull {
   std::vector<kernel::Guard> guards;
 };
 
-// Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result `result`.
+// Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result `result`. Of an op that looks up
+// (embedding, gather), the table that it reads comes first and its indices after it.
 // nullopt: not expressible, or an op that this table does not know.
-std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId node, int result, const Coords& coords, Extents extents);
+std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId node, int result, const Coords& coords, Lookups& lookups);
+
+// Does the op read one operand at a place that is looked up?
+bool looks_up(const Node& node);
 
 // Coordinates in the view's result of the operand's element at `coords`, for views that keep every element; else nullopt.
 std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, Extents extents);

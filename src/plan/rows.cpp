@@ -37,7 +37,7 @@ int loads_under_reductions(const Kernel& kernel) {
     const auto& expr = kernel.exprs[id];
     if (folded[id] || expr.kind == kernel::ExprKind::kReduce)
       for (kernel::ExprId operand : expr.operands) folded[operand] = true;
-    if (!folded[id] || expr.kind != kernel::ExprKind::kLoad) continue;
+    if (!folded[id] || !kernel::is_load(expr)) continue;
     for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (uses_axis(expr.access, axis)) {
         ++loads;

@@ -270,7 +270,7 @@ class Splitter {
     Kernel& kernel = group.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const Expr& expr : kernel.exprs)
-      if (expr.kind == ExprKind::kLoad) used[expr.access.buffer] = true;
+      if (kernel::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> moved(kernel.buffers.size(), -1);
     std::vector<Buffer> buffers;
@@ -283,7 +283,7 @@ class Splitter {
         values.push_back(group.buffers[id]);
       }
     for (Expr& expr : kernel.exprs)
-      if (expr.kind == ExprKind::kLoad) expr.access.buffer = moved[expr.access.buffer];
+      if (kernel::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = moved[store.access.buffer];
     kernel.buffers = std::move(buffers);
     group.buffers = std::move(values);

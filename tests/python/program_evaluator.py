@@ -27,6 +27,11 @@ def _select(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     return torch.where(condition, yes, no)
 
 
+def _bounded(index: Tensor, size: Tensor) -> Tensor:
+    assert bool(((index >= 0) & (index < size)).all()), "an index is out of range"
+    return index
+
+
 OPS: dict[str, Callable[..., Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "floor_div": torch.floor_divide,
     "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "remainder": torch.remainder, "fmod": torch.fmod, "neg": torch.neg,
@@ -39,7 +44,7 @@ OPS: dict[str, Callable[..., Tensor]] = {
     "greater": torch.gt, "greater_equal": torch.ge, "is_nan": torch.isnan, "is_inf": torch.isinf, "logical_and": torch.logical_and,
     "logical_or": torch.logical_or, "logical_xor": torch.logical_xor, "logical_not": torch.logical_not, "bit_and": torch.bitwise_and,
     "bit_or": torch.bitwise_or, "bit_xor": torch.bitwise_xor, "bit_not": torch.bitwise_not, "shift_left": torch.bitwise_left_shift,
-    "shift_right": torch.bitwise_right_shift, "select": _select,
+    "shift_right": torch.bitwise_right_shift, "select": _select, "bounded": _bounded,
 }
 
 
@@ -112,6 +117,15 @@ class Kernel:
             shape = torch.broadcast_shapes(index.shape, mask.shape)
             index, mask = index.expand(shape), mask.expand(shape)
             inside = torch.where(mask, index, 0)
+            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, f"{self.name} reads outside {buffer}"
+            return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
+        if kind == "gather":
+            text, at, condition = re.match(r"(.*) at (%\S+)(?: where (%\S+))?$", rest).groups()  # type: ignore[union-attr]
+            buffer, index, mask, otherwise = self.access(text, names)
+            index = index + values[at]
+            mask = mask & values[condition] if condition else mask
+            shape = torch.broadcast_shapes(index.shape, mask.shape)
+            inside = torch.where(mask, index, 0).expand(shape)
             assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, f"{self.name} reads outside {buffer}"
             return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
         if kind == "reduce":

@@ -105,6 +105,11 @@ def broadcast_sums(b: Buffers) -> Buffers:
     return {"repeated": b["x"] * 10, "ones": torch.full((6,), 10.0), "mixed": (b["x"][:, None] * b["y"] + 1).sum(1)}
 
 
+def looked_up(b: Buffers) -> Buffers:
+    table, place = b["table"].view(100, 12), b["token"].long() % 100
+    return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
+
+
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
@@ -114,6 +119,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "arg_max_columns": lambda b: {"out": b["x"].view(3, 70, 20).argmax(1), "at_least": b["x"].view(3, 70, 20).argmin(1)},
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},
     "all_reductions": statistics,
+    "gather_rows": looked_up,
     **{f"unary_{dtype}": unary for dtype in ("f32", "f64", "i32")},
     **{f"binary_{dtype}": binary for dtype in ("f32", "f64", "i64", "i32", "i16", "u8")},
     "casts": casts,

@@ -275,6 +275,10 @@ Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {
 
 Text op_text(const Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types, HelperSet& helpers) {
   if (expr.op == ScalarOp::kCast) return cast_text(operands[0], types[0], expr.dtype, helpers);
+  if (expr.op == ScalarOp::kBounded) {
+    helpers.insert("bounded");
+    return call("bounded", {operands[0], operands[1], {"refused", kPrimary}});
+  }
   if (expr.op == ScalarOp::kSelect)
     return {within(operands[0], kOr) + " ? " + within(operands[1], kOr) + " : " + within(operands[2], kOr), kChoice};
 

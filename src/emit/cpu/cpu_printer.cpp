@@ -14,6 +14,16 @@ using kernel::Kernel;
 
 constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
 
+constexpr const char* kRunCheckedText = R"py(
+
+def run_checked(kernel: str, *arguments: int) -> None:
+    """Run a kernel that returns whether it met an index that PyTorch would refuse."""
+    function = getattr(load_kernels(), kernel)
+    function.restype = ctypes.c_int
+    if function(*arguments):
+        raise IndexError("index out of range: a tensor of indices holds a value that the dimension it indexes does not have")
+)py";
+
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
@@ -27,10 +37,12 @@ class CpuPrinter : public TargetPrinter {
     if (program.kernels.empty()) return "";
     cpu::HelperSet helpers;
     std::string functions, parameters;
+    bool refuses = false;
     for (const Kernel& kernel : program.kernels) {
       const cpu::PrintedKernel printed = cpu::print_kernel(kernel, helpers);
       functions += "\n" + printed.text;
       parameters += fmt::format("    (\"{}\", {}, {}),\n", kernel.name, kernel.buffers.size(), printed.takes_threads ? 1 : 0);
+      refuses = refuses || cpu::refuses_indices(kernel);
     }
     std::string source;
     for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
@@ -38,7 +50,7 @@ class CpuPrinter : public TargetPrinter {
     source += functions;
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");
     return "CPP_SOURCE = r\"\"\"\n" + source + "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
-           parameters + "]\n\n" + std::string(cpu::kLoaderText);
+           parameters + "]\n\n" + std::string(cpu::kLoaderText) + (refuses ? kRunCheckedText : "");
   }
 
   std::string launch(const Program& program, const KernelStep& step) const override {
@@ -50,7 +62,11 @@ class CpuPrinter : public TargetPrinter {
       arguments.push_back(step.tensors[i] + ".data_ptr()" + (offset == 0 ? "" : fmt::format(" + {}", offset)));
     }
     if (cpu::takes_threads(kernel)) arguments.push_back("torch.get_num_threads()");
-    const std::string head = "load_kernels()." + kernel.name + "(";
+    std::string head = "load_kernels()." + kernel.name + "(";
+    if (cpu::refuses_indices(kernel)) {
+      head = "run_checked(";
+      arguments.insert(arguments.begin(), "\"" + kernel.name + "\"");
+    }
     const std::string line = head + join(arguments, ", ") + ")\n";
     if (line.size() <= 112) return line;
     return head + "\n    " + join(arguments, ",\n    ") + ",\n)\n";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "emit/cpu/code_writer.hpp"
@@ -47,7 +48,9 @@ class KernelPrinter {
     writer_.close_all();
     const std::string body = writer_.text();
     const bool takes_threads = nest_.threading != Threading::kNone;
-    return {comment() + signature(takes_threads) + constants(body) + body + "}\n", takes_threads};
+    const bool refuses = refuses_indices(kernel_);
+    const std::string before = refuses ? "  int refused = 0;\n" : "", after = refuses ? "  return refused;\n" : "";
+    return {comment() + signature(takes_threads) + constants(body) + before + body + after + "}\n", takes_threads};
   }
 
  private:
@@ -84,7 +87,7 @@ class KernelPrinter {
       parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* " + buffers_[i]);
     }
     if (takes_threads) parameters.push_back("int threads");
-    const std::string head = "extern \"C\" void " + kernel_.name + "(";
+    const std::string head = std::string("extern \"C\" ") + (refuses_indices(kernel_) ? "int " : "void ") + kernel_.name + "(";
     const std::string line = head + join(parameters, ", ") + ") {\n";
     if (line.size() <= 120) return line;
     return head + "\n    " + join(parameters, ",\n    ") + ") {\n";
@@ -150,7 +153,7 @@ class KernelPrinter {
       writer_.line(fmt::format("const int64_t {} = {};", starts_.back().second, index_text(kernel_, {0, start}, axes_).text));
     };
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) print(kernel_.exprs[id].access);
+      if (nest_.needed[id] && is_load(kernel_.exprs[id])) print(kernel_.exprs[id].access);
     for (const Store& store : kernel_.stores) print(store.access);
   }
 
@@ -160,15 +163,19 @@ class KernelPrinter {
     return nullptr;
   }
 
-  std::string element_of(const Access& access) const {
-    const std::string& buffer = buffers_[access.buffer];
+  // `gathered`: where a Gather's offset stands.
+  std::string element_of(const Access& access, const Text* gathered = nullptr) const {
+    std::vector<std::string> parts;
     const std::vector<IndexTerm> start = start_of(access.index);
     const std::string* variable = find_start(start);
-    if (!variable) return fmt::format("{}[{}]", buffer, index_text(kernel_, access.index, axes_).text);
     Index rest = access.index;
-    std::erase_if(rest.terms, [&](const IndexTerm& term) { return std::find(start.begin(), start.end(), term) != start.end(); });
-    if (rest.terms.empty() && rest.constant == 0) return fmt::format("{}[{}]", buffer, *variable);
-    return fmt::format("{}[{} + {}]", buffer, *variable, index_text(kernel_, rest, axes_).text);
+    if (variable) {
+      parts.push_back(*variable);
+      std::erase_if(rest.terms, [&](const IndexTerm& term) { return std::find(start.begin(), start.end(), term) != start.end(); });
+    }
+    if (gathered) parts.push_back(within(*gathered, kAdd));
+    if (parts.empty() || !rest.terms.empty() || rest.constant != 0) parts.push_back(index_text(kernel_, rest, axes_).text);
+    return fmt::format("{}[{}]", buffers_[access.buffer], join(parts, " + "));
   }
 
   // --- Phases --------------------------------------------------------------------------------------------------------------------
@@ -443,7 +450,7 @@ class KernelPrinter {
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
     if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
     if (placement.uses[id] > 1 || hoisted) return true;
-    if (expr.kind == ExprKind::kLoad) return false;
+    if (is_load(expr)) return false;
     return !expr.name.empty() || value(id).text.size() > kLongText;
   }
 
@@ -523,7 +530,7 @@ class KernelPrinter {
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind == ExprKind::kConstant) return constant_text(expr, helpers_);
     if (expr.kind == ExprKind::kIndex) return cast_text(index_text(kernel_, expr.access.index, axes_), DType::i64, expr.dtype, helpers_);
-    if (expr.kind == ExprKind::kLoad) return load(expr);
+    if (is_load(expr)) return load(expr);
     std::vector<Text> operands;
     std::vector<DType> types;
     for (ExprId operand : expr.operands) {
@@ -536,9 +543,14 @@ class KernelPrinter {
   Text load(const Expr& expr) {
     const Access& access = expr.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    const Text element{element_of(access), kPrimary};
+    std::string guard = guard_text(kernel_, access.guards, axes_);
+    std::optional<Text> offset;
+    if (expr.kind == ExprKind::kGather) {
+      offset = value(expr.operands[0]);
+      if (expr.operands.size() > 1) guard += (guard.empty() ? "" : " && ") + within(value(expr.operands[1]), kAnd);
+    }
+    const Text element{element_of(access, offset ? &*offset : nullptr), kPrimary};
     const Text loaded = cast_text(element, dtype == DType::b1 ? DType::u8 : dtype, expr.dtype, helpers_);
-    const std::string guard = guard_text(kernel_, access.guards, axes_);
     if (guard.empty()) return loaded;
     return {guard + " ? " + within(loaded, kOr) + " : " + literal(access.otherwise, expr.dtype, helpers_).text, kChoice};
   }
@@ -561,6 +573,10 @@ class KernelPrinter {
 };
 
 }  // namespace
+
+bool refuses_indices(const Kernel& kernel) {
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) { return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kBounded; });
+}
 
 bool takes_threads(const Kernel& kernel) { return plan_loops(simplify(kernel)).threading != Threading::kNone; }
 

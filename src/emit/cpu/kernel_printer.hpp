@@ -16,6 +16,9 @@ struct PrintedKernel {
 // Whether its function has the parameter `threads`.
 bool takes_threads(const kernel::Kernel& kernel);
 
+// Does the kernel return whether it met an index that it had to refuse?
+bool refuses_indices(const kernel::Kernel& kernel);
+
 // Adds the helpers that the kernel calls to `helpers`.
 PrintedKernel print_kernel(const kernel::Kernel& kernel, HelperSet& helpers);
 

@@ -76,8 +76,12 @@ class Planner {
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
       if (extent(axis) <= 1) continue;
       int score = 0;
-      for (size_t id = 0; id < expr_count(); ++id)
-        if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) score += suitability(kernel_.exprs[id].access, axis);
+      for (size_t id = 0; id < expr_count(); ++id) {
+        const Expr& expr = kernel_.exprs[id];
+        if (!nest_.needed[id] || !is_load(expr)) continue;
+        const bool scattered = expr.kind == ExprKind::kGather && nest_.axes[expr.operands[0]][axis];
+        score += scattered ? -1 : suitability(expr.access, axis);
+      }
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
       if (kernel_.axes[axis].vector) score += 1;
       if (nest_.vector_axis < 0 || score >= best_score) {
@@ -134,7 +138,7 @@ class Planner {
   int transposed_axis() const {
     std::vector<const Access*> accesses;
     for (size_t id = 0; id < expr_count(); ++id)
-      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kLoad) accesses.push_back(&kernel_.exprs[id].access);
+      if (nest_.needed[id] && is_load(kernel_.exprs[id])) accesses.push_back(&kernel_.exprs[id].access);
     for (const Store& store : kernel_.stores) accesses.push_back(&store.access);
     for (const Access* access : accesses) {
       if (std::abs(stride_along(*access, nest_.vector_axis)) <= 1) continue;
@@ -276,7 +280,7 @@ int64_t LoopNest::block_of(int axis) const {
 LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).run(); }
 
 int cost_of(const Expr& expr) {
-  if (expr.kind == ExprKind::kLoad) return 1;
+  if (is_load(expr)) return 1;
   if (expr.kind != ExprKind::kOp) return 0;
   switch (expr.op) {
     case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog: case ScalarOp::kLog2: case ScalarOp::kLog10:

@@ -92,3 +92,10 @@ INLINE T shift_right(T a, T count) {
   const T last = static_cast<T>(8 * sizeof(T) - 1);
   return static_cast<T>(a >> (count < 0 || count > last ? last : count));
 }
+//@ bounded : inline
+// An index that PyTorch would refuse is noted for the caller, and element 0 read in its place.
+INLINE int64_t bounded(int64_t index, int64_t size, int& refused) {
+  if (static_cast<uint64_t>(index) < static_cast<uint64_t>(size)) return index;
+  __atomic_store_n(&refused, 1, __ATOMIC_RELAXED);
+  return 0;
+}

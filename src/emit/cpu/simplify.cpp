@@ -17,7 +17,7 @@ void for_each_index(Kernel& kernel, Visit&& visit) {
     for (Guard& guard : access.guards) visit(guard.index);
   };
   for (Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kIndex) visit_access(expr.access);
+    if (is_load(expr) || expr.kind == ExprKind::kIndex) visit_access(expr.access);
   for (Store& store : kernel.stores) visit_access(store.access);
 }
 
@@ -106,7 +106,7 @@ bool same(const Expr& a, const Expr& b) {
   switch (a.kind) {
     case ExprKind::kConstant: return std::memcmp(&a.number, &b.number, sizeof(double)) == 0 && a.integer == b.integer;
     case ExprKind::kIndex: return a.access.index == b.access.index;
-    case ExprKind::kLoad: return same_access(a.access, b.access);
+    case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
     case ExprKind::kReduce: return a.reduce == b.reduce && a.component == b.component;
   }

@@ -104,7 +104,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
     }
   };
   for (const Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kLoad) note_wide(expr.access);
+    if (is_load(expr)) note_wide(expr.access);
   for (const Store& store : kernel.stores) note_wide(store.access);
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
     wide_axis_[axis] = wide_axis_[axis] || kernel.axes[axis].extent > kInt32Limit - kernel.axes[axis].block;
@@ -117,11 +117,11 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
     const Expr& expr = kernel.exprs[id];
     if (expr.kind != ExprKind::kOp || expr.op != ScalarOp::kCast || expr.dtype == DType::b1) continue;
     const ExprId operand = expr.operands[0];
-    if (kernel.exprs[operand].kind == ExprKind::kLoad && uses[operand] == 1) cast_of_load_[operand] = static_cast<ExprId>(id);
+    if (is_load(kernel.exprs[operand]) && uses[operand] == 1) cast_of_load_[operand] = static_cast<ExprId>(id);
   }
   for (const Stmt& statement : kernel.body)
     for (const Stmt& inner : statement.body)
-      if (inner.kind == StmtKind::kLet && kernel.exprs[inner.expr].kind == ExprKind::kLoad) ++loads_left_[inner.expr];
+      if (inner.kind == StmtKind::kLet && is_load(kernel.exprs[inner.expr])) ++loads_left_[inner.expr];
   loads_ = loads_left_;
 }
 
@@ -271,22 +271,23 @@ std::vector<std::string> KernelPrinter::guard_terms(const Access& access) const 
   return terms;
 }
 
-std::string KernelPrinter::access_mask(const Access& access) {
-  const std::vector<bool> axes = axes_of_access(kernel_, access);
+std::string KernelPrinter::access_mask(const Access& access, const std::vector<bool>& axes, const std::string& condition) {
   std::vector<std::string> terms;
   for (size_t axis = 0; axis < axes.size(); ++axis)
     if (axes[axis] && is_dimension(axis) && overhangs(kernel_.axes[axis]))
       terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
   for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
-  return mask_mark(terms, axes, kernel_.buffers[access.buffer].name);
+  // A condition may use what the scope computes, so it has no place among the masks at the scope's start.
+  const std::string mask = mask_mark(terms, axes, kernel_.buffers[access.buffer].name);
+  if (mask.empty() || condition.empty()) return mask + condition;
+  return fmt::format("({}) & {}", mask, condition);
 }
 
-std::string KernelPrinter::pointer(const Access& access) {
-  const std::string base = kernel_.buffers[access.buffer].name + "_ptr";
+std::string KernelPrinter::pointer(const Access& access, const std::vector<bool>& axes, ExprId gathered) {
+  const std::string base = kernel_.buffers[access.buffer].name + "_ptr" + (gathered == kNoExpr ? "" : " + " + wrap(value_text(gathered), Binding::kAdd));
   Index index = access.index;
   // A mask may not have more dimensions than its pointers.
-  const std::vector<bool> axes = axes_of_access(kernel_, access);
-  std::vector<bool> indexed(kernel_.axes.size(), false);
+  std::vector<bool> indexed = gathered == kNoExpr ? std::vector<bool>(kernel_.axes.size(), false) : axes_[gathered];
   for (const IndexTerm& term : index.terms) indexed[term.axis] = indexed[term.axis] || term.coefficient != 0;
   std::string spread;
   for (size_t axis = 0; axis < axes.size(); ++axis)
@@ -300,17 +301,18 @@ std::string KernelPrinter::pointer(const Access& access) {
 std::string KernelPrinter::load_text(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   const Access& access = expr.access;
+  const bool gathers = expr.kind == ExprKind::kGather, conditional = expr.operands.size() > 1;
   std::string options;
-  const std::string mask = access_mask(access);
+  const std::vector<bool>& axes = axes_[id];
+  const std::string mask = access_mask(access, axes, conditional ? wrap(value_text(expr.operands[1]), Binding::kAtom) : "");
   if (!mask.empty()) {
     options += ", mask=" + mask;
     std::optional<double> other = padding_.load_other[id];
-    if (!guard_terms(access).empty()) other = access.otherwise;
+    if (conditional || !guard_terms(access).empty()) other = access.otherwise;
     if (other) options += ", other=" + literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
   }
   // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves first.
   bool shared = program_count(kernel_) > 1, reduces = false;
-  const std::vector<bool> axes = axes_of_access(kernel_, access);
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (kernel_.axes[axis].kind == AxisKind::kReduce) reduces = true;
     else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
@@ -318,7 +320,7 @@ std::string KernelPrinter::load_text(ExprId id) {
   if (reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
   else if (loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
   if (loads_left_[id] > 0) --loads_left_[id];
-  return fmt::format("tl.load({}{})", pointer(access), options);
+  return fmt::format("tl.load({}{})", pointer(access, axes, gathers ? expr.operands[0] : kNoExpr), options);
 }
 
 void KernelPrinter::store(const Store& store) {
@@ -333,8 +335,9 @@ void KernelPrinter::store(const Store& store) {
   const std::string text = stored.kind == ExprKind::kConstant ? typed(literal(stored.dtype, stored.number, stored.integer), stored.dtype)
                            : stored.kind == ExprKind::kIndex && !bound_[value] ? index_mark(stored.access.index, buffer.name)
                                                                              : value_text(value).text;
-  const std::string mask = access_mask(store.access);
-  line(fmt::format("tl.store({}, {}{})", pointer(store.access), text, mask.empty() ? "" : ", mask=" + mask));
+  const std::vector<bool> axes = axes_of_access(kernel_, store.access);
+  const std::string mask = access_mask(store.access, axes, "");
+  line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text, mask.empty() ? "" : ", mask=" + mask));
 }
 
 // --- Expressions ----------------------------------------------------------------------------------------------------------------
@@ -359,7 +362,7 @@ Text KernelPrinter::computed_text(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   switch (expr.kind) {
     case ExprKind::kConstant: return literal(expr.dtype, expr.number, expr.integer);
-    case ExprKind::kLoad: return {load_text(id)};
+    case ExprKind::kLoad: case ExprKind::kGather: return {load_text(id)};
     case ExprKind::kOp: return operation(id);
     case ExprKind::kReduce: break;
     case ExprKind::kIndex: {
@@ -424,7 +427,7 @@ void KernelPrinter::bind(ExprId id) {
 void KernelPrinter::let(ExprId id) {
   if (bound_[id]) return;
   const Expr& expr = kernel_.exprs[id];
-  if (expr.kind == ExprKind::kLoad && cast_of_load_[id] != kNoExpr) {
+  if (is_load(expr) && cast_of_load_[id] != kNoExpr) {
     const ExprId cast = cast_of_load_[id];
     const std::string& wanted = kernel_.exprs[cast].name.empty() || kernel_.exprs[cast].name.starts_with("converted") ? expr.name : kernel_.exprs[cast].name;
     if (names_[cast].empty()) names_[cast] = fresh(wanted, "_value");
@@ -528,7 +531,10 @@ std::vector<std::string> KernelPrinter::close_scope(bool loop) {
     }
     if (uses > 1) definitions.push_back(fmt::format("{} = {}", mark.name, mark.text));
     for (std::string& one : scope.lines) {
-      if (uses > 1) replace_all(one, "(" + token + ").", mark.name + ".");
+      if (uses > 1) {
+        replace_all(one, "(" + token + ").", mark.name + ".");
+        replace_all(one, "(" + token + ") & ", mark.name + " & ");
+      }
       replace_all(one, token, uses > 1 ? mark.name : mark.text);
     }
   }

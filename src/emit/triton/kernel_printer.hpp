@@ -54,8 +54,8 @@ class KernelPrinter {
   std::string index_mark(const kernel::Index& index, const std::string& buffer);
   std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
   std::vector<std::string> guard_terms(const kernel::Access& access) const;
-  std::string pointer(const kernel::Access& access);
-  std::string access_mask(const kernel::Access& access);
+  std::string pointer(const kernel::Access& access, const std::vector<bool>& axes, kernel::ExprId gathered);
+  std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
   std::string load_text(kernel::ExprId id);
   void store(const kernel::Store& store);
 

@@ -1,0 +1,50 @@
+// Coordinates that the index algebra cannot express: elements of index tensors (embedding, gather), and formulas (roll, reflection, resizing).
+// Each stands in an index as one more axis behind the kernel's own, so that views, padding and cat are pulled through it as through any axis; the
+// lowering replaces it by its expression.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.hpp"
+#include "plan/index_math.hpp"
+
+namespace kw::plan {
+
+enum class LookupKind {
+  kElement,          // the element `coords` of the tensor `index`; the caller answers for its being in range
+  kWrappedElement,   // the same, where a negative one counts from the end
+};
+
+struct Lookup {
+  LookupKind kind = LookupKind::kElement;
+  int64_t extent = 1;                      // its values lie in [0, extent)
+  ValueId index = kNoValue;
+  Coords coords;
+  std::vector<kernel::Guard> guards;       // where the coordinate is needed
+
+  bool operator==(const Lookup&) const = default;
+};
+
+class Lookups {
+ public:
+  // The kernel's own axes come first.
+  void start(const std::vector<int64_t>& axes);
+  int own_axes() const { return own_axes_; }
+  Extents extents() const { return extents_; }
+  bool is_lookup(const Index& index) const;
+  Index affine_part(Index index) const;    // without the looked-up terms
+
+  // The coordinate as an index of one axis; equal lookups share it.
+  Index add(Lookup lookup);
+  const Lookup& of_axis(int axis) const { return lookups_[static_cast<size_t>(axis - own_axes_)]; }
+
+  // What the lookups made next are needed under.
+  std::vector<kernel::Guard> guards;
+
+ private:
+  int own_axes_ = 0;
+  std::vector<int64_t> extents_;
+  std::vector<Lookup> lookups_;
+};
+
+}  // namespace kw::plan

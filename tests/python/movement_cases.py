@@ -1,0 +1,199 @@
+"""Data movement, lookups and what is built on them, as small functions with random inputs: shared by the tests and by the interpreter's process."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+Tensor = torch.Tensor
+FLOATS = (torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Tensor) -> Any:
+        return self.function(*arguments)
+
+
+class Draw:
+    """Random shapes, numbers and indices from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def number(self, low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=self.generator))
+
+    def choice(self, options: Any) -> Any:
+        return options[self.number(0, len(options) - 1)]
+
+    def shape(self, rank: int, most: int = 9, least: int = 1) -> list[int]:
+        return [self.number(least, most) for _ in range(rank)]
+
+    def floats(self, shape: list[int], dtype: torch.dtype | None = None) -> Tensor:
+        """Contiguous, permuted or a slice of something larger."""
+        dtype = dtype or self.choice(FLOATS)
+        layout = self.choice(["contiguous", "contiguous", "permuted", "sliced"])
+        if layout == "permuted":
+            return torch.randn(shape[::-1], generator=self.generator).to(dtype).permute(*reversed(range(len(shape))))
+        if layout == "sliced":
+            return torch.randn([*shape[:-1], shape[-1] + 3], generator=self.generator).to(dtype)[..., 2:-1]
+        return torch.randn(shape, generator=self.generator).to(dtype)
+
+    def plain(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.randn(shape, generator=self.generator).to(dtype)
+
+    def indices(self, size: int, shape: list[int], negative: bool = False, narrow: bool = True) -> Tensor:
+        drawn = torch.randint(-size if negative else 0, size, shape, generator=self.generator)
+        return drawn.to(self.choice([torch.int64, torch.int32])) if narrow else drawn
+
+
+@dataclass
+class Case:
+    """A function and its arguments; `exact` where nothing is computed, so that every bit must agree."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Tensor, ...]
+    exact: bool = True
+
+
+CASES: dict[str, Callable[[Draw], Case]] = {}
+
+
+def case(make: Callable[[Draw], Case]) -> Callable[[Draw], Case]:
+    CASES[make.__name__] = make
+    return make
+
+
+# --- Lookups ----------------------------------------------------------------------------------------------------------------------
+
+
+@case
+def embedding(d: Draw) -> Case:
+    rows = d.number(1, 20)
+    return Case(lambda w, i: F.embedding(i, w), (d.floats([rows, d.number(1, 70)]), d.indices(rows, d.shape(d.number(1, 3)))))
+
+
+@case
+def embedding_fused(d: Draw) -> Case:
+    rows, width = d.number(2, 20), d.number(2, 70)
+    x = d.indices(rows, d.shape(2))
+    return Case(lambda w, i, p: F.layer_norm(F.embedding(i, w) + p, [width]), (d.plain(rows, width), x, d.plain(x.shape[1], width)), exact=False)
+
+
+@case
+def embedding_of_computed_table_and_index(d: Draw) -> Case:
+    rows = d.number(2, 20)
+    return Case(lambda w, i: F.embedding((i + 1) % rows, w * 2).relu(), (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2))), exact=False)
+
+
+@case
+def index_select(d: Draw) -> Case:
+    shape = d.shape(d.number(1, 4))
+    dim = d.number(0, len(shape) - 1)
+    return Case(lambda x, i: torch.index_select(x, dim, i), (d.floats(shape), d.indices(shape[dim], [d.number(1, 12)])))
+
+
+@case
+def gather(d: Draw) -> Case:
+    shape = d.shape(d.number(1, 4))
+    dim = d.number(0, len(shape) - 1)
+    wanted = [d.number(1, 12) if axis == dim else d.number(1, size) for axis, size in enumerate(shape)]
+    return Case(lambda x, i: torch.gather(x, dim, i), (d.floats(shape), d.indices(shape[dim], wanted, narrow=False)))
+
+
+@case
+def take_along_dim(d: Draw) -> Case:
+    shape = d.shape(2)
+    return Case(lambda x, i: torch.take_along_dim(x, i, 1), (d.floats(shape), d.indices(shape[1], [shape[0], d.number(1, 12)], narrow=False)))
+
+
+@case
+def take(d: Draw) -> Case:
+    shape = d.shape(2)
+    return Case(lambda x, i: torch.take(x, i), (d.plain(*shape), d.indices(shape[0] * shape[1], d.shape(2), negative=True, narrow=False)))
+
+
+@case
+def index_rows(d: Draw) -> Case:
+    shape = d.shape(d.number(1, 4), least=2)
+    return Case(lambda x, i: x[i], (d.floats(shape), d.indices(shape[0], d.shape(d.number(1, 2), least=2), negative=True)))
+
+
+@case
+def index_inner(d: Draw) -> Case:
+    shape = d.shape(3, least=2)
+    return Case(lambda x, i: x[:, i], (d.floats(shape), d.indices(shape[1], d.shape(d.number(1, 2), least=2), negative=True)))
+
+
+@case
+def index_neighbours_that_broadcast(d: Draw) -> Case:
+    shape = d.shape(4)
+    rows, columns = d.number(1, 5), d.number(1, 5)
+    arguments = (d.plain(*shape), d.indices(shape[1], [rows, 1], negative=True), d.indices(shape[2], [columns], negative=True))
+    return Case(lambda x, i, j: x[:, i, j], arguments)
+
+
+@case
+def index_apart(d: Draw) -> Case:
+    shape, count = d.shape(4, least=2), d.number(2, 6)
+    return Case(lambda x, i, j: x[:, i, :, j], (d.floats(shape), d.indices(shape[1], [count], negative=True), d.indices(shape[3], [count])))
+
+
+@case
+def index_of_padded(d: Draw) -> Case:
+    shape = d.shape(2)
+    return Case(lambda x, i: F.pad(x, (1, 2))[:, i] * 2, (d.plain(*shape), d.indices(shape[1] + 3, [d.number(1, 9)], negative=True)), exact=False)
+
+
+@case
+def index_reduced(d: Draw) -> Case:
+    shape = d.shape(3)
+    return Case(lambda x, i: x[:, i].sum(1), (d.plain(*shape), d.indices(shape[1], [d.number(1, 12)], negative=True)), exact=False)
+
+
+@case
+def index_in_one_half_of_cat(d: Draw) -> Case:
+    shape = d.shape(2)
+    return Case(lambda x, i: torch.cat([x, x[i]]), (d.plain(*shape), d.indices(shape[0], [d.number(1, 6)])))
+
+
+# --- What the tests do with a case --------------------------------------------------------------------------------------------------
+
+
+def fault_of(case: Case, candidate: Any) -> str:
+    """What is wrong with a candidate's outputs, or nothing."""
+    module = Wrapped(case.function)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # a fallback to the original would warn
+        expected = module(*case.arguments)
+        exact = module(*(a.double() if a.is_floating_point() else a for a in case.arguments))
+        actual = candidate.ModelNew(module)(*case.arguments)
+    leaves = torch.utils._pytree.tree_leaves
+    for ours, eager, reference in zip(leaves(actual), leaves(expected), leaves(exact), strict=True):
+        if (ours.dtype, ours.shape) != (eager.dtype, eager.shape) or _strides(ours) != _strides(eager):
+            return f"{ours.dtype} {tuple(ours.shape)} {ours.stride()}, eager's {eager.dtype} {tuple(eager.shape)} {eager.stride()}"
+        if case.exact or not eager.is_floating_point():
+            if not torch.equal(ours.nan_to_num(7), eager.nan_to_num(7)):
+                return f"{int((ours != eager).sum())} of {ours.numel()} elements differ: {ours} for {eager}"
+            continue
+        if not torch.equal(ours.isnan(), eager.isnan()):
+            return "NaN elsewhere than in eager's"
+        scale = reference.abs().nan_to_num(0).max().item() if reference.numel() else 0.0
+        bound = 2 * (eager.double() - reference).abs() + 8 * torch.finfo(eager.dtype).eps * max(scale, 1e-30)
+        difference = (ours.double() - reference).abs()
+        if not bool((difference <= bound).logical_or(ours == eager).logical_or(eager.isnan()).all()):
+            return f"{difference.nan_to_num(0).max()} beyond {bound.nan_to_num(0).max()}"
+    return ""
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    return [stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1]
