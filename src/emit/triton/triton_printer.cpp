@@ -40,8 +40,10 @@ std::string signature_of(const Kernel& kernel) {
     if (buffer.aligned) aligned.push_back(fmt::format("\"{}_ptr\"", buffer.name));
   }
   for (const triton::BlockConstant& constant : triton::block_constants(kernel)) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
-  return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {}, \"num_stages\": {}, \"divisible_by_16\": [{}]}},\n",
-                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, kernel.num_stages, join(aligned, ", "));
+  // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
+  const std::string stages = has_loop(kernel) ? fmt::format(" \"num_stages\": {},", kernel.num_stages) : "";
+  return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
+                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, stages, join(aligned, ", "));
 }
 
 class TritonPrinter : public TargetPrinter {
