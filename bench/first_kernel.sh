@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Seconds from the command to a verified kernel, nothing answered from the archive: bench/first_kernel.sh [PROBLEM] [RUNS]
+# Seconds from the command to a verified kernel, nothing answered from the archive or the cache of compiled kernels: bench/first_kernel.sh [PROBLEM] [RUNS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 problem=${1:-examples/transformer_mlp.py}
@@ -7,7 +7,9 @@ runs=${2:-5}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 ./kw --help >/dev/null   # set-up is not what is timed
+export XDG_CACHE_HOME=$folder/cache TRITON_CACHE_DIR=$folder/cache/triton
 for ((run = 0; run < runs; run++)); do
+  rm -rf "$XDG_CACHE_HOME"
   began=$(date +%s.%N)
   ./kw optimize "$problem" --fresh --budget 0 --quiet -o "$folder/candidate.py"
   ended=$(date +%s.%N)

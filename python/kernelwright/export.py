@@ -21,6 +21,11 @@ from . import decompositions, errors, fake, graph_json, problem, tracing
 from .access import contained_tensors
 from .call_json import call_path
 
+with contextlib.suppress(ImportError):
+    # What torch.export imports at its first use. Here the worker's garbage collector rests meanwhile.
+    import torch.export._trace
+    import torch.fx.experimental.validator
+
 # No single tensor may be larger than this on a CUDA device: sixteen of the largest GPUs to be had.
 _CUDA_LIMIT_BYTES = 16 * 141_000_000_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import struct
 import threading
 from typing import Any
@@ -57,6 +58,12 @@ class Channel:
         if len(body) < length:
             raise ValueError(f"the stream ended after {len(body)} of a message's {length} bytes")
         return json.loads(body)
+
+    def is_waiting(self) -> bool:
+        """Whether `receive` would find something (or the end) without waiting for it."""
+        poll = select.poll()
+        poll.register(self.read_fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def send(self, message: Any) -> None:
         data = memoryview(encode(message))

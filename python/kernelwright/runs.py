@@ -39,8 +39,29 @@ class Inputs:
         self.values = pytree.tree_unflatten(old, old_structure)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        leaves = pytree.tree_leaves(self.values)
-        return {f"input[{index}]": leaf for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+        return self.named(self.values)
+
+    @staticmethod
+    def named(values: list[Any]) -> dict[str, torch.Tensor]:
+        """The tensors of a call's arguments: "input[0]" …"""
+        return {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(values)) if isinstance(leaf, torch.Tensor)}
+
+
+class InputsCopy:
+    """What `inputs` hold now, to be put back into the same tensors later."""
+
+    @torch.no_grad()
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._values = inputs.values
+        tensors = [leaf for leaf in pytree.tree_leaves(inputs.values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+        self._contents = [(draws.whole_storage(tensor), draws.whole_storage(tensor).clone()) for tensor in tensors]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        self._inputs.values = self._values
+        for memory, contents in self._contents:
+            memory.copy_(contents)
 
 
 def _same_form(old: Any, new: Any) -> bool:
@@ -56,7 +77,11 @@ def _share_storage(values: list[Any]) -> bool:
 
 def held_tensors(module: torch.nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
     """Every tensor that a forward is given: "parameter fc.weight", "buffer bn.running_mean", "attribute hidden", "input[0]"."""
-    return {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(module)} | inputs.tensors()
+    return module_tensors(module) | inputs.tensors()
+
+
+def module_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(module)}
 
 
 def fingerprints(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:

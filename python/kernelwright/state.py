@@ -55,6 +55,20 @@ class Snapshot:
                 tensor.copy_(contents)
 
 
+class StateCopy:
+    """All tensors of a module as they are now, to be put back into the same places and the same tensors later."""
+
+    @torch.no_grad()
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._kept = [(slot, slot.tensor, slot.tensor.detach().clone()) for slot in slots(module)]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for slot, tensor, contents in self._kept:
+            slot.store[slot.key] = tensor
+            tensor.copy_(contents)
+
+
 @torch.no_grad()
 def copy_state(source: torch.nn.Module, target: torch.nn.Module) -> None:
     """Give `target` the parameters, buffers and tensor attributes of `source`, cast to the dtypes it already has."""

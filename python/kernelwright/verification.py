@@ -11,14 +11,15 @@ from typing import Any, Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from . import candidate as candidates, draws, errors, guards, metrics, problem as problems
+from . import candidate as candidates, draws, errors, guards, metrics
 from .candidate import explain
 from .errors import candidate_error
-from .limits import limit_memory
-from .reference import Record, Reference, free_memory, seed_everything
-from .runs import Inputs, Outcome, compare_output, fingerprints, held_tensors, outcome, precision
+from .preparation import yardstick_for
+from .reference import free_memory, seed_everything
+from .runs import Outcome, compare_output, fingerprints, held_tensors, outcome, precision
 from .state import Snapshot, copy_state, slots
 from .timing import device_lock, memory_turn
+from .yardstick import Draw
 
 Progress = Callable[[str, float], None]
 
@@ -35,17 +36,6 @@ CHECKS = (
     "global-state",
 )
 
-# Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
-_ASSERTING = {
-    "aten::binary_cross_entropy",
-    "aten::multinomial",
-    "aten::bernoulli",
-    "aten::bernoulli_.Tensor",
-    "aten::poisson",
-    "aten::_assert_async",
-    "aten::_assert_async.msg",
-}
-
 # Trivial answers further off than this are not worth reporting, whatever the tolerance.
 _NEARLY = 0.05
 
@@ -58,23 +48,12 @@ class Verification:
 
     def __init__(self, params: dict[str, Any], progress: Progress) -> None:
         self.progress = progress
-        self.seed = int(params["seed"])
-        self.kinds = draws.kinds(int(params.get("draws") or 5))
-        self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
-        self.policy = params.get("tolerance_policy") or "reference"
         progress("loading", 0.0)
-        # A path, or for modules in memory (api.py) the thing itself; so for the candidate.
-        given = params["problem"]
-        self.problem = given if isinstance(given, problems.Problem) else problems.load(given)
-        limit_memory(params.get("memory_limit_bytes"), self.device)
-        construction = draws.derive_seed(self.seed, "construct")
-        self.model = self.problem.construct(self.device, seed=construction)
+        self.yardstick = yardstick_for(params)
+        self.problem, self.model, self.inputs, self.device = self.yardstick.problem, self.yardstick.model, self.yardstick.inputs, self.yardstick.device
         made = params["candidate"]
         self.candidate = made if isinstance(made, candidates.Candidate) else candidates.load(made)
-        self.ours = self.candidate.construct(self.problem, self.model, self.device, construction)
-        self.reference = Reference(self.problem, self.device, construction)
-        self.inputs = Inputs(self.problem, self.device)
-        self.bounded = False
+        self.ours = self.candidate.construct(self.problem, self.model, self.device, self.yardstick.construction_seed)
         self.draws: list[dict[str, Any]] = []
         self.vacuous: list[dict[str, Any]] = []
         self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
@@ -82,84 +61,60 @@ class Verification:
         self.earlier: dict[str, tuple[float, torch.Tensor | None]] = {}  # of the first draw: mean, and the output where it is small
 
     def run(self) -> dict[str, Any]:
-        for number, kind in enumerate(self.kinds):
-            self.progress(f"draw {number + 1} of {len(self.kinds)} ({kind})", number / len(self.kinds))
-            self.draw(number, kind)
+        kinds = self.yardstick.kinds
+        for number, kind in enumerate(kinds):
+            self.progress(f"draw {number + 1} of {len(kinds)} ({kind})", number / len(kinds))
+            self.draw(number)
             if self.faults["guard-bands"]:
                 # Without guards the same writes would hit this process's own memory, and its last words would be lost.
                 break
         return {
-            "reference": self.reference.name,
-            "reference_note": self.reference.note,
+            "reference": self.yardstick.reference.name,
+            "reference_note": self.yardstick.reference.note,
             "draws": self.draws,
             "checks": [{"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))} for name, found in self.faults.items()],
             "vacuous": self.vacuous,
             "kernelbench_gate": self.gate,
+            "prepared_seconds": self.yardstick.seconds_ahead,
         }
 
-    def draw(self, number: int, kind: str) -> None:
-        seed = draws.derive_seed(self.seed, "draw", number)
-        if number:
-            draws.redraw_weights(self.model, seed)
-            copy_state(self.model, self.ours)
-        self.inputs.fill(kind, seed, self.bounded)
-        report: dict[str, Any] = {"kind": kind, "seed": seed, "outputs": []}
+    def draw(self, number: int) -> None:
+        draw = self.yardstick.draw(number)
+        report: dict[str, Any] = {"kind": draw.kind, "seed": draw.seed, "outputs": []}
         self.draws.append(report)
-        forward_seed = draws.derive_seed(seed, "forward")
-        try:
-            with precision(self.policy):
-                eager, record = self.run_eager(forward_seed)
-        except Exception as error:
-            if kind == "generator":
-                raise errors.blame(error, self.problem.path, "running forward", "forward-raised") from None
-            report["skipped"] = f"Model raises on this draw: {errors.summary(error)}"
+        if draw.error is not None:
+            if draw.kind == "generator":
+                raise errors.blame(draw.error, self.problem.path, "running forward", "forward-raised") from None
+            report["skipped"] = f"Model raises on this draw: {errors.summary(draw.error)}"
             return
-        if number == 0:
-            self.bounded = bool(record.operators & _ASSERTING)
-        refill = bool(eager.changes("input"))
-        if refill:
-            self.inputs.fill(kind, seed, self.bounded)
-        reference = self._reference(eager, forward_seed, record.drawn)
-        doing = f"running forward on the {kind} draw"
+        if number:
+            copy_state(self.model, self.ours)
+        doing = f"running forward on the {draw.kind} draw"
         watch = self._guards() if number < _GUARDED_DRAWS else None
         activity = guards.Activity()
         snapshot = Snapshot(self.ours, like=self.model)
-        ours = self.run_ours(forward_seed, doing, watch)
+        ours = self.run_ours(draw.forward_seed, doing, watch)
         if watch is not None:
             self.faults["guard-bands"] += watch.violations()
-        self._check_effects(eager, ours)
-        figures = self._compare(kind, eager, ours, reference, report["outputs"])
-        if not self.reference.is_double or any(map(_beyond, report["outputs"])):
-            self._add_sensitivity(report["outputs"], reference, forward_seed)
+        self._check_effects(draw.eager, ours)
+        figures = self._compare(draw, ours, report["outputs"])
+        if not draw.is_double or any(map(_beyond, report["outputs"])):
+            self._add_sensitivity(draw, report["outputs"])
         snapshot.restore()
         # With NaN strewn about, fewer answers look right, none wrong ones more.
-        if kind != "special":
-            self._check_vacuous(number, kind, figures, reference, report["outputs"])
+        if draw.kind != "special":
+            self._check_vacuous(draw, figures, report["outputs"])
         # Twice the size of the outputs, which the further calls may need.
-        del reference
+        draw.reference = {}
         if number == 0 and not self.faults["guard-bands"]:
-            if refill:
-                self.inputs.fill(kind, seed, self.bounded)
-            self._check_second_call(eager, ours, forward_seed, doing)
+            self.yardstick.refill(draw)
+            self._check_second_call(draw.eager, ours, draw.forward_seed, doing)
             snapshot.restore()
-            if refill:
-                self.inputs.fill(kind, seed, self.bounded)
-            self._check_leftovers(activity, forward_seed, doing)
+            self.yardstick.refill(draw)
+            self._check_leftovers(activity, draw.forward_seed, doing)
             snapshot.restore()
 
-    # Running one side
-
-    def run_eager(self, seed: int) -> tuple[Outcome, Record]:
-        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes."""
-        snapshot = Snapshot(self.model)
-        before = fingerprints(held_tensors(self.model, self.inputs))
-        seed_everything(seed)
-        with torch.no_grad(), Record() as record:
-            result = self.model(*self.inputs.values)
-        self._synchronise()
-        left = outcome(result, self.model, self.inputs, before)
-        snapshot.restore()
-        return left, record
+    # Running the candidate
 
     def run_ours(self, seed: int, doing: str, watch: guards.GuardedAllocations | None = None) -> Outcome:
         """The candidate from the current state and inputs. Whatever it raises leaves as a candidate error."""
@@ -187,26 +142,10 @@ class Verification:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _reference(self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]]) -> dict[str, torch.Tensor]:
-        """The reference's value of every tensor in `eager`."""
-        got = self.reference.run(self.model, self.inputs.values, seed, drawn)
-        if got is None:
-            return dict(eager.tensors)
-        result, arguments, module = got
-        values = {f"output[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(result)) if isinstance(leaf, torch.Tensor)}
-        values |= {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(arguments)) if isinstance(leaf, torch.Tensor)}
-        values |= {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(module)}
-        for name, tensor in eager.tensors.items():
-            if name not in values or values[name].shape != tensor.shape:
-                self.reference.give_up(f"{name} has another shape in double precision")
-                return dict(eager.tensors)
-        return {name: values[name].detach() for name in eager.tensors}
-
     # Figures
 
-    def _compare(
-        self, kind: str, eager: Outcome, ours: Outcome, reference: dict[str, torch.Tensor], rows: list[dict[str, Any]]
-    ) -> dict[str, metrics.Figures]:
+    def _compare(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> dict[str, metrics.Figures]:
+        kind, eager, reference = draw.kind, draw.eager, draw.reference
         if ours.structure != eager.structure:
             raise candidate_error(
                 "output-structure", f"ModelNew returns {_form(ours)} where Model returns {_form(eager)}.", hint="Return what Model returns, in the same nesting."
@@ -230,8 +169,9 @@ class Verification:
                 self.gate["ok"] &= figures is not None and figures.gate_failures == 0
         return found
 
-    def _add_sensitivity(self, rows: list[dict[str, Any]], reference: dict[str, torch.Tensor], seed: int) -> None:
+    def _add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]]) -> None:
         """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
+        reference, seed = draw.reference, draw.forward_seed
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point()]
@@ -241,8 +181,7 @@ class Verification:
                     for tensor, original in kept:
                         step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
                         draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
-                    with precision(self.policy):
-                        moved, _ = self.run_eager(seed)
+                    moved, _ = self.yardstick.run_eager(seed)
                     for row in rows:
                         tensor = moved.tensors.get(row["name"])
                         if tensor is None or row["exact"] or tensor.shape != reference[row["name"]].shape:
@@ -256,7 +195,7 @@ class Verification:
 
     def _tf32_rounding(self) -> tuple[float, set[int]]:
         """How far PyTorch rounds what enters a convolution (0 where it does not), and the addresses of weights that never enter one."""
-        with precision(self.policy):
+        with precision(self.yardstick.policy):
             allowed = self.device.type == "cuda" and torch.backends.cudnn.allow_tf32
         convolutions = any(isinstance(part, torch.nn.modules.conv._ConvNd) for part in self.model.modules())
         linear = (part for part in self.model.modules() if isinstance(part, torch.nn.Linear))
@@ -312,10 +251,9 @@ class Verification:
         if settled.more_tasks():
             self.faults["no-leftover-work"].append(f"Each call leaves {settled.more_tasks()} more thread(s) behind.")
 
-    def _check_vacuous(
-        self, number: int, kind: str, figures: dict[str, metrics.Figures], reference: dict[str, torch.Tensor], rows: list[dict[str, Any]]
-    ) -> None:
+    def _check_vacuous(self, draw: Draw, figures: dict[str, metrics.Figures], rows: list[dict[str, Any]]) -> None:
         """Note which trivial answers come near on this draw; one that passes on every draw makes the problem vacuous."""
+        reference = draw.reference
         for row in rows:
             name = row["name"]
             if name not in figures or row["exact"] or not name.startswith("output"):
@@ -332,7 +270,7 @@ class Verification:
                 self.earlier[name] = (figures[name].reference_sum / figures[name].compared, reference[name] if small else None)
             for answer in metrics.trivial_answers(figures[name], reference[name], constants, given):
                 if answer["norm"] <= _NEARLY:
-                    self.vacuous.append({"output": name, "draw": kind, "draw_index": number, **answer, "eager": row["eager"], "epsilon": row["epsilon"]})
+                    self.vacuous.append({"output": name, "draw": draw.kind, "draw_index": draw.number, **answer, "eager": row["eager"], "epsilon": row["epsilon"]})
 
 
 def _beyond(row: dict[str, Any]) -> bool:

@@ -6,7 +6,9 @@ candidate prints goes to descriptor 2, the log; anything it reads from standard 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import gc
 import importlib
 import os
 import select
@@ -14,14 +16,14 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from . import errors, protocol
 
 Progress = Callable[[str, float], None]
 Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
 
-# Method → module whose `run(params, progress)` answers it; imported at the first request, so that starting stays cheap.
+# Method → module whose `run(params, progress)` answers it; they are imported at the first request, so that starting stays cheap.
 METHODS = {
     "hello": "hello",
     "capture": "export",
@@ -34,12 +36,30 @@ METHODS = {
 }
 
 
+# Method → module whose `work(params)` is done step by step after the reply, while no other request waits. What goes wrong in it does so again,
+# and is told, when the request comes for which it was done.
+IN_SPARE_TIME = {"prepare": "preparation"}
+
+
 def handler(method: Any) -> Handler:
     if method not in METHODS:
         raise errors.internal_error(
             "unknown-method", f"The worker has no method {method!r}.", hint=f"It has {', '.join(METHODS)}; the two halves may be of different versions."
         )
-    return importlib.import_module(f"{__package__}.{METHODS[method]}").run
+    return _module(METHODS[method]).run
+
+
+def _module(name: str) -> Any:
+    """One of ours. The garbage collector would walk PyTorch's million objects again and again while they are imported, a fifth of the time
+    that takes, and once more at its next turn."""
+    gc.disable()
+    try:
+        module = importlib.import_module(f"{__package__}.{name}")
+        if not gc.get_freeze_count():
+            gc.freeze()
+        return module
+    finally:
+        gc.enable()
 
 
 def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
@@ -79,8 +99,28 @@ def _missing_module(error: ModuleNotFoundError) -> errors.Error:
 
 
 def serve(channel: protocol.Channel) -> None:
-    while (request := channel.receive()) is not None:
-        answer(channel, request)
+    work: Iterator[None] | None = None
+    while True:
+        while work is not None and not channel.is_waiting():
+            work = _one_step(work)
+        if (request := channel.receive()) is None:
+            return
+        if (method := request.get("method")) in IN_SPARE_TIME:
+            channel.send({"id": request.get("id"), "result": {}})
+            work = _spare_work(IN_SPARE_TIME[method], request.get("params") or {})
+        else:
+            answer(channel, request)
+
+
+def _spare_work(module: str, params: dict[str, Any]) -> Iterator[None]:
+    yield from _module(module).work(params)
+
+
+def _one_step(work: Iterator[None]) -> Iterator[None] | None:
+    with contextlib.suppress(BaseException):
+        next(work)
+        return work
+    return None
 
 
 def _claim_standard_streams() -> protocol.Channel:

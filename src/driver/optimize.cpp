@@ -46,12 +46,14 @@ class Optimisation {
     environment_hash_ = archive.add_environment(environment_.description_json());
     key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
     if (std::optional<Json> answer = from_archive(archive)) return *answer;
-    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds);
+    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds, options_.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
     session().start();
+    if (!options_.emit_only) session().prepare(verify_request());
     capture();
     begin_report();
     if (options_.emit_only) return emit();
     propose_until_verified(archive);
+    session().end_tracing();
     if (passed(report_)) {
       write_file_atomically(output_, compiled_.source);
       report_["candidate"] = fs::absolute(output_).lexically_normal().string();
@@ -181,10 +183,16 @@ class Optimisation {
       if (target_ == "cpu" && !compiled.kernels.empty()) need_compiler();
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
-      const double began = seconds_now();
+      double began = seconds_now();
+      if (target_ == "cpu" && !compiled.kernels.empty()) {
+        session().build(path);
+        add_seconds("build", began);
+        began = seconds_now();
+      }
       const Json figures = verify(path, input_bytes(compiled.graph), attempt);
       add_seconds("verify", began);
-      verify_seconds_ = seconds_now() - began;
+      // What was made ahead of this one, later ones will have to wait for.
+      verify_seconds_ = seconds_now() - began + figures.value("prepared_seconds", 0.0);
       compiled_ = std::move(compiled);
       store_attempt(archive, attempt, figures);
       attempt["seconds"] = report_["seconds"];
@@ -203,11 +211,18 @@ class Optimisation {
     if (!file_.imports.empty()) add_note(report_, "the file imports modules from its own folder; the candidate needs them beside it, too");
   }
 
+  VerifyRequest verify_request() const {
+    return {.problem = file_.path, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws, .lock = options_.lock,
+            .input_bytes = 0};
+  }
+
   // Fills in the verdict; returns the worker's figures.
   Json verify(const std::string& candidate, int64_t input_bytes, Json& attempt) {
     try {
-      Json reply = session().verify({.problem = file_.path, .candidate = candidate, .device = device(), .policy = options_.policy, .seed = options_.seed,
-                                     .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes});
+      VerifyRequest request = verify_request();
+      request.candidate = candidate;
+      request.input_bytes = input_bytes;
+      Json reply = session().verify(request);
       add_verification(attempt, reply, options_.policy);
       return reply;
     } catch (const Error& error) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -42,21 +43,35 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   throw Error(ErrorKind::kInternal, std::move(text));
 }
 
-Session::Session(const Environment& environment, Progress& progress, double timeout_seconds)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds) {}
+Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers)
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds) {
+  // On one core they would only take turns.
+  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
+}
 
-void Session::start() { worker_.start(); }
-void Session::stop() { worker_.stop(); }
+void Session::start() {
+  tracer().start();
+  worker_.start();
+}
 
-Json Session::ask(const char* stage, const std::string& method, const Json& params, double limit_seconds) {
-  if (quiet_) return worker_.request(method, params, limit_seconds);
+void Session::stop() {
+  end_tracing();
+  worker_.stop();
+}
+
+void Session::end_tracing() {
+  if (tracer_) tracer_->stop();
+}
+
+Json Session::ask(WorkerClient& worker, const char* stage, const std::string& method, const Json& params, double limit_seconds) {
+  if (quiet_) return worker.request(method, params, limit_seconds);
   const Stage shown(progress_, stage);
-  return worker_.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); });
+  return worker.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); });
 }
 
 Json Session::hello() {
   try {
-    return ask("start PyTorch", "hello", Json::object(), kHelloLimit);
+    return ask(worker_, "start PyTorch", "hello", Json::object(), kHelloLimit);
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.code = "worker-start";
@@ -70,7 +85,7 @@ Json Session::hello() {
 std::string Session::capture(const std::string& problem, const std::string& device) {
   const double limit = std::min(kCaptureLimit, timeout_);
   try {
-    return ask("capture", "capture", {{"problem", problem}, {"device", device}}, limit)["graph"].dump();
+    return ask(tracer(), "capture", "capture", {{"problem", problem}, {"device", device}}, limit)["graph"].dump();
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.detail = last_lines(failure.log, 40);
@@ -101,13 +116,43 @@ uint64_t Session::secret_seed() {
   return seed >> 2;   // Python and C++ both hold it in a signed 64-bit integer
 }
 
-Json Session::verify(const VerifyRequest& request) {
-  Json params = {{"problem", request.problem}, {"candidate", request.candidate}, {"device", request.device},
-                 {"seed", request.seed ? *request.seed : secret_seed()}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
+namespace {
+
+Json verify_params(const VerifyRequest& request, uint64_t seed) {
+  Json params = {{"problem", request.problem}, {"device", request.device}, {"seed", seed}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
   if (request.draws > 0) params["draws"] = request.draws;
+  return params;
+}
+
+}  // namespace
+
+void Session::prepare(const VerifyRequest& request) {
+  // Beside other processes on the device, what is made ahead would take memory out of turn.
+  if (!tracer_ || !request.lock.empty()) return;
+  try {
+    if (!request.seed) prepared_seed_ = secret_seed();
+    worker_.post("prepare", verify_params(request, request.seed ? *request.seed : *prepared_seed_), timeout_);
+  } catch (const WorkerFailure&) {
+    // The next request starts another process, and tells if that dies too.
+  }
+}
+
+void Session::build(const std::string& candidate) {
+  if (!tracer_) return;
+  try {
+    ask(*tracer_, "build", "build", {{"candidates", Json::array({candidate})}, {"jobs", 1}}, kCompileLimit);
+  } catch (const Error&) {
+  } catch (const WorkerFailure&) {
+  }
+}
+
+Json Session::verify(const VerifyRequest& request) {
+  const std::optional<uint64_t> prepared = std::exchange(prepared_seed_, std::nullopt);
+  Json params = verify_params(request, request.seed ? *request.seed : prepared ? *prepared : secret_seed());
+  params["candidate"] = request.candidate;
   if (!request.lock.empty()) params["lock"] = request.lock;
   params["input_bytes"] = request.input_bytes;
-  Json reply = ask("verify", "verify", params, timeout_);
+  Json reply = ask(worker_, "verify", "verify", params, timeout_);
   reply["seed"] = params["seed"];
   return reply;
 }
@@ -120,14 +165,14 @@ Json Session::measure(const MeasureRequest& request) {
   if (!request.lock.empty()) params["lock"] = request.lock;
   params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
-  return ask("measure", "measure", params, request.limit_seconds);
+  return ask(worker_, "measure", "measure", params, request.limit_seconds);
 }
 
 Json Session::race(const RaceRequest& request) {
   Json runners = Json::array();
   for (size_t i = 0; i < request.runners.size(); ++i)
     runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
-  return ask("race", "race",
+  return ask(worker_, "race", "race",
              {{"problem", request.problem}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
               {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}},
              request.limit_seconds);
@@ -135,7 +180,7 @@ Json Session::race(const RaceRequest& request) {
 
 Json Session::ceilings(const std::string& device, const std::string& lock) {
   try {
-    return ask("measure the device", "ceilings", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
+    return ask(worker_, "measure the device", "ceilings", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
@@ -143,7 +188,7 @@ Json Session::ceilings(const std::string& device, const std::string& lock) {
 
 Json Session::compile_only(const std::string& candidate, int sm) {
   try {
-    return ask("compile kernels", "compile_only", {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}}, kCompileLimit);
+    return ask(worker_, "compile kernels", "compile_only", {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}}, kCompileLimit);
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "compiling the kernels");
   }

@@ -1,4 +1,4 @@
-// One worker and what is asked of it, each with its time limit and with failures put into words.
+// The workers and what is asked of them, each with its time limit and with failures put into words.
 #pragma once
 
 #include <map>
@@ -49,14 +49,23 @@ struct RaceRequest {
 
 class Session {
  public:
-  // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
-  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600);
+  // With kTwo, a process of its own traces the model and builds kernels, while the other makes what candidates are verified against.
+  enum class Workers { kOne, kTwo };
 
-  void start();                      // the worker begins to import PyTorch
+  // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
+  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne);
+
+  void start();                      // the workers begin to import PyTorch
   void stop();
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
   std::string capture(const std::string& problem, const std::string& device);
+  // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside the candidate. Does not wait.
+  void prepare(const VerifyRequest& request);
+  // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its verification.
+  void build(const std::string& candidate);
+  // Gives back the memory and the GPU context of the process that traced.
+  void end_tracing();
   nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
   nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
   nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
@@ -72,10 +81,13 @@ class Session {
   void be_quiet(bool quiet) { quiet_ = quiet; }
 
  private:
-  nlohmann::ordered_json ask(const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+  nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+  WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
   Progress& progress_;
   WorkerClient worker_;
+  std::optional<WorkerClient> tracer_;
   double timeout_;
+  std::optional<uint64_t> prepared_seed_;
   bool quiet_ = false;
 };
 

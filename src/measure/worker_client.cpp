@@ -108,12 +108,19 @@ Json WorkerClient::receive(double deadline, double limit_seconds) {
   return message;
 }
 
-Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event) {
+int64_t WorkerClient::send(const std::string& method, const Json& params, double deadline, double limit_seconds) {
   start();
   const int64_t id = ++last_id_;
-  const double deadline = steady_seconds() + limit_seconds;
   const Json message = {{"id", id}, {"method", method}, {"params", params}};
   if (const auto outcome = child_->write(frame(message.dump()), deadline); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
+  return id;
+}
+
+void WorkerClient::post(const std::string& method, const Json& params, double limit_seconds) { send(method, params, steady_seconds() + limit_seconds, limit_seconds); }
+
+Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event) {
+  const double deadline = steady_seconds() + limit_seconds;
+  const int64_t id = send(method, params, deadline, limit_seconds);
   while (true) {
     Json reply = receive(deadline, limit_seconds);
     if (!reply.contains("id") || reply["id"] != id) continue;   // a late answer to a request that was given up

@@ -37,12 +37,16 @@ class WorkerClient {
   // WorkerFailure when the child is gone or silent for `limit_seconds` (it is killed; the next request starts a new one), and Interrupted.
   nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds, const OnEvent& on_event = {});
 
+  // Sends a request and leaves its reply unread: for work whose failure shows when its result is asked for.
+  void post(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+
   void start();                            // so that it imports PyTorch while the caller does something else
   void stop();
   bool running() const { return child_ != nullptr; }
 
  private:
   [[noreturn]] void fail(Subprocess::Outcome outcome, double limit_seconds);
+  int64_t send(const std::string& method, const nlohmann::ordered_json& params, double deadline, double limit_seconds);
   nlohmann::ordered_json receive(double deadline, double limit_seconds);
 
   WorkerOptions options_;

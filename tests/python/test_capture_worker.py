@@ -172,3 +172,46 @@ def test_large_messages_cross_in_pieces():
     assert channel.receive() == message
     assert channel.receive() is None
     os.wait()
+
+
+def test_preparing_is_answered_at_once_and_gives_way_to_requests(problem):
+    path = problem(
+        """
+import os, time, torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        with open(os.environ["KW_TEST_MARKS"], "a") as file:
+            file.write("run\\n")
+        time.sleep(0.2)
+        return x + 1
+"""
+        + PARTS
+    )
+    marks = path + ".marks"
+    open(marks, "w").close()
+    os.environ["KW_TEST_MARKS"] = marks
+    worker = Worker()
+    try:
+        given = {"problem": path, "device": "cpu", "seed": 5, "draws": 7}
+        worker.send({"id": 1, "method": "prepare", "params": given})
+        assert worker.receive() == {"id": 1, "result": {}}
+        deadline = time.monotonic() + 60
+        while not os.path.getsize(marks):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert "result" in worker.ask("hello")
+        # Eager and the reference on each of seven draws.
+        while len(open(marks).readlines()) < 14:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with open(path) as source:
+            text = source.read()
+        with open(path + ".candidate.py", "w") as candidate:
+            candidate.write(text.split("def get_inputs")[0].replace("time.sleep(0.2)", "pass") + "\nclass ModelNew(Model):\n    def forward(self, x):\n        return x + 1\n")
+        answer = worker.ask("verify", candidate=path + ".candidate.py", **given)
+        assert len(answer["result"]["draws"]) == 7
+        assert len(open(marks).readlines()) == 14
+    finally:
+        del os.environ["KW_TEST_MARKS"]
+        worker.process.kill()
+        worker.process.wait()

@@ -114,6 +114,11 @@ TEST_F(WorkerClientTest, TextOnThePipeIsNotTakenForAnAnswer) { EXPECT_EQ(failure
 
 TEST_F(WorkerClientTest, LateAnswersAreSkipped) { EXPECT_EQ(client_->request("late", 1, 20), "new"); }
 
+TEST_F(WorkerClientTest, TheReplyToAPostedRequestIsLeftUnread) {
+  client_->post("echo", "posted", 20);
+  EXPECT_EQ(client_->request("echo", "asked", 20), "asked");
+}
+
 TEST_F(WorkerClientTest, LargeMessagesAndAFloodOnStandardErrorDoNotBlock) {
   EXPECT_EQ(client_->request("chatter", {{"text", std::string(4 << 20, 'a')}}, 20), 4 << 20);
 }

@@ -1,0 +1,192 @@
+"""What a candidate is held against, draw by draw: the module in eager, and the reference in double precision.
+
+None of it depends on the candidate, so it can be made before there is one (`ahead`), as far as memory allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any, Iterator
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import draws, guards, problem as problems
+from .limits import limit_memory
+from .reference import Record, Reference, free_memory, seed_everything
+from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
+from .state import Snapshot, StateCopy
+
+# Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
+_ASSERTING = {
+    "aten::binary_cross_entropy",
+    "aten::multinomial",
+    "aten::bernoulli",
+    "aten::bernoulli_.Tensor",
+    "aten::poisson",
+    "aten::_assert_async",
+    "aten::_assert_async.msg",
+}
+
+# What draws made ahead may hold on to.
+_AHEAD_BYTES = 1 << 30
+
+
+@dataclass
+class Draw:
+    """One draw's yardstick. `eager` and `reference` are empty where `error` says what eager raised on it."""
+
+    number: int
+    kind: str
+    seed: int
+    error: Exception | None = None
+    eager: Outcome | None = None
+    reference: dict[str, torch.Tensor] | None = None
+    is_double: bool = True
+
+    @property
+    def forward_seed(self) -> int:
+        return draws.derive_seed(self.seed, "forward")
+
+    def size(self) -> int:
+        tensors = [*(self.eager.tensors if self.eager else {}).values(), *(self.reference or {}).values()]
+        return sum(tensor.nbytes for tensor in tensors)
+
+
+@dataclass
+class _Kept:
+    """A draw made ahead, with the state and the inputs that belong to it; without them where no later one has replaced them."""
+
+    draw: Draw
+    state: StateCopy | None
+    inputs: InputsCopy | None
+
+    def restore(self) -> None:
+        if self.state is not None and self.inputs is not None:
+            self.state.restore()
+            self.inputs.restore()
+
+
+class Yardstick:
+    """A problem's model and inputs, which stand as the draw that was asked for last needs them."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        seed = int(params["seed"])
+        self.seed = seed
+        self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
+        self.policy = params.get("tolerance_policy") or "reference"
+        self.kinds = draws.kinds(int(params.get("draws") or 5))
+        # A path, or for modules in memory (api.py) the thing itself.
+        given = params["problem"]
+        self.problem = given if isinstance(given, problems.Problem) else problems.load(given)
+        limit_memory(params.get("memory_limit_bytes"), self.device)
+        self.construction_seed = draws.derive_seed(seed, "construct")
+        self.model = self.problem.construct(self.device, seed=self.construction_seed)
+        self.reference = Reference(self.problem, self.device, self.construction_seed)
+        self.inputs = Inputs(self.problem, self.device)
+        self.seconds_ahead = 0.0
+        self._bounded = False
+        self._kept: dict[int, _Kept] = {}
+
+    def ahead(self) -> Iterator[None]:
+        """Make the draws one by one, for `draw` to hand out later; ends where memory says so."""
+        limit = min(_AHEAD_BYTES, free_memory(self.device) // 16)
+        held = size = 0
+        for number in range(len(self.kinds)):
+            if held + size > limit:
+                return
+            began = time.monotonic()
+            with _spare_threads(self.device):
+                draw = self._make(number)
+            self.seconds_ahead += time.monotonic() - began
+            size = draw.size() + sum(tensor.nbytes for tensor in held_tensors(self.model, self.inputs).values())
+            held += size
+            if held > limit and number:
+                return
+            fits = held <= limit
+            self._kept[number] = _Kept(draw, StateCopy(self.model) if fits else None, InputsCopy(self.inputs) if fits else None)
+            yield
+
+    def rewind(self) -> None:
+        """Put the model back into the state in which it was constructed, which `ahead` has left."""
+        if 0 in self._kept:
+            self._kept[0].restore()
+
+    def draw(self, number: int) -> Draw:
+        """Draw `number`, with model and inputs as it has them. To be asked for in order: weights are redrawn from those before."""
+        kept = self._kept.pop(number, None)
+        if kept is None:
+            return self._make(number)
+        kept.restore()
+        return kept.draw
+
+    def refill(self, draw: Draw) -> None:
+        """Put back the inputs where a forward may have changed them."""
+        if draw.eager is not None and draw.eager.changes("input"):
+            self.inputs.fill(draw.kind, draw.seed, self._bounded)
+
+    def run_eager(self, seed: int) -> tuple[Outcome, Record]:
+        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes."""
+        snapshot = Snapshot(self.model)
+        before = fingerprints(held_tensors(self.model, self.inputs))
+        seed_everything(seed)
+        with torch.no_grad(), precision(self.policy), Record() as record:
+            result = self.model(*self.inputs.values)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        left = outcome(result, self.model, self.inputs, before)
+        snapshot.restore()
+        return left, record
+
+    def _make(self, number: int) -> Draw:
+        draw = Draw(number, self.kinds[number], draws.derive_seed(self.seed, "draw", number))
+        if number:
+            draws.redraw_weights(self.model, draw.seed)
+        self.inputs.fill(draw.kind, draw.seed, self._bounded)
+        try:
+            draw.eager, record = self.run_eager(draw.forward_seed)
+        except Exception as error:
+            draw.error = error
+            return draw
+        if number == 0:
+            self._bounded = bool(record.operators & _ASSERTING)
+        self.refill(draw)
+        draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
+        draw.is_double = self.reference.is_double
+        return draw
+
+    def _reference(self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]]) -> dict[str, torch.Tensor]:
+        """The reference's value of every tensor in `eager`."""
+        got = self.reference.run(self.model, self.inputs.values, seed, drawn)
+        if got is None:
+            return dict(eager.tensors)
+        result, arguments, module = got
+        values = {f"output[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(result)) if isinstance(leaf, torch.Tensor)}
+        state = module_tensors(module)
+        values |= Inputs.named(arguments) | state
+        for name, tensor in eager.tensors.items():
+            if name not in values or values[name].shape != tensor.shape:
+                self.reference.give_up(f"{name} has another shape in double precision")
+                return dict(eager.tensors)
+        return {name: _own(values[name].detach(), state) for name in eager.tensors}
+
+
+def _own(tensor: torch.Tensor, state: dict[str, torch.Tensor]) -> torch.Tensor:
+    """`tensor`, or a copy where the next draw's run would overwrite it."""
+    return tensor.clone() if any(guards.overlap(tensor, other) for other in state.values()) else tensor
+
+
+@contextlib.contextmanager
+def _spare_threads(device: torch.device) -> Iterator[None]:
+    """Leave one core of the CPU to the process that captures meanwhile, which all wait for."""
+    before = torch.get_num_threads()
+    if device.type != "cpu" or before == 1:
+        yield
+        return
+    torch.set_num_threads(before - 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
