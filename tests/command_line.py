@@ -92,11 +92,12 @@ class Emitter:
         self.kw = kw
         self.process = kw.start("bench-worker", stdin=subprocess.PIPE, stderr=None)
 
-    def __call__(self, problem: str, target: str = "cpu", timeout: float = 120) -> dict[str, Any]:
+    def __call__(self, problem: str, target: str = "cpu", timeout: float = 120, size: str = "") -> dict[str, Any]:
         request = {
             "problem": problem,
             "output": str(self.kw.folder / "out_kw.py"),
             "target": target,
+            "size": size,
             "policy": "reference",
             "budget": 0,
             "emit_only": True,

@@ -60,10 +60,15 @@ def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((extent,), (1,), tensor.storage_offset())
 
 
+def _computed_in(dtype: torch.dtype) -> torch.dtype:
+    """float32 for all that is narrower: the 8-bit floats have neither arithmetic nor promotion of their own."""
+    return dtype if dtype == torch.float64 else torch.float32
+
+
 def _in_chunks(flat: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> None:
     for start in range(0, flat.numel(), _CHUNK):
         part = flat[start : start + _CHUNK]
-        part.copy_(write(torch.empty(part.shape, dtype=torch.promote_types(flat.dtype, torch.float32), device=flat.device)))
+        part.copy_(write(torch.empty(part.shape, dtype=_computed_in(flat.dtype), device=flat.device)))
 
 
 def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
@@ -98,7 +103,11 @@ def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
 
     def place(values: list[float], below: int) -> None:
         where = torch.randint(below, (count,), generator=generator, device=flat.device)
-        flat[where] = torch.tensor(values, device=flat.device, dtype=torch.float64).to(flat.dtype).repeat(count // len(values) + 1)[:count]
+        strewn = torch.tensor(values, device=flat.device, dtype=torch.float64).to(flat.dtype).repeat(count // len(values) + 1)[:count]
+        if flat.itemsize == 1:  # 8-bit floats cannot be indexed
+            flat.view(torch.uint8)[where] = strewn.view(torch.uint8)
+        else:
+            flat[where] = strewn
 
     place(mild, flat.numel())
     # The second half stays finite: an output that mixes all of its inputs is NaN anyway, any other keeps elements to compare.
@@ -148,7 +157,7 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
         if name.endswith("running_var"):
             tensor.copy_(torch.empty_like(tensor, dtype=torch.float32).uniform_(0.5, 1.5, generator=generator))
             continue
-        wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+        wide = tensor.to(_computed_in(tensor.dtype))
         mean = wide.mean()
         spread = wide.std(correction=0)
         spread = torch.where(spread > 1e-6 * mean.abs(), spread, torch.where(mean != 0, 0.2 * mean.abs(), torch.full_like(mean, 0.1)))
@@ -167,6 +176,6 @@ def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float) 
     generator = torch.Generator(device=flat.device).manual_seed(seed)
     for start in range(0, flat.numel(), _CHUNK):
         part = source[start : start + _CHUNK]
-        noise = torch.empty(part.shape, dtype=torch.promote_types(part.dtype, torch.float32), device=part.device)
+        noise = torch.empty(part.shape, dtype=_computed_in(part.dtype), device=part.device)
         noise.uniform_(-1, 1, generator=generator).sign_().mul_(step).add_(1)
-        flat[start : start + _CHUNK].copy_(noise.mul_(part))
+        flat[start : start + _CHUNK].copy_(noise.mul_(part.to(noise.dtype)))

@@ -31,11 +31,11 @@ _CUDA_LIMIT_BYTES = 16 * 141_000_000_000
 
 
 def run(params: dict[str, Any], progress: Callable[[str, float], None]) -> dict[str, Any]:
-    """The `capture` method: {"problem": path, "device"} → {"graph", "seconds"}."""
+    """The `capture` method: {"problem": path, "size", "device"} → {"graph", "seconds"}."""
     device = problem.check_device(params.get("device", "cpu"))
     clock = _Clock()
     progress("import", 0.0)
-    loaded = problem.load(params["problem"])
+    loaded = problem.load(params["problem"], params.get("size"))
     clock.lap("import")
     graph = capture(loaded, device, clock, progress)
     return {"graph": graph, "seconds": clock.seconds}

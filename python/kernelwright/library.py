@@ -13,9 +13,12 @@ from typing import Any
 from . import errors
 
 
-def compile_graph(graph: dict[str, Any], target: str, caution: str = "fused") -> dict[str, Any]:
-    """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error."""
-    return _call("kw_compile", {"graph": graph, "target": target, "caution": caution})
+def compile_graph(graph: dict[str, Any], target: str, caution: str = "fused", problem_source: str = "") -> dict[str, Any]:
+    """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error.
+
+    With `problem_source`, the text of a problem file, ModelNew is a subclass of its Model; without, it wraps a module.
+    """
+    return _call("kw_compile", {"graph": graph, "target": target, "caution": caution, "problem_source": problem_source})
 
 
 def judge(figures: dict[str, Any], policy: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Measurement:
         progress("loading", 0.0)
         # A path, or for modules in memory (api.py) the thing itself; so for the candidate.
         given = params["problem"]
-        self.problem = given if isinstance(given, problems.Problem) else problems.load(given)
+        self.problem = given if isinstance(given, problems.Problem) else problems.load(given, params.get("size"))
         construction = draws.derive_seed(self.seed, "construct")
         self.model = self.problem.construct(self.device, seed=construction)
         self.inputs = Inputs(self.problem, self.device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import inspect
 import io
@@ -126,8 +127,11 @@ def check_device(device: Any) -> str:
     return device
 
 
-def load(path: str | os.PathLike[str]) -> Problem:
-    """Run the problem file at `path` and check its parts. Raises `errors.Error` for every way in which it may be wrong."""
+def load(path: str | os.PathLike[str], size: str | None = None) -> Problem:
+    """Run the problem file at `path` and check its parts. Raises `errors.Error` for every way in which it may be wrong.
+
+    `size` names one of the file's SIZES: get_inputs and get_init_inputs are then called with it, where they have a parameter `size`.
+    """
     module, source = load_module(path)
     path = module.__file__
     name = os.path.basename(path)
@@ -150,6 +154,9 @@ def load(path: str | os.PathLike[str]) -> Problem:
                 **_assignment(path, source, function),
                 hint=f"Define {function}() as a function that returns the {purpose}.",
             )
+    if size is not None:
+        _check_size(module, path, source, size)
+        functions = {name: functools.partial(function, size=size) if _takes_size(function) else function for name, function in functions.items()}
     return Problem(path, source, module, model, functions["get_inputs"], functions["get_init_inputs"])
 
 
@@ -208,6 +215,27 @@ def read_source(path: str, *, kind: str = "user") -> str:
         return io.TextIOWrapper(io.BytesIO(data), encoding).read()
     except (UnicodeError, SyntaxError):
         raise wrong("not-text", f"{name} is not a text file, so it cannot be Python.", "Give a Python source file (UTF-8).") from None
+
+
+def _check_size(module: types.ModuleType, path: str, source: str, size: str) -> None:
+    sizes = getattr(module, "SIZES", None)
+    if not isinstance(sizes, dict) or not sizes:
+        raise user_error(
+            "no-sizes",
+            f"SIZES in {os.path.basename(path)} is {errors.plain(sizes)}, not a table of sizes.",
+            **_assignment(path, source, "SIZES"),
+            hint='Write SIZES = {"cpu": {...}, "full": {...}}.',
+        )
+    if size not in sizes:
+        names = ", ".join(map(str, sizes))
+        raise user_error("no-such-size", f"SIZES has no {size!r}.", **_assignment(path, source, "SIZES"), hint=f"Choose with --size one of: {names}.")
+
+
+def _takes_size(function: Callable[..., Any]) -> bool:
+    try:
+        return "size" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _model_class(module: types.ModuleType, path: str) -> type[torch.nn.Module]:

@@ -38,7 +38,7 @@ class Track:
         self.key = key_of(params)
         self.seed = int(params.get("seed") or 0)
         self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
-        self.problem = problems.load(params["problem"])
+        self.problem = problems.load(params["problem"], params.get("size"))
         self.construction = draws.derive_seed(self.seed, "construct")
         self.model = self.problem.construct(self.device, seed=self.construction)
         self.inputs = Inputs(self.problem, self.device)
@@ -69,7 +69,7 @@ _track: Track | None = None
 
 
 def key_of(params: dict[str, Any]) -> tuple[Any, ...]:
-    return params["problem"], params.get("device"), int(params.get("seed") or 0)
+    return params["problem"], params.get("size"), params.get("device"), int(params.get("seed") or 0)
 
 
 def release() -> None:

@@ -80,7 +80,7 @@ class Yardstick:
         self.kinds = draws.kinds(int(params.get("draws") or 5))
         # A path, or for modules in memory (api.py) the thing itself.
         given = params["problem"]
-        self.problem = given if isinstance(given, problems.Problem) else problems.load(given)
+        self.problem = given if isinstance(given, problems.Problem) else problems.load(given, params.get("size"))
         limit_memory(params.get("memory_limit_bytes"), self.device)
         self.construction_seed = draws.derive_seed(seed, "construct")
         self.model = self.problem.construct(self.device, seed=self.construction_seed)

@@ -82,6 +82,7 @@ void define_bench(CLI::App& app, Invocation& invocation) {
   options->bench.budget_seconds = 10;
   app.add_option("PATH", options->paths, "Problem files, and folders that are searched for them")->required();
   add_target(app, options->bench.target);
+  add_size(app, options->bench.size);
   add_policy(app, options->bench.policy);
   add_baselines(app, options->bench.baselines);
   app.add_option("--devices", options->bench.devices, "GPUs to share the work  [0]")->delimiter(',')->type_name("0,1,…");

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "capture/reader.hpp"
@@ -25,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string problem, stage = "source", target = "auto", caution = "fused";
+  std::string problem, stage = "source", target = "auto", size, caution = "fused";
   std::vector<std::string> disabled, before, after;
 };
 
@@ -43,15 +42,16 @@ std::string kernels_text(const Compiled& compiled) {
 }
 
 int inspect(const Options& options, Console& console) {
-  const ProblemFile file = read_problem_file(options.problem);
+  read_problem_file(options.problem);   // what is wrong with a file comes before what is wrong with the machine
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, false);
+  const ProblemFile file = read_problem_file(options.problem, options.size, target);
   Session session(environment, console);
-  Graph graph = read_graph(session.capture(file.path, device_of(target)));
+  Graph graph = read_graph(session.capture(file.path, file.size, device_of(target)));
   session.stop();
 
   std::string text;
-  CompileOptions compile_options{.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = std::filesystem::path(file.path).filename().string(),
+  CompileOptions compile_options{.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = file.title(),
                                  .problem_source = file.source};
   for (const Caution caution : kCautions)
     if (name_of(caution) == options.caution) compile_options.caution = caution;
@@ -91,6 +91,7 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
   app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
   app.add_option("--stage", options->stage, "What to show")->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))->type_name("graph|passes|schedule|kernels|source");
   add_target(app, options->target);
+  add_size(app, options->size);
   app.add_option("--caution", options->caution, "How much is fused")->capture_default_str()->check(CLI::IsMember({"fused", "unfused", "library"}))->type_name("fused|unfused|library");
   app.add_option("--disable-pass", options->disabled, "Leave out a pass, by name, or all")->type_name("NAME")->delimiter(',');
   app.add_option("--print-before", options->before, "With --stage passes: the graph before a pass")->type_name("PASS")->delimiter(',');

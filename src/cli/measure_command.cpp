@@ -13,6 +13,7 @@ void define_measure(CLI::App& app, Invocation& invocation) {
   app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
   app.add_option("CANDIDATE", options->candidate, "Python file with ModelNew, timed beside the baselines");
   add_target(app, options->target);
+  add_size(app, options->size);
   add_baselines(app, options->baselines);
   app.add_option("--budget", options->budget_seconds, "Seconds of timing")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
   app.add_option("--timeout", options->timeout_seconds, "Seconds after which it counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");

@@ -13,6 +13,7 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
   app.add_option("-o,--output", options->output, "Where the candidate goes  [STEM_kw.py in the current folder]")->type_name("FILE");
   add_target(app, options->target);
+  add_size(app, options->size);
   add_policy(app, options->policy);
   app.add_option("--budget", options->budget_seconds, "Seconds of timing; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
   app.add_option("--timeout", options->timeout_seconds, "Seconds after which the model, or a candidate, counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");

@@ -8,6 +8,10 @@ void add_target(CLI::App& app, std::string& target) {
   app.add_option("--target", target, "auto: the GPU where there is one")->capture_default_str()->check(CLI::IsMember({"auto", "cpu", "triton"}))->type_name("auto|cpu|triton");
 }
 
+void add_size(CLI::App& app, std::string& size) {
+  app.add_option("--size", size, "Of a problem with SIZES: which  [cpu on the CPU, full on a GPU]")->type_name("NAME");
+}
+
 void add_policy(CLI::App& app, std::string& policy) {
   app.add_option("--policy", policy, "How exact: docs/contract.md")->capture_default_str()->check(CLI::IsMember({"reference", "ieee", "relaxed"}))->type_name("reference|ieee|relaxed");
 }

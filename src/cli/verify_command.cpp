@@ -13,6 +13,7 @@ void define_verify(CLI::App& app, Invocation& invocation) {
   app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
   app.add_option("CANDIDATE", options->candidate, "Python file with ModelNew")->required();
   add_target(app, options->target);
+  add_size(app, options->size);
   add_policy(app, options->policy);
   add_draws(app, options->draws, options->seed);
   app.add_option("--timeout", options->timeout_seconds, "Seconds after which the candidate counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");

@@ -183,7 +183,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     Json line = {{"version", kLineVersion}, {"problem", problem.path}, {"name", problem.name}, {"category", problem.category}};
     std::string hash;
     try {
-      hash = read_problem_file(problem.path).hash();
+      hash = read_problem_file(problem.path, options.size, options.target).hash();
     } catch (const Error&) {
       // The child says what is wrong with it.
     }
@@ -196,8 +196,8 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     }
     const std::string candidate = candidate_path(options, problem);
     fs::create_directories(fs::path(candidate).parent_path(), error);
-    Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"policy", options.policy},
-                    {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
+    Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"size", options.size},
+                    {"policy", options.policy}, {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
     jobs.push_back({i, std::move(request), std::move(line)});
   }
   Runner runner(options, std::move(jobs), [&](const Job& job, Json result) {

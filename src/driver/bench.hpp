@@ -18,6 +18,7 @@ std::vector<BenchProblem> find_problems(const std::vector<std::string>& paths);
 
 struct BenchOptions {
   std::string target;                      // "triton" or "cpu"
+  std::string size;                        // of the problems' SIZES; empty: the target's own
   std::string policy = "reference";
   std::vector<std::string> devices;        // CUDA indices, or {"cpu"}, or {""} where no device is used
   int jobs = 1;                            // problems in work at once, per device; timing is serialised by a lock per device

@@ -34,6 +34,7 @@ class BenchWorker {
       options.problem = request.at("problem");
       options.output = request.at("output");
       options.target = request.at("target");
+      options.size = request.value("size", "");
       options.policy = request.at("policy");
       options.baselines = request.at("baselines").get<std::vector<std::string>>();
       options.budget_seconds = request.at("budget");

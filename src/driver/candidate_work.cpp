@@ -24,7 +24,7 @@ namespace {
 ProblemFile read_candidate_file(const std::string& path) { return read_problem_file(path); }
 
 Json new_report(const char* command, const ProblemFile& problem, const std::string& target) {
-  return {{"version", kReportVersion}, {"command", command}, {"problem", problem.path}, {"name", problem.name}, {"target", target}};
+  return {{"version", kReportVersion}, {"command", command}, {"problem", problem.path}, {"name", problem.name}, {"size", problem.size.empty() ? Json() : Json(problem.size)}, {"target", target}};
 }
 
 void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, const Environment& environment, const Json& report, const Json& figures) {
@@ -42,17 +42,18 @@ void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, con
 
 Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   const double began = seconds_now();
-  const ProblemFile problem = read_problem_file(options.problem);
+  read_problem_file(options.problem);   // what is wrong with a file comes before what is wrong with the machine
   const ProblemFile candidate = read_candidate_file(options.candidate);
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, true);
+  const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   const std::string device = device_of(target);
   Json report = new_report("verify", problem, target);
   report["policy"] = options.policy;
   Session session(environment, progress, options.timeout_seconds);
   Json figures = Json::object();
   try {
-    figures = session.verify({.problem = problem.path, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
+    figures = session.verify({.problem = problem.path, .size = problem.size, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
                               .draws = options.draws, .lock = "", .input_bytes = 0});
     add_verification(report, figures, options.policy);
   } catch (const Error& error) {
@@ -63,7 +64,7 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
     report["source"] = text.source;
     report["hint"] = text.hint;
   } catch (const WorkerFailure& failure) {
-    if (const std::string what = session.problem_failure(problem.path, device); !what.empty())
+    if (const std::string what = session.problem_failure(problem.path, problem.size, device); !what.empty())
       throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: " + what, .where = problem.path, .source = "",
                                               .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
     add_failure(report, "The candidate " + failure.what + ".", "worker-failed", failure.log);
@@ -76,20 +77,21 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
 
 Json measure_problem(const MeasureOptions& options, Progress& progress) {
   const double began = seconds_now();
-  const ProblemFile problem = read_problem_file(options.problem);
+  read_problem_file(options.problem);
   if (!options.candidate.empty()) read_candidate_file(options.candidate);
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, true);
+  const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   const std::string device = device_of(target);
   Archive archive;
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
   session.start();
-  const Graph graph = read_graph(session.capture(problem.path, device));
+  const Graph graph = read_graph(session.capture(problem.path, problem.size, device));
   Json report = new_report("measure", problem, target);
   Json reply;
   try {
-    reply = session.measure({.problem = problem.path, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
+    reply = session.measure({.problem = problem.path, .size = problem.size, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
                              .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = "", .input_bytes = 0, .eager_errors = {}});
   } catch (const WorkerFailure& failure) {
     if (options.candidate.empty())

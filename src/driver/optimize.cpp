@@ -39,7 +39,9 @@ class Optimisation {
   Optimisation(const OptimizeOptions& options, Progress& progress, Session* shared)
       : options_(options), progress_(progress), began_(seconds_now()), file_(read_problem_file(options.problem)),
         output_(resolve_output(options.output, options.problem)), environment_(find_environment()),
-        target_(resolve_target(options.target, environment_, !options.emit_only)), shared_(shared) {}
+        target_(resolve_target(options.target, environment_, !options.emit_only)), shared_(shared) {
+    file_ = read_problem_file(options.problem, options.size, target_);
+  }
 
   Json run() {
     Archive archive;   // before the work: a broken archive must not cost minutes
@@ -106,18 +108,19 @@ class Optimisation {
 
   void capture() {
     const double began = seconds_now();
-    const std::string text = session().capture(file_.path, device());
+    const std::string text = session().capture(file_.path, file_.size, device());
     add_seconds("capture", began);
     graph_ = read_graph(text);
   }
 
   void begin_report() {
     report_ = {{"version", kReportVersion}, {"command", "optimize"}, {"problem", file_.path}, {"name", file_.name},
-               {"problem_hash", key_.problem}, {"target", target_}, {"policy", options_.policy}, {"verdict", "fail"}, {"reason", ""}};
+               {"problem_hash", key_.problem}, {"size", file_.size.empty() ? Json() : Json(file_.size)}, {"target", target_}, {"policy", options_.policy},
+               {"verdict", "fail"}, {"reason", ""}};
   }
 
   CompileOptions compile_options(Caution caution) const {
-    CompileOptions result{.target = target_, .caution = caution, .passes = {}, .problem_name = fs::path(file_.path).filename().string(),
+    CompileOptions result{.target = target_, .caution = caution, .passes = {}, .problem_name = file_.title(),
                           .problem_source = file_.source};
     result.passes.disabled = options_.disabled_passes;
     return result;
@@ -212,7 +215,7 @@ class Optimisation {
   }
 
   VerifyRequest verify_request() const {
-    return {.problem = file_.path, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws, .lock = options_.lock,
+    return {.problem = file_.path, .size = file_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws, .lock = options_.lock,
             .input_bytes = 0};
   }
 
@@ -229,7 +232,7 @@ class Optimisation {
       if (error.kind() != ErrorKind::kCandidateFailed) throw;
       add_failure(attempt, error.text().message, error.text().code, error.text().detail);
     } catch (const WorkerFailure& failure) {
-      if (const std::string what = session().problem_failure(file_.path, device()); !what.empty())
+      if (const std::string what = session().problem_failure(file_.path, file_.size, device()); !what.empty())
         throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: the Python process " + what + ".", .where = file_.path, .source = "",
                                                 .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
       add_failure(attempt, "The candidate " + failure.what + ".", "worker-failed", failure.log);
@@ -243,7 +246,7 @@ class Optimisation {
     const double began = seconds_now();
     const Compiled first = compiled_;
     const Json verified = report_;
-    SearchRequest request{.problem = file_.path, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
+    SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
                           .device = device(), .budget_seconds = options_.search_seconds(), .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
                           .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .description = default_device(target_),
                           .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }};
@@ -319,7 +322,7 @@ class Optimisation {
   }
 
   Json timed_samples() {
-    MeasureRequest request{.problem = file_.path, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
+    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
                            .budget_seconds = options_.timing_seconds(), .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors()};
     try {
       return session().measure(request);

@@ -16,6 +16,7 @@ struct OptimizeOptions {
   std::string problem;                       // path
   std::string output;                        // path; empty: STEM_kw.py in the current folder
   std::string target = "auto";               // "auto", "cpu", "triton"
+  std::string size;                          // of the problem's SIZES; empty: "cpu" for the CPU, "full" for a GPU
   std::string policy = "reference";
   std::vector<std::string> baselines = {"eager", "compile"};
   std::vector<std::string> disabled_passes;
@@ -36,7 +37,7 @@ struct OptimizeOptions {
 nlohmann::ordered_json optimize(const OptimizeOptions& options, Progress& progress, class Session* shared = nullptr);
 
 struct VerifyOptions {
-  std::string problem, candidate, target = "auto", policy = "reference";
+  std::string problem, candidate, target = "auto", size, policy = "reference";
   int draws = 0;
   std::optional<uint64_t> seed;
   double timeout_seconds = 600;
@@ -44,7 +45,7 @@ struct VerifyOptions {
 nlohmann::ordered_json verify_candidate(const VerifyOptions& options, Progress& progress);
 
 struct MeasureOptions {
-  std::string problem, candidate, target = "auto";   // candidate may be empty
+  std::string problem, candidate, target = "auto", size;   // candidate may be empty
   std::vector<std::string> baselines = {"eager", "compile"};
   double budget_seconds = 10, timeout_seconds = 900;
 };

@@ -42,7 +42,20 @@ std::vector<std::string> local_imports(const fs::path& folder, const std::string
   return found;
 }
 
+// A table of sizes, and a get_inputs() that takes one of their names.
+bool has_sizes(const std::string& source) {
+  static const std::regex takes_size(R"(^def get_inputs\(\s*size\b)");
+  bool table = false, taken = false;
+  for (const std::string& line : split_lines(source)) {
+    if (line.starts_with("SIZES")) table = true;
+    if (line.starts_with("def get_inputs(")) taken = taken || std::regex_search(line, takes_size);
+  }
+  return table && taken;
+}
+
 }  // namespace
+
+std::string ProblemFile::title() const { return fs::path(path).filename().string() + (size.empty() ? "" : ", size " + size); }
 
 std::string ProblemFile::hash() const { return hash_of(ProblemRecord{name, path, source_with_imports}); }
 
@@ -84,6 +97,19 @@ ProblemFile read_problem_file(const std::string& path) {
       waiting.emplace_back(fs::path(import).parent_path(), text);
     }
   }
+  return file;
+}
+
+ProblemFile read_problem_file(const std::string& path, const std::string& asked, const std::string& target) {
+  ProblemFile file = read_problem_file(path);
+  if (!has_sizes(file.source)) {
+    if (!asked.empty())
+      refuse("no-sizes", path + " has one size only, so --size " + asked + " means nothing to it.",
+             "Leave --size out, or add a table SIZES and write get_inputs(size=...) as docs/cli.md shows.");
+    return file;
+  }
+  file.size = !asked.empty() ? asked : target == "cpu" ? "cpu" : "full";
+  file.source_with_imports += "\n# size: " + file.size + "\n";
   return file;
 }
 

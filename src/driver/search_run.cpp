@@ -139,14 +139,14 @@ class SearchRun : public search::Evaluator {
     if (!loaded_) return;
     loaded_ = false;
     try {
-      session_.race({.problem = request_.problem, .device = request_.device, .runners = {}, .seed = request_.seed, .lock = "", .input_bytes = 0});
+      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .lock = "", .input_bytes = 0});
     } catch (const WorkerFailure&) {
       // Gone altogether: nothing is loaded any more.
     }
   }
 
   void race(const std::vector<Candidate>& batch, const Candidate* best, const std::vector<size_t>& racing, std::vector<Outcome>& outcomes) {
-    RaceRequest request{.problem = request_.problem, .device = request_.device, .runners = {{anchor_, true}}, .seed = request_.seed,
+    RaceRequest request{.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {{anchor_, true}}, .seed = request_.seed,
                         .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1), .limit_seconds = 120 + 4 * request_.verify_seconds,
                         .lock = request_.lock, .input_bytes = request_.input_bytes};
     for (const size_t i : racing) request.runners.push_back({scratch_.folder() + "/" + name_of(batch[i]), false});

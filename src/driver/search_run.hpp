@@ -18,7 +18,7 @@
 namespace kw {
 
 struct SearchRequest {
-  std::string problem;                 // path
+  std::string problem, size;           // path, and which of its SIZES
   std::string problem_hash, environment_hash, policy, lock;
   std::string device;                  // "cpu" or "cuda"
   double budget_seconds = 0;

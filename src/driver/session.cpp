@@ -27,6 +27,8 @@ std::string last_lines(const std::string& log, size_t count) {
   return join(lines, "\n");
 }
 
+Json size_json(const std::string& size) { return size.empty() ? Json() : Json(size); }
+
 }  // namespace
 
 void throw_for(const WorkerFailure& failure, const std::string& doing) {
@@ -82,10 +84,10 @@ Json Session::hello() {
   }
 }
 
-std::string Session::capture(const std::string& problem, const std::string& device) {
+std::string Session::capture(const std::string& problem, const std::string& size, const std::string& device) {
   const double limit = std::min(kCaptureLimit, timeout_);
   try {
-    return ask(tracer(), "capture", "capture", {{"problem", problem}, {"device", device}}, limit)["graph"].dump();
+    return ask(tracer(), "capture", "capture", {{"problem", problem}, {"size", size_json(size)}, {"device", device}}, limit)["graph"].dump();
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.detail = last_lines(failure.log, 40);
@@ -119,7 +121,7 @@ uint64_t Session::secret_seed() {
 namespace {
 
 Json verify_params(const VerifyRequest& request, uint64_t seed) {
-  Json params = {{"problem", request.problem}, {"device", request.device}, {"seed", seed}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
+  Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"seed", seed}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
   if (request.draws > 0) params["draws"] = request.draws;
   return params;
 }
@@ -158,7 +160,7 @@ Json Session::verify(const VerifyRequest& request) {
 }
 
 Json Session::measure(const MeasureRequest& request) {
-  Json params = {{"problem", request.problem},     {"candidate", nullptr},                      {"device", request.device},
+  Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
                  {"baselines", request.baselines}, {"seed", secret_seed()},                     {"budget_seconds", request.budget_seconds},
                  {"lock", nullptr},                {"kernels", request.kernels}};
   if (!request.candidate.empty()) params["candidate"] = request.candidate;
@@ -173,7 +175,7 @@ Json Session::race(const RaceRequest& request) {
   for (size_t i = 0; i < request.runners.size(); ++i)
     runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
   return ask(worker_, "race", "race",
-             {{"problem", request.problem}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
+             {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
               {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}},
              request.limit_seconds);
 }
@@ -194,8 +196,8 @@ Json Session::compile_only(const std::string& candidate, int sm) {
   }
 }
 
-std::string Session::problem_failure(const std::string& problem, const std::string& device) {
-  MeasureRequest request{.problem = problem, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
+std::string Session::problem_failure(const std::string& problem, const std::string& size, const std::string& device) {
+  MeasureRequest request{.problem = problem, .size = size, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
                          .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = "", .input_bytes = 0, .eager_errors = {}};
   try {
     measure(request);

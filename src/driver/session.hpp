@@ -14,7 +14,7 @@
 namespace kw {
 
 struct VerifyRequest {
-  std::string problem, candidate, device, policy = "reference";
+  std::string problem, size, candidate, device, policy = "reference";   // size: of the problem's SIZES; empty where it has none
   std::optional<uint64_t> seed;      // none: a secret one
   int draws = 0;                     // 0: the worker's default
   std::string lock;
@@ -22,7 +22,7 @@ struct VerifyRequest {
 };
 
 struct MeasureRequest {
-  std::string problem, candidate;    // candidate may be empty
+  std::string problem, size, candidate;   // candidate may be empty
   std::string device;
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
@@ -39,7 +39,7 @@ struct Runner {
 };
 
 struct RaceRequest {
-  std::string problem, device;
+  std::string problem, size, device;
   std::vector<Runner> runners;       // the first is the anchor; none: what races keep loaded is given back
   uint64_t seed = 0;
   double budget_seconds = 1, limit_seconds = 120;
@@ -59,7 +59,7 @@ class Session {
   void stop();
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
-  std::string capture(const std::string& problem, const std::string& device);
+  std::string capture(const std::string& problem, const std::string& size, const std::string& device);
   // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside the candidate. Does not wait.
   void prepare(const VerifyRequest& request);
   // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its verification.
@@ -73,7 +73,7 @@ class Session {
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
 
   // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker is.
-  std::string problem_failure(const std::string& problem, const std::string& device);
+  std::string problem_failure(const std::string& problem, const std::string& size, const std::string& device);
 
   static uint64_t secret_seed();
 

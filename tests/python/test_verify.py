@@ -126,6 +126,32 @@ def test_weights_packed_once_for_each_version_are_fine(check):
     assert wrong_outputs(result) == [] and failed_checks(result) == set()
 
 
+EIGHT_BITS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.float() * 3
+
+def get_inputs():
+    return [torch.randn(24, 40).to(torch.DTYPE)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_eight_bit_floats_are_drawn_and_compared(check, dtype):
+    problem = EIGHT_BITS.replace("DTYPE", dtype)
+    result = check(problem, "class ModelNew(Model):\n    pass\n")
+    assert wrong_outputs(result) == [] and failed_checks(result) == set()
+    assert not any("skipped" in draw for draw in result["draws"])
+    off = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.float() * 2.999\n")
+    assert {draw for draw, _ in wrong_outputs(off)} == {"generator", "signed", "wide", "constant", "special"}
+
+
 def test_running_statistics_left_alone_show(check):
     result = check(
         PROBLEM,
