@@ -25,6 +25,7 @@ KEPT = (
     " max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
     " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d im2col col2im roll"
     " reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d"
+    " _pad_circular _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
     " upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
     # losses
     " mse_loss l1_loss smooth_l1_loss huber_loss kl_div cross_entropy_loss nll_loss nll_loss_nd nll_loss2d binary_cross_entropy"

@@ -105,7 +105,8 @@ class Checker {
     check_index(expr.access.index);
     for (const Guard& guard : expr.access.guards) check_index(guard.index);
     require(expr.operands.size() == 1 || expr.operands.size() == 2, "a gather has an offset and perhaps a condition");
-    require(kernel_.exprs[expr.operands[0]].dtype == DType::i64, "a gather's offset is not an i64");
+    const DType offset = kernel_.exprs[expr.operands[0]].dtype;
+    require(offset == DType::i64 || offset == DType::i32, "a gather's offset is neither an i32 nor an i64");
     require(expr.operands.size() == 1 || kernel_.exprs[expr.operands[1]].dtype == DType::b1, "a gather's condition is not a boolean");
   }
 

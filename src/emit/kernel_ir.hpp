@@ -72,7 +72,7 @@ enum class ExprKind {
   kConstant,   // `number` (or `integer` for integral dtypes)
   kIndex,      // the value of `access.index` as an integer of `dtype`
   kLoad,       // access
-  kGather,     // access moved by operand 0 (i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
+  kGather,     // access moved by operand 0 (i32 or i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
   kOp,         // `op` over operands
   kReduce,     // `reduce` of operands over all reduce axes of the kernel
 };

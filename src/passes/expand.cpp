@@ -116,43 +116,104 @@ std::optional<Term> cosine_embedding(const Call& call) {
 
 constexpr int64_t kNone = 0, kMean = 1, kSum = 2;   // at::Reduction
 
-// −log p of the target's class, picked by comparing along the class axis, so that it fuses with what yields log p.
-std::optional<Term> nll(const Call& call, const Term& log_probability) {
-  if (call.has("weight")) return std::nullopt;
-  const Term target = call.term("target");
-  const Shape& shape = log_probability.type().shape;
-  const int64_t axis = shape.size() == 1 ? 0 : 1, reduction = call.node.integer("reduction", kMean);
-  Shape classes_shape(shape.size(), 1), target_shape = shape;
-  classes_shape[axis] = shape[axis];
-  target_shape[axis] = 1;
-  if (!is_integral(target.type().dtype) || target.type().elements() != product(target_shape) || !target.type().is_contiguous()) return std::nullopt;
-  TensorType line{DType::i64, {shape[axis]}, {1}, 0, target.type().device};
-  const Term classes(call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", shape[axis]}, {"step", int64_t{1}}, {"dtype", DType::i64},
-                                                                                  {"device", Keyword{"device", line.device}}}, line, "classes"));
-  const Term picked = sum(where(equal(view(target, target_shape), view(classes, classes_shape)), log_probability, 0.0), {axis});
-  const Term counted = not_equal(target, call.node.integer("ignore_index", -100));
-  const Term loss = where(counted, -picked, 0.0);
-  if (reduction == kNone) return loss;
-  const Term total = sum(loss, all_axes(loss));
-  if (reduction == kSum) return total;
-  return total / sum(counted.call("_to_copy.default", {{"dtype", Argument(loss.type().dtype)}}), all_axes(loss));
+TensorType of_shape(const TensorType& like, Shape shape) {
+  TensorType type{like.dtype, std::move(shape), {}, 0, like.device};
+  type.strides = contiguous_strides(type.shape);
+  return type;
 }
 
-std::optional<Term> nll_loss(const Call& call) { return nll(call, call.term("self")); }
+Term floating(const Term& condition, const Term& like) { return condition.call("_to_copy.default", {{"dtype", Argument(like.type().dtype)}}); }
+
+// What the losses over classes share: which axis the classes are on, and of each target whether it counts and with which weight.
+struct Classes {
+  const Call& call;
+  Term log_probability;
+  Term target = call.term("target");
+  int64_t axis = log_probability.type().rank() == 1 ? 0 : 1;
+  int64_t count = log_probability.type().shape[axis];
+  int64_t reduction = call.node.integer("reduction", kMean);
+  Term counted = not_equal(target, call.node.integer("ignore_index", -100));
+
+  Shape along_axis() const {
+    Shape shape(log_probability.type().shape.size(), 1);
+    shape[axis] = count;
+    return shape;
+  }
+
+  bool fits() const {
+    Shape shape = log_probability.type().shape;
+    shape[axis] = 1;
+    return is_integral(target.type().dtype) && target.type().elements() == product(shape) && target.type().is_contiguous();
+  }
+
+  // An ignored target may be anything.
+  Term weights() const {
+    const Term place = where(counted, target, int64_t{0});
+    const TensorType type = of_shape(call.term("weight").type(), target.type().shape);
+    const Term chosen(call.rewriter, call.rewriter.emit("aten.index.Tensor", {{"self", ValueRef{call.term("weight").id()}}, {"indices", ValueList{{place.id()}}}}, type, "class_weight"));
+    return where(counted, chosen, 0.0);
+  }
+
+  // Of each target; picked by comparing along the class axis, so that it fuses with what yields log p.
+  Term picked() const {
+    Shape target_shape = log_probability.type().shape;
+    target_shape[axis] = 1;
+    const TensorType line = of_shape({DType::i64, {}, {}, 0, target.type().device}, {count});
+    const Term classes(call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", count}, {"step", int64_t{1}}, {"dtype", DType::i64},
+                                                                                    {"device", Keyword{"device", line.device}}}, line, "classes"));
+    return sum(where(equal(view(target, target_shape), view(classes, along_axis())), log_probability, 0.0), {axis});
+  }
+
+  Term weight_along_axis() const { return view(call.term("weight"), along_axis()); }
+
+  // `loss` of each target, ignored ones 0.
+  Term reduced(const Term& loss) const {
+    if (reduction == kNone) return loss;
+    const Term total = sum(loss, all_axes(loss));
+    if (reduction == kSum) return total;
+    const Term share = call.has("weight") ? weights() : floating(counted, loss);
+    return total / sum(share, all_axes(loss));
+  }
+
+  Term nll() const {
+    const Term loss = where(counted, -picked(), 0.0);
+    return reduced(call.has("weight") ? loss * weights() : loss);
+  }
+
+  // The loss were every class the target.
+  Term smooth() const {
+    const Term weighted = call.has("weight") ? log_probability * weight_along_axis() : log_probability;
+    return reduced(where(counted, -sum(weighted, {axis}), 0.0));
+  }
+};
+
+std::optional<Term> nll_loss(const Call& call) {
+  if (call.term("self").type().rank() == 0) return std::nullopt;
+  const Classes classes{call, call.term("self")};
+  if (!classes.fits()) return std::nullopt;
+  return classes.nll();
+}
 
 std::optional<Term> cross_entropy(const Call& call) {
-  if (call.has("weight") || call.number("label_smoothing", 0.0) != 0.0) return std::nullopt;
   const Term input = call.term("self"), target = call.term("target");
-  const int64_t axis = input.type().rank() == 1 ? 0 : 1, reduction = call.node.integer("reduction", kMean);
-  if (input.type().rank() == 0 || (is_integral(target.type().dtype) && !target.type().is_contiguous())) return std::nullopt;
+  if (input.type().rank() == 0) return std::nullopt;
+  const int64_t axis = input.type().rank() == 1 ? 0 : 1;
+  const double smoothing = call.number("label_smoothing", 0.0), share = smoothing / static_cast<double>(input.type().shape[axis]);
+  const bool indices = is_integral(target.type().dtype);
+  if (indices ? !target.type().is_contiguous() : target.type().shape != input.type().shape) return std::nullopt;
   const Term log_probability(call.rewriter, call.rewriter.emit("aten.log_softmax.int", {{"self", ValueRef{input.id()}}, {"dim", axis}}, input.type()));
-  if (is_integral(target.type().dtype)) return nll(call, log_probability);
-  if (target.type().shape != input.type().shape) return std::nullopt;
-  const Term product = log_probability * target;
-  if (reduction == kNone) return -sum(product, {axis});
+  const Classes classes{call, log_probability};
+  if (indices) {
+    if (!classes.fits()) return std::nullopt;
+    if (smoothing == 0.0) return classes.nll();
+    return (1.0 - smoothing) * classes.nll() + share * classes.smooth();
+  }
+  Term product = log_probability * (smoothing == 0.0 ? target : (1.0 - smoothing) * target + share);
+  if (call.has("weight")) product = product * classes.weight_along_axis();
+  if (classes.reduction == kNone) return -sum(product, {axis});
   const Term total = -sum(product, all_axes(product));
-  if (reduction == kSum) return total;
-  return total / (static_cast<double>(input.type().elements()) / static_cast<double>(input.type().shape[axis]));
+  if (classes.reduction == kSum) return total;
+  return total / (static_cast<double>(input.type().elements()) / static_cast<double>(classes.count));
 }
 
 // --- Distances -----------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ double bytes_of(const TensorType& type) {
   return elements * static_cast<double>(size_of(type.dtype));
 }
 
-// Of a table that is looked up in, each result element reads at most one. No lower bound of the traffic, for an index may come twice: all may be
+// Of a table that is looked up in, each result element is taken to read one. No lower bound of the traffic, for an index may come twice: all may be
 // the same row.
 double most_read(const Graph& graph, const Node& node, ValueId operand) {
   const bool is_table = plan::looks_up(node) && operand == (node.value("self") != kNoValue ? node.value("self") : node.value("weight"));

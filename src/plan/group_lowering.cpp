@@ -7,7 +7,9 @@
 #include <unordered_map>
 
 #include "plan/kernel_builder.hpp"
+#include "plan/lookup_values.hpp"
 #include "plan/reductions.hpp"
+#include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"
 #include "support/error.hpp"
 
@@ -175,6 +177,7 @@ class Lowering {
     lookups_.guards = guards;
     const auto pulls = pull(graph_, id, result, coords, lookups_);
     if (!pulls) throw NotLowerable{};
+    if (const auto axes = resize_axes(graph_, node); axes && pulls->size() > 1) return interpolated(node, *axes, *pulls, coords, guards);
     if (looks_up(node)) return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (facts_.classes[id] == OpClass::kView || (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
       return expr_at(pulls->front().value, pulls->front().coords, guards);
@@ -235,15 +238,38 @@ class Lowering {
     return value;
   }
 
+  // Innermost axis first, as PyTorch adds up: Σ weight_y · (Σ weight_x · element).
+  ExprId interpolated(const Node& node, const std::vector<ResizeAxis>& axes, const std::vector<Pull>& pulls, const Coords& coords, const Guards& guards) {
+    const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
+    std::vector<ExprId> values;
+    for (const Pull& one : pulls) values.push_back(build_.cast(expr_at(one.value, one.coords, guards), dtype));
+    for (size_t axis = axes.size(); axis-- > 0;) {
+      const std::vector<Lookup> taps = taps_of(axes[axis], coords[axis + 2]);
+      std::vector<ExprId> sums;
+      for (size_t first = 0; first < values.size(); first += taps.size()) {
+        ExprId sum = kernel::kNoExpr;
+        for (size_t tap = 0; tap < taps.size(); ++tap) {
+          const ExprId part = build_.mul(build_.cast(weight_of_tap(build_, taps[tap]), dtype), values[first + tap]);
+          sum = tap == 0 ? part : build_.add(sum, part);
+        }
+        sums.push_back(sum);
+      }
+      values = std::move(sums);
+    }
+    return values[0];
+  }
+
   // The value of a looked-up coordinate. What a caller may have wrong stays out of the algebra until it has been checked here.
   ExprId coordinate(int axis) {
     if (const auto found = coordinates_.find(axis); found != coordinates_.end()) return found->second;
     const Lookup lookup = lookups_.of_axis(axis);
+    if (lookup.index == kNoValue) return coordinates_.emplace(axis, computed_coordinate(build_, lookup)).first->second;
     const ExprId size = build_.integer(lookup.extent, DType::i64);
     ExprId place = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
     if (lookup.kind == LookupKind::kWrappedElement)
       place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)), build_.add(place, size), place);
     place = build_.binary(ScalarOp::kBounded, place, size);
+    if (lookup.extent <= std::numeric_limits<int32_t>::max()) place = build_.cast(place, DType::i32);
     coordinates_.emplace(axis, place);
     return place;
   }

@@ -74,7 +74,8 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
   if (plan::is_constant(index)) return integer(index.constant, dtype);
   if (lookups_ && lookups_->is_lookup(index)) {
     const ExprId affine = this->index(lookups_->affine_part(index), DType::i64);
-    return cast(is_constant(affine, 0.0) ? looked_up(index) : add(looked_up(index), affine), dtype);
+    const ExprId moved = cast(looked_up(index), DType::i64);
+    return cast(is_constant(affine, 0.0) ? moved : add(moved, affine), dtype);
   }
   Expr expr;
   expr.kind = ExprKind::kIndex;
@@ -85,12 +86,17 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
 
 ExprId KernelBuilder::looked_up(const Index& index) {
   ExprId sum = kernel::kNoExpr;
+  // Index arithmetic of 64 bits costs a GPU twice that of 32.
+  int64_t reach = 0;
+  for (const IndexTerm& term : index.terms)
+    if (term.axis >= lookups_->own_axes()) reach += std::abs(term.coefficient) * lookups_->extents()[term.axis];
+  const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
   for (const IndexTerm& term : index.terms) {
     if (term.axis < lookups_->own_axes()) continue;
-    ExprId part = coordinate_(term.axis);
-    if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, DType::i64));
-    if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, DType::i64));
-    part = mul(part, integer(term.coefficient, DType::i64));
+    ExprId part = cast(coordinate_(term.axis), dtype);
+    if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
+    if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
+    part = mul(part, integer(term.coefficient, dtype));
     sum = sum == kernel::kNoExpr ? part : add(sum, part);
   }
   return sum;
@@ -106,7 +112,7 @@ ExprId KernelBuilder::load(Access access, DType dtype) {
     access.guards = std::move(affine);
     if (!conditions.empty() || lookups_->is_lookup(access.index)) {
       expr.kind = ExprKind::kGather;
-      expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i64)};
+      expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i32)};
       access.index = lookups_->affine_part(access.index);
       if (const ExprId condition = all_of(conditions); condition != kernel::kNoExpr) expr.operands.push_back(condition);
     }

@@ -25,7 +25,7 @@ void drop_unused(kernel::Kernel& kernel);
 
 class KernelBuilder {
  public:
-  // Axes of indices past the kernel's own are looked up (lookup.hpp): `coordinate` gives such an axis's expression, an i64.
+  // Axes of indices past the kernel's own are looked up (lookup.hpp): `coordinate` gives such an axis's expression, an i32 or i64.
   using Coordinate = std::function<ExprId(int axis)>;
   explicit KernelBuilder(kernel::Kernel& kernel, const Lookups* lookups = nullptr, Coordinate coordinate = {})
       : kernel_(kernel), lookups_(lookups), coordinate_(std::move(coordinate)) {}
@@ -57,7 +57,7 @@ class KernelBuilder {
 
  private:
   ExprId insert(kernel::Expr expr);
-  ExprId looked_up(const Index& index);                      // the sum of the index's looked-up terms
+  ExprId looked_up(const Index& index);                      // the sum of the index's looked-up terms, an i32 where it fits
 
   kernel::Kernel& kernel_;
   const Lookups* lookups_;

@@ -24,7 +24,8 @@ Index Lookups::add(Lookup lookup) {
   auto found = std::find(lookups_.begin(), lookups_.end(), lookup);
   const int axis = own_axes_ + static_cast<int>(found - lookups_.begin());
   if (found == lookups_.end()) {
-    extents_.push_back(std::max<int64_t>(lookup.extent, 2));   // an axis of one element would be dropped, and with it the check of its range
+    // An axis of one element would be dropped, and with it the check of what an index tensor holds.
+    extents_.push_back(lookup.index == kNoValue ? lookup.extent : std::max<int64_t>(lookup.extent, 2));
     lookups_.push_back(std::move(lookup));
   }
   return axis_index(axis, extents_);

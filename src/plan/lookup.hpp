@@ -13,6 +13,13 @@ namespace kw::plan {
 enum class LookupKind {
   kElement,          // the element `coords` of the tensor `index`; the caller answers for its being in range
   kWrappedElement,   // the same, where a negative one counts from the end
+  // Of `position`, shifted back by `shift`; what leaves the tensor comes back
+  kAround,           // at its other end (roll, circular padding)
+  kReflected,        // from its border, which is not repeated
+  kClamped,          // as the border
+  // Of `position` in a resized axis (resize.hpp)
+  kNearest, kNearestExact,
+  kLinear, kCubic,   // its element number `shift`
 };
 
 struct Lookup {
@@ -20,6 +27,12 @@ struct Lookup {
   int64_t extent = 1;                      // its values lie in [0, extent)
   ValueId index = kNoValue;
   Coords coords;
+  Index position;
+  int64_t shift = 0;
+  double scale = 1.0;
+  bool aligned = false;                    // align_corners
+  bool copies = false;                     // the axis keeps its extent
+  DType work = DType::f32;                 // of the arithmetic on fractions
   std::vector<kernel::Guard> guards;       // where the coordinate is needed
 
   bool operator==(const Lookup&) const = default;

@@ -35,6 +35,10 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"_to_copy", 1}, {"to", 1}, {"type_as", 1}, {"clone", 0}, {"lift_fresh_copy", 0}, {"copy", 0}, {"fill", 0}, {"deg2rad", 1}, {"rad2deg", 1},
     {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0},
     {"slice_scatter", 1}, {"select_scatter", 1}, {"embedding", 1}, {"index_select", 1}, {"gather", 1}, {"index", 1}, {"_unsafe_index", 1},
+    {"reflection_pad1d", 2}, {"reflection_pad2d", 3}, {"reflection_pad3d", 4}, {"replication_pad1d", 2}, {"replication_pad2d", 3}, {"replication_pad3d", 4},
+    {"_pad_circular", 3}, {"roll", 2}, {"upsample_nearest1d", 2}, {"upsample_nearest2d", 3}, {"upsample_nearest3d", 4}, {"_upsample_nearest_exact1d", 2},
+    {"_upsample_nearest_exact2d", 3}, {"_upsample_nearest_exact3d", 4}, {"upsample_linear1d", 8}, {"upsample_bilinear2d", 16}, {"upsample_trilinear3d", 32},
+    {"upsample_bicubic2d", 48},
     {"mse_loss", 2}, {"l1_loss", 2}, {"smooth_l1_loss", 4}, {"huber_loss", 4}, {"kl_div", 8}, {"binary_cross_entropy", 12},
     {"binary_cross_entropy_with_logits", 12}, {"soft_margin_loss", 10}, {"batch_norm", 4}, {"_native_batch_norm_legit_no_training", 4},
     {"instance_norm", 4}, {"dropout", 0}, {"alias_copy", 0}, {"detach_copy", 0}};

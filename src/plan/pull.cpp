@@ -1,5 +1,7 @@
 #include "plan/pull.hpp"
 
+#include "plan/resize.hpp"
+
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -200,7 +202,12 @@ Pulls pull_elementwise(const Request& request) {
 // --- Lookups --------------------------------------------------------------------------------------------------------------------
 
 Index element_of(const Request& request, LookupKind kind, ValueId index, Coords coords, int64_t extent) {
-  return request.lookups.add({kind, extent, index, std::move(coords), {}});
+  Lookup lookup;
+  lookup.kind = kind;
+  lookup.extent = extent;
+  lookup.index = index;
+  lookup.coords = std::move(coords);
+  return request.lookups.add(std::move(lookup));
 }
 
 Pulls pull_embedding(const Request& request) {
@@ -266,10 +273,81 @@ Pulls pull_index(const Request& request) {
   return pulls;
 }
 
+Index computed_of(const Request& request, LookupKind kind, const Index& position, int64_t shift, int64_t extent) {
+  Lookup lookup;
+  lookup.kind = kind;
+  lookup.extent = extent;
+  lookup.position = position;
+  lookup.shift = shift;
+  return request.lookups.add(std::move(lookup));
+}
+
+// Borders that repeat the tensor's own elements.
+Pulls pull_bordered(const Request& request) {
+  const std::string_view base = base_name(request.node);
+  const LookupKind kind = base.starts_with("reflection") ? LookupKind::kReflected : base.starts_with("replication") ? LookupKind::kClamped : LookupKind::kAround;
+  const IntList widths = request.node.integers(kind == LookupKind::kAround ? "pad" : "padding");
+  const Shape& shape = request.shape_of(request.self());
+  Coords coords = request.coords;
+  for (size_t pair = 0; pair * 2 + 1 < widths.size(); ++pair) {
+    const size_t dim = shape.size() - 1 - pair;
+    if (widths[pair * 2] <= 0 && widths[pair * 2 + 1] <= 0) coords[dim].constant -= widths[pair * 2];
+    else coords[dim] = computed_of(request, kind, coords[dim], widths[pair * 2], shape[dim]);
+  }
+  return one(request, std::move(coords));
+}
+
+Pulls pull_roll(const Request& request) {
+  const IntList shifts = request.node.integers("shifts"), dims = request.node.integers("dims");
+  const Shape& shape = request.shape_of(request.self());
+  const auto rolled = [&](const Index& position, int64_t shift, int64_t extent) {
+    return computed_of(request, LookupKind::kAround, position, ((shift % extent) + extent) % extent, extent);
+  };
+  if (dims.empty()) {   // as one row
+    if (shifts.size() != 1) return std::nullopt;
+    const Index place = rolled(linearise(request.coords, shape, request.extents()), shifts[0], product(shape));
+    return one(request, delinearise(place, shape, request.extents()));
+  }
+  if (shifts.size() != dims.size()) return std::nullopt;
+  Coords coords = request.coords;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t dim = wrap_dim(dims[i], request.rank());
+    if (shape[dim] > 1) coords[dim] = rolled(coords[dim], shifts[i], shape[dim]);
+  }
+  return one(request, std::move(coords));
+}
+
+// All elements that an interpolated one is made of, the last axis's taps varying fastest.
+Pulls pull_resized(const Request& request) {
+  const auto axes = resize_axes(request.graph, request.node);
+  if (!axes) return std::nullopt;
+  const ValueId input = request.node.value("input") != kNoValue ? request.node.value("input") : request.self();
+  std::vector<Coords> places = {{request.coords[0], request.coords[1]}};
+  for (size_t axis = 0; axis < axes->size(); ++axis) {
+    const ResizeAxis& resized = (*axes)[axis];
+    const Index& position = request.coords[axis + 2];
+    std::vector<Index> taps;
+    const bool nearest = resized.kind == LookupKind::kNearest || resized.kind == LookupKind::kNearestExact;
+    if (auto affine = nearest ? affine_nearest(resized, position, request.extents()) : std::nullopt) taps = {std::move(*affine)};
+    else for (Lookup& tap : taps_of(resized, position)) taps.push_back(request.lookups.add(std::move(tap)));
+    std::vector<Coords> longer;
+    for (const Coords& place : places)
+      for (const Index& tap : taps) {
+        longer.push_back(place);
+        longer.back().push_back(tap);
+      }
+    places = std::move(longer);
+  }
+  std::vector<Pull> pulls;
+  for (Coords& place : places) pulls.push_back({input, std::move(place), {}});
+  return pulls;
+}
+
 using Handler = Pulls (*)(const Request&);
 
 bool is_lookup_handler(Handler handler) {
-  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index;
+  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index || handler == pull_bordered ||
+         handler == pull_roll || handler == pull_resized;
 }
 
 const std::unordered_map<std::string_view, Handler> kHandlers = {
@@ -284,6 +362,11 @@ const std::unordered_map<std::string_view, Handler> kHandlers = {
     {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"flip", pull_flip},
     {"repeat", pull_repeat}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
     {"embedding", pull_embedding}, {"index_select", pull_index_select}, {"gather", pull_gather}, {"index", pull_index}, {"_unsafe_index", pull_index},
+    {"reflection_pad1d", pull_bordered}, {"reflection_pad2d", pull_bordered}, {"reflection_pad3d", pull_bordered}, {"replication_pad1d", pull_bordered},
+    {"replication_pad2d", pull_bordered}, {"replication_pad3d", pull_bordered}, {"_pad_circular", pull_bordered}, {"roll", pull_roll},
+    {"upsample_nearest1d", pull_resized}, {"upsample_nearest2d", pull_resized}, {"upsample_nearest3d", pull_resized},
+    {"_upsample_nearest_exact1d", pull_resized}, {"_upsample_nearest_exact2d", pull_resized}, {"_upsample_nearest_exact3d", pull_resized},
+    {"upsample_linear1d", pull_resized}, {"upsample_bilinear2d", pull_resized}, {"upsample_trilinear3d", pull_resized}, {"upsample_bicubic2d", pull_resized},
 };
 
 const std::unordered_set<std::string_view> kUnknownViews = {"movedim", "diagonal", "unfold", "as_strided"};

@@ -166,6 +166,97 @@ def index_in_one_half_of_cat(d: Draw) -> Case:
     return Case(lambda x, i: torch.cat([x, x[i]]), (d.plain(*shape), d.indices(shape[0], [d.number(1, 6)])))
 
 
+# --- Borders, rolls and resizing ------------------------------------------------------------------------------------------------------
+
+
+def bordered(d: Draw, mode: str, rank: int) -> Case:
+    shape = [*d.shape(2), *d.shape(rank, least=2)]
+    widths = [d.number(-1 if shape[-1 - at // 2] > 3 else 0, shape[-1 - at // 2] - 1) for at in range(2 * rank)]
+    return Case(lambda x: F.pad(x, widths, mode=mode), (d.floats(shape),))
+
+
+@case
+def reflected(d: Draw) -> Case:
+    return bordered(d, "reflect", d.number(1, 3))
+
+
+@case
+def replicated(d: Draw) -> Case:
+    return bordered(d, "replicate", d.number(1, 3))
+
+
+@case
+def circular(d: Draw) -> Case:
+    return bordered(d, "circular", d.number(1, 3))
+
+
+@case
+def rolled(d: Draw) -> Case:
+    shape = d.shape(3)
+    dims = d.choice([[0], [1, 2], [2, 0], [0, 1, 2], [-1]])
+    shifts = [d.number(-12, 12) for _ in dims]
+    return Case(lambda x: torch.roll(x, shifts, dims), (d.floats(shape),))
+
+
+@case
+def rolled_flat(d: Draw) -> Case:
+    shift = d.number(-30, 30)
+    return Case(lambda x: torch.roll(x, shift), (d.floats(d.shape(2)),))
+
+
+@case
+def rolled_between(d: Draw) -> Case:
+    shape = d.shape(2, least=2)
+    return Case(lambda x, y: torch.roll(x.exp(), 1, 1).sum(1) + y, (d.plain(*shape), d.plain(shape[0])), exact=False)
+
+
+def resized(d: Draw, mode: str, rank: int, exact: bool = False, **options: Any) -> Case:
+    shape = [*d.shape(2, most=4), *d.shape(rank, most=12)]
+    x = d.plain(*shape, dtype=d.choice(FLOATS))
+    if d.number(0, 1):
+        size = [d.number(1, 25) for _ in range(rank)]
+        return Case(lambda x: F.interpolate(x, size=size, mode=mode, **options), (x,), exact)
+    factors = [d.choice([0.5, 1.0, 1.3, 2.0, 2.0, 2.7, 3.0]) for _ in range(rank)]
+    factors = [factor if size * factor >= 1 else 2.0 for factor, size in zip(factors, shape[2:])]
+    return Case(lambda x: F.interpolate(x, scale_factor=factors, mode=mode, **options), (x,), exact)
+
+
+@case
+def nearest(d: Draw) -> Case:
+    return resized(d, "nearest", d.number(1, 3), exact=True)
+
+
+@case
+def nearest_exact(d: Draw) -> Case:
+    return resized(d, "nearest-exact", d.number(1, 3), exact=True)
+
+
+@case
+def linear(d: Draw) -> Case:
+    return resized(d, "linear", 1, align_corners=bool(d.number(0, 1)))
+
+
+@case
+def bilinear(d: Draw) -> Case:
+    return resized(d, "bilinear", 2, align_corners=bool(d.number(0, 1)))
+
+
+@case
+def trilinear(d: Draw) -> Case:
+    return resized(d, "trilinear", 3, align_corners=bool(d.number(0, 1)))
+
+
+@case
+def bicubic(d: Draw) -> Case:
+    return resized(d, "bicubic", 2, align_corners=bool(d.number(0, 1)))
+
+
+@case
+def resized_within_pointwise(d: Draw) -> Case:
+    x = d.plain(2, 3, d.number(2, 9), d.number(2, 9))
+    return Case(lambda x: F.interpolate(x.relu(), scale_factor=2, mode="bilinear").sigmoid() + 1, (x,), exact=False)
+
+
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,121 @@
+#include "plan/lookup_values.hpp"
+
+#include <limits>
+
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+constexpr double kCubicA = -0.75;   // Keys' parameter, as PyTorch has it
+
+struct Formula {
+  KernelBuilder& k;
+  const Lookup& lookup;
+  DType whole = lookup.extent < std::numeric_limits<int32_t>::max() / 2 ? DType::i32 : DType::i64;
+  DType work = lookup.work;
+
+  ExprId position() const { return k.index(lookup.position, whole); }
+  ExprId integer(int64_t value) const { return k.integer(value, whole); }
+  ExprId number(double value) const { return k.constant(work == DType::f32 ? static_cast<float>(value) : value, work); }
+  ExprId within(ExprId index) const {
+    return k.binary(ScalarOp::kMinimum, k.binary(ScalarOp::kMaximum, index, integer(0)), integer(lookup.extent - 1));
+  }
+
+  // Position − shift, and where that leaves the tensor, from its other end.
+  ExprId around() const {
+    const ExprId shifted = k.sub(position(), integer(lookup.shift));
+    const ExprId from_end = k.select(k.compare(ScalarOp::kLess, shifted, integer(0)), k.add(shifted, integer(lookup.extent)), shifted);
+    return k.select(k.compare(ScalarOp::kGreaterEqual, shifted, integer(lookup.extent)), k.sub(shifted, integer(lookup.extent)), from_end);
+  }
+
+  // (n − 1) − |(n − 1) − |position − shift||
+  ExprId reflected() const {
+    const ExprId last = integer(lookup.extent - 1);
+    const ExprId distance = k.unary(ScalarOp::kAbs, k.sub(position(), integer(lookup.shift)));
+    return k.sub(last, k.unary(ScalarOp::kAbs, k.sub(last, distance)));
+  }
+
+  ExprId nearest() const {
+    ExprId place = k.cast(position(), work);
+    if (lookup.kind == LookupKind::kNearestExact) place = k.add(place, number(0.5));
+    const ExprId floor = k.cast(k.unary(ScalarOp::kFloor, k.mul(place, number(lookup.scale))), whole);
+    return k.binary(ScalarOp::kMinimum, floor, integer(lookup.extent - 1));
+  }
+
+  // Where in the operand the result's element lies.
+  ExprId source() const {
+    const ExprId place = k.cast(position(), work);
+    if (lookup.aligned) return k.mul(number(lookup.scale), place);
+    const ExprId source = k.sub(k.mul(number(lookup.scale), k.add(place, number(0.5))), number(0.5));
+    return lookup.kind == LookupKind::kCubic ? source : k.binary(ScalarOp::kMaximum, source, number(0.0));
+  }
+
+  ExprId floor() const {
+    const ExprId floor = k.unary(ScalarOp::kFloor, source());
+    k.name(floor, "before");
+    return floor;
+  }
+
+  ExprId linear() const {
+    const ExprId before = k.binary(ScalarOp::kMinimum, k.cast(floor(), whole), integer(lookup.extent - 1));
+    if (lookup.shift == 0) return before;
+    return k.binary(ScalarOp::kMinimum, k.add(before, integer(1)), integer(lookup.extent - 1));
+  }
+
+  ExprId cubic() const { return within(k.add(k.cast(floor(), whole), integer(lookup.shift - 1))); }
+
+  // How far beyond the element before it.
+  ExprId fraction() const {
+    const ExprId before = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kMinimum, floor(), number(static_cast<double>(lookup.extent - 1))) : floor();
+    const ExprId fraction = k.sub(source(), before);
+    const ExprId bounded = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kMinimum, fraction, number(1.0)) : fraction;
+    k.name(bounded, "fraction");
+    return bounded;
+  }
+
+  ExprId near_weight(ExprId x) const {   // ((A + 2)·x − (A + 3))·x² + 1
+    const ExprId slope = k.sub(k.mul(number(kCubicA + 2), x), number(kCubicA + 3));
+    return k.add(k.mul(k.mul(slope, x), x), number(1.0));
+  }
+
+  ExprId far_weight(ExprId x) const {    // ((A·x − 5A)·x + 8A)·x − 4A
+    const ExprId inner = k.add(k.mul(k.sub(k.mul(number(kCubicA), x), number(5 * kCubicA)), x), number(8 * kCubicA));
+    return k.sub(k.mul(inner, x), number(4 * kCubicA));
+  }
+};
+
+}  // namespace
+
+ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
+  const Formula formula{build, lookup};
+  switch (lookup.kind) {
+    case LookupKind::kAround: return formula.around();
+    case LookupKind::kReflected: return formula.reflected();
+    case LookupKind::kClamped: return formula.within(build.sub(formula.position(), formula.integer(lookup.shift)));
+    case LookupKind::kNearest: case LookupKind::kNearestExact: return formula.nearest();
+    case LookupKind::kLinear: return lookup.copies ? formula.position() : formula.linear();
+    case LookupKind::kCubic: return formula.cubic();
+    default: break;
+  }
+  fail_internal(__FILE__, __LINE__, "an element of an index tensor is loaded, not computed");
+}
+
+ExprId weight_of_tap(KernelBuilder& build, const Lookup& tap) {
+  const Formula formula{build, tap};
+  if (tap.kind == LookupKind::kLinear) {
+    if (tap.copies) return formula.number(tap.shift == 0 ? 1.0 : 0.0);
+    const ExprId fraction = formula.fraction();
+    return tap.shift == 1 ? fraction : build.sub(formula.number(1.0), fraction);
+  }
+  const ExprId beyond = formula.fraction(), before = build.sub(formula.number(1.0), beyond), one = formula.number(1.0);
+  switch (tap.shift) {
+    case 0: return formula.far_weight(build.add(beyond, one));
+    case 1: return formula.near_weight(beyond);
+    case 2: return formula.near_weight(before);
+    default: return formula.far_weight(build.add(before, one));
+  }
+}
+
+}  // namespace kw::plan

@@ -1,0 +1,15 @@
+// The expressions of looked-up coordinates that are computed, and the weights of interpolation.
+#pragma once
+
+#include "plan/kernel_builder.hpp"
+#include "plan/lookup.hpp"
+
+namespace kw::plan {
+
+// The coordinate, an i32 or i64; of every kind but kElement and kWrappedElement, whose value the caller loads.
+ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup);
+
+// What the element that a tap of kLinear or kCubic finds is multiplied by.
+ExprId weight_of_tap(KernelBuilder& build, const Lookup& tap);
+
+}  // namespace kw::plan
