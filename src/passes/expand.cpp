@@ -1,5 +1,6 @@
 #include "passes/expand.hpp"
 
+#include <algorithm>
 #include <numbers>
 #include <optional>
 #include <unordered_map>
@@ -233,6 +234,27 @@ std::optional<Term> cosine_similarity(const Call& call) {
   return sum(unit(left) * unit(right), axis);
 }
 
+// --- Lookups that reduce ---------------------------------------------------------------------------------------------------------
+
+// Bags of one size: the rows of each, then their sum, mean or maximum. Bags lie one behind the other where the offsets count up by their size.
+std::optional<Term> embedding_bag(const Call& call) {
+  constexpr int64_t kSumMode = 0, kMeanMode = 1;
+  const Node* offsets = call.rewriter.producer(call.node.value("offsets"));
+  if (!offsets || base_name(offsets->op) != "arange" || offsets->integer("start", 0) != 0 || call.node.integer("padding_idx", -1) >= 0) return std::nullopt;
+  if (call.node.boolean("include_last_offset", false)) return std::nullopt;
+  const Term weight = call.term("weight"), indices = call.term("indices");
+  const int64_t bags = call.rewriter.type(call.node.results[0]).shape[0], mode = call.node.integer("mode", kSumMode);
+  const int64_t size = bags > 0 ? indices.type().elements() / bags : 0;
+  if (size == 0 || offsets->integer("step", 1) != size || size * bags != indices.type().elements() || !indices.type().is_contiguous()) return std::nullopt;
+  const Term places = view(indices, {bags, size});
+  const TensorType type = of_shape(weight.type(), {bags, size, weight.type().shape[1]});
+  Term rows(call.rewriter, call.rewriter.emit("aten.embedding.default", {{"weight", ValueRef{weight.id()}}, {"indices", ValueRef{places.id()}}}, type, "rows"));
+  if (call.has("per_sample_weights")) rows = rows * view(call.term("per_sample_weights"), {bags, size, 1});
+  if (mode == kSumMode) return sum(rows, {1});
+  if (mode == kMeanMode) return mean(rows, {1});
+  return rows.call("amax.default", {{"dim", Argument(IntList{1})}});
+}
+
 struct Expansion {
   Formula formula;
   bool reduces;     // the formula is of one element; the call's reduction follows
@@ -246,6 +268,7 @@ const std::unordered_map<std::string_view, Expansion>& expansions() {
       {"poisson_nll_loss", {poisson_nll, true}}, {"triplet_margin_loss", {triplet_margin, true}}, {"cosine_embedding_loss", {cosine_embedding, true}},
       {"nll_loss", {nll_loss, false}}, {"nll_loss_nd", {nll_loss, false}}, {"nll_loss2d", {nll_loss, false}}, {"cross_entropy_loss", {cross_entropy, false}},
       {"pairwise_distance", {pairwise_distance, false}}, {"cosine_similarity", {cosine_similarity, false}},
+      {"_embedding_bag_forward_only", {embedding_bag, false}}, {"_embedding_bag", {embedding_bag, false}},
   };
   return table;
 }
@@ -261,9 +284,13 @@ bool has_one_type(const Graph& graph, const Node& node) {
 }  // namespace
 
 RewriteCounts expand(Graph& graph) {
+  const auto users = graph.users();
+  const auto is_output = graph.is_output();
+  const auto is_read = [&](ValueId id) { return id != kNoValue && (is_output[id] || !users[id].empty()); };
   Rewriter rewriter(graph);
   return rewriter.run([&](Node& node) {
-    if (node.results.size() != 1 || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
+    if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
+    if (std::any_of(node.results.begin() + 1, node.results.end(), is_read)) return false;
     const auto expansion = expansions().find(base_name(node.op));
     if (expansion == expansions().end() || !has_one_type(graph, node)) return false;
     std::optional<Term> term = expansion->second.formula({rewriter, node});

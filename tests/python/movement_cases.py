@@ -257,6 +257,70 @@ def resized_within_pointwise(d: Draw) -> Case:
     return Case(lambda x: F.interpolate(x.relu(), scale_factor=2, mode="bilinear").sigmoid() + 1, (x,), exact=False)
 
 
+# --- Losses that look up ----------------------------------------------------------------------------------------------------------------
+
+
+def class_loss(d: Draw, loss: Callable[..., Tensor], weighted: bool, **options: Any) -> Case:
+    classes = d.number(2, 40)
+    shape = d.choice([[], [d.number(1, 30)], [d.number(1, 5), d.number(1, 4), 3]])
+    target = d.indices(classes, shape, narrow=False)
+    ignored = d.choice([-100, 1])
+    if ignored < 0 and target.numel() > 2:
+        target.view(-1)[0] = ignored
+    scores = d.plain(*shape[:1], classes, *shape[1:])
+    arguments = (scores, target) + ((d.plain(classes).abs(),) if weighted else ())
+    reduction = d.choice(["mean", "sum", "none"])
+    return Case(lambda x, t, *w: loss(x, t, weight=w[0] if w else None, ignore_index=ignored, reduction=reduction, **options), arguments, exact=False)
+
+
+@case
+def cross_entropy(d: Draw) -> Case:
+    return class_loss(d, F.cross_entropy, weighted=False)
+
+
+@case
+def cross_entropy_weighted(d: Draw) -> Case:
+    return class_loss(d, F.cross_entropy, weighted=True)
+
+
+@case
+def cross_entropy_smoothed(d: Draw) -> Case:
+    return class_loss(d, F.cross_entropy, weighted=bool(d.number(0, 1)), label_smoothing=0.1)
+
+
+@case
+def cross_entropy_of_shares(d: Draw) -> Case:
+    shape = [d.number(1, 9), d.number(2, 9), d.number(1, 4)]
+    reduction, smoothing = d.choice(["mean", "sum", "none"]), d.choice([0.0, 0.2])
+    arguments = (d.plain(*shape), d.plain(*shape).softmax(1), d.plain(shape[1]).abs())
+    return Case(lambda x, t, w: F.cross_entropy(x, t, weight=w, reduction=reduction, label_smoothing=smoothing), arguments, exact=False)
+
+
+@case
+def nll_weighted(d: Draw) -> Case:
+    return class_loss(d, F.nll_loss, weighted=True)
+
+
+@case
+def multi_margin(d: Draw) -> Case:
+    rows, classes = d.number(1, 9), d.number(2, 12)
+    p, reduction = d.choice([1, 2]), d.choice(["mean", "sum", "none"])
+    return Case(lambda x, t: F.multi_margin_loss(x, t, p=p, reduction=reduction), (d.plain(rows, classes), d.indices(classes, [rows], narrow=False)), exact=False)
+
+
+@case
+def bag_of_rows(d: Draw) -> Case:
+    rows, mode = d.number(2, 20), d.choice(["sum", "mean", "max"])
+    return Case(lambda w, i: F.embedding_bag(i, w, mode=mode), (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2), narrow=False)), exact=False)
+
+
+@case
+def bag_of_weighted_rows(d: Draw) -> Case:
+    rows, shape = d.number(2, 20), d.shape(2)
+    arguments = (d.plain(rows, d.number(1, 40)), d.indices(rows, shape, narrow=False), d.plain(*shape))
+    return Case(lambda w, i, s: F.embedding_bag(i, w, per_sample_weights=s, mode="sum"), arguments, exact=False)
+
+
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 
