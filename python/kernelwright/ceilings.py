@@ -17,7 +17,7 @@ Progress = Callable[[str, float], None]
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 
 
-def _best(call: Callable[[], Any], synchronise: Callable[[], None], limit: float) -> float:
+def best_seconds(call: Callable[[], Any], synchronise: Callable[[], None], limit: float) -> float:
     """Seconds of the fastest of several calls, within about `limit` seconds."""
     call()
     synchronise()
@@ -52,8 +52,8 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
     elements = (1 << 30) // 4 if is_cuda else (256 << 20) // 4
     source = torch.ones(elements, device=device)
     target = torch.empty_like(source)
-    copy = _best(lambda: target.copy_(source), synchronise, 0.25)
-    read = _best(lambda: source.sum(), synchronise, 0.25)
+    copy = best_seconds(lambda: target.copy_(source), synchronise, 0.25)
+    read = best_seconds(lambda: source.sum(), synchronise, 0.25)
     del source, target
     flops: dict[str, float | None] = {}
     size = 8192 if is_cuda else 1024
@@ -69,7 +69,7 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
         try:
             left = torch.randn(edge, edge, device=device).to(dtype)
             right = torch.randn(edge, edge, device=device).to(dtype)
-            flops[name] = 2.0 * edge**3 / _best(lambda: left @ right, synchronise, 0.12)
+            flops[name] = 2.0 * edge**3 / best_seconds(lambda: left @ right, synchronise, 0.12)
         except RuntimeError:
             flops[name] = None
         finally:
@@ -77,7 +77,7 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
     progress("launches", 0.95)
     small = torch.zeros(8, device=device)
     launches = 200
-    launch = _best(lambda: [small.add_(1) for _ in range(launches)], synchronise, 0.05) / launches
+    launch = best_seconds(lambda: [small.add_(1) for _ in range(launches)], synchronise, 0.05) / launches
     return {
         "name": _name(device),
         "copy_bytes_per_second": 2.0 * elements * 4 / copy,

@@ -32,6 +32,7 @@ METHODS = {
     "race": "race",
     "build": "build",
     "ceilings": "ceilings",
+    "calibrate": "calibration",
     "compile_only": "compile_only",
 }
 

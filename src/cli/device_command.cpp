@@ -12,7 +12,7 @@ namespace {
 
 struct Options {
   std::string target = "auto";
-  bool fresh = false;
+  bool fresh = false, calibrate = false;
 };
 
 }  // namespace
@@ -21,8 +21,9 @@ void define_device(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   add_target(app, options->target);
   app.add_flag("--fresh", options->fresh, "Measure again");
+  app.add_flag("--calibrate", options->calibrate, "Measure also strided and scattered reads, caches and synchronisation, for the search's cost model");
   invocation.run = [options](Console& console) {
-    const auto report = measure_device(options->target, options->fresh, console);
+    const auto report = measure_device(options->target, options->fresh, options->calibrate, console);
     console.print(device_text(report));
     console.write_json(report);
     return kGood;

@@ -177,6 +177,14 @@ std::string device_text(const Json& report) {
   if (report.contains("flops"))
     for (const auto& [dtype, value] : report["flops"].items()) line((dtype + " matrix product").c_str(), value, "FLOP/s");
   if (has_number(report, "launch_seconds")) text += fmt::format("  {:<18} {:.2g} us\n", "kernel launch", report["launch_seconds"].get<double>() * 1e6);
+  if (report.contains("calibration")) {
+    const Json& calibration = report["calibration"];
+    line("strided reads", calibration.value("strided_bytes_per_second", Json()), "B/s of use");
+    line("scattered reads", calibration.value("gather_bytes_per_second", Json()), "B/s of use");
+    line("last cache", calibration.value("cache_bytes_per_second", Json()), "B/s");
+    line("first cache", calibration.value("shared_bytes_per_second", Json()), "B/s");
+    if (has_number(calibration, "synchronise_seconds")) text += fmt::format("  {:<18} {:.2g} us\n", "synchronisation", calibration["synchronise_seconds"].get<double>() * 1e6);
+  }
   if (report.value("from_archive", false)) text += "Measured earlier; --fresh measures again.\n";
   return text;
 }

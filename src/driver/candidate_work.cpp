@@ -112,13 +112,18 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   return report;
 }
 
-Json measure_device(const std::string& asked, bool fresh, Progress& progress) {
+Json measure_device(const std::string& asked, bool fresh, bool calibrate, Progress& progress) {
   const Environment environment = find_environment();
   const std::string target = resolve_target(asked, environment, true);
   Archive archive;
   Session session(environment, progress);
   Json report = {{"version", kReportVersion}, {"command", "device"}, {"target", target}};
-  report.update(device_ceilings(session, archive, archive.add_environment(environment.description_json()), device_of(target), "", fresh));
+  const std::string environment_hash = archive.add_environment(environment.description_json());
+  report.update(device_ceilings(session, archive, environment_hash, device_of(target), "", fresh));
+  if (calibrate) {
+    report["calibration"] = device_calibration(session, archive, environment_hash, device_of(target), "", fresh);
+    report["calibration"].erase("from_archive");
+  }
   return report;
 }
 

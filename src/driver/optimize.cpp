@@ -248,7 +248,7 @@ class Optimisation {
     const Json verified = report_;
     SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
                           .device = device(), .budget_seconds = options_.search_seconds(), .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
-                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .description = default_device(target_),
+                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .description = known_device(archive, environment_, environment_hash_, target_),
                           .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }};
     report_["search"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
     add_seconds("search", began);

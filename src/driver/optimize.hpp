@@ -51,8 +51,8 @@ struct MeasureOptions {
 };
 nlohmann::ordered_json measure_problem(const MeasureOptions& options, Progress& progress);
 
-// Measured ceilings of the target's device, from the archive unless `fresh`.
-nlohmann::ordered_json measure_device(const std::string& target, bool fresh, Progress& progress);
+// Measured ceilings of the target's device, with `calibrate` also what the cost model wants; from the archive unless `fresh`.
+nlohmann::ordered_json measure_device(const std::string& target, bool fresh, bool calibrate, Progress& progress);
 
 // "triton" or "cpu": `asked`, or for "auto" what this machine has. Throws kMissing when triton is asked for and `needs_device` and there is no GPU.
 std::string resolve_target(const std::string& asked, const struct Environment& environment, bool needs_device);

@@ -188,6 +188,14 @@ Json Session::ceilings(const std::string& device, const std::string& lock) {
   }
 }
 
+Json Session::calibrate(const std::string& device, const std::string& lock) {
+  try {
+    return ask(worker_, "calibrate", "calibrate", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
+  } catch (const WorkerFailure& failure) {
+    throw_for(failure, "measuring the device");
+  }
+}
+
 Json Session::compile_only(const std::string& candidate, int sm) {
   try {
     return ask(worker_, "compile kernels", "compile_only", {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}}, kCompileLimit);

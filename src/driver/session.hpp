@@ -70,6 +70,7 @@ class Session {
   nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
   nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
   nlohmann::ordered_json ceilings(const std::string& device, const std::string& lock);
+  nlohmann::ordered_json calibrate(const std::string& device, const std::string& lock);
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
 
   // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker is.

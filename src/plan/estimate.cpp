@@ -43,7 +43,7 @@ class Estimation {
     for (const Stmt& stmt : kernel_.body) visit(stmt, false);
     for (const Store& store : kernel_.stores) add_access(store.access, kernel_.exprs[store.value].dtype, 1);
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (load_passes_.size() > id && load_passes_[id] > 0) add_access(kernel_.exprs[id].access, kernel_.exprs[id].dtype, load_passes_[id]);
+      if (load_passes_[id] > 0) add_access(kernel_.exprs[id].access, kernel_.exprs[id].dtype, load_passes_[id], static_cast<ExprId>(id));
     count_arithmetic();
     result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds();
     return result_;
@@ -69,7 +69,7 @@ class Estimation {
         for (const Stmt& inner : stmt.body) visit(inner, true);
         break;
       case StmtKind::kLet:
-        if (kernel_.exprs[stmt.expr].kind == ExprKind::kLoad) {
+        if (is_load(kernel_.exprs[stmt.expr])) {
           ++load_passes_[stmt.expr];
           loads_in_loop_ += in_loop;
         }
@@ -103,12 +103,28 @@ class Estimation {
     // Along an axis that is walked one by one, neighbours share the line: out of a cache where it is still there.
     for (const IndexTerm& term : access.index.terms)
       if (term.coefficient == 1 && term.divisor == 1 && axis(term.axis).extent > 1) return std::max(run / line, 0.5);
-    return std::max(run / line, size / line);
+    return measured_share(device_.strided_bytes_per_second, size, std::max(run, size) / line);
   }
 
-  void add_access(const Access& access, DType dtype, int passes) {
+  // By the calibration's figure for 4-byte elements, where there is one.
+  double measured_share(double rate, double size, double otherwise) const {
+    const double whole = device_.read_bytes_per_second > 0 ? device_.read_bytes_per_second : device_.copy_bytes_per_second;
+    return rate > 0 ? std::clamp(rate / whole * size / 4, 0.005, 1.0) : otherwise;
+  }
+
+  // Where data says which element is read: whole runs where the place does not change along the contiguous axis.
+  double gathered_share(ExprId id, double size) const {
+    const Expr& expr = kernel_.exprs[id];
+    const std::vector<bool>& moves = expr_axes_[expr.operands[0]];
+    for (const IndexTerm& term : expr.access.index.terms)
+      if (term.coefficient == 1 && term.divisor == 1 && !moves[term.axis] && axis(term.axis).extent > 1) return used_share(expr.access, size);
+    return measured_share(device_.gather_bytes_per_second, size, size / (is_gpu_ ? kSectorBytes : kLineBytes));
+  }
+
+  void add_access(const Access& access, DType dtype, int passes, ExprId load = kNoExpr) {
     const double size = static_cast<double>(size_of(dtype));
-    const std::vector<bool> used = axes_of_access(kernel_, access);
+    const bool gathers = load != kNoExpr && kernel_.exprs[load].kind == ExprKind::kGather;
+    const std::vector<bool> used = gathers ? expr_axes_[load] : axes_of_access(kernel_, access);
     double elements = 1, per_program = 1, again_near = 1, again_far = 1;
     int innermost = -1;
     for (size_t i = 0; i < used.size(); ++i)
@@ -123,9 +139,9 @@ class Estimation {
       }
     }
     const double buffer = static_cast<double>(kernel_.buffers[access.buffer].elements);
-    if (buffer > 0) elements = std::min(elements, buffer);
+    if (buffer > 0 && !gathers) elements = std::min(elements, buffer);
     const double unique = elements * size;
-    const double share = used_share(access, size);
+    const double share = gathers ? gathered_share(load, size) : used_share(access, size);
     const double cache = static_cast<double>(device_.cache_bytes) * 0.8;
     const bool stays = unique <= cache;
     const double in_flight = per_program * size * std::min(programs_, static_cast<double>(device_.units) * 2);
@@ -180,7 +196,9 @@ class Estimation {
     const double waves = std::ceil(programs_ / (units * resident));
     const double folding = folds_ * kFoldSeconds * std::log2(2.0 * kernel_.num_warps);
     const double chain = waves * (kProgramSeconds + iterations_ * kLatencySeconds + folding);
-    const double flowing = std::max({memory / narrow + cache, arithmetic, chain});
+    const double shared_rate = device_.shared_bytes_per_second > 0 ? device_.shared_bytes_per_second : 8 * device_.copy_bytes_per_second;
+    const double exchanged = folds_ * programs_ * tile_ * 8 / (std::max(1.0, each) * shared_rate);
+    const double flowing = std::max({memory / narrow + cache, arithmetic, chain}) + exchanged;
     return (flowing + 0.1 * chain) * (1 + 2 * spilled);
   }
 
