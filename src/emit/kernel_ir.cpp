@@ -79,6 +79,7 @@ class Checker {
       require(!(reduce_seen && axis.kind == AxisKind::kParallel), "a parallel axis stands after a reduce axis");
       reduce_seen = reduce_seen || axis.kind == AxisKind::kReduce;
       require(axis.kind == AxisKind::kReduce || !axis.looped, "parallel axis " + axis.name + " is looped");
+      require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
       require(axis.kind == AxisKind::kParallel || axis.looped || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
     }
   }
@@ -115,7 +116,11 @@ class Checker {
     if (expr.kind == ExprKind::kLoad) check_access(expr.access, "load");
     if (expr.kind == ExprKind::kIndex) check_index(expr.access.index);
     if (expr.kind == ExprKind::kGather) check_gather(expr);
-    if (expr.kind == ExprKind::kReduce) require(expr.operands.size() == arity_of(expr.reduce), "a Reduce has the wrong number of operands");
+    if (expr.kind == ExprKind::kReduce) {
+      require(expr.operands.size() == arity_of(expr.reduce), "a Reduce has the wrong number of operands");
+      for (const Guard& guard : expr.access.guards) check_index(guard.index);
+      require(expr.access.guards.empty() || expr.reduce <= ReduceOp::kAll, "a Reduce other than a simple fold has guards");
+    }
     if (expr.kind != ExprKind::kOp) return;
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
     if (expr.op == ScalarOp::kSelect) require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");
@@ -138,7 +143,7 @@ std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
   result.reserve(kernel.exprs.size());
   for (const Expr& expr : kernel.exprs) {
     std::vector<bool> axes(kernel.axes.size(), false);
-    if (is_load(expr) || expr.kind == ExprKind::kIndex) axes = axes_of_access(kernel, expr.access);
+    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) axes = axes_of_access(kernel, expr.access);
     for (ExprId operand : expr.operands)
       for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || result[operand][axis];
     if (expr.kind == ExprKind::kReduce)
@@ -154,7 +159,8 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
   const Expr& one = kernel.exprs[id];
   for (size_t other = 0; other < kernel.exprs.size(); ++other) {
     const Expr& expr = kernel.exprs[other];
-    if (expr.kind == ExprKind::kReduce && expr.reduce == one.reduce && expr.operands == one.operands && expr.dtype == one.dtype)
+    if (expr.kind == ExprKind::kReduce && expr.reduce == one.reduce && expr.operands == one.operands && expr.dtype == one.dtype &&
+        expr.access.guards == one.access.guards)
       siblings.push_back(static_cast<ExprId>(other));
   }
   return siblings;

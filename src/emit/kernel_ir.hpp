@@ -29,6 +29,8 @@ struct Axis {
   int64_t block = 1;
   bool looped = false;           // reduce axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
   bool vector = false;           // CPU: the innermost SIMD axis
+  bool unrolled = false;         // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton writes them out, the CPU never
+                                 // makes it the SIMD loop
 };
 
 // --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ----------------------------------------------------------
@@ -74,7 +76,7 @@ enum class ExprKind {
   kLoad,       // access
   kGather,     // access moved by operand 0 (i32 or i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
   kOp,         // `op` over operands
-  kReduce,     // `reduce` of operands over all reduce axes of the kernel
+  kReduce,     // `reduce` of operands over all reduce axes of the kernel, as far as access.guards hold
 };
 
 enum class ScalarOp {

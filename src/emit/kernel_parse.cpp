@@ -80,6 +80,7 @@ class Parser {
     axis.block = integer();
     axis.looped = accept("looped");
     axis.vector = accept("vector");
+    axis.unrolled = accept("unrolled");
     if (!axes_.emplace(axis.name, kernel_.axes.size()).second) fail("two axes named " + axis.name);
     kernel_.axes.push_back(std::move(axis));
   }
@@ -120,6 +121,7 @@ class Parser {
       else fail(fmt::format("unknown reduction '{}'", op));
       if (accept(".")) expr.component = static_cast<int>(integer());
       expr.operands = operands();
+      guards(expr.access);
     } else {
       expr.kind = ExprKind::kOp;
       if (auto found = find_value(kScalarOpNames, what)) expr.op = *found;
@@ -185,19 +187,22 @@ class Parser {
     expect("[");
     access.index = index();
     expect("]");
-    if (accept("if")) {
-      do {
-        Guard guard;
-        guard.lower = integer();
-        expect("<=");
-        guard.index = index();
-        expect("<");
-        guard.upper = integer();
-        access.guards.push_back(std::move(guard));
-      } while (accept("and"));
-    }
+    guards(access);
     if (accept("else")) access.otherwise = to_number(word());
     return access;
+  }
+
+  void guards(Access& access) {
+    if (!accept("if")) return;
+    do {
+      Guard guard;
+      guard.lower = integer();
+      expect("<=");
+      guard.index = index();
+      expect("<");
+      guard.upper = integer();
+      access.guards.push_back(std::move(guard));
+    } while (accept("and"));
   }
 
   Index index() {

@@ -43,8 +43,8 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}", axis.name, axis.extent, axis.kind == AxisKind::kParallel ? "parallel" : "reduce",
-                          axis.block, axis.looped ? " looped" : "", axis.vector ? " vector" : ""));
+      line(1, fmt::format("axis {} = {} {} block {}{}{}{}", axis.name, axis.extent, axis.kind == AxisKind::kParallel ? "parallel" : "reduce",
+                          axis.block, axis.looped ? " looped" : "", axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       const bool labelled = labels_[id] == "%" + expr.name;
@@ -86,12 +86,17 @@ class Printer {
   const std::string& label(ExprId id) const { return labels_.at(id); }
 
   std::string access(const Access& access) const {
-    std::string out = fmt::format("{}[{}]", kernel_.buffers.at(access.buffer).name, index(access.index));
+    std::string out = fmt::format("{}[{}]", kernel_.buffers.at(access.buffer).name, index(access.index)) + guards(access);
+    if (format_double(access.otherwise) != "0.0") out += " else " + format_double(access.otherwise);
+    return out;
+  }
+
+  std::string guards(const Access& access) const {
+    std::string out;
     for (size_t i = 0; i < access.guards.size(); ++i) {
       const Guard& guard = access.guards[i];
       out += fmt::format("{}{} <= {} < {}", i == 0 ? " if " : " and ", guard.lower, index(guard.index), guard.upper);
     }
-    if (format_double(access.otherwise) != "0.0") out += " else " + format_double(access.otherwise);
     return out;
   }
 
@@ -118,7 +123,7 @@ class Printer {
       case ExprKind::kOp: return std::string(name_of(expr.op)) + operands(expr);
       case ExprKind::kReduce: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
-        return fmt::format("reduce {}{}{}", name_of(expr.reduce), component, operands(expr));
+        return fmt::format("reduce {}{}{}{}", name_of(expr.reduce), component, operands(expr), guards(expr.access));
       }
     }
     return "";

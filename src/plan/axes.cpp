@@ -19,7 +19,7 @@ namespace {
 template <typename Visit>
 void for_each_access(Kernel& kernel, Visit&& visit) {
   for (Expr& expr : kernel.exprs)
-    if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) visit(expr.access);
+    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) visit(expr.access);
   for (auto& store : kernel.stores) visit(store.access);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/windows.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -63,6 +64,10 @@ std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords&
 
 std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Extents extents) {
   const Node& node = graph.nodes[id];
+  if (spec.windowed) {
+    WindowElement element = element_at(*window_of(graph, node), point, extents);
+    return std::vector<Pull>{{spec.operands[0], std::move(element.coords), std::move(element.guards)}};
+  }
   const Shape& input = graph.type(spec.operands[0]).shape;
   const auto input_coords = reshape(point, spec.domain, input, extents);
   if (!input_coords) return std::nullopt;
@@ -160,6 +165,10 @@ class Analysis {
       const ReduceSpec& spec = specs_.at(anchor);
       Coords point = axes_of(spec.domain, spec.reduced);
       domain_.reduce_points[anchor] = point;
+      if (spec.windowed) {
+        offsets_ = offsets_of(spec, point);
+        return seed_results(anchor, spec, point);
+      }
       return seed(spec.operands[0], reshape(point, spec.domain, shape(spec.operands[0]), extents()));
     }
     ValueId value = kNoValue;
@@ -172,6 +181,49 @@ class Analysis {
     if (value == kNoValue) return false;
     const Coords point = axes_of(shape(value), std::vector<bool>(shape(value).size(), false));
     return seed(value, point);
+  }
+
+  // The part of a windowed reduction's point that says where in the window it is.
+  static Coords offsets_of(const ReduceSpec& spec, const Coords& point) {
+    Coords offsets;
+    for (size_t dim = 0; dim < point.size(); ++dim)
+      if (spec.reduced[dim]) offsets.push_back(point[dim]);
+    return offsets;
+  }
+
+  static Shape offset_shape(const ReduceSpec& spec) {
+    Shape shape;
+    for (size_t dim = 0; dim < spec.domain.size(); ++dim)
+      if (spec.reduced[dim]) shape.push_back(spec.domain[dim]);
+    return shape;
+  }
+
+  bool seed_results(NodeId id, const ReduceSpec& spec, const Coords& point) {
+    bool changed = false;
+    for (ValueId result : graph_.nodes[id].results)
+      if (result != kNoValue && !find_seed(result)) changed |= seed(result, reduce_result_coords(spec, point, shape(result), extents()));
+    return changed;
+  }
+
+  // Windows of one size walk the same offsets; the elements they read are nobody's place in the domain.
+  bool propagate_through_window(NodeId id, const ReduceSpec& spec) {
+    const auto known = domain_.reduce_points.find(id);
+    if (known != domain_.reduce_points.end()) return seed_results(id, spec, known->second);
+    const Coords* result = nullptr;
+    for (ValueId value : graph_.nodes[id].results)
+      if (value != kNoValue && !result) result = find_seed(value);
+    if (!result) return false;
+    Coords point = *result;
+    size_t next = 0;
+    const Shape sizes = offset_shape(spec);
+    for (int64_t size : sizes) {
+      if (next >= offsets_.size() || range_of(offsets_[next], extents()).high != size - 1) return false;
+      point.push_back(offsets_[next++]);
+    }
+    if (next != offsets_.size()) return false;
+    domain_.reduce_points.emplace(id, point);
+    seed_results(id, spec, point);
+    return true;
   }
 
   bool seed(ValueId value, std::optional<Coords> coords) {
@@ -238,6 +290,7 @@ class Analysis {
 
   bool propagate_through_reduce(NodeId id) {
     const ReduceSpec& spec = specs_.at(id);
+    if (spec.windowed) return propagate_through_window(id, spec);
     bool changed = false;
     auto point = domain_.reduce_points.find(id);
     if (point == domain_.reduce_points.end()) {
@@ -262,8 +315,9 @@ class Analysis {
     for (const auto& [node, spec] : specs_) {
       auto point = domain_.reduce_points.find(node);
       if (point == domain_.reduce_points.end()) {
-        const auto known = by_shape_.find(shape(spec.operands[0]));
-        if (known == by_shape_.end() || !seed(spec.operands[0], known->second) || !propagate_through_reduce(node)) return false;
+        const ValueId anchor = spec.windowed ? graph_.nodes[node].results[0] : spec.operands[0];
+        const auto known = by_shape_.find(shape(anchor));
+        if (known == by_shape_.end() || !seed(anchor, known->second) || !propagate_through_reduce(node)) return false;
         propagate();
         point = domain_.reduce_points.find(node);
       }
@@ -335,6 +389,7 @@ class Analysis {
   std::vector<NodeId> members_;                  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;
   Lookups lookups_;
+  Coords offsets_;                               // of the largest reduction, if it is windowed
   std::map<Shape, Coords> by_shape_;             // first seed of each shape
   std::map<ValueId, std::vector<Coords>> visited_;
   Domain domain_;

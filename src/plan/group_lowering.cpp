@@ -11,6 +11,7 @@
 #include "plan/reductions.hpp"
 #include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"
+#include "plan/window_lowering.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -301,6 +302,7 @@ class Lowering {
     auto done = reductions_.find(id);
     if (done == reductions_.end()) {
       const auto spec = reduce_spec(graph_, id);
+      if (const auto window = spec ? window_of(graph_, graph_.nodes[id]) : std::nullopt) return pooled(id, value, *window, *spec);
       const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), extents()) : std::nullopt;
       if (!pulls) throw NotLowerable{};
       std::map<ValueId, ExprId> operands;
@@ -309,8 +311,25 @@ class Lowering {
       if (!results.empty()) name_result(graph_.nodes[id], results[0]);
       done = reductions_.emplace(id, std::move(results)).first;
     }
-    const ExprId result = done->second.at(graph_.values[value].result_index);
+    return reduced(done->second, value);
+  }
+
+  ExprId reduced(const std::vector<ExprId>& results, ValueId value) {
+    const ExprId result = results.at(graph_.values[value].result_index);
     return result == kernel::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+  }
+
+  ExprId pooled(NodeId id, ValueId value, const Window& window, const ReduceSpec& spec) {
+    Coords point = domain_.reduce_points.at(id);
+    // A window of the whole input has the input's dimensions for a domain.
+    if (!spec.windowed) point.insert(point.end() - static_cast<int64_t>(window.dims.size()), window.dims.size(), Index{});
+    lowered_.windowed = lowered_.windowed || spec.windowed;
+    const WindowElement element = element_at(window, point, extents());
+    const ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)
+                                                           : load(window.operand, element.coords, element.guards, value_outside(window));
+    const Node& node = graph_.nodes[id];
+    auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), extents()});
+    return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
   }
 
   const GraphFacts& facts_;

@@ -30,10 +30,10 @@ std::string key_of(const Expr& expr) {
   if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) {
     key += '@' + std::to_string(expr.access.buffer) + '|' + std::to_string(expr.access.otherwise);
     append(key, expr.access.index);
-    for (const auto& guard : expr.access.guards) {
-      append(key, guard.index);
-      key += std::to_string(guard.lower) + ':' + std::to_string(guard.upper);
-    }
+  }
+  for (const auto& guard : expr.access.guards) {
+    append(key, guard.index);
+    key += std::to_string(guard.lower) + ':' + std::to_string(guard.upper);
   }
   if (expr.kind == ExprKind::kConstant) {
     char digits[40];
@@ -152,12 +152,13 @@ ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   return op(ScalarOp::kCast, dtype, {value});
 }
 
-ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component) {
+ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component, std::vector<kernel::Guard> guards) {
   Expr expr;
   expr.kind = ExprKind::kReduce;
   expr.dtype = dtype;
   expr.reduce = code;
   expr.component = component;
+  expr.access.guards = std::move(guards);
   expr.operands = std::move(operands);
   return insert(std::move(expr));
 }
@@ -176,6 +177,8 @@ ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
   }
   return all;
 }
+
+int64_t KernelBuilder::highest(const Index& index) const { return kernel::range_of(index, kernel_.axes).highest; }
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
   std::vector<bool> axes = kernel::axes_of_exprs(kernel_)[value];

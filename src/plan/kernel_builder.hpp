@@ -36,7 +36,7 @@ class KernelBuilder {
   ExprId load(kernel::Access access, DType dtype);           // a Gather where the index or a guard looks up
   ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
   ExprId cast(ExprId value, DType dtype);
-  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);
+  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0, std::vector<kernel::Guard> guards = {});
 
   // Shorthands in the dtype of the first operand; comparisons give b1.
   ExprId add(ExprId a, ExprId b) { return op(ScalarOp::kAdd, dtype(a), {a, b}); }
@@ -53,6 +53,7 @@ class KernelBuilder {
   DType dtype(ExprId value) const { return kernel_.exprs[value].dtype; }
   const kernel::Expr& expr(ExprId value) const { return kernel_.exprs[value]; }
   bool is_constant(ExprId value, double number) const;
+  int64_t highest(const Index& index) const;                 // over all points of the axes
   std::vector<bool> reduce_axes_of(ExprId value) const;      // per axis of the kernel: does the value vary along it (reduce axes only)
 
  private:

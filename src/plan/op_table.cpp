@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "plan/windows.hpp"
+
 namespace kw::plan {
 
 namespace {
@@ -48,7 +50,10 @@ const NameSet kReductions = {
     "frobenius_norm", "argmax", "argmin", "max", "min", "aminmax", "softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "layer_norm",
     "native_layer_norm", "rms_norm", "_fused_rms_norm", "group_norm", "native_group_norm", "instance_norm", "batch_norm", "native_batch_norm",
     "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero"};
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
 const NameSet kLosses = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits",
                          "soft_margin_loss"};
@@ -217,6 +222,26 @@ std::optional<ReduceSpec> normalisation_spec(const Graph& graph, const Node& nod
   return over_dims(graph, input, dims);
 }
 
+std::optional<ReduceSpec> window_spec(const Graph& graph, const Node& node) {
+  const auto window = window_of(graph, node);
+  if (!window) return std::nullopt;
+  if (window->covers_input()) {
+    std::vector<int64_t> dims;
+    for (size_t dim = 0; dim < window->dims.size(); ++dim) dims.push_back(-1 - static_cast<int64_t>(dim));
+    return over_dims(graph, window->operand, dims);
+  }
+  ReduceSpec spec;
+  spec.domain = graph.type(node.results[0]).shape;
+  spec.reduced.assign(spec.domain.size(), false);
+  for (const WindowDim& dim : window->dims) {
+    spec.domain.push_back(dim.kernel);
+    spec.reduced.push_back(true);
+  }
+  spec.operands = {window->operand};
+  spec.windowed = true;
+  return spec;
+}
+
 }  // namespace
 
 std::string_view base_name(const Node& node) {
@@ -246,6 +271,7 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   const std::string_view base = base_name(node);
   if (!kReductions.contains(base)) return std::nullopt;
+  if (base.find("_pool") != std::string_view::npos) return window_spec(graph, node);
   if (kLosses.contains(base)) {
     if (loss_reduction(node) == 0) return std::nullopt;
     const ValueId input = node.value("self"), target = node.value("target");

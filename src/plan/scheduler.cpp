@@ -5,7 +5,7 @@
 namespace kw::plan {
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
   return table;
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from random_pools import pool
 
 FLOATS = ["float32", "float32", "float32", "float16", "bfloat16", "float64"]
 
@@ -251,6 +252,8 @@ class RecipeModule(torch.nn.Module):
             x = UNARY[step](x)
         if recipe["family"] == "reduction":
             y = _reduce(recipe, x)
+        elif recipe["family"] == "pooling":
+            y = pool(recipe, x)
         elif recipe["core"] == "softmax":
             y = torch.softmax(x, recipe["axis"])
         elif recipe["core"] == "log_softmax":

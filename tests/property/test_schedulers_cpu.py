@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from random_modules import normalisation, normalisation_recipes, pointwise_recipes, reduction_recipes
+from random_pools import pooling, pooling_recipes
 from recipe_check import Recipe, check, emit, examples, load
 
 # 25 of each family take a minute where no kernel is in the cache yet: most of it is the compiler's.
@@ -51,4 +52,15 @@ def test_reductions(recipe: Recipe, folder: Path) -> None:
 @example(recipe=normalisation("batch_norm", [2, 2, 2], layout="transposed"))  # its result is contiguous
 @example(recipe=normalisation("batch_norm_eval", [3, 4, 5, 2], layout="transposed"))
 def test_normalisations(recipe: Recipe, folder: Path) -> None:
+    check_on_cpu(recipe, folder)
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=pooling_recipes())
+@example(recipe=pooling("max_pool", [2, 1, 2], [2], [1], padding=[1], dilation=[3]))  # a window of padding alone
+@example(recipe=pooling("avg_pool", [1, 2, 22, 23], [11, 11], [11, 11]))
+@example(recipe=pooling("max_pool", [1, 2, 40, 41], [9, 9], [3, 3], padding=[4, 4], ceil_mode=True))
+@example(recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False))
+def test_pooling(recipe: Recipe, folder: Path) -> None:
     check_on_cpu(recipe, folder)

@@ -13,6 +13,7 @@ from typing import Iterator
 import pytest
 from hypothesis import example, given, settings
 from random_modules import normalisation_recipes, pointwise_recipes, reduction, reduction_recipes
+from random_pools import pooling, pooling_recipes
 from recipe_check import Recipe, emit, examples
 
 pytest.importorskip("triton")
@@ -101,4 +102,15 @@ def test_reductions(recipe: Recipe, interpreter: Interpreter) -> None:
 @counted
 @given(recipe=normalisation_recipes())
 def test_normalisations(recipe: Recipe, interpreter: Interpreter) -> None:
+    check_in_triton(recipe, interpreter)
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=pooling_recipes())
+@example(recipe=pooling("max_pool", [2, 1, 2], [2], [1], padding=[1], dilation=[3]))  # a window of padding alone
+@example(recipe=pooling("avg_pool", [1, 2, 22, 23], [11, 11], [11, 11]))
+@example(recipe=pooling("max_pool", [1, 2, 40, 41], [9, 9], [3, 3], padding=[4, 4], ceil_mode=True))
+@example(recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False))
+def test_pooling(recipe: Recipe, interpreter: Interpreter) -> None:
     check_in_triton(recipe, interpreter)

@@ -99,12 +99,15 @@ class Kernel:
         text, _, guards = text.partition(" if ")
         buffer, index = re.match(r"(\w+)\[(.*)\]$", text).groups()  # type: ignore[union-attr]
         where = torch.as_tensor(eval(index, {}, names)).broadcast_to([1] * len(self.axes)) if not re.search("[a-z]", index) else eval(index, {}, names)
+        return buffer, where, self.mask(guards, names), otherwise
+
+    def mask(self, guards: str, names: dict[str, Any]) -> Tensor:
         mask = torch.ones([1] * len(self.axes), dtype=torch.bool)
         for guard in guards.split(" and ") if guards else []:
             low, middle, high = re.match(r"(-?\d+) <= (.*) < (-?\d+)$", guard).groups()  # type: ignore[union-attr]
             position = eval(middle, {}, names)
             mask = mask & (torch.as_tensor(position) >= int(low)) & (torch.as_tensor(position) < int(high))
-        return buffer, where, mask, otherwise
+        return mask
 
     def value(self, body: str, dtype: torch.dtype, values: dict[str, Tensor], names: dict[str, Any], memory: dict[str, Tensor]) -> Tensor:
         kind, _, rest = body.partition(" ")
@@ -129,8 +132,14 @@ class Kernel:
             assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, f"{self.name} reads outside {buffer}"
             return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
         if kind == "reduce":
+            rest, _, guards = rest.partition(" if ")
             op, operands = re.match(r"(\S+?)\((.*)\)$", rest).groups()  # type: ignore[union-attr]
-            return self.fold(op, [values[one] for one in operands.split(", ")], dtype)
+            folded = [values[one] for one in operands.split(", ")]
+            if guards:
+                nothing = torch.tensor({"max": -math.inf, "min": math.inf}.get(op, 0.0)) if dtype.is_floating_point else torch.tensor(
+                    {"max": torch.iinfo(dtype).min, "min": torch.iinfo(dtype).max}.get(op, 0))
+                folded = [torch.where(self.mask(guards, names), one, nothing.to(one.dtype)) for one in folded]
+            return self.fold(op, folded, dtype)
         op, operands = re.match(r"(\w+)\((.*)\)$", body).groups()  # type: ignore[union-attr]
         arguments = [values[one] for one in operands.split(", ")]
         if op == "cast":

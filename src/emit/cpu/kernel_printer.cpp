@@ -101,6 +101,9 @@ class KernelPrinter {
     return text;
   }
 
+  // Texts of where a loop starts and ends; empty: all the way.
+  struct Bounds { std::string first, end; };
+
   // --- Loops over programs -----------------------------------------------------------------------------------------------------
 
   bool vector_blocked() const { return nest_.vector_axis >= 0 && blocks_.count(nest_.vector_axis) > 0; }
@@ -125,14 +128,12 @@ class KernelPrinter {
     }
   }
 
-  void open_loop(int axis) {
-    const std::string& variable = axes_.variables[axis];
-    const auto names = blocks_.find(axis);
-    if (names != blocks_.end()) {
-      writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", variable, names->second.first, names->second.end));
-    } else {
-      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", variable, axes_.extents[axis]));
-    }
+  std::string first_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).first : "0"; }
+  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : axes_.extents[axis]; }
+
+  void open_loop(int axis, const Bounds& bounds = {}) {
+    const bool whole = bounds.first.empty();
+    writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end));
   }
 
   // --- Where a program's part of the buffers starts --------------------------------------------------------------------------
@@ -322,7 +323,7 @@ class KernelPrinter {
   Accumulator declare(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const bool columns = nest_.form == LoopForm::kColumns;
-    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns);
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds);
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
     if (columns) {
@@ -414,13 +415,16 @@ class KernelPrinter {
 
   void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
     const Placement placement = place(loops, sinks);
+    const std::vector<Guard> guards = common_guards(sinks);
     int deepest = 0;
     for (const Sink& sink : sinks) deepest = std::max(deepest, depth_of(sink, loops));
     for (int depth = 0; depth <= deepest; ++depth) {
       std::vector<ExprId> locals;
       if (depth > 0) {
+        const Bounds bounds = bounds_within(guards, loops, depth);
         print_pragma(loops, depth, deepest, sinks);
-        open_loop(loops[depth - 1]);
+        open_loop(loops[depth - 1], bounds);
+        skip_outside(guards, loops, depth);
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
         if (!placement.reached[id] || placement.depth[id] != depth || !wants_local(static_cast<ExprId>(id), placement)) continue;
@@ -437,8 +441,86 @@ class KernelPrinter {
         if (!column_values_.count(id)) available_.erase(id);
       scopes_.pop_back();
     }
+    implied_.clear();
     for (const Sink& sink : sinks)
       if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
+  }
+
+  // --- Guards of folds: loops that stay within them ----------------------------------------------------------------------------------
+
+  // The guards that every fold has: what the loops leave out, none of them misses.
+  std::vector<Guard> common_guards(const std::vector<Sink>& sinks) const {
+    std::vector<Guard> common;
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      if (sinks[i].kind != Sink::kFold) return {};
+      const std::vector<Guard>& own = kernel_.exprs[sinks[i].id].access.guards;
+      if (i == 0) common = own;
+      std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
+    }
+    return common;
+  }
+
+  int depth_of(const Guard& guard, const std::vector<int>& loops) const {
+    std::vector<bool> axes(kernel_.axes.size(), false);
+    for (const IndexTerm& term : guard.index.terms) axes[term.axis] = true;
+    return depth_of(axes, loops);
+  }
+
+  // Where the SIMD loop starts and ends so as to stay within the guards; empty: all the way.
+  Bounds bounds_within(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth) {
+    const int axis = loops[depth - 1];
+    if (axis != nest_.vector_axis) return {};
+    Bounds bounds;
+    const std::string& variable = axes_.variables[axis];
+    for (const Guard& guard : guards) {
+      if (depth_of(guard, loops) != depth) continue;
+      Index rest = guard.index;
+      const auto own = std::find_if(rest.terms.begin(), rest.terms.end(), [&](const IndexTerm& term) { return term.axis == axis; });
+      const IndexTerm step = *own;
+      rest.terms.erase(own);
+      const bool again = std::any_of(rest.terms.begin(), rest.terms.end(), [&](const IndexTerm& term) { return term.axis == axis; });
+      if (again || step.divisor != 1 || step.modulus != 0 || step.coefficient < 1) continue;
+      // step · column + rest ≥ bound; rounding towards zero is right where it matters, since columns are not negative
+      const auto least = [&](int64_t bound) {
+        Index distance{bound - rest.constant + step.coefficient - 1, rest.terms};
+        for (IndexTerm& term : distance.terms) term.coefficient = -term.coefficient;
+        const Text text = index_text(kernel_, distance, axes_);
+        return step.coefficient == 1 ? text.text : within(text, kMultiply) + " / " + std::to_string(step.coefficient);
+      };
+      if (bounds.first.empty()) bounds = {first_of(axis), end_of(axis)};
+      const std::string first = names_.fresh("first_" + variable + "_inside"), end = names_.fresh("end_" + variable + "_inside");
+      writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({}, {});", first, bounds.first, least(guard.lower)));
+      writer_.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", end, bounds.end, least(guard.upper)));
+      bounds = {first, end};
+      implied_.push_back(guard);
+    }
+    return bounds;
+  }
+
+  void skip_outside(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth) {
+    if (loops[depth - 1] == nest_.vector_axis) return;
+    std::vector<Guard> here;
+    for (const Guard& guard : guards)
+      if (depth_of(guard, loops) == depth) here.push_back(guard);
+    implied_.insert(implied_.end(), here.begin(), here.end());
+    const std::string inside = guard_text(kernel_, here, axes_);
+    if (!inside.empty()) writer_.line("if (!(" + inside + ")) continue;");
+  }
+
+  // The conditions that the loops around do not already see to.
+  std::string remaining_guards(const std::vector<Guard>& guards) const {
+    std::vector<Guard> rest;
+    for (const Guard& guard : guards)
+      if (std::find(implied_.begin(), implied_.end(), guard) == implied_.end()) rest.push_back(guard);
+    return guard_text(kernel_, rest, axes_);
+  }
+
+  // What a fold takes in: outside its guards, what changes nothing.
+  Text counted(const Expr& fold, ExprId operand) {
+    const Text text = value(operand);
+    const std::string guard = remaining_guards(fold.access.guards);
+    if (guard.empty()) return text;
+    return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype), kChoice};
   }
 
   DType storage_dtype(ExprId id) const { return kernel_.exprs[id].dtype == DType::b1 ? DType::u8 : kernel_.exprs[id].dtype; }
@@ -497,7 +579,7 @@ class KernelPrinter {
   }
 
   void print_sink(const Sink& sink) {
-    const auto operand = [&](size_t i) { return value(kernel_.exprs[sink.id].operands[i]); };
+    const auto operand = [&](size_t i) { return counted(kernel_.exprs[sink.id], kernel_.exprs[sink.id].operands[i]); };
     switch (sink.kind) {
       case Sink::kStore: print_store(kernel_.stores[sink.id]); break;
       case Sink::kKeep: writer_.line(kept_.at(sink.id) + " = " + value(sink.id).text + ";"); break;
@@ -543,7 +625,7 @@ class KernelPrinter {
   Text load(const Expr& expr) {
     const Access& access = expr.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    std::string guard = guard_text(kernel_, access.guards, axes_);
+    std::string guard = remaining_guards(access.guards);
     std::optional<Text> offset;
     if (expr.kind == ExprKind::kGather) {
       offset = value(expr.operands[0]);
@@ -570,6 +652,7 @@ class KernelPrinter {
   std::map<ExprId, std::string> kept_;
   std::map<ExprId, Accumulator> accumulators_;
   std::vector<std::vector<ExprId>> scopes_;
+  std::vector<Guard> implied_;                  // hold wherever the innermost open loop is
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ class Planner {
   void choose_vector_axis() {
     int best_score = 0;
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (extent(axis) <= 1) continue;
+      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled) continue;
       int score = 0;
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
@@ -237,9 +237,14 @@ class Planner {
     return cost;
   }
 
+  // What lies outside the guards is not computed.
+  bool has_guarded_folds() const {
+    return std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(), [](const Expr& expr) { return expr.kind == ExprKind::kReduce && !expr.access.guards.empty(); });
+  }
+
   void choose_kept() {
     nest_.kept.assign(expr_count(), false);
-    if (nest_.form == LoopForm::kPointwise || nest_.threading == Threading::kReduction) return;
+    if (nest_.form == LoopForm::kPointwise || nest_.threading == Threading::kReduction || has_guarded_folds()) return;
     int64_t elements = product_of(nest_.reduce_axes);
     if (nest_.form == LoopForm::kColumns) {
       const int64_t block = nest_.block_of(nest_.vector_axis);

@@ -22,17 +22,26 @@ std::string highest(DType dtype) { return is_floating(dtype) ? "INFINITY" : "std
 
 }  // namespace
 
+std::string identity_text(ReduceOp reduce, DType dtype) {
+  switch (reduce) {
+    case ReduceOp::kMax: return lowest(dtype);
+    case ReduceOp::kMin: return highest(dtype);
+    case ReduceOp::kProd: case ReduceOp::kAll: return "1";
+    default: return "0";
+  }
+}
+
 bool reads_operand_twice(const Expr& reduce) {
   return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin || reduce.reduce == ReduceOp::kArgMax || reduce.reduce == ReduceOp::kArgMin;
 }
 
-Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns) {
+Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns, bool plain) {
   Accumulator result;
   result.reduce = expr.reduce;
   switch (expr.reduce) {
     case ReduceOp::kSum:
     case ReduceOp::kProd:
-      result.type = sum_type(expr.dtype, extended);
+      result.type = plain ? value_type(expr.dtype) : sum_type(expr.dtype, extended);
       result.clause = expr.reduce == ReduceOp::kSum ? "+" : "*";
       result.start = expr.reduce == ReduceOp::kSum ? (is_floating(expr.dtype) ? "0.0" : "0") : (is_floating(expr.dtype) ? "1.0" : "1");
       result.holds_result = result.type == value_type(expr.dtype);

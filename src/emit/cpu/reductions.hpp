@@ -26,8 +26,11 @@ struct Accumulator {
   Text result_text(const Text& stored, DType dtype, HelperSet& helpers) const;
 };
 
-// `extended`: a sum of f64 data. `elements`: C++ text of how many values one reduction folds.
-Accumulator make_accumulator(const kernel::Expr& reduce, DType operand, bool extended, const std::string& elements, bool columns);
+// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision. `elements`: C++ text of how many values one reduction folds.
+Accumulator make_accumulator(const kernel::Expr& reduce, DType operand, bool extended, const std::string& elements, bool columns, bool plain = false);
+
+// What changes nothing when a simple reduction folds it in.
+std::string identity_text(kernel::ReduceOp reduce, DType dtype);
 
 bool reads_operand_twice(const kernel::Expr& reduce);
 

@@ -17,7 +17,7 @@ void for_each_index(Kernel& kernel, Visit&& visit) {
     for (Guard& guard : access.guards) visit(guard.index);
   };
   for (Expr& expr : kernel.exprs)
-    if (is_load(expr) || expr.kind == ExprKind::kIndex) visit_access(expr.access);
+    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) visit_access(expr.access);
   for (Store& store : kernel.stores) visit_access(store.access);
 }
 
@@ -108,7 +108,7 @@ bool same(const Expr& a, const Expr& b) {
     case ExprKind::kIndex: return a.access.index == b.access.index;
     case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
-    case ExprKind::kReduce: return a.reduce == b.reduce && a.component == b.component;
+    case ExprKind::kReduce: return a.reduce == b.reduce && a.component == b.component && a.access.guards == b.access.guards;
   }
   return false;
 }
@@ -121,6 +121,7 @@ class Expander {
     result_.kernel.body.clear();
     for (const Axis& axis : source.axes)
       if (axis.kind == AxisKind::kReduce) reduced_elements_ *= axis.extent;
+    result_.short_folds = std::any_of(source.axes.begin(), source.axes.end(), [](const Axis& axis) { return axis.unrolled; });
   }
 
   Simplified run() {
@@ -179,10 +180,11 @@ class Expander {
   }
 
   ExprId expand(const Expr& expr) {
+    if (!expr.access.guards.empty()) return intern(expr);
     const ExprId x = expr.operands[0];
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
-      case ReduceOp::kSum: return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64);
+      case ReduceOp::kSum: return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64 && !result_.short_folds);
       case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
       case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
       case ReduceOp::kArgMax: return reduce(ReduceOp::kArgMax, expr.dtype, {x, extreme(ReduceOp::kMax, dtype(x), x, "")}, expr.name);

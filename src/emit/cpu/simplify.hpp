@@ -17,6 +17,7 @@ namespace kw::cpu {
 struct Simplified {
   kernel::Kernel kernel;             // without body
   std::vector<bool> extended_sum;    // per expression: a sum of f64 data, accumulated beyond double precision
+  bool short_folds = false;          // windows: few elements each, which PyTorch adds up in their own precision too
 };
 
 Simplified simplify(const kernel::Kernel& kernel);

@@ -483,7 +483,7 @@ void KernelPrinter::loop(const Stmt& statement) {
     const std::string& name = axis_names_[axis];
     const int64_t extent = kernel_.axes[axis].extent;
     const std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
-    std::string head = fmt::format("for {} in range(0, {}):", name, end);
+    std::string head = fmt::format("for {} in {}(0, {}):", name, kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
     if (is_dimension(axis)) {
       const std::string block = "BLOCK_" + upper(kernel_.axes[axis].name);
       // Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.

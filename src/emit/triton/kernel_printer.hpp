@@ -77,6 +77,8 @@ class KernelPrinter {
   std::string component_name(kernel::ExprId id, int component);
   std::string operand_tile(kernel::ExprId reduce, size_t position);     // padded lanes hold the identity
   std::string where_valid(const std::string& text, const std::string& otherwise);
+  std::string where_counted(kernel::ExprId reduce, const std::string& text, const std::string& otherwise);
+  bool yields_outside(kernel::ExprId id, const std::vector<kernel::Guard>& guards, double identity) const;
   std::string valid_mask();
   std::string full_tile(kernel::ExprId reduce) const;
   std::string fold(const std::string& text, std::string_view function) const;   // tl.sum over the reduce axes of the tile

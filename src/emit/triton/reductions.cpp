@@ -81,6 +81,28 @@ std::string KernelPrinter::where_valid(const std::string& text, const std::strin
   return padding_.any() ? fmt::format("tl.where({}, {}, {})", valid_mask(), text, otherwise) : text;
 }
 
+// Is the expression a load that yields `identity` wherever the guards do not hold?
+bool KernelPrinter::yields_outside(ExprId id, const std::vector<Guard>& guards, double identity) const {
+  const Expr* expr = &kernel_.exprs[id];
+  if (expr->kind == ExprKind::kOp && expr->op == ScalarOp::kCast) expr = &kernel_.exprs[expr->operands[0]];
+  return expr->kind == ExprKind::kLoad && expr->access.guards == guards && expr->access.otherwise == identity;
+}
+
+// The operand where the Reduce's guards hold and its lanes are no padding.
+std::string KernelPrinter::where_counted(ExprId reduce, const std::string& text, const std::string& otherwise) {
+  const Access& access = kernel_.exprs[reduce].access;
+  std::vector<bool> axes = axes_of_access(kernel_, access);
+  std::vector<std::string> terms;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (padding_.padded[axis]) {
+      terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
+      axes[axis] = true;
+    }
+  for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
+  const std::string mask = mask_mark(terms, axes, "counted");
+  return mask.empty() ? text : fmt::format("tl.where({}, {}, {})", mask, text, otherwise);
+}
+
 std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
   const Expr& expr = kernel_.exprs[reduce];
   const ExprId operand = expr.operands[position];
@@ -89,8 +111,10 @@ std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
   if (folds() && !varies_along_reduce_tile(operand))
     text = kernel_.exprs[operand].kind == ExprKind::kConstant ? fmt::format("tl.full({}, {}, {})", full_tile(reduce), text, dtype_name(dtype))
                                                               : fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
+  const double identity = identity_of(expr.reduce, dtype, position);
+  if (!expr.access.guards.empty() && !yields_outside(operand, expr.access.guards, identity)) return where_counted(reduce, text, identity_text(expr.reduce, dtype, position));
   const auto& known = padding_.value[operand];
-  if (!padding_.any() || (known && *known == identity_of(expr.reduce, dtype, position))) return text;
+  if (!padding_.any() || (known && *known == identity)) return text;
   return where_valid(text, identity_text(expr.reduce, dtype, position));
 }
 

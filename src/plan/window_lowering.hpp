@@ -1,0 +1,30 @@
+// Expressions of pooling over sliding windows.
+#pragma once
+
+#include <vector>
+
+#include "plan/kernel_builder.hpp"
+#include "plan/windows.hpp"
+
+namespace kw::plan {
+
+struct WindowContext {
+  KernelBuilder& build;
+  const Window& window;
+  const Coords& point;                   // of the window's domain (windows.hpp)
+  const WindowElement& element;
+  ExprId operand;                        // the element, in its compute dtype
+  DType dtype;                           // of the result's arithmetic
+  size_t results;                        // 2: the position of the largest too
+  Extents extents;
+};
+
+// What a load yields outside the input, so that folding it changes nothing.
+double value_outside(const Window& window);
+
+std::vector<ExprId> lower_window(const WindowContext& context);
+
+// The position of a row's or window's largest element as PyTorch's pooling has it: the first of equals, but the last NaN.
+ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position, const std::vector<kernel::Guard>& guards);
+
+}  // namespace kw::plan

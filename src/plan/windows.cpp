@@ -1,0 +1,103 @@
+#include "plan/windows.hpp"
+
+#include <algorithm>
+
+#include "plan/op_table.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+// A setting for each spatial dimension, where one number may stand for all and none for `fallback`.
+std::optional<IntList> settings(const Node& node, std::string_view name, size_t count, const IntList& fallback) {
+  IntList values = node.integers(name);
+  if (values.empty()) return fallback;
+  if (values.size() == 1) values.resize(count, values[0]);
+  if (values.size() != count) return std::nullopt;
+  return values;
+}
+
+bool set_windows(const Node& node, std::vector<WindowDim>& dims) {
+  const size_t count = dims.size();
+  const auto kernel = settings(node, "kernel_size", count, {});
+  if (!kernel || kernel->size() != count) return false;
+  const auto stride = settings(node, "stride", count, *kernel);
+  const auto padding = settings(node, "padding", count, IntList(count, 0));
+  const auto dilation = settings(node, "dilation", count, IntList(count, 1));
+  if (!stride || !padding || !dilation) return false;
+  for (size_t dim = 0; dim < count; ++dim) {
+    WindowDim& one = dims[dim];
+    one.kernel = (*kernel)[dim];
+    one.stride = (*stride)[dim];
+    one.padding = (*padding)[dim];
+    one.dilation = (*dilation)[dim];
+    // A window may step over the whole input: its largest element then lies where only PyTorch's own loops would look.
+    if (one.padding > 0 && one.dilation > one.input && node.results.size() > 1) return false;
+    if (one.kernel < 1 || one.stride < 1 || one.dilation < 1 || one.padding < 0) return false;
+  }
+  return true;
+}
+
+// Where the output's length divides the input's, adaptive windows are ordinary ones.
+bool set_adaptive_windows(std::vector<WindowDim>& dims) {
+  for (WindowDim& one : dims) {
+    if (one.output < 1 || one.input % one.output != 0) return false;
+    one.kernel = one.stride = one.input / one.output;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Window::covers_input() const {
+  return std::all_of(dims.begin(), dims.end(), [](const WindowDim& one) {
+    return one.output == 1 && one.padding == 0 && one.kernel == one.input && (one.dilation == 1 || one.kernel == 1);
+  });
+}
+
+Shape Window::kernel_shape() const {
+  Shape shape;
+  for (const WindowDim& one : dims) shape.push_back(one.kernel);
+  return shape;
+}
+
+std::optional<Window> window_of(const Graph& graph, const Node& node) {
+  std::string_view base = base_name(node);
+  if (base.starts_with('_')) base.remove_prefix(1);
+  const bool adaptive = base.starts_with("adaptive_");
+  if (adaptive) base.remove_prefix(9);
+  const bool largest = base.starts_with("max_pool");
+  if (!largest && !base.starts_with("avg_pool")) return std::nullopt;
+  const size_t count = base.size() > 8 && base[8] >= '1' && base[8] <= '3' ? static_cast<size_t>(base[8] - '0') : 0;
+  Window window;
+  window.kind = largest ? Window::Kind::kMax : Window::Kind::kAverage;
+  window.operand = node.value("self");
+  if (count == 0 || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue) return std::nullopt;
+  const TensorType &input = graph.type(window.operand), &output = graph.type(node.results[0]);
+  if (!is_floating(input.dtype) || input.rank() != output.rank() || input.shape.size() < count) return std::nullopt;
+  const size_t leading = input.shape.size() - count;
+  for (size_t dim = leading; dim < input.shape.size(); ++dim) window.dims.push_back({.input = input.shape[dim], .output = output.shape[dim]});
+  if (adaptive ? !set_adaptive_windows(window.dims) : !set_windows(node, window.dims)) return std::nullopt;
+  window.counts_padding = adaptive || node.boolean("count_include_pad", true);
+  const Argument* divisor = node.find("divisor_override");
+  if (divisor && !std::holds_alternative<None>(*divisor)) window.divisor = node.integer("divisor_override", 0);
+  return window;
+}
+
+WindowElement element_at(const Window& window, const Coords& point, Extents extents) {
+  const size_t count = window.dims.size(), leading = point.size() - 2 * count;
+  WindowElement element;
+  element.coords.assign(point.begin(), point.begin() + static_cast<int64_t>(leading));
+  for (size_t dim = 0; dim < count; ++dim) {
+    const WindowDim& one = window.dims[dim];
+    const Index offset = scale(point[leading + count + dim], one.dilation, extents);
+    Index position = add(scale(point[leading + dim], one.stride, extents), offset, extents);
+    position.constant -= one.padding;
+    const Range range = range_of(position, extents);
+    if (range.low < 0 || range.high >= one.input) element.guards.push_back({position, 0, one.input});
+    element.coords.push_back(std::move(position));
+  }
+  return element;
+}
+
+}  // namespace kw::plan

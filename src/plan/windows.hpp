@@ -1,0 +1,41 @@
+// Sliding windows: pooling of every kind, as a reduction over small axes of window offsets.
+//   input position = stride · output + dilation · offset − padding, which counts where it lies within the input.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.hpp"
+#include "plan/index_math.hpp"
+
+namespace kw::plan {
+
+// One spatial dimension.
+struct WindowDim {
+  int64_t input = 1, output = 1;         // lengths
+  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+};
+
+struct Window {
+  enum class Kind { kMax, kAverage };
+  Kind kind = Kind::kMax;
+  ValueId operand = kNoValue;
+  std::vector<WindowDim> dims;           // outermost first: the operand's last dimensions
+  bool counts_padding = true;            // averages: the padding is part of a window's size
+  int64_t divisor = 0;                   // averages: of every window; 0: its size
+
+  bool covers_input() const;             // one window, of all elements: an ordinary reduction
+  Shape kernel_shape() const;
+};
+
+// nullopt: not a pooling, or one with windows of uneven sizes (adaptive pooling to a length that does not divide the input's).
+std::optional<Window> window_of(const Graph& graph, const Node& node);
+
+// The operand's element at a point of the window's domain (the result's dimensions, then the offsets), and where it exists.
+struct WindowElement {
+  Coords coords;
+  std::vector<kernel::Guard> guards;
+};
+WindowElement element_at(const Window& window, const Coords& point, Extents extents);
+
+}  // namespace kw::plan
