@@ -8,6 +8,7 @@
 
 #include "ir/op_registry.hpp"
 #include "plan/domain.hpp"
+#include "plan/windows.hpp"
 
 namespace kw {
 
@@ -196,10 +197,34 @@ class Fusion {
         weight += plan::arithmetic_weight(graph_.nodes[node]);
         reduces |= facts_.classes[node] == OpClass::kReduce;
       }
+      const Group& other = part == &a ? b : a;
+      if (!reduces && slides(other) && feeds(part->nodes, other.nodes)) {
+        if (weight * std::max<int64_t>(1, elements / part->elements) > options_.most_inlined_weight) return false;
+        continue;
+      }
       const bool after_reduction = domain.has_reduction() && part->elements <= domain.parallel_elements();
       if (!reduces && !after_reduction && weight > options_.most_inlined_weight) return false;
     }
     return true;
+  }
+
+  // Windows that overlap compute what they read again and again.
+  bool slides(const Group& group) const {
+    return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
+      if (facts_.classes[node] != OpClass::kReduce) return false;
+      const auto window = plan::window_of(graph_, graph_.nodes[node]);
+      return window && !window->covers_input();
+    });
+  }
+
+  bool feeds(const std::vector<NodeId>& producers, const std::vector<NodeId>& readers) const {
+    bool found = false;
+    for (NodeId reader : readers)
+      for_each_operand(graph_.nodes[reader], [&](ValueId operand) {
+        const NodeId producer = graph_.values[facts_.roots[operand]].producer;
+        found = found || (producer != kNoNode && contains(producers, producer));
+      });
+    return found;
   }
 
   // A value that few cheap operations make from one tensor is computed again by each reader, when that spares storing it.
@@ -245,6 +270,7 @@ class Fusion {
     std::map<int, std::vector<NodeId>> merged;
     for (int reader : readers) {
       if (!groups_[reader].fusable || groups_[reader].nodes.empty()) return;
+      if (slides(groups_[reader]) && weight * (groups_[reader].elements / groups_[group].elements) > options_.most_inlined_weight) return;
       std::vector<NodeId> all = with_extra(reader);
       std::vector<NodeId> both;
       std::set_union(all.begin(), all.end(), nodes.begin(), nodes.end(), std::back_inserter(both));

@@ -206,7 +206,7 @@ class Lowering {
       guards.insert(guards.end(), one.guards.begin(), one.guards.end());
       return guards;
     };
-    if (base == "pad" || base == "constant_pad_nd") {
+    if (base == "pad" || base == "constant_pad_nd" || base == "im2col") {
       const Pull& one = pulls.front();
       const double fill = node.number("value", 0.0);
       if (!computed_inside(one.value) && outer.empty()) return load(one.value, one.coords, one.guards, fill);

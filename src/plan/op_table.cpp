@@ -35,7 +35,7 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"bitwise_and", 1}, {"bitwise_or", 1}, {"bitwise_xor", 1}, {"bitwise_not", 1}, {"bitwise_left_shift", 1}, {"bitwise_right_shift", 1},
     {"__and__", 1}, {"__or__", 1}, {"__xor__", 1}, {"nan_to_num", 2}, {"floor", 1}, {"ceil", 1}, {"trunc", 1}, {"round", 1}, {"frac", 2},
     {"_to_copy", 1}, {"to", 1}, {"type_as", 1}, {"clone", 0}, {"lift_fresh_copy", 0}, {"copy", 0}, {"fill", 0}, {"deg2rad", 1}, {"rad2deg", 1},
-    {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0},
+    {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0}, {"im2col", 2},
     {"slice_scatter", 1}, {"select_scatter", 1}, {"embedding", 1}, {"index_select", 1}, {"gather", 1}, {"index", 1}, {"_unsafe_index", 1},
     {"reflection_pad1d", 2}, {"reflection_pad2d", 3}, {"reflection_pad3d", 4}, {"replication_pad1d", 2}, {"replication_pad2d", 3}, {"replication_pad3d", 4},
     {"_pad_circular", 3}, {"roll", 2}, {"upsample_nearest1d", 2}, {"upsample_nearest2d", 3}, {"upsample_nearest3d", 4}, {"_upsample_nearest_exact1d", 2},

@@ -165,6 +165,29 @@ Pulls pull_repeat(const Request& request) {
   return one(request, std::move(coords));
 }
 
+// Row (channel, window row, window column) and column (row, column) of the unfolded image; the padding around it is zero.
+Pulls pull_unfold(const Request& request) {
+  const IntList kernel = request.node.integers("kernel_size"), dilation = request.node.integers("dilation"), padding = request.node.integers("padding"),
+                stride = request.node.integers("stride");
+  const Shape& input = request.shape_of(request.self());
+  const size_t leading = input.size() - 3, last = input.size() - 1;
+  if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) return std::nullopt;
+  Shape counts;
+  for (size_t dim = 0; dim < 2; ++dim) counts.push_back((input[last - 1 + dim] + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1);
+  const auto offsets = delinearise(request.coords[leading], {input[leading], kernel[0], kernel[1]}, request.extents());
+  const auto windows = delinearise(request.coords[leading + 1], counts, request.extents());
+  if (!offsets || !windows) return std::nullopt;
+  Pull pull{request.self(), Coords(request.coords.begin(), request.coords.begin() + static_cast<int64_t>(leading)), {}};
+  pull.coords.push_back((*offsets)[0]);
+  for (size_t dim = 0; dim < 2; ++dim) {
+    Index position = add(scale((*windows)[dim], stride[dim], request.extents()), scale((*offsets)[dim + 1], dilation[dim], request.extents()), request.extents());
+    position.constant -= padding[dim];
+    if (padding[dim] > 0) pull.guards.push_back({position, 0, input[last - 1 + dim]});
+    pull.coords.push_back(std::move(position));
+  }
+  return std::vector<Pull>{std::move(pull)};
+}
+
 Pulls pull_slice_scatter(const Request& request) {
   const ValueId source = request.node.value("src");
   const bool select = base_name(request.node) == "select_scatter";
@@ -360,7 +383,7 @@ const std::unordered_map<std::string_view, Handler> kHandlers = {
     {"split", pull_split}, {"split_with_sizes", pull_split}, {"chunk", pull_split}, {"unsafe_split", pull_split}, {"unsafe_chunk", pull_split},
     {"tensor_split", pull_split}, {"unbind", pull_unbind},
     {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"flip", pull_flip},
-    {"repeat", pull_repeat}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
+    {"repeat", pull_repeat}, {"im2col", pull_unfold}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
     {"embedding", pull_embedding}, {"index_select", pull_index_select}, {"gather", pull_gather}, {"index", pull_index}, {"_unsafe_index", pull_index},
     {"reflection_pad1d", pull_bordered}, {"reflection_pad2d", pull_bordered}, {"reflection_pad3d", pull_bordered}, {"replication_pad1d", pull_bordered},
     {"replication_pad2d", pull_bordered}, {"replication_pad3d", pull_bordered}, {"_pad_circular", pull_bordered}, {"roll", pull_roll},

@@ -11,6 +11,7 @@
 #include "emit/cpu/cpp_text.hpp"
 #include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/names.hpp"
+#include "emit/cpu/placement.hpp"
 #include "emit/cpu/reductions.hpp"
 #include "support/text.hpp"
 
@@ -22,12 +23,6 @@ using namespace precedence;
 namespace {
 
 constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
-
-// What a nest of loops is for.
-struct Sink {
-  enum Kind { kFold, kStore, kKeep, kColumnValue } kind;
-  int id;   // an expression, or a store
-};
 
 // The constant that holds a block's size, the variable that walks its starts, and the one that holds its end.
 struct BlockNames {
@@ -100,9 +95,6 @@ class KernelPrinter {
     for (const AxisBlock& block : nest_.blocks) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(block.axis).size, block.size);
     return text;
   }
-
-  // Texts of where a loop starts and ends; empty: all the way.
-  struct Bounds { std::string first, end; };
 
   // --- Loops over programs -----------------------------------------------------------------------------------------------------
 
@@ -187,18 +179,12 @@ class KernelPrinter {
 
   bool over_vector_axis(const std::vector<bool>& axes) const { return nest_.vector_axis >= 0 && axes[nest_.vector_axis]; }
 
-  std::vector<bool> axes_of(const Store& store) const {
-    std::vector<bool> axes = axes_of_access(kernel_, store.access);
-    for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest_.axes[store.value][axis];
-    return axes;
-  }
-
   void print_phase(int phase) {
     std::vector<Sink> outside, inside;
     for (size_t index = 0; index < kernel_.stores.size(); ++index) {
       const Store& store = kernel_.stores[index];
       if (nest_.phase[store.value] != phase) continue;
-      const bool looped = nest_.form == LoopForm::kPointwise || over_reduce_axes(axes_of(store));
+      const bool looped = nest_.form == LoopForm::kPointwise || over_reduce_axes(axes_of(kernel_, nest_, store));
       (looped ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
     }
     std::vector<ExprId> reduces;
@@ -232,22 +218,9 @@ class KernelPrinter {
     return keeps;
   }
 
-  std::vector<ExprId> roots_of(const Sink& sink) const {
-    if (sink.kind == Sink::kStore) return {kernel_.stores[sink.id].value};
-    if (sink.kind == Sink::kFold) return kernel_.exprs[sink.id].operands;
-    return {sink.id};
-  }
-
-  // The expressions that have to be computed for the sinks, down to what is available already.
+  bool is_available(ExprId id) const { return available_.count(id) > 0; }
   std::vector<bool> reached_from(const std::vector<Sink>& sinks) const {
-    std::vector<bool> reached(kernel_.exprs.size(), false);
-    for (const Sink& sink : sinks)
-      for (ExprId root : roots_of(sink)) reached[root] = reached[root] || !available_.count(root);
-    for (size_t id = reached.size(); id-- > 0;)
-      if (reached[id])
-        for (ExprId operand : kernel_.exprs[id].operands)
-          if (!available_.count(operand)) reached[operand] = true;
-    return reached;
+    return cpu::reached_from(kernel_, sinks, [&](ExprId id) { return is_available(id); });
   }
 
   // The axes of the reduction (and the columns) along which a kept value differs: the dimensions of its array.
@@ -300,7 +273,7 @@ class KernelPrinter {
   }
 
   bool reads(const Sink& sink, ExprId id) const {
-    const std::vector<ExprId> roots = roots_of(sink);
+    const std::vector<ExprId> roots = roots_of(kernel_, sink);
     return std::find(roots.begin(), roots.end(), id) != roots.end();
   }
 
@@ -358,7 +331,7 @@ class KernelPrinter {
       if (std::find(expr.operands.begin(), expr.operands.end(), id) != expr.operands.end()) return false;
     const auto stores = std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return store.value == id; });
     return stores == 1 && std::none_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
-             return store.value == id && over_reduce_axes(axes_of(store));
+             return store.value == id && over_reduce_axes(axes_of(kernel_, nest_, store));
            });
   }
 
@@ -375,49 +348,11 @@ class KernelPrinter {
 
   // --- One nest of loops -------------------------------------------------------------------------------------------------------------
 
-  struct Placement {
-    std::vector<int> depth, uses, deepest_user;   // per expression; depth 0 stands before the loops
-    std::vector<bool> reached;
-  };
-
-  static int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops) {
-    for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
-      if (axes[loops[depth - 1]]) return depth;
-    return 0;
-  }
-
-  int depth_of(const Sink& sink, const std::vector<int>& loops) const {
-    if (sink.kind == Sink::kFold) return static_cast<int>(loops.size());
-    if (sink.kind == Sink::kStore) return depth_of(axes_of(kernel_.stores[sink.id]), loops);
-    return depth_of(nest_.axes[sink.id], loops);
-  }
-
-  Placement place(const std::vector<int>& loops, const std::vector<Sink>& sinks) const {
-    const size_t count = kernel_.exprs.size();
-    Placement placement{std::vector<int>(count, 0), std::vector<int>(count, 0), std::vector<int>(count, 0), reached_from(sinks)};
-    for (size_t id = 0; id < count; ++id) placement.depth[id] = depth_of(nest_.axes[id], loops);
-    for (const Sink& sink : sinks) {
-      const bool twice = sink.kind == Sink::kFold && reads_operand_twice(kernel_.exprs[sink.id]);
-      for (ExprId root : roots_of(sink)) {
-        placement.uses[root] += twice ? 2 : 1;
-        placement.deepest_user[root] = std::max(placement.deepest_user[root], depth_of(sink, loops));
-      }
-    }
-    for (size_t id = count; id-- > 0;) {
-      if (!placement.reached[id]) continue;
-      for (ExprId operand : kernel_.exprs[id].operands) {
-        ++placement.uses[operand];
-        placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
-      }
-    }
-    return placement;
-  }
-
   void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
-    const Placement placement = place(loops, sinks);
-    const std::vector<Guard> guards = common_guards(sinks);
+    const Placement placement = place(kernel_, nest_, loops, sinks, [&](ExprId id) { return is_available(id); });
+    const std::vector<Guard> guards = common_guards(kernel_, sinks);
     int deepest = 0;
-    for (const Sink& sink : sinks) deepest = std::max(deepest, depth_of(sink, loops));
+    for (const Sink& sink : sinks) deepest = std::max(deepest, depth_of(kernel_, nest_, sink, loops));
     for (int depth = 0; depth <= deepest; ++depth) {
       std::vector<ExprId> locals;
       if (depth > 0) {
@@ -432,7 +367,7 @@ class KernelPrinter {
         locals.push_back(static_cast<ExprId>(id));
       }
       for (const Sink& sink : sinks)
-        if (depth_of(sink, loops) == depth) print_sink(sink);
+        if (depth_of(kernel_, nest_, sink, loops) == depth) print_sink(sink);
       if (depth > 0) scopes_.push_back(locals);
     }
     for (int depth = deepest; depth > 0; --depth) {
@@ -448,24 +383,6 @@ class KernelPrinter {
 
   // --- Guards of folds: loops that stay within them ----------------------------------------------------------------------------------
 
-  // The guards that every fold has: what the loops leave out, none of them misses.
-  std::vector<Guard> common_guards(const std::vector<Sink>& sinks) const {
-    std::vector<Guard> common;
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      if (sinks[i].kind != Sink::kFold) return {};
-      const std::vector<Guard>& own = kernel_.exprs[sinks[i].id].access.guards;
-      if (i == 0) common = own;
-      std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
-    }
-    return common;
-  }
-
-  int depth_of(const Guard& guard, const std::vector<int>& loops) const {
-    std::vector<bool> axes(kernel_.axes.size(), false);
-    for (const IndexTerm& term : guard.index.terms) axes[term.axis] = true;
-    return depth_of(axes, loops);
-  }
-
   // Where the SIMD loop starts and ends so as to stay within the guards; empty: all the way.
   Bounds bounds_within(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth) {
     const int axis = loops[depth - 1];
@@ -474,23 +391,12 @@ class KernelPrinter {
     const std::string& variable = axes_.variables[axis];
     for (const Guard& guard : guards) {
       if (depth_of(guard, loops) != depth) continue;
-      Index rest = guard.index;
-      const auto own = std::find_if(rest.terms.begin(), rest.terms.end(), [&](const IndexTerm& term) { return term.axis == axis; });
-      const IndexTerm step = *own;
-      rest.terms.erase(own);
-      const bool again = std::any_of(rest.terms.begin(), rest.terms.end(), [&](const IndexTerm& term) { return term.axis == axis; });
-      if (again || step.divisor != 1 || step.modulus != 0 || step.coefficient < 1) continue;
-      // step · column + rest ≥ bound; rounding towards zero is right where it matters, since columns are not negative
-      const auto least = [&](int64_t bound) {
-        Index distance{bound - rest.constant + step.coefficient - 1, rest.terms};
-        for (IndexTerm& term : distance.terms) term.coefficient = -term.coefficient;
-        const Text text = index_text(kernel_, distance, axes_);
-        return step.coefficient == 1 ? text.text : within(text, kMultiply) + " / " + std::to_string(step.coefficient);
-      };
+      const Bounds inside = range_within(kernel_, guard, axis, axes_);
+      if (inside.first.empty()) continue;
       if (bounds.first.empty()) bounds = {first_of(axis), end_of(axis)};
       const std::string first = names_.fresh("first_" + variable + "_inside"), end = names_.fresh("end_" + variable + "_inside");
-      writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({}, {});", first, bounds.first, least(guard.lower)));
-      writer_.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", end, bounds.end, least(guard.upper)));
+      writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({}, {});", first, bounds.first, inside.first));
+      writer_.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", end, bounds.end, inside.end));
       bounds = {first, end};
       implied_.push_back(guard);
     }

@@ -311,14 +311,16 @@ std::string KernelPrinter::load_text(ExprId id) {
     if (conditional || !guard_terms(access).empty()) other = access.otherwise;
     if (other) options += ", other=" + literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
   }
+  // What neighbouring windows share is for the cache to keep, as it does by itself.
+  const bool slides = std::any_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.unrolled; });
   // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves first.
   bool shared = program_count(kernel_) > 1, reduces = false;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (kernel_.axes[axis].kind == AxisKind::kReduce) reduces = true;
     else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
   }
-  if (reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
-  else if (loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
+  if (!slides && reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
+  else if (!slides && loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
   if (loads_left_[id] > 0) --loads_left_[id];
   return fmt::format("tl.load({}{})", pointer(access, axes, gathers ? expr.operands[0] : kNoExpr), options);
 }

@@ -1,0 +1,102 @@
+#include "emit/cpu/placement.hpp"
+
+#include <algorithm>
+
+#include "emit/cpu/reductions.hpp"
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+
+int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops) {
+  for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
+    if (axes[loops[depth - 1]]) return depth;
+  return 0;
+}
+
+int depth_of(const Guard& guard, const std::vector<int>& loops) {
+  for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
+    if (std::any_of(guard.index.terms.begin(), guard.index.terms.end(), [&](const IndexTerm& term) { return term.axis == loops[depth - 1]; })) return depth;
+  return 0;
+}
+
+std::vector<bool> axes_of(const Kernel& kernel, const LoopNest& nest, const Store& store) {
+  std::vector<bool> axes = axes_of_access(kernel, store.access);
+  for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest.axes[store.value][axis];
+  return axes;
+}
+
+std::vector<ExprId> roots_of(const Kernel& kernel, const Sink& sink) {
+  if (sink.kind == Sink::kStore) return {kernel.stores[sink.id].value};
+  if (sink.kind == Sink::kFold) return kernel.exprs[sink.id].operands;
+  return {sink.id};
+}
+
+int depth_of(const Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops) {
+  if (sink.kind == Sink::kFold) return static_cast<int>(loops.size());
+  if (sink.kind == Sink::kStore) return depth_of(axes_of(kernel, nest, kernel.stores[sink.id]), loops);
+  return depth_of(nest.axes[sink.id], loops);
+}
+
+std::vector<bool> reached_from(const Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available) {
+  std::vector<bool> reached(kernel.exprs.size(), false);
+  for (const Sink& sink : sinks)
+    for (ExprId root : roots_of(kernel, sink)) reached[root] = reached[root] || !is_available(root);
+  for (size_t id = reached.size(); id-- > 0;)
+    if (reached[id])
+      for (ExprId operand : kernel.exprs[id].operands)
+        if (!is_available(operand)) reached[operand] = true;
+  return reached;
+}
+
+Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available) {
+  const size_t count = kernel.exprs.size();
+  Placement placement{std::vector<int>(count, 0), std::vector<int>(count, 0), std::vector<int>(count, 0), reached_from(kernel, sinks, is_available)};
+  for (size_t id = 0; id < count; ++id) placement.depth[id] = depth_of(nest.axes[id], loops);
+  for (const Sink& sink : sinks) {
+    const bool twice = sink.kind == Sink::kFold && reads_operand_twice(kernel.exprs[sink.id]);
+    for (ExprId root : roots_of(kernel, sink)) {
+      placement.uses[root] += twice ? 2 : 1;
+      placement.deepest_user[root] = std::max(placement.deepest_user[root], depth_of(kernel, nest, sink, loops));
+    }
+  }
+  for (size_t id = count; id-- > 0;) {
+    if (!placement.reached[id]) continue;
+    for (ExprId operand : kernel.exprs[id].operands) {
+      ++placement.uses[operand];
+      placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
+    }
+  }
+  return placement;
+}
+
+std::vector<Guard> common_guards(const Kernel& kernel, const std::vector<Sink>& sinks) {
+  std::vector<Guard> common;
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    if (sinks[i].kind != Sink::kFold) return {};
+    const std::vector<Guard>& own = kernel.exprs[sinks[i].id].access.guards;
+    if (i == 0) common = own;
+    std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
+  }
+  return common;
+}
+
+Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const AxisNames& names) {
+  Index rest = guard.index;
+  const auto is_own = [&](const IndexTerm& term) { return term.axis == axis; };
+  const auto own = std::find_if(rest.terms.begin(), rest.terms.end(), is_own);
+  if (own == rest.terms.end()) return {};
+  const IndexTerm step = *own;
+  rest.terms.erase(own);
+  if (step.divisor != 1 || step.modulus != 0 || step.coefficient < 1 || std::any_of(rest.terms.begin(), rest.terms.end(), is_own)) return {};
+  // The first place where step · place + rest ≥ bound. Rounding towards zero is right where it matters, since no place is negative.
+  const auto first_from = [&](int64_t bound) {
+    Index distance{bound - rest.constant + step.coefficient - 1, rest.terms};
+    for (IndexTerm& term : distance.terms) term.coefficient = -term.coefficient;
+    const Text text = index_text(kernel, distance, names);
+    return step.coefficient == 1 ? text.text : within(text, precedence::kMultiply) + " / " + std::to_string(step.coefficient);
+  };
+  return {first_from(guard.lower), first_from(guard.upper)};
+}
+
+}  // namespace kw::cpu

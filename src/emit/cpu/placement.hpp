@@ -1,0 +1,44 @@
+// In which loop of a nest each expression is computed, and where the loops may start, end and skip because of folds' guards.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/loop_nest.hpp"
+
+namespace kw::cpu {
+
+// What a nest of loops is for.
+struct Sink {
+  enum Kind { kFold, kStore, kKeep, kColumnValue } kind;
+  int id;   // an expression, or a store
+};
+
+struct Placement {
+  std::vector<int> depth, uses, deepest_user;   // per expression; depth 0 stands before the loops
+  std::vector<bool> reached;                    // has to be computed for the sinks
+};
+
+// The innermost of `loops`, counted from 1, along which there is a difference; 0: none.
+int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops);
+int depth_of(const kernel::Guard& guard, const std::vector<int>& loops);
+
+std::vector<bool> axes_of(const kernel::Kernel& kernel, const LoopNest& nest, const kernel::Store& store);
+std::vector<kernel::ExprId> roots_of(const kernel::Kernel& kernel, const Sink& sink);
+int depth_of(const kernel::Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops);
+
+// The expressions that have to be computed for the sinks, down to what is available already.
+using IsAvailable = std::function<bool(kernel::ExprId)>;
+std::vector<bool> reached_from(const kernel::Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available);
+Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available);
+
+// The guards that every sink has, all being folds: what the loops leave out, none of them misses.
+std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
+
+// The half-open range of `axis` within the guard, where the guard is a sum of it and of others; both texts empty where it is not.
+struct Bounds { std::string first, end; };
+Bounds range_within(const kernel::Kernel& kernel, const kernel::Guard& guard, int axis, const AxisNames& names);
+
+}  // namespace kw::cpu

@@ -1,0 +1,67 @@
+"""Pooling and unfolding as the planner's own kernels: values, the positions of ties and NaN, and what fuses with them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from test_plan_semantics import check, randn
+
+Tensor = torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.max_pool2d(torch.relu(x) * 2, 3, 2, 1),
+        lambda x: torch.tanh(F.avg_pool2d(x, 3, 2, 1) + 1) * 0.5,
+        lambda x: F.lp_pool2d(x, 2.0, 3, 2),
+        lambda x: F.local_response_norm(x, 5),
+        lambda x: F.local_response_norm(x.flatten(2), 3),
+        lambda x: F.adaptive_avg_pool2d(x, (4, 2)),
+        lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True),
+        lambda x: x + F.avg_pool2d(x, 3, 1, 1),
+        lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1)),
+        lambda x: F.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 1), stride=(2, 1)) * 2,
+        lambda x: F.unfold(F.pad(x, (1, 0, 2, 0)), 2),
+    ],
+)
+def test_one_kernel(function: Callable[[Tensor], object], tmp_path: Path) -> None:
+    check(function, randn(2, 4, 12, 14), tmp_path=tmp_path, launches=1)
+
+
+def test_channels_last(tmp_path: Path) -> None:
+    x = randn(2, 4, 9, 10).to(memory_format=torch.channels_last)
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf, 0.0])
+def test_positions_of_equals(special: float, tmp_path: Path) -> None:
+    """PyTorch keeps the first of equal elements and the last of several NaN; a window of −∞ alone has its first element's place."""
+    x = torch.randint(-1, 2, (2, 3, 7, 8)).float()
+    x[torch.rand(x.shape, generator=torch.Generator().manual_seed(5)) < 0.4] = special
+    x[0, 0] = special
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x, tmp_path=tmp_path)
+    check(lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True), x, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_windows_that_reach_beyond_both_ends(ceil_mode: bool, tmp_path: Path) -> None:
+    x = randn(1, 2, 1, 5)
+    check(lambda x: F.max_pool2d(x, 5, 2, 2, 1, ceil_mode), x, tmp_path=tmp_path)
+    check(lambda x: F.avg_pool2d(x, 5, 3, 2, ceil_mode, count_include_pad=False), x, tmp_path=tmp_path)
+    check(lambda x: F.avg_pool2d(x, (1, 2), 3, 0, ceil_mode), x, tmp_path=tmp_path)
+
+
+def test_windows_of_uneven_sizes_are_the_librarys(tmp_path: Path) -> None:
+    check(lambda x: F.adaptive_avg_pool2d(x, (3, 5)) * 2, randn(1, 2, 7, 8), tmp_path=tmp_path, library_calls=1)
+    check(lambda x: F.max_pool2d(x, 2, 1, 1, 3, return_indices=True), randn(1, 2, 2, 2), tmp_path=tmp_path, library_calls=1)
+
+
+def test_costly_producers_of_many_windows_are_stored(tmp_path: Path) -> None:
+    check(lambda x: F.max_pool2d(F.mish(x), 5, 1, 2), randn(1, 2, 8, 9), tmp_path=tmp_path, launches=2)
