@@ -21,8 +21,6 @@ Tensor = torch.Tensor
         lambda x: F.max_pool2d(torch.relu(x) * 2, 3, 2, 1),
         lambda x: torch.tanh(F.avg_pool2d(x, 3, 2, 1) + 1) * 0.5,
         lambda x: F.lp_pool2d(x, 2.0, 3, 2),
-        lambda x: F.local_response_norm(x, 5),
-        lambda x: F.local_response_norm(x.flatten(2), 3),
         lambda x: F.adaptive_avg_pool2d(x, (4, 2)),
         lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True),
         lambda x: x + F.avg_pool2d(x, 3, 1, 1),
@@ -65,3 +63,9 @@ def test_windows_of_uneven_sizes_are_the_librarys(tmp_path: Path) -> None:
 
 def test_costly_producers_of_many_windows_are_stored(tmp_path: Path) -> None:
     check(lambda x: F.max_pool2d(F.mish(x), 5, 1, 2), randn(1, 2, 8, 9), tmp_path=tmp_path, launches=2)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_local_response_norm(size: int, tmp_path: Path) -> None:
+    check(lambda x: F.local_response_norm(x, size), randn(2, 5, 6, 7), tmp_path=tmp_path)
+    check(lambda x: F.local_response_norm(x, size), randn(2, 5, 6), tmp_path=tmp_path)
