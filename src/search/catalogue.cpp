@@ -50,6 +50,10 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   if (!scheduler) return nullptr;
   entry.emplace();
   entry->scheduler = scheduler;
+  entry->text = group_text(facts_.graph, nodes, outputs);
+  auto& seconds = seconds_[entry->text];
+  if (!seconds) seconds = std::make_shared<std::map<plan::Parameters, double>>();
+  entry->seconds = seconds;
   entry->defaults = scheduler->defaults(*lowered, device_);
   entry->space = scheduler->space(*lowered, device_);
   entry->lowered = std::move(*lowered);
@@ -58,7 +62,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
 
 double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters) {
   if (!entry.scheduler) return entry.library_seconds;
-  const auto [place, added] = entry.seconds.try_emplace(parameters, 0.0);
+  const auto [place, added] = entry.seconds->try_emplace(parameters, 0.0);
   if (!added) return place->second;
   try {
     for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)

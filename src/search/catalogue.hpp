@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,13 +14,17 @@
 
 namespace kw::search {
 
+// The group alone as a graph with renamed values: equal text for equal work.
+std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs);
+
 struct GroupEntry {
+  std::string text;                                 // group_text(); layers that are repeated share it, and their parameters
   const plan::Scheduler* scheduler = nullptr;       // nullptr: a library call, or a group that stores nothing
   plan::LoweredGroup lowered;
   plan::Parameters defaults;
   std::vector<plan::ParameterRange> space;
   double library_seconds = 0;                       // of a library call
-  std::map<plan::Parameters, double> seconds;       // by parameters, as asked for
+  std::shared_ptr<std::map<plan::Parameters, double>> seconds;   // by parameters, as asked for; of all groups of this text
 };
 
 class Catalogue {
@@ -47,6 +52,7 @@ class Catalogue {
   plan::GraphFacts facts_;
   DeviceDescription device_;
   std::map<std::pair<std::vector<NodeId>, std::vector<ValueId>>, std::optional<GroupEntry>> entries_;
+  std::map<std::string, std::shared_ptr<std::map<plan::Parameters, double>>> seconds_;   // by text
 };
 
 }  // namespace kw::search

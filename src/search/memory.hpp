@@ -10,9 +10,6 @@
 
 namespace kw::search {
 
-// The group alone as a graph with renamed values: equal text for equal work.
-std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs);
-
 class Memory {
  public:
   // `environment` stands for the device, as in every fact of the archive. Where the archive fails, nothing is remembered and `fault` says why.

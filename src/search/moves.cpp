@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "plan/op_table.hpp"
@@ -17,6 +18,9 @@ namespace {
 
 constexpr size_t kMostCombinations = 4096;   // of one group's parameters; beyond, only every other value is combined
 constexpr size_t kMostJoinedNodes = 96;
+constexpr size_t kMostGroups = 16;           // looked at from one schedule
+constexpr double kWorthLooking = 0.9;        // of the time is in the groups that are looked at
+constexpr int kMostAttempts = 8;             // per regrouping that is wanted
 
 std::string label(const Graph& graph, const Nodes& nodes) { return std::string(plan::base_name(graph.nodes[nodes.back()])); }
 
@@ -49,9 +53,47 @@ Nodes without(const Nodes& nodes, const Nodes& gone) {
   return rest;
 }
 
+// The groups of a schedule, what each is taken to cost, and which are worth a look.
+struct Standing {
+  std::vector<GroupEntry*> entries;      // nullptr: nothing to choose
+  std::vector<double> seconds;
+  std::vector<std::vector<size_t>> alike;   // per group: those of the same work and parameters, itself the first of them; empty for the others
+  std::vector<size_t> worth;             // the most expensive first, one of those that are alike
+  double total = 0;
+};
+
+Standing standing_of(Catalogue& catalogue, const Schedule& schedule) {
+  Standing standing;
+  std::map<std::pair<std::string, plan::Parameters>, size_t> known;
+  const auto outputs = outputs_of(catalogue, schedule);
+  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+    const GroupSchedule& now = schedule.groups[group];
+    GroupEntry* entry = catalogue.find(now.nodes, outputs[group]);
+    standing.seconds.push_back(entry ? catalogue.seconds(*entry, now.parameters) : 0.0);
+    standing.total += standing.seconds.back();
+    const bool ours = entry && entry->scheduler && now.scheduler != "extern";
+    standing.entries.push_back(ours ? entry : nullptr);
+    standing.alike.emplace_back();
+    if (!ours) continue;
+    // Repeated layers get the same parameters.
+    const size_t first = known.emplace(std::pair{entry->text, now.parameters}, group).first->second;
+    if (first == group) standing.worth.push_back(group);
+    standing.alike[first].push_back(group);
+  }
+  const auto cost = [&](size_t group) { return standing.seconds[group] * static_cast<double>(standing.alike[group].size()); };
+  std::stable_sort(standing.worth.begin(), standing.worth.end(), [&](size_t a, size_t b) { return cost(a) > cost(b); });
+  double ours = 0, seen = 0;
+  for (const size_t group : standing.worth) ours += cost(group);
+  size_t kept = 0;
+  while (kept < std::min(standing.worth.size(), kMostGroups) && (kept < 2 || seen < kWorthLooking * ours)) seen += cost(standing.worth[kept++]);
+  standing.worth.resize(kept);
+  return standing;
+}
+
 class Grouping {
  public:
-  Grouping(Catalogue& catalogue, const Schedule& schedule, int most) : catalogue_(catalogue), schedule_(schedule), most_(most) {
+  Grouping(Catalogue& catalogue, const Schedule& schedule, int most)
+      : catalogue_(catalogue), schedule_(schedule), most_(most), standing_(standing_of(catalogue, schedule)) {
     for (const GroupSchedule& group : schedule.groups) {
       groups_.push_back(group.nodes);
       library_.push_back(group.scheduler == "extern");
@@ -71,9 +113,11 @@ class Grouping {
   const plan::GraphFacts& facts() const { return catalogue_.facts(); }
 
   bool add(std::vector<Nodes> groups, const std::string& change) {
+    ++attempts_;
     auto schedule = catalogue_.complete(std::move(groups), schedule_);
     if (!schedule || *schedule == schedule_) return false;
-    moves_.push_back({std::move(*schedule), change, true});
+    const double seconds = catalogue_.seconds(*schedule);
+    moves_.push_back({std::move(*schedule), change, true, seconds});
     return true;
   }
 
@@ -99,16 +143,17 @@ class Grouping {
   }
 
   void cuts() {
-    for (size_t group = 0; group < groups_.size(); ++group) {
+    for (const size_t group : standing_.worth) {
       const Nodes& nodes = groups_[group];
-      if (library_[group] || nodes.size() < 2) continue;
+      if (nodes.size() < 2) continue;
       int made = 0;
+      attempts_ = 0;
       std::set<Nodes> seen;
       // Reductions first: their results are small, so that storing them costs least.
       Nodes order = nodes;
       std::stable_partition(order.begin(), order.end(), [&](NodeId node) { return facts().classes[node] == OpClass::kReduce; });
       for (const NodeId node : order) {
-        if (made >= most_) break;
+        if (made >= most_ || attempts_ >= kMostAttempts * most_) break;
         const Nodes first = needed_by(nodes, node), rest = without(nodes, first);
         if (rest.empty() || !seen.insert(first).second) continue;
         std::vector<Nodes> groups = groups_;
@@ -132,9 +177,13 @@ class Grouping {
       touched[group].assign(values.begin(), values.end());
     }
     int made = 0;
-    for (size_t left = 0; left < groups_.size() && made < 2 * most_; ++left)
-      for (size_t right = left + 1; right < groups_.size() && made < 2 * most_; ++right) {
-        if (library_[left] || library_[right] || groups_[left].size() + groups_[right].size() > kMostJoinedNodes) continue;
+    attempts_ = 0;
+    std::set<std::pair<size_t, size_t>> seen;
+    for (const size_t one : standing_.worth)
+      for (size_t other = 0; other < groups_.size(); ++other) {
+        if (made >= 2 * most_ || attempts_ >= kMostAttempts * most_) return;
+        const auto [left, right] = std::minmax(one, other);
+        if (left == right || library_[other] || groups_[left].size() + groups_[right].size() > kMostJoinedNodes || !seen.insert({left, right}).second) continue;
         std::vector<ValueId> common;
         std::set_intersection(touched[left].begin(), touched[left].end(), touched[right].begin(), touched[right].end(), std::back_inserter(common));
         if (common.empty() && right != left + 1) continue;
@@ -170,9 +219,10 @@ class Grouping {
   // A group without reductions is computed again by each of its readers.
   void recomputations() {
     int made = 0;
-    for (size_t group = 0; group < groups_.size() && made < most_; ++group) {
+    for (const size_t group : standing_.worth) {
       const Nodes& nodes = groups_[group];
-      if (library_[group] || nodes.size() > 16) continue;
+      if (made >= most_) break;
+      if (nodes.size() > 16) continue;
       bool possible = true;
       for (const NodeId node : nodes) {
         possible = possible && facts().classes[node] != OpClass::kReduce;
@@ -196,29 +246,55 @@ class Grouping {
 
   Catalogue& catalogue_;
   const Schedule& schedule_;
-  int most_;
+  int most_, attempts_ = 0;
+  Standing standing_;
   std::vector<Nodes> groups_;
   std::vector<bool> library_;
   std::vector<Move> moves_;
 };
 
+Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const Standing& standing, size_t group, const plan::Parameters& parameters) {
+  const GroupSchedule& now = schedule.groups[group];
+  Move move{schedule, label(catalogue.graph(), now.nodes) + ": " + text_of(parameters, now.parameters), false, 0};
+  const double each = catalogue.seconds(*standing.entries[group], parameters) - standing.seconds[group];
+  move.seconds = standing.total + each * static_cast<double>(standing.alike[group].size());
+  for (const size_t same : standing.alike[group]) move.schedule.groups[same].parameters = parameters;
+  return move;
+}
+
+// All combinations of the group's parameters, or of every other value of each where those are too many.
+std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now) {
+  size_t count = 1;
+  for (const plan::ParameterRange& range : entry.space) count *= std::max<size_t>(1, range.values.size());
+  const size_t step = count > kMostCombinations ? 2 : 1;
+  std::vector<plan::Parameters> all{now};
+  for (const plan::ParameterRange& range : entry.space) {
+    std::vector<plan::Parameters> longer;
+    for (const plan::Parameters& one : all)
+      for (size_t value = 0; value < range.values.size() && longer.size() < kMostCombinations; value += step) {
+        longer.push_back(one);
+        longer.back()[range.name] = range.values[value];
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule) {
   std::vector<Move> moves;
-  const auto outputs = outputs_of(catalogue, schedule);
-  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+  const Standing standing = standing_of(catalogue, schedule);
+  for (const size_t group : standing.worth) {
     const GroupSchedule& now = schedule.groups[group];
-    GroupEntry* entry = now.scheduler == "extern" ? nullptr : catalogue.find(now.nodes, outputs[group]);
-    if (!entry || !entry->scheduler) continue;
+    GroupEntry* entry = standing.entries[group];
     for (const plan::ParameterRange& range : entry->space)
       for (const int64_t value : range.values) {
         const auto known = now.parameters.find(range.name);
         if (known != now.parameters.end() && known->second == value) continue;
-        Move move{schedule, "", false};
-        move.schedule.groups[group].parameters[range.name] = value;
-        move.change = label(catalogue.graph(), now.nodes) + ": " + text_of(move.schedule.groups[group].parameters, now.parameters);
-        moves.push_back(std::move(move));
+        plan::Parameters parameters = now.parameters;
+        parameters[range.name] = value;
+        moves.push_back(with_parameters(catalogue, schedule, standing, group, parameters));
       }
   }
   return moves;
@@ -226,26 +302,13 @@ std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule
 
 std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule, int most) {
   std::vector<Move> moves;
-  const auto outputs = outputs_of(catalogue, schedule);
-  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+  const Standing standing = standing_of(catalogue, schedule);
+  for (const size_t group : standing.worth) {
     const GroupSchedule& now = schedule.groups[group];
-    GroupEntry* entry = now.scheduler == "extern" ? nullptr : catalogue.find(now.nodes, outputs[group]);
-    if (!entry || !entry->scheduler || entry->space.empty()) continue;
-    size_t combinations = 1;
-    for (const plan::ParameterRange& range : entry->space) combinations *= std::max<size_t>(1, range.values.size());
-    const size_t step = combinations > kMostCombinations ? 2 : 1;
-    std::vector<plan::Parameters> all{now.parameters};
-    for (const plan::ParameterRange& range : entry->space) {
-      std::vector<plan::Parameters> longer;
-      for (const plan::Parameters& one : all)
-        for (size_t value = 0; value < range.values.size(); value += step) {
-          if (longer.size() >= kMostCombinations) break;
-          longer.push_back(one);
-          longer.back()[range.name] = range.values[value];
-        }
-      all = std::move(longer);
-    }
+    GroupEntry* entry = standing.entries[group];
+    if (entry->space.empty()) continue;
     std::vector<std::pair<double, size_t>> order;
+    const std::vector<plan::Parameters> all = combinations(*entry, now.parameters);
     for (size_t i = 0; i < all.size(); ++i)
       if (const double seconds = catalogue.seconds(*entry, all[i]); std::isfinite(seconds)) order.emplace_back(seconds, i);
     std::sort(order.begin(), order.end());
@@ -257,9 +320,7 @@ std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule
       if (seconds == previous || all[i] == now.parameters) continue;
       previous = seconds;
       ++made;
-      Move move{schedule, label(catalogue.graph(), now.nodes) + ": " + text_of(all[i], now.parameters), false};
-      move.schedule.groups[group].parameters = all[i];
-      moves.push_back(std::move(move));
+      moves.push_back(with_parameters(catalogue, schedule, standing, group, all[i]));
     }
   }
   return moves;

@@ -70,7 +70,7 @@ class Search {
 
   void offer_moves(std::vector<Move> moves, double ratio, double seconds) {
     for (Move& move : moves) {
-      const double expected = ratio * catalogue_.seconds(move.schedule) / seconds;
+      const double expected = ratio * move.seconds / seconds;
       offer({std::move(move.schedule), std::move(move.change), "", expected}, move.regroups);
     }
   }

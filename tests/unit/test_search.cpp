@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -270,6 +272,67 @@ TEST(Moves, PromisingCombinationsAreOrderedByTheModel) {
   const auto moves = promising_moves(setting.catalogue, setting.first, 8);
   ASSERT_EQ(moves.size(), 8u);
   for (size_t i = 1; i < moves.size(); ++i) EXPECT_LE(setting.catalogue.seconds(moves[i - 1].schedule), setting.catalogue.seconds(moves[i].schedule));
+}
+
+// Blocks of a transformer without attention: library calls with pointwise chains, norms and softmaxes between them.
+std::string thousand_nodes() {
+  std::string text = "graph Deep {\n  input %x : f32[2048, 1024] user args.0\n  input %w : f32[1024, 1024] parameter \"w\"\n  input %g : f32[1024] parameter \"g\"\n";
+  std::string last = "x";
+  int count = 0;
+  const auto node = [&](const std::string& expression) {
+    const std::string name = "v" + std::to_string(count++);
+    text += "  %" + name + " = " + expression + " : f32[2048, 1024]\n";
+    return name;
+  };
+  while (count < 1000) {
+    const std::string m = node("aten.mm.default(self=%" + last + ", mat2=%w)");
+    const std::string a = node("aten.gelu.default(self=%" + m + ")");
+    const std::string s = node("aten.softmax.int(self=%" + a + ", dim=1)");
+    const std::string p = node("aten.mul.Tensor(self=%" + s + ", other=%g)");
+    const std::string t = node("aten.tanh.default(self=%" + p + ")");
+    const std::string u = node("aten.sigmoid.default(self=%" + last + ")");
+    const std::string v = node("aten.add.Tensor(self=%" + t + ", other=%" + u + ")");
+    last = node("aten.relu.default(self=%" + v + ")");
+  }
+  return text + "  return %" + last + "\n}\n";
+}
+
+TEST(Moves, RepeatedLayersGetTheSameParameters) {
+  Setting setting(thousand_nodes().c_str());
+  const auto moves = parameter_moves(setting.catalogue, setting.first);
+  ASSERT_FALSE(moves.empty());
+  size_t changed = 0;
+  for (size_t group = 0; group < setting.first.groups.size(); ++group) changed += moves.front().schedule.groups[group] != setting.first.groups[group];
+  EXPECT_GT(changed, 100u);
+}
+
+TEST(PlanSpeed, AThousandNodesTakeASecond) {
+  Graph graph = parse_graph(thousand_nodes());
+  ASSERT_EQ(graph.nodes.size(), 1000u);
+  for (const char* target : {"triton", "cpu"}) {
+    const std::clock_t start = std::clock();
+    fusion(graph);
+    const DeviceDescription device = default_device(target);
+    const Schedule schedule = default_schedule(graph, target, device);
+    const Program program = lower(graph, schedule, device);
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    RecordProperty(std::string("seconds_") + target, std::to_string(seconds));
+    std::printf("%s: fused, scheduled and lowered in %.3f s of processor time\n", target, seconds);
+    EXPECT_LT(seconds, 1.0) << target;
+    EXPECT_GE(schedule.groups.size(), 250u);
+    EXPECT_FALSE(program.kernels.empty());
+  }
+}
+
+TEST(PlanSpeed, ASearchOverAThousandNodesBeginsInTwoSeconds) {
+  Setting setting(thousand_nodes().c_str());
+  World world([](const Schedule&) { return 1.0; }, 6);
+  const std::clock_t start = std::clock();
+  search(setting.catalogue, setting.first, {}, world, {});
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  std::printf("first batch in %.3f s of processor time\n", seconds);
+  EXPECT_LT(seconds, 2.0);
+  EXPECT_EQ(world.tried.size(), 6u);
 }
 
 class Remembering : public testing::Test {
