@@ -56,7 +56,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   Parameters chosen = {{"segments", segments}};
   chosen["x_block"] = block_for(width, std::min<int64_t>(tile, 512));
   chosen["y_block"] = std::max<int64_t>(1, std::min(tile / chosen["x_block"], next_power_of_two(height)));
-  chosen["num_warps"] = std::clamp<int64_t>(chosen["x_block"] * chosen["y_block"] * (segments ? offsets : 1) / 256, 1, 8);
+  chosen["num_warps"] = std::clamp<int64_t>(chosen["x_block"] * chosen["y_block"] * (segments ? offsets : 1) / (segments ? 256 : 128), 1, 8);
   return chosen;
 }
 

@@ -91,6 +91,11 @@ def layer_norm(b: Buffers) -> Buffers:
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.double().mean(1).float()}
 
 
+def pooled(b: Buffers) -> Buffers:
+    x = b["x"].view(6, 17, 19)
+    return {"largest": F.max_pool2d(torch.relu(x), 3, 2, 1), "average": F.avg_pool2d(x, 3, 2, 1)}
+
+
 def looked_up(b: Buffers) -> Buffers:
     table, place = b["table"].view(100, 12), b["token"].long() % 100
     return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
@@ -106,6 +111,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},
     "all_reductions": statistics,
     "gather_rows": looked_up,
+    "windows": pooled,
 }
 
 

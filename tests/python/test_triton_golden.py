@@ -105,6 +105,11 @@ def broadcast_sums(b: Buffers) -> Buffers:
     return {"repeated": b["x"] * 10, "ones": torch.full((6,), 10.0), "mixed": (b["x"][:, None] * b["y"] + 1).sum(1)}
 
 
+def pooled(b: Buffers) -> Buffers:
+    x = b["x"].view(6, 17, 19)
+    return {"largest": F.max_pool2d(torch.relu(x), 3, 2, 1), "average": F.avg_pool2d(x, 3, 2, 1)}
+
+
 def looked_up(b: Buffers) -> Buffers:
     table, place = b["table"].view(100, 12), b["token"].long() % 100
     return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
@@ -120,6 +125,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},
     "all_reductions": statistics,
     "gather_rows": looked_up,
+    "windows": pooled,
     **{f"unary_{dtype}": unary for dtype in ("f32", "f64", "i32")},
     **{f"binary_{dtype}": binary for dtype in ("f32", "f64", "i64", "i32", "i16", "u8")},
     "casts": casts,
