@@ -88,7 +88,7 @@ void define_bench(CLI::App& app, Invocation& invocation) {
   app.add_option("--devices", options->bench.devices, "GPUs to share the work  [0]")->delimiter(',')->type_name("0,1,…");
   app.add_option("--jobs", options->jobs, "Problems in work at once, per device; timing is one at a time")->check(CLI::Range(1, 1024))->type_name("N");
   app.add_option("--out", options->bench.out, "Folder of results.jsonl, summary.json and candidates/")->capture_default_str()->type_name("DIR");
-  app.add_option("--budget", options->bench.budget_seconds, "Seconds of timing per problem; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
+  app.add_option("--budget", options->bench.budget_seconds, "Seconds per problem: up to 10 of timing, the rest of searching; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
   app.add_option("--timeout", options->bench.timeout_seconds, "Seconds after which a problem is given up")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
   app.add_option("--draws", options->bench.draws, "Draws of inputs and weights  [one of each kind]")->check(CLI::Range(1, 10000))->type_name("N");
   app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile every kernel for sm_90");

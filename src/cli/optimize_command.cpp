@@ -15,7 +15,7 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   add_target(app, options->target);
   add_size(app, options->size);
   add_policy(app, options->policy);
-  app.add_option("--budget", options->budget_seconds, "Seconds of timing; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
+  app.add_option("--budget", options->budget_seconds, "Seconds spent on speed: up to 10 of timing, the rest of searching other schedules; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
   app.add_option("--timeout", options->timeout_seconds, "Seconds after which the model, or a candidate, counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
   add_baselines(app, options->baselines);
   add_draws(app, options->draws, options->seed);

@@ -22,7 +22,7 @@ void add_baselines(CLI::App& app, std::vector<std::string>& baselines) {
 
 void add_draws(CLI::App& app, int& draws, std::optional<uint64_t>& seed) {
   app.add_option("--draws", draws, "Draws of inputs and weights  [one of each of the five kinds]")->check(CLI::Range(1, 10000))->type_name("N");
-  app.add_option_function<uint64_t>("--seed", [&seed](const uint64_t& value) { seed = value; }, "Seed of the draws; secret when left out")->type_name("S");
+  app.add_option_function<uint64_t>("--seed", [&seed](const uint64_t& value) { seed = value; }, "Seed of the draws, and of a search; that of the draws is secret when left out")->type_name("S");
 }
 
 }  // namespace kw::cli

@@ -107,6 +107,13 @@ std::string worst_error(const Json& report) {
   return fmt::format("at most {:.0f}% of the bound ({} on the {} draw)", 100 * worst_ratio, worst->value("output", ""), worst->value("draw", ""));
 }
 
+std::string search_line(const Json& report) {
+  if (!report.contains("search") || !has_number(report["search"], "speedup")) return "";
+  const Json& search = report["search"];
+  return fmt::format("  search     {:.2f}x the first candidate's speed; {} tried, {} of them known{}\n", search["speedup"].get<double>(), search.value("tried", 0),
+                     search.value("reused", 0), search.value("exhausted", false) ? ", nothing left to try" : "");
+}
+
 std::string verdict_line(const Json& report) {
   const std::string verdict = report.value("verdict", "");
   if (verdict == "emitted") return "emitted    not run, so not verified\n";
@@ -144,7 +151,7 @@ double total_seconds(const Json& report) {
 
 std::string optimize_text(const Json& report) {
   std::string text = verdict_line(report);
-  text += time_table(report) + roofline_line(report) + kernels_line(report) + notes(report);
+  text += time_table(report) + roofline_line(report) + kernels_line(report) + search_line(report) + notes(report);
   const std::string candidate = report.contains("candidate") && report["candidate"].is_string() ? report["candidate"].get<std::string>() : "";
   if (!candidate.empty()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", candidate);
   if (report.value("from_archive", false))
