@@ -25,6 +25,7 @@ class Tracing(TorchFunctionMode):
     - `torch.tensor(data, device="cuda")` makes a real tensor, which such a machine cannot put there; it becomes a fill, or is made on the
       CPU and moved.
     - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
+    - gaussian_nll_loss looks for a negative variance, which nothing that is traced can tell.
 
     `enables_grad` tells afterwards whether forward turned gradients on.
     """
@@ -51,6 +52,9 @@ class Tracing(TorchFunctionMode):
             return _instance_norm(*args, **kwargs)
         elif func is torch.nn.functional.instance_norm:
             return _functional_instance_norm(*args, **kwargs)
+        elif func is torch.nn.functional.gaussian_nll_loss:
+            with mock.patch.object(torch, "any", return_value=False):
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
 
 

@@ -217,6 +217,34 @@ std::optional<Term> cross_entropy(const Call& call) {
   return total / (static_cast<double>(input.type().elements()) / static_cast<double>(classes.count));
 }
 
+// Σ over the targets t of a row, up to its first negative one, and over the classes c that are none of them: max(0, 1 − x[t] + x[c]) / C. Each row's
+// pairs are compared as one matrix.
+std::optional<Term> multilabel_margin(const Call& call) {
+  constexpr int64_t kMostClasses = 512;      // the matrices are classes × classes
+  const Term given = call.term("self");
+  if (given.type().rank() == 0 || given.type().rank() > 2 || given.type().shape.back() > kMostClasses || given.type().elements() == 0) return std::nullopt;
+  const int64_t classes = given.type().shape.back(), rows = given.type().elements() / classes, reduction = call.node.integer("reduction", kMean);
+  if (!given.type().is_contiguous() || !call.term("target").type().is_contiguous()) return std::nullopt;
+  const Term input = view(given, {rows, classes}), target = view(call.term("target"), {rows, classes});
+  const TensorType line = of_shape({DType::i64, {}, {}, 0, target.type().device}, {classes});
+  const Term numbers(call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", classes}, {"step", int64_t{1}}, {"dtype", DType::i64},
+                                                                                  {"device", Keyword{"device", line.device}}}, line, "classes"));
+  const auto both = [](const Term& left, const Term& right) { return left.call("logical_and.default", {{"other", right}}); };
+  const auto any_of_last = [](const Term& term) { return term.call("any.dim", {{"dim", Argument(int64_t{2})}}); };
+  const Shape columns = {rows, 1, classes}, down = {rows, classes, 1};
+  const Term ends_before = any_of_last(both(less(view(target, columns), int64_t{0}), less_equal(view(numbers, {1, 1, classes}), view(numbers, {1, classes, 1}))));
+  const Term counts = ends_before.apply("logical_not");
+  const Term is_target = any_of_last(both(view(counts, columns), equal(view(target, columns), view(numbers, {1, classes, 1}))));
+  const Term place = where(counts, target, int64_t{0});
+  const Term chosen(call.rewriter, call.rewriter.emit("aten.gather.default", {{"self", ValueRef{input.id()}}, {"dim", int64_t{1}}, {"index", ValueRef{place.id()}}}, input.type(), "chosen"));
+  const Term margin = at_least(1.0 - view(chosen, down) + view(input, columns), 0.0);
+  const Term loss = where(both(view(counts, down), view(is_target.apply("logical_not"), columns)), margin, 0.0);
+  const Term of_row = sum(loss, {1, 2}) / static_cast<double>(classes);
+  if (reduction == kMean) return mean(of_row, all_axes(of_row));
+  if (reduction == kSum) return sum(of_row, all_axes(of_row));
+  return given.type().rank() == 1 ? view(of_row, {}) : of_row;
+}
+
 // --- Distances -----------------------------------------------------------------------------------------------------------------
 
 std::optional<Term> pairwise_distance(const Call& call) {
@@ -268,7 +296,7 @@ const std::unordered_map<std::string_view, Expansion>& expansions() {
       {"poisson_nll_loss", {poisson_nll, true}}, {"triplet_margin_loss", {triplet_margin, true}}, {"cosine_embedding_loss", {cosine_embedding, true}},
       {"nll_loss", {nll_loss, false}}, {"nll_loss_nd", {nll_loss, false}}, {"nll_loss2d", {nll_loss, false}}, {"cross_entropy_loss", {cross_entropy, false}},
       {"pairwise_distance", {pairwise_distance, false}}, {"cosine_similarity", {cosine_similarity, false}},
-      {"_embedding_bag_forward_only", {embedding_bag, false}}, {"_embedding_bag", {embedding_bag, false}},
+      {"multilabel_margin_loss", {multilabel_margin, false}}, {"_embedding_bag_forward_only", {embedding_bag, false}}, {"_embedding_bag", {embedding_bag, false}},
   };
   return table;
 }

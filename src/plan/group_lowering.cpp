@@ -206,7 +206,7 @@ class Lowering {
       guards.insert(guards.end(), one.guards.begin(), one.guards.end());
       return guards;
     };
-    if (base == "pad" || base == "constant_pad_nd" || base == "im2col") {
+    if (base == "pad" || base == "constant_pad_nd" || base == "im2col" || base == "diag_embed") {
       const Pull& one = pulls.front();
       const double fill = node.number("value", 0.0);
       if (!computed_inside(one.value) && outer.empty()) return load(one.value, one.coords, one.guards, fill);
@@ -281,6 +281,16 @@ class Lowering {
     if (base.find("zeros") != std::string_view::npos) return build_.integer(0, dtype);
     if (base.find("ones") != std::string_view::npos) return build_.integer(1, dtype);
     if (base == "eye") return build_.cast(build_.compare(ScalarOp::kEqual, build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)), dtype);
+    if (base == "linspace") {   // from the nearer end
+      const int64_t steps = node.integer("steps", 0);
+      const double start = node.number("start", 0.0), end = node.number("end", 0.0);
+      const auto rounded = [&](double value) { return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value; };
+      const ExprId position = build_.index(coords.at(0), DType::i64), step = build_.constant(rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))), dtype);
+      const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(count, dtype)); };
+      const ExprId from_start = build_.add(build_.constant(start, dtype), steps_of(position));
+      const ExprId from_end = build_.sub(build_.constant(end, dtype), steps_of(build_.sub(build_.integer(steps - 1, DType::i64), position)));
+      return build_.select(build_.compare(ScalarOp::kLess, position, build_.integer(steps / 2, DType::i64)), from_start, from_end);
+    }
     if (base == "arange") {
       const ExprId position = build_.cast(build_.index(coords.at(0), DType::i64), dtype);
       auto constant = [&](std::string_view name, int64_t fallback) {

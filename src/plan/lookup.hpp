@@ -14,7 +14,8 @@ enum class LookupKind {
   kElement,          // the element `coords` of the tensor `index`; the caller answers for its being in range
   kWrappedElement,   // the same, where a negative one counts from the end
   // Of `position`, shifted back by `shift`; what leaves the tensor comes back
-  kAround,           // at its other end (roll, circular padding)
+  kRolled,           // at its end: `position` lies in the tensor and `shift` is not negative
+  kAround,           // at its other end (circular padding)
   kReflected,        // from its border, which is not repeated
   kClamped,          // as the border
   // Of `position` in a resized axis (resize.hpp)

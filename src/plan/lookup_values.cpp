@@ -27,6 +27,7 @@ struct Formula {
   ExprId around() const {
     const ExprId shifted = k.sub(position(), integer(lookup.shift));
     const ExprId from_end = k.select(k.compare(ScalarOp::kLess, shifted, integer(0)), k.add(shifted, integer(lookup.extent)), shifted);
+    if (lookup.kind == LookupKind::kRolled) return from_end;
     return k.select(k.compare(ScalarOp::kGreaterEqual, shifted, integer(lookup.extent)), k.sub(shifted, integer(lookup.extent)), from_end);
   }
 
@@ -49,7 +50,7 @@ struct Formula {
     const ExprId place = k.cast(position(), work);
     if (lookup.aligned) return k.mul(number(lookup.scale), place);
     const ExprId source = k.sub(k.mul(number(lookup.scale), k.add(place, number(0.5))), number(0.5));
-    return lookup.kind == LookupKind::kCubic ? source : k.binary(ScalarOp::kMaximum, source, number(0.0));
+    return lookup.kind == LookupKind::kCubic ? source : k.binary(ScalarOp::kFmax, source, number(0.0));   // positions are no NaN
   }
 
   ExprId floor() const {
@@ -68,9 +69,9 @@ struct Formula {
 
   // How far beyond the element before it.
   ExprId fraction() const {
-    const ExprId before = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kMinimum, floor(), number(static_cast<double>(lookup.extent - 1))) : floor();
+    const ExprId before = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kFmin, floor(), number(static_cast<double>(lookup.extent - 1))) : floor();
     const ExprId fraction = k.sub(source(), before);
-    const ExprId bounded = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kMinimum, fraction, number(1.0)) : fraction;
+    const ExprId bounded = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kFmin, fraction, number(1.0)) : fraction;
     k.name(bounded, "fraction");
     return bounded;
   }
@@ -91,7 +92,7 @@ struct Formula {
 ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
   const Formula formula{build, lookup};
   switch (lookup.kind) {
-    case LookupKind::kAround: return formula.around();
+    case LookupKind::kRolled: case LookupKind::kAround: return formula.around();
     case LookupKind::kReflected: return formula.reflected();
     case LookupKind::kClamped: return formula.within(build.sub(formula.position(), formula.integer(lookup.shift)));
     case LookupKind::kNearest: case LookupKind::kNearestExact: return formula.nearest();

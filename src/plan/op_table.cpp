@@ -18,7 +18,7 @@ const NameSet kViews = {
     "detach", "diagonal", "unfold", "as_strided", "contiguous", "reshape_as", "_reshape_alias", "unsafe_split", "unsafe_chunk", "tensor_split"};
 
 const NameSet kFactories = {"full", "zeros", "ones", "arange", "scalar_tensor", "zeros_like", "ones_like", "full_like", "eye", "new_zeros", "new_ones",
-                            "new_full"};
+                            "new_full", "linspace"};
 
 // Weight of one element: 1 for what a core does in a cycle, more for what takes a polynomial.
 const std::unordered_map<std::string_view, int> kPointwiseWeights = {
@@ -38,7 +38,7 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0}, {"im2col", 2},
     {"slice_scatter", 1}, {"select_scatter", 1}, {"embedding", 1}, {"index_select", 1}, {"gather", 1}, {"index", 1}, {"_unsafe_index", 1},
     {"reflection_pad1d", 2}, {"reflection_pad2d", 3}, {"reflection_pad3d", 4}, {"replication_pad1d", 2}, {"replication_pad2d", 3}, {"replication_pad3d", 4},
-    {"_pad_circular", 3}, {"roll", 2}, {"upsample_nearest1d", 2}, {"upsample_nearest2d", 3}, {"upsample_nearest3d", 4}, {"_upsample_nearest_exact1d", 2},
+    {"_pad_circular", 3}, {"roll", 2}, {"diag_embed", 2}, {"upsample_nearest1d", 2}, {"upsample_nearest2d", 3}, {"upsample_nearest3d", 4}, {"_upsample_nearest_exact1d", 2},
     {"_upsample_nearest_exact2d", 3}, {"_upsample_nearest_exact3d", 4}, {"upsample_linear1d", 8}, {"upsample_bilinear2d", 16}, {"upsample_trilinear3d", 32},
     {"upsample_bicubic2d", 48},
     {"mse_loss", 2}, {"l1_loss", 2}, {"smooth_l1_loss", 4}, {"huber_loss", 4}, {"kl_div", 8}, {"binary_cross_entropy", 12},
@@ -307,7 +307,11 @@ OpClass classify(const Graph& graph, NodeId id) {
   if (kViews.contains(base) && is_alias(graph, node, base)) return OpClass::kView;
   if (!tensors_are_expressible(graph, node)) return OpClass::kExtern;
   if (kViews.contains(base)) return OpClass::kPointwise;   // a reshape that copies
-  if (kFactories.contains(base)) return graph.type(node.results[0]).elements() == 0 ? OpClass::kExtern : OpClass::kFactory;
+  if (kFactories.contains(base)) {
+    const TensorType& type = graph.type(node.results[0]);
+    const bool evenly = base == "linspace" && ((type.dtype != DType::f32 && type.dtype != DType::f64) || node.value("start") != kNoValue || node.value("end") != kNoValue);
+    return type.elements() == 0 || evenly ? OpClass::kExtern : OpClass::kFactory;
+  }
   if (reduce_spec(graph, id)) return OpClass::kReduce;
   if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") && pointwise_is_expressible(graph, node, base)) {
     if (kLosses.contains(base) && loss_reduction(node) != 0) return OpClass::kExtern;

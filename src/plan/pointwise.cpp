@@ -1,4 +1,5 @@
-// Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is transposed.
+// Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is transposed, tiles of whole rows where
+// rows are looked up.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -11,7 +12,7 @@ namespace {
 using kernel::Kernel;
 
 // Layouts of the tile over the coalesced axes.
-enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2 };
+enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2, kWholeRows = 3 };
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -28,6 +29,16 @@ int transposed_axis(const Kernel& kernel) {
       if (stride_along(*one.access, axis) == 1 && kernel.axes[axis].extent >= 8) return axis;
   }
   return -1;
+}
+
+// Does a Gather read rows along the innermost axis, at places that are the same all along it?
+bool looks_up_rows(const Kernel& kernel) {
+  const int last = static_cast<int>(kernel.axes.size()) - 1;
+  const auto axes = kernel::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
+    if (expr.kind != kernel::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
+    return std::none_of(expr.operands.begin(), expr.operands.end(), [&](kernel::ExprId operand) { return axes[operand][last]; });
+  });
 }
 
 int64_t largest_element(const Kernel& kernel) {
@@ -65,6 +76,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
       if (inner >= 512 && inner % lanes == 0 && waste < 1.3) {
         chosen["layout"] = kRows;
         chosen["block"] = block;
+      } else if (inner >= 8 && inner % lanes == 0 && waste < 1.3 && looks_up_rows(kernel)) {
+        chosen["layout"] = kWholeRows;   // each place is loaded once, and the rows in wide accesses, which flat lanes that each have a place would not be
       }
     }
   }
@@ -77,7 +90,12 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   Kernel kernel = group.kernel;
   prepare(kernel);
   std::vector<ParameterRange> ranges = {{"block", {256, 512, 1024, 2048, 4096}}, {"num_warps", {2, 4, 8}}};
-  if (kernel.axes.size() > 1) ranges.push_back({"layout", transposed_axis(kernel) >= 0 ? std::vector<int64_t>{kFlat, kRows, kTransposed} : std::vector<int64_t>{kFlat, kRows}});
+  if (kernel.axes.size() > 1) {
+    std::vector<int64_t> layouts = {kFlat, kRows};
+    if (transposed_axis(kernel) >= 0) layouts.push_back(kTransposed);
+    if (looks_up_rows(kernel)) layouts.push_back(kWholeRows);
+    ranges.push_back({"layout", std::move(layouts)});
+  }
   return ranges;
 }
 
@@ -102,6 +120,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(kernel.axes[transposed].extent));
     } else {
       inner.block = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(inner.extent), 1));
+      if (layout == kWholeRows && kernel.axes.size() > 1) {
+        auto& rows = kernel.axes[kernel.axes.size() - 2];
+        rows.block = std::max<int64_t>(1, std::min<int64_t>(block / inner.block, next_power_of_two(rows.extent)));
+      }
     }
   }
   kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));

@@ -143,6 +143,18 @@ Pulls pull_pad(const Request& request) {
   return std::vector<Pull>{std::move(pull)};
 }
 
+// The diagonal's elements where row + offset = column; zero elsewhere.
+Pulls pull_diag_embed(const Request& request) {
+  const auto rank = static_cast<int64_t>(request.coords.size());
+  const int64_t rows = request.dim("dim1", -2, rank), columns = request.dim("dim2", -1, rank), offset = request.node.integer("offset", 0);
+  const Index beyond = add(request.coords[columns], scale(request.coords[rows], -1, request.extents()), request.extents());
+  Pull pull{request.self(), {}, {{beyond, offset, offset + 1}}};
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (dim != rows && dim != columns) pull.coords.push_back(request.coords[dim]);
+  pull.coords.push_back(request.coords[offset >= 0 ? rows : columns]);
+  return std::vector<Pull>{std::move(pull)};
+}
+
 Pulls pull_flip(const Request& request) {
   Coords coords = request.coords;
   for (int64_t dim : request.node.integers("dims")) {
@@ -324,7 +336,7 @@ Pulls pull_roll(const Request& request) {
   const IntList shifts = request.node.integers("shifts"), dims = request.node.integers("dims");
   const Shape& shape = request.shape_of(request.self());
   const auto rolled = [&](const Index& position, int64_t shift, int64_t extent) {
-    return computed_of(request, LookupKind::kAround, position, ((shift % extent) + extent) % extent, extent);
+    return computed_of(request, LookupKind::kRolled, position, ((shift % extent) + extent) % extent, extent);
   };
   if (dims.empty()) {   // as one row
     if (shifts.size() != 1) return std::nullopt;
@@ -382,7 +394,7 @@ const std::unordered_map<std::string_view, Handler> kHandlers = {
     {"slice", pull_slice}, {"narrow", pull_slice}, {"select", pull_select},
     {"split", pull_split}, {"split_with_sizes", pull_split}, {"chunk", pull_split}, {"unsafe_split", pull_split}, {"unsafe_chunk", pull_split},
     {"tensor_split", pull_split}, {"unbind", pull_unbind},
-    {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"flip", pull_flip},
+    {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"diag_embed", pull_diag_embed}, {"flip", pull_flip},
     {"repeat", pull_repeat}, {"im2col", pull_unfold}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
     {"embedding", pull_embedding}, {"index_select", pull_index_select}, {"gather", pull_gather}, {"index", pull_index}, {"_unsafe_index", pull_index},
     {"reflection_pad1d", pull_bordered}, {"reflection_pad2d", pull_bordered}, {"reflection_pad3d", pull_bordered}, {"replication_pad1d", pull_bordered},

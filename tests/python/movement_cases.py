@@ -210,6 +210,18 @@ def rolled_between(d: Draw) -> Case:
     return Case(lambda x, y: torch.roll(x.exp(), 1, 1).sum(1) + y, (d.plain(*shape), d.plain(shape[0])), exact=False)
 
 
+@case
+def diagonals_of_matrices(d: Draw) -> Case:
+    offset = d.number(-2, 2)
+    return Case(lambda x: torch.diag_embed(x, offset) + 1, (d.floats(d.shape(d.number(1, 3))),), exact=False)
+
+
+@case
+def evenly_spaced(d: Draw) -> Case:
+    steps = d.number(1, 40)
+    return Case(lambda x: x * torch.linspace(-1.5, 3, steps, dtype=x.dtype), (d.plain(d.number(1, 5), steps, dtype=d.choice([torch.float32, torch.float64])),), exact=False)
+
+
 def resized(d: Draw, mode: str, rank: int, exact: bool = False, **options: Any) -> Case:
     shape = [*d.shape(2, most=4), *d.shape(rank, most=12)]
     x = d.plain(*shape, dtype=d.choice(FLOATS))
@@ -306,6 +318,21 @@ def multi_margin(d: Draw) -> Case:
     rows, classes = d.number(1, 9), d.number(2, 12)
     p, reduction = d.choice([1, 2]), d.choice(["mean", "sum", "none"])
     return Case(lambda x, t: F.multi_margin_loss(x, t, p=p, reduction=reduction), (d.plain(rows, classes), d.indices(classes, [rows], narrow=False)), exact=False)
+
+
+@case
+def gaussian_nll(d: Draw) -> Case:
+    shape, full, reduction = d.shape(2), bool(d.number(0, 1)), d.choice(["mean", "sum", "none"])
+    arguments = (d.plain(*shape), d.plain(*shape), d.plain(shape[0], 1).abs())
+    return Case(lambda x, t, v: F.gaussian_nll_loss(x, t, v, full=full, reduction=reduction), arguments, exact=False)
+
+
+@case
+def multilabel_margin(d: Draw) -> Case:
+    rows, classes, reduction = d.number(1, 6), d.number(2, 12), d.choice(["mean", "sum", "none"])
+    target = torch.stack([torch.randperm(classes, generator=d.generator) for _ in range(rows)])
+    target[torch.rand(rows, classes, generator=d.generator) < 0.3] = -1
+    return Case(lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), (d.plain(rows, classes), target), exact=False)
 
 
 @case
