@@ -84,7 +84,7 @@ class Writer {
   // --- Steps ---
   void write(const AllocateStep& step) {
     if (step.value != kNoValue && in_place_.contains(graph_.values[step.value].name)) return;
-    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), empty(step.type)));
+    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), step.zeros ? zeros(step.type) : empty(step.type)));
   }
 
   void write(const KernelStep& step) {
@@ -131,6 +131,10 @@ class Writer {
     const std::string rest = fmt::format("dtype={}, device={}", python::dtype(type.dtype), device(type.device));
     if (type.is_contiguous()) return fmt::format("torch.empty({}, {})", python::tuple(type.shape), rest);
     return fmt::format("torch.empty_strided({}, {}, {})", python::tuple(type.shape), python::tuple(type.strides), rest);
+  }
+
+  std::string zeros(const TensorType& type) {
+    return fmt::format("torch.zeros({}, dtype={}, device={})", python::tuple(type.shape), python::dtype(type.dtype), device(type.device));
   }
 
   std::string view(const ViewStep& step) {

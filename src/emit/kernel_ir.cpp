@@ -78,9 +78,10 @@ class Checker {
       require(axis.extent >= 0 && axis.block >= 1, "axis " + axis.name + " has a negative extent or no block");
       require(!(reduce_seen && axis.kind == AxisKind::kParallel), "a parallel axis stands after a reduce axis");
       reduce_seen = reduce_seen || axis.kind == AxisKind::kReduce;
-      require(axis.kind == AxisKind::kReduce || !axis.looped, "parallel axis " + axis.name + " is looped");
+      require(axis.kind == AxisKind::kReduce || !(axis.looped || axis.cooperative), "parallel axis " + axis.name + " is looped or cooperative");
       require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
-      require(axis.kind == AxisKind::kParallel || axis.looped || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
+      require(axis.kind == AxisKind::kParallel || axis.cooperative == kernel_.exchange.used(), "cooperative axes and their exchange go together");
+      require(axis.kind == AxisKind::kParallel || axis.looped || axis.cooperative || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
     }
   }
 
@@ -176,8 +177,15 @@ IndexRange range_of(const Index& index, const std::vector<Axis>& axes) {
   return range;
 }
 
-int64_t program_count(const Kernel& kernel) {
+int64_t programs_of_row(const Kernel& kernel) {
   int64_t count = 1;
+  for (const Axis& axis : kernel.axes)
+    if (axis.cooperative) count *= (axis.extent + axis.block - 1) / axis.block;
+  return count;
+}
+
+int64_t program_count(const Kernel& kernel) {
+  int64_t count = programs_of_row(kernel);
   for (const Axis& axis : kernel.axes)
     if (axis.kind == AxisKind::kParallel) count *= (axis.extent + axis.block - 1) / axis.block;
   return count;

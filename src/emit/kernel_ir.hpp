@@ -28,6 +28,7 @@ struct Axis {
   AxisKind kind = AxisKind::kParallel;
   int64_t block = 1;
   bool looped = false;           // reduce axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
+  bool cooperative = false;      // reduce axes: every block has a program of its own, and those of one row exchange partial results (Exchange)
   bool vector = false;           // CPU: the innermost SIMD axis
   bool unrolled = false;         // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton writes them out, the CPU never
                                  // makes it the SIMD loop
@@ -151,6 +152,15 @@ struct Stmt {
   std::vector<Stmt> body;        // Loop
 };
 
+// Where the programs of a row that is spread over several meet (cooperative axes): scratch buffers, −1 in other kernels. All reduce axes are
+// cooperative or none is. A program takes its number from a counter when it starts, so that those that have started are the first rows', and waits
+// for the others of its row: as many as one row has must be able to run at once.
+struct Exchange {
+  int counters = -1;             // i32, zero at the start: programs started, then per round and row the programs that arrived
+  int partials = -1;             // what each program has found: [reduction and component][program]
+  bool used() const { return counters >= 0; }
+};
+
 struct Kernel {
   std::string name;              // "rms_norm_kernel"
   std::string doc;               // one line: what it computes, in the model's words
@@ -159,9 +169,9 @@ struct Kernel {
   std::vector<Expr> exprs;       // operands before users
   std::vector<Store> stores;
   std::vector<Stmt> body;        // filled by arrange()
+  Exchange exchange;
   int num_warps = 4;
   int num_stages = 2;
-
 };
 
 // Does the expression read its access's buffer?
@@ -181,8 +191,9 @@ IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
 // What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a load.
 std::string noun_for(const Expr& expr, const Kernel& kernel);
 
-// Number of programs: product over parallel axes of ceil(extent / block).
+// Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over the cooperative ones.
 int64_t program_count(const Kernel& kernel);
+int64_t programs_of_row(const Kernel& kernel);
 
 // Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean condition per Select,
 // identifiers valid and unique, accesses within their buffers wherever their guards hold.

@@ -40,6 +40,7 @@ class Parser {
     else if (keyword == "launch") launch();
     else if (keyword == "buffer") buffer();
     else if (keyword == "axis") axis();
+    else if (keyword == "exchange") exchange();
     else if (keyword == "store") store();
     else if (keyword == "body") kernel_.body = body();
     else fail(fmt::format("unknown item '{}'", keyword));
@@ -68,6 +69,13 @@ class Parser {
     kernel_.buffers.push_back(std::move(buffer));
   }
 
+  void exchange() {
+    expect("counters");
+    kernel_.exchange.counters = find(buffers_, name(), "buffer");
+    expect("partials");
+    kernel_.exchange.partials = find(buffers_, name(), "buffer");
+  }
+
   void axis() {
     Axis axis;
     axis.name = name();
@@ -79,6 +87,7 @@ class Parser {
     expect("block");
     axis.block = integer();
     axis.looped = accept("looped");
+    axis.cooperative = accept("cooperative");
     axis.vector = accept("vector");
     axis.unrolled = accept("unrolled");
     if (!axes_.emplace(axis.name, kernel_.axes.size()).second) fail("two axes named " + axis.name);

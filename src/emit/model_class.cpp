@@ -178,7 +178,7 @@ class CallWriter {
 class ClassWriter {
  public:
   ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
-      : graph_(graph), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program)),
+      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program)),
         call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
 
   std::string run() {
@@ -244,13 +244,18 @@ class ClassWriter {
         return "gradients are wanted; call it under torch.no_grad()"
     if torch.is_autocast_enabled(DEVICE):
         return "autocast is on"
-    return None
+{}    return None
 
 
 @functools.cache
 def warn_once(reason):
     warnings.warn(f"ModelNew runs the original forward: {{reason}}.", stacklevel=3)
-)py", graph_.training ? "not " : "", graph_.training ? "training" : "evaluation");
+)py", graph_.training ? "not " : "", graph_.training ? "training" : "evaluation", requirements());
+  }
+
+  std::string requirements() const {
+    const std::string statements = target_.requirements(program_);
+    return statements.empty() ? "" : python::indent(statements, 1);
   }
 
   // A local of forward, out of the way of its parameters.
@@ -359,6 +364,7 @@ def warn_once(reason):
   }
 
   const Graph& graph_;
+  const Program& program_;
   const TargetPrinter& target_;
   bool wraps_;
   std::string module_;

@@ -11,8 +11,8 @@
 
 namespace kw {
 
-// out = torch.empty_strided(shape, strides, dtype, device)
-struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType type; };   // value kNoValue: scratch
+// out = torch.empty_strided(shape, strides, dtype, device), or zeros. value kNoValue: scratch
+struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType type; bool zeros = false; };
 
 // kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting `offsets[i]` elements after its data pointer.
 struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; };

@@ -15,6 +15,7 @@ class TargetPrinter {
   virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
   virtual std::string launch(const Program& program, const KernelStep& step) const = 0;   // Python lines, unindented
+  virtual std::string requirements(const Program&) const { return ""; }    // Python statements in why_not(), unindented: return what stands against a launch
   virtual std::string trailer(const Program& program) const = 0;           // Python text after ModelNew (KERNEL_SIGNATURES), or empty
 };
 

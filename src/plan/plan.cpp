@@ -138,7 +138,7 @@ class ProgramBuilder {
     for (auto& scratch : scheduled.scratch) {
       scratch.type.device = device;
       scratch_names.push_back(fresh_tensor_name(scratch.name));
-      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type});
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
     for (auto& one : scheduled.kernels) {
       Pending pending;

@@ -18,7 +18,7 @@ struct StepText {
   const Graph& graph;
   const Program& program;
 
-  std::string operator()(const AllocateStep& step) const { return "allocate " + step.name + " : " + print(step.type); }
+  std::string operator()(const AllocateStep& step) const { return (step.zeros ? "allocate zeros " : "allocate ") + step.name + " : " + print(step.type); }
   std::string operator()(const KernelStep& step) const { return program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")"; }
   std::string operator()(const ExternStep& step) const { return "call " + print(graph, graph.nodes[step.node]); }
   std::string operator()(const ViewStep& step) const {

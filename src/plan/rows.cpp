@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/axes.hpp"
+#include "plan/exchange.hpp"
 #include "plan/scheduler.hpp"
 #include "plan/split.hpp"
 
@@ -169,6 +170,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   Parameters chosen;
   if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
+  // A row that one program cannot keep and that is needed again.
+  if (rows.along_rows && rows.again && !chosen["persistent"]) {
+    if (const int64_t exchange = choose_exchange_block(kernel, rows.kept_loads, device); exchange > 0) {
+      chosen["exchange"] = exchange;
+      return chosen;
+    }
+  }
   const SplitChoice split = choose_split(kernel, wanted_parts(rows, chosen["x_block"], device));
   chosen["split"] = split.axis < 0 ? 1 : split.parts;
   return chosen;
@@ -181,6 +189,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {{"num_warps", {2, 4, 8, 16, 32}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128}}};
   if (next_power_of_two(rows.length) <= 65536) ranges.push_back({"persistent", {0, 1}});
+  if (rows.along_rows && rows.again) ranges.push_back({"exchange", {0, 1024, 2048, 4096, 8192}});
   ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192, 16384}});
   ranges.push_back({"split", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}});
   return ranges;
@@ -267,6 +276,14 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (device.target != "triton") return lower_for_cpu(std::move(group));
   prepare(group.kernel);
   ScheduledGroup result;
+  if (const int64_t exchange = parameter(parameters, "exchange", 0); exchange > 0) {
+    LoweredGroup spread = group;
+    if (spread_rows(spread, exchange, device, result.scratch)) {
+      result.kernels.push_back(as_scheduled(std::move(spread)));
+      return result;
+    }
+    result.scratch.clear();
+  }
   if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
     // Many parts are combined once for all programs of the row.

@@ -18,6 +18,7 @@ using Parameters = std::map<std::string, int64_t>;
 struct Scratch {
   std::string name;
   TensorType type;
+  bool zeros = false;          // its contents at the start; else whatever is there
 };
 
 // One kernel of a scheduled group. buffers[i] >= 0 is a graph value, −1 − k is scratch k.

@@ -75,11 +75,19 @@ CASES: dict[str, Case] = {
     "statistics": function(lambda x: (x.mean(1), x.var(1), x.amax(1), x.amin(1)), (1000, 777)),
     "arguments_of_extremes": function(lambda x: (x.argmax(1), x.argmin(0)), (501, 700)),
     "softmax_persistent": function(lambda x: torch.softmax(x, -1), (4096, 1000), path="persistent"),
-    "softmax_looped": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="looped"),
+    "softmax_looped": function(lambda x: torch.softmax(x, -1), (32, 2_300_003), path="looped"),
+    "softmax_exchange": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="exchange"),
+    "log_softmax_exchange": function(lambda x: torch.log_softmax(x * 2.0, -1), (700, 65_535), path="exchange"),
+    "few_rows_exchange": function(lambda x: torch.softmax(x, -1), (3, 100_000), path="exchange"),
+    "two_exchanges": function(lambda x: torch.softmax(F.layer_norm(x, (50_000,)), -1) + x.prod(-1, keepdim=True), (300, 50_000), path="exchange"),
+    "extremes_exchange": function(lambda x: (x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)), (300, 70_001), path="exchange"),
     "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
     "log_softmax_half": function(lambda x: torch.log_softmax(x, -1), (777, 1025), dtype=torch.float16),
     "layer_norm_persistent": layer(lambda: nn.LayerNorm(768), 2048, 768, path="persistent"),
-    "layer_norm_split": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="split"),
+    "layer_norm_split": layer(lambda: nn.LayerNorm((64, 256, 256)), 4, 64, 256, 256, path="split"),
+    "layer_norm_exchange": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="exchange"),
+    "instance_norm_exchange": layer(lambda: nn.InstanceNorm2d(32, affine=True), 8, 32, 301, 299, path="exchange"),
+    "group_norm_exchange": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="exchange"),
     "rms_norm_of_channels": function(lambda x: x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6), (8, 64, 4096)),
     "group_norm": layer(lambda: nn.GroupNorm(8, 64), 16, 64, 33, 31),
     "instance_norm": layer(lambda: nn.InstanceNorm2d(32), 16, 32, 64, 64),
@@ -124,7 +132,7 @@ def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
     case = CASES[name]
     schedule = library.compile_graph(export.export_module(case.module(), tuple(case.inputs()), device="cuda"), "triton")["schedule"]
     found = [group["parameters"] for group in schedule["groups"]]
-    kinds = {"split" if one.get("split", 1) > 1 else "persistent" if one.get("persistent") else "looped" for one in found}
+    kinds = {next((kind for kind in ("exchange", "split", "persistent") if one.get(kind, 0) > (kind == "split")), "looped") for one in found}
     assert case.path in kinds, found
 
 

@@ -1,5 +1,5 @@
 // Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes, accesses and expressions is in kernel_printer.cpp,
-// what Reduces become in reductions.cpp.
+// what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs.
 //
 // A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that varies along none is a
 // scalar. So broadcasting never has to be spelled out.
@@ -23,6 +23,9 @@ std::vector<BlockConstant> block_constants(const kernel::Kernel& kernel);
 
 // Sizes of the launch grid, at most three, the first varying fastest.
 std::vector<int64_t> grid_of(const kernel::Kernel& kernel);
+
+// Multiprocessors on which all programs of a cooperative row are sure to run at once: two on each, of 128 threads with up to 255 registers.
+int64_t multiprocessors_for_row(const kernel::Kernel& kernel);
 
 class KernelPrinter {
  public:
@@ -91,6 +94,12 @@ class KernelPrinter {
   bool keeps_first_place(kernel::ExprId id) const;
   bool varies_along_reduce_tile(kernel::ExprId id) const;
 
+  // Rows spread over programs
+  std::string arrival_number() const;
+  std::vector<std::string> block_results(kernel::ExprId id);
+  void combine_blocks(kernel::ExprId id, const std::vector<std::string>& parts, const std::string& present);
+  void exchange(const std::vector<kernel::ExprId>& reduces);
+
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);
   void line(const std::string& text) { scopes_.back().lines.push_back(text); }
@@ -113,6 +122,7 @@ class KernelPrinter {
   std::vector<bool> wide_axis_;
   bool roughly_ = false;
   bool backwards_ = false;                            // the loop printed last goes from the end to the start
+  int64_t exchanges_ = 0, exchanged_slots_ = 0;       // so far
   std::vector<Scope> scopes_;
   std::vector<Mark> marks_;
 };

@@ -1,6 +1,7 @@
 // The Triton target: kernels as @triton.jit functions, their launches and signatures.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "emit/python_text.hpp"
@@ -72,6 +73,17 @@ class TritonPrinter : public TargetPrinter {
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
     return python::wrapped_call(head, arguments, ")") + "\n";
+  }
+
+  // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers they take.
+  std::string requirements(const Program& program) const override {
+    int64_t together = 0;
+    for (const Kernel& kernel : program.kernels)
+      if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
+    if (together == 0) return "";
+    return fmt::format("if DEVICE == \"cpu\":\n    return \"its kernels' programs wait for each other, and the interpreter runs one at a time\"\n"
+                       "if torch.cuda.get_device_properties(tensors[0].device).multi_processor_count < {0}:\n"
+                       "    return \"it was made for a GPU with at least {0} multiprocessors\"\n", together);
   }
 
   std::string trailer(const Program& program) const override {
