@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emit/kernel_ir.hpp"
@@ -53,6 +54,7 @@ class KernelPrinter {
   std::string wide(int axis, const std::string& text) const;
 
   // Indices, masks and accesses
+  std::pair<kernel::Index, kernel::Index> split_index(const kernel::Index& index) const;
   Text index_text(const kernel::Index& index) const;
   std::string index_mark(const kernel::Index& index, const std::string& buffer);
   std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
