@@ -39,7 +39,6 @@ std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> l
 
 std::optional<DType> promote_types(DType left, DType right) {
   if (left == right) return left;
-  const auto is_eight_bit_float = [](DType dtype) { return dtype == DType::f8e4m3fn || dtype == DType::f8e5m2; };
   if (is_eight_bit_float(left) || is_eight_bit_float(right)) return std::nullopt;
   Category low = category_of(left), high = category_of(right);
   if (low > high) {

@@ -48,6 +48,8 @@ std::optional<DType> parse_dtype(std::string_view name) {
 std::string_view torch_name(DType dtype) { return row(dtype).torch; }
 int64_t size_of(DType dtype) { return row(dtype).bytes; }
 bool is_floating(DType dtype) { return dtype <= DType::f8e5m2; }
+bool is_eight_bit_float(DType dtype) { return dtype == DType::f8e4m3fn || dtype == DType::f8e5m2; }
+bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || is_eight_bit_float(dtype); }
 bool is_integral(DType dtype) { return dtype >= DType::i64 && dtype <= DType::u8; }
 double epsilon_of(DType dtype) { return row(dtype).epsilon; }
 

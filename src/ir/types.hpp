@@ -16,6 +16,8 @@ std::optional<DType> parse_dtype(std::string_view name);
 std::string_view torch_name(DType dtype);                      // "torch.float32"
 int64_t size_of(DType dtype);                                  // bytes
 bool is_floating(DType dtype);
+bool is_eight_bit_float(DType dtype);
+bool is_narrow_float(DType dtype);           // of 16 or 8 bits: kernels compute in f32
 bool is_integral(DType dtype);                                 // integers, not booleans
 double epsilon_of(DType dtype);                                // distance from 1 to the next value; 0 for integers
 DType accumulator_of(DType dtype);                             // f32 for 16-bit floats, i64 for integers and booleans, else itself

@@ -188,7 +188,9 @@ class Lowering {
     std::map<ValueId, ExprId> operands;
     for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, guards);
     const DType dtype = compute_dtype(graph_.type(value).dtype);
-    const ExprId answer = build_.cast(lower({build_, graph_, node, operands, coords, dtype}), dtype);
+    ExprId answer = build_.cast(lower({build_, graph_, node, operands, coords, dtype}), dtype);
+    // Rounding to 16 bits on the way is noise that PyTorch adds; rounding to 8 is what a module that quantises is about.
+    if (is_eight_bit_float(graph_.type(value).dtype)) answer = build_.cast(build_.cast(answer, graph_.type(value).dtype), dtype);
     name_result(node, answer);
     return answer;
   }

@@ -11,7 +11,7 @@ using kernel::Access;
 using kernel::Expr;
 using kernel::ExprKind;
 
-DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+DType compute_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
 namespace {
 
@@ -145,8 +145,12 @@ ExprId KernelBuilder::op(ScalarOp code, DType dtype, std::initializer_list<ExprI
 ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   const Expr& source = kernel_.exprs[value];
   if (source.dtype == dtype) return value;
-  if (source.kind == ExprKind::kConstant)
+  if (source.kind == ExprKind::kConstant && !is_eight_bit_float(dtype))
     return is_floating(source.dtype) ? constant(source.number, dtype) : integer(source.integer, dtype);
+  // Back to what it was widened from.
+  if (is_narrow_float(dtype) && source.kind == ExprKind::kOp && source.op == ScalarOp::kCast && source.dtype == DType::f32 &&
+      kernel_.exprs[source.operands[0]].dtype == dtype)
+    return source.operands[0];
   if (source.kind == ExprKind::kIndex && is_integral(dtype)) return index(source.access.index, dtype);
   if (dtype == DType::b1) return compare(ScalarOp::kNotEqual, value, constant(0.0, source.dtype));
   return op(ScalarOp::kCast, dtype, {value});

@@ -63,14 +63,19 @@ const NameSet kRandom = {"rand", "randn", "rand_like", "randn_like", "randint", 
                          "rrelu_with_noise", "rrelu_with_noise_functional", "normal_functional", "geometric", "cauchy", "log_normal",
                          "feature_alpha_dropout", "scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"};
 
-bool is_plain(DType dtype) { return dtype != DType::c64 && dtype != DType::c128 && dtype != DType::f8e4m3fn && dtype != DType::f8e5m2; }
+bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
+
+// 8-bit floats have no arithmetic in PyTorch: they are cast and moved.
+const NameSet kOfEightBitFloats = {"_to_copy", "to", "type_as", "clone", "contiguous", "copy", "lift_fresh_copy", "view", "reshape", "flatten", "cat", "concat",
+                                   "stack", "flip", "repeat", "slice_scatter", "select_scatter"};
 
 bool tensors_are_expressible(const Graph& graph, const Node& node) {
+  const bool takes_eight_bits = kOfEightBitFloats.contains(base_name(node));
   bool good = true;
   const std::string* device = nullptr;
   auto check = [&](ValueId value) {
     const TensorType& type = graph.type(value);
-    if (!is_plain(type.dtype) || type.elements() == 0) good = false;
+    if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !takes_eight_bits)) good = false;
     if (device && *device != type.device) good = false;   // a scalar on the host is PyTorch's to fetch
     device = &type.device;
   };

@@ -39,6 +39,7 @@ std::string shortest_float(float value) {
 
 Text floating_literal(double value, bool single) {
   if (std::isnan(value)) return {"NAN", kPrimary};
+  if (single) value = static_cast<float>(value);   // 4e38 is infinity
   if (std::isinf(value)) return value > 0 ? Text{"INFINITY", kPrimary} : Text{"-INFINITY", kUnary};
   const std::string text = single ? shortest_float(static_cast<float>(value)) + "f" : format_double(value);
   return {text, text[0] == '-' ? kUnary : kPrimary};
@@ -50,7 +51,8 @@ Text narrowed(Text value, DType dtype) {
   return {"static_cast<" + value_type(dtype) + ">(" + value.text + ")", kPrimary};
 }
 
-std::string half_name(DType dtype) { return dtype == DType::f16 ? "float16" : "bfloat16"; }
+// Narrow floats are stored as bits and computed with in float.
+std::string narrow_name(DType dtype) { return std::string(torch_name(dtype)).substr(std::string_view("torch.").size()); }
 
 // A function of vector_math.h for floats, of the C++ library for doubles.
 Text math_call(const std::string& name, const std::vector<Text>& operands, DType dtype, HelperSet& helpers) {
@@ -187,8 +189,6 @@ Text coefficient_text(const Kernel& kernel, int64_t coefficient, const AxisNames
 
 std::string within(const Text& text, int least) { return text.precedence >= least ? text.text : "(" + text.text + ")"; }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 std::string storage_type(DType dtype) { return dtype == DType::b1 ? "uint8_t" : value_type(dtype); }
 
 std::string value_type(DType dtype) {
@@ -196,6 +196,7 @@ std::string value_type(DType dtype) {
     case DType::f64: return "double";
     case DType::f32: return "float";
     case DType::f16: case DType::bf16: return "uint16_t";
+    case DType::f8e4m3fn: case DType::f8e5m2: return "uint8_t";
     case DType::i64: return "int64_t";
     case DType::i32: return "int32_t";
     case DType::i16: return "int16_t";
@@ -210,7 +211,7 @@ std::string value_type(DType dtype) {
 Text literal(double value, DType dtype, HelperSet& helpers) {
   if (dtype == DType::f64) return floating_literal(value, false);
   if (dtype == DType::f32) return floating_literal(value, true);
-  if (is_half(dtype)) return cast_text(floating_literal(value, true), DType::f32, dtype, helpers);
+  if (is_narrow_float(dtype)) return cast_text(floating_literal(value, true), DType::f32, dtype, helpers);
   if (dtype == DType::b1) return {value != 0.0 ? "true" : "false", kPrimary};
   const std::string text = std::to_string(static_cast<int64_t>(value));
   return {text, text[0] == '-' ? kUnary : kPrimary};
@@ -259,13 +260,13 @@ std::string guard_text(const Kernel& kernel, const std::vector<Guard>& guards, c
 
 Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {
   if (from == to) return value;
-  if (is_half(from)) {
-    helpers.insert(half_name(from));
-    return cast_text(call("float_of_" + half_name(from), {value}), DType::f32, to, helpers);
+  if (is_narrow_float(from)) {
+    helpers.insert(narrow_name(from));
+    return cast_text(call("float_of_" + narrow_name(from), {value}), DType::f32, to, helpers);
   }
-  if (is_half(to)) {
-    helpers.insert(half_name(to));
-    return call(half_name(to) + "_of_float", {cast_text(value, from, DType::f32, helpers)});
+  if (is_narrow_float(to)) {
+    helpers.insert(narrow_name(to));
+    return call(narrow_name(to) + "_of_float", {cast_text(value, from, DType::f32, helpers)});
   }
   if (to == DType::b1) return binary(value, "!=", {from == DType::f32 ? "0.0f" : (from == DType::f64 ? "0.0" : "0"), kPrimary}, kEquality);
   // PyTorch converts to uint8 through a wider integer, so that -1.0 becomes 255.
@@ -285,12 +286,12 @@ Text op_text(const Expr& expr, const std::vector<Text>& operands, const std::vec
   std::vector<Text> values = operands;
   DType computed = types[0];
   for (size_t i = 0; i < values.size(); ++i)
-    if (is_half(types[i])) {
+    if (is_narrow_float(types[i])) {
       values[i] = cast_text(values[i], types[i], DType::f32, helpers);
       computed = DType::f32;
     }
   if (is_logical(expr.op)) return logical(expr, values, computed, helpers);
-  const DType result = is_half(expr.dtype) ? DType::f32 : expr.dtype;
+  const DType result = is_narrow_float(expr.dtype) ? DType::f32 : expr.dtype;
   return cast_text(rounding_or_math(expr, values, result, helpers), result, expr.dtype, helpers);
 }
 

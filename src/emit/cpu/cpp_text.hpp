@@ -26,7 +26,6 @@ std::string within(const Text& text, int least);
 
 std::string storage_type(DType dtype);   // of a buffer's elements: 16-bit floats are uint16_t, booleans uint8_t
 std::string value_type(DType dtype);     // of a local variable: booleans are bool
-bool is_half(DType dtype);               // f16, bf16: stored as bits, computed in float
 
 Text constant_text(const kernel::Expr& expr, HelperSet& helpers);
 Text literal(double value, DType dtype, HelperSet& helpers);

@@ -102,6 +102,17 @@ class Planner {
     if (!reduces && nest_.reduce_axes.empty()) nest_.form = LoopForm::kPointwise;
     else if (vector < 0 || is_reduce_axis(vector)) nest_.form = LoopForm::kRows;
     else nest_.form = LoopForm::kColumns;
+    if (nest_.form == LoopForm::kColumns) keep_results_per_column();
+  }
+
+  // Every column has an accumulator of its own, also where all columns fold the same.
+  void keep_results_per_column() {
+    for (size_t id = 0; id < expr_count(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      bool varies = nest_.axes[id][nest_.vector_axis] || expr.kind == ExprKind::kReduce;
+      for (const ExprId operand : expr.operands) varies = varies || nest_.axes[operand][nest_.vector_axis];
+      nest_.axes[id][nest_.vector_axis] = varies;
+    }
   }
 
   int64_t product_of(const std::vector<int>& axes) const {

@@ -15,7 +15,7 @@ std::string sum_type(DType dtype, bool extended) {
   return is_floating(dtype) ? "double" : value_type(dtype);
 }
 
-DType compared_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
+DType compared_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
 std::string lowest(DType dtype) { return is_floating(dtype) ? "-INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::lowest()"; }
 std::string highest(DType dtype) { return is_floating(dtype) ? "INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::max()"; }

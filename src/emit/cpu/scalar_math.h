@@ -32,25 +32,27 @@ INLINE T sign(T a) {
 // Division by -1 wraps as PyTorch's does; division by zero, which PyTorch refuses, yields 0 instead of a trap.
 template <typename T>
 INLINE T truncating_quotient(T a, T b) {
-  return b == 0 ? T(0) : (b == T(-1) ? static_cast<T>(-a) : static_cast<T>(a / b));
+  return b == 0 ? T(0) : (T(-1) < T(0) && b == T(-1) ? static_cast<T>(-a) : static_cast<T>(a / b));
 }
 //@ integer_modulo : inline
 // The sign of the divisor.
 template <typename T>
 INLINE T integer_modulo(T a, T b) {
-  const T rest = b == 0 || b == T(-1) ? T(0) : static_cast<T>(a % b);
+  const T rest = b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : static_cast<T>(a % b);
   return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
 }
 //@ integer_fmod : inline
 // The sign of the dividend.
 template <typename T>
 INLINE T integer_fmod(T a, T b) {
-  return b == 0 || b == T(-1) ? T(0) : static_cast<T>(a % b);
+  return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : static_cast<T>(a % b);
 }
-//@ integer_floor_quotient : truncating_quotient integer_modulo
+//@ integer_floor_quotient : truncating_quotient integer_fmod
+// From the truncated quotient: a minus its remainder could leave the type.
 template <typename T>
 INLINE T integer_floor_quotient(T a, T b) {
-  return truncating_quotient(static_cast<T>(a - integer_modulo(a, b)), b);
+  const T quotient = truncating_quotient(a, b), rest = integer_fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(quotient - 1) : quotient;
 }
 //@ floating_modulo : inline
 // The sign of the divisor.

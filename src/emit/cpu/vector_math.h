@@ -385,3 +385,34 @@ INLINE uint16_t float16_of_float(float value) {
   const uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
   return static_cast<uint16_t>((magnitude >= 0x47800000u ? special : finite) | ((bits >> 16) & 0x8000u));
 }
+//@ float8_e5m2 : bits float16
+INLINE float float_of_float8_e5m2(uint8_t value) { return float_of_float16(static_cast<uint16_t>(value << 8)); }
+
+// Rounds to nearest, ties to even. Adding 128 rounds a subnormal result to its last bit.
+INLINE uint8_t float8_e5m2_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t normal = (magnitude - 0x37f00001u + ((magnitude >> 21) & 1u)) >> 21;
+  const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 128.0f) - 0x43000000u;
+  const uint32_t special = magnitude > 0x7f800000u ? 0x7fu : 0x7cu;
+  const uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+  return static_cast<uint8_t>((magnitude >= 0x47800000u ? special : finite) | ((bits >> 24) & 0x80u));
+}
+//@ float8_e4m3fn : bits float16
+// The bits of half precision with an exponent that is 8 too small; there is no infinity.
+INLINE float float_of_float8_e4m3fn(uint8_t value) {
+  const float magnitude = float_of_float16(static_cast<uint16_t>((value & 0x7fu) << 7)) * 256.0f;
+  const uint32_t bits = (value & 0x7fu) == 0x7fu ? 0x7fc00000u : bits_of_float(magnitude);
+  return float_of_bits(bits | static_cast<uint32_t>(value & 0x80u) << 24);
+}
+
+// Rounds to nearest, ties to even; the largest number stands for all beyond it. Adding 2^14 rounds a subnormal result.
+INLINE uint8_t float8_e4m3fn_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t normal = (magnitude - 0x3bf80001u + ((magnitude >> 20) & 1u)) >> 20;
+  const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 16384.0f) - 0x46800000u;
+  const uint32_t finite = magnitude < 0x3c800000u ? subnormal : normal;
+  const uint32_t special = magnitude > 0x7f800000u ? 0x7fu : 0x7eu;
+  return static_cast<uint8_t>((magnitude >= 0x43e00000u ? special : finite) | ((bits >> 24) & 0x80u));
+}

@@ -93,8 +93,19 @@ Text helper(std::string_view name, const std::vector<Text>& operands, DType dtyp
   return call(name, operands, dtype);
 }
 
-Text cast_text(const Operation& operation, const Text& operand) {
+std::string eight_bit_name(DType dtype) { return std::string(torch_name(dtype)).substr(std::string_view("torch.").size()); }
+
+Text cast_text(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
   if (operation.dtype == operation.operand_dtype) return operand;
+  if (is_eight_bit_float(operation.operand_dtype)) {
+    const Text wide = helper("float_of_" + eight_bit_name(operation.operand_dtype), {operand}, operation.operand_dtype, helpers);
+    return operation.dtype == DType::f32 ? wide : Text{fmt::format("{}.to({})", wide.text, dtype_name(operation.dtype))};
+  }
+  if (is_eight_bit_float(operation.dtype)) {
+    const bool single = operation.operand_dtype == DType::f32;
+    const Text value = single ? operand : Text{fmt::format("{}.to(tl.float32)", wrap(operand, Binding::kAtom))};
+    return helper(eight_bit_name(operation.dtype) + "_of_float", {value}, DType::f32, helpers);
+  }
   if (operation.dtype == DType::b1) return {wrap(operand, Binding::kAdd) + " != 0", Binding::kCompare};
   if (operand.constant) return {typed(operand, operation.dtype)};
   return {fmt::format("{}.to({})", wrap(operand, Binding::kAtom), dtype_name(operation.dtype))};
@@ -153,8 +164,7 @@ std::string_view dtype_name(DType dtype) {
     case DType::f32: return "tl.float32";
     case DType::f16: return "tl.float16";
     case DType::bf16: return "tl.bfloat16";
-    case DType::f8e4m3fn: return "tl.float8e4nv";
-    case DType::f8e5m2: return "tl.float8e5";
+    case DType::f8e4m3fn: case DType::f8e5m2: return "tl.uint8";   // the byte: Triton's own conversions differ from PyTorch's beyond the largest number
     case DType::i64: return "tl.int64";
     case DType::i32: return "tl.int32";
     case DType::i16: return "tl.int16";
@@ -172,8 +182,7 @@ std::string_view pointer_name(DType dtype) {
     case DType::f32: return "*fp32";
     case DType::f16: return "*fp16";
     case DType::bf16: return "*bf16";
-    case DType::f8e4m3fn: return "*fp8e4nv";
-    case DType::f8e5m2: return "*fp8e5";
+    case DType::f8e4m3fn: case DType::f8e5m2: return "*u8";
     case DType::i64: return "*i64";
     case DType::i32: return "*i32";
     case DType::i16: return "*i16";
@@ -207,6 +216,10 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     scalars[0] = {fmt::format("tl.full((), {}, {})", operands[0].text, dtype_name(dtype))};
     return operation_text(operation, scalars, helpers);
   }
+  // Triton's division of floats is two units off at worst.
+  const bool divides_exactly = operation.exact && operation.dtype == DType::f32;
+  if (divides_exactly && operation.op == ScalarOp::kDiv) return call("tl.div_rn", operands, operation.dtype);
+  if (divides_exactly && operation.op == ScalarOp::kReciprocal) return call("tl.div_rn", {{"1.0", Binding::kAtom, true}, operands[0]}, operation.dtype);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
   if (!function.empty()) {
@@ -216,7 +229,10 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   }
   const Text& operand = operands[0];
   switch (operation.op) {
-    case ScalarOp::kNeg: return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
+    case ScalarOp::kNeg:
+      // Triton's minus is 0 - x, which loses the sign of a zero.
+      if (is_floating(operation.dtype)) return {wrap(operand, Binding::kMultiply) + " * -1.0", Binding::kMultiply};
+      return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kReciprocal: return {"1.0 / " + wrap(operand, Binding::kUnary), Binding::kMultiply};
     case ScalarOp::kRsqrt:
       if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
@@ -228,7 +244,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     case ScalarOp::kLogicalNot: case ScalarOp::kBitNot: return {"~" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kSelect: return select_text(operation, operands);
     case ScalarOp::kBounded: return {fmt::format("tl.minimum(tl.maximum({}, 0), {})", operands[0].text, std::stoll(operands[1].text) - 1)};
-    case ScalarOp::kCast: return cast_text(operation, operand);
+    case ScalarOp::kCast: return cast_text(operation, operand, helpers);
     case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax: return extremum_text(operation, operands);
     default: return division_text(operation, operands, helpers);
   }

@@ -72,6 +72,43 @@ def floor_divide_float(dividend, divisor):
 def sign(value):
     return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)
 )"},
+    {"float_of_float8_e4m3fn", R"(@triton.jit
+def float_of_float8_e4m3fn(code):
+    """The number that a byte stands for: half precision's bits with an exponent that is 8 too small, and no infinity."""
+    bits = code.to(tl.int16)
+    magnitude = ((bits & 127) << 7).to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+    magnitude = tl.where((bits & 127) == 127, float("nan"), magnitude)
+    return tl.where(bits >= 128, magnitude * -1.0, magnitude)
+)"},
+    {"float8_e4m3fn_of_float", R"(@triton.jit
+def float8_e4m3fn_of_float(value):
+    """The byte of the nearest number, ties to even; the largest beyond it."""
+    bits = value.to(tl.int32, bitcast=True)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude - 0x3BF80001 + ((magnitude >> 20) & 1)) >> 20
+    subnormal = (magnitude.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
+    finite = tl.where(magnitude < 0x3C800000, subnormal, normal)
+    special = tl.where(magnitude > 0x7F800000, 0x7F, 0x7E)
+    code = tl.where(magnitude >= 0x43E00000, special, finite) | ((bits >> 24) & 0x80)
+    return code.to(tl.uint8)
+)"},
+    {"float_of_float8_e5m2", R"(@triton.jit
+def float_of_float8_e5m2(code):
+    """The number that a byte stands for: the upper half of half precision's bits."""
+    return (code.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+)"},
+    {"float8_e5m2_of_float", R"(@triton.jit
+def float8_e5m2_of_float(value):
+    """The byte of the nearest number, ties to even; infinity beyond the largest, as PyTorch has it and the hardware's conversion has not."""
+    bits = value.to(tl.int32, bitcast=True)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude - 0x37F00001 + ((magnitude >> 21) & 1)) >> 21
+    subnormal = (magnitude.to(tl.float32, bitcast=True) + 128.0).to(tl.int32, bitcast=True) - 0x43000000
+    finite = tl.where(magnitude < 0x38800000, subnormal, normal)
+    special = tl.where(magnitude > 0x7F800000, 0x7F, 0x7C)
+    code = tl.where(magnitude >= 0x47800000, special, finite) | ((bits >> 24) & 0x80)
+    return code.to(tl.uint8)
+)"},
 };
 
 }  // namespace

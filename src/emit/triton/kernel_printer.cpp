@@ -85,7 +85,8 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
   taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
-            "remainder", "remainder_float", "floor_divide_float", "sign"};
+            "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
+            "float8_e5m2_of_float"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
@@ -115,6 +116,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
     wide_axis_[axis] = wide_axis_[axis] || kernel.axes[axis].extent > kInt32Limit - kernel.axes[axis].block;
 
+  find_what_decides();
   std::vector<int> uses(kernel.exprs.size(), 0);
   for (const Expr& expr : kernel.exprs)
     for (ExprId operand : expr.operands) ++uses[operand];
@@ -353,9 +355,9 @@ void KernelPrinter::store(const Store& store) {
   const Buffer& buffer = kernel_.buffers[store.access.buffer];
   ExprId value = store.value;
   const Expr& expr = kernel_.exprs[value];
-  // tl.store casts to the pointer's type by itself.
-  const bool casts = expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && expr.dtype == buffer.dtype && is_floating(expr.dtype) &&
-                     is_floating(kernel_.exprs[expr.operands[0]].dtype);
+  // tl.store casts to the pointer's type by itself; 8-bit floats are bytes to it.
+  const bool casts = !is_eight_bit_float(buffer.dtype) && expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && expr.dtype == buffer.dtype && is_floating(expr.dtype) &&
+                     is_floating(kernel_.exprs[expr.operands[0]].dtype) && !is_eight_bit_float(kernel_.exprs[expr.operands[0]].dtype);
   if (!bound_[value] && casts) value = expr.operands[0];
   const Expr& stored = kernel_.exprs[value];
   const std::string text = stored.kind == ExprKind::kConstant ? typed(literal(stored.dtype, stored.number, stored.integer), stored.dtype)
@@ -364,6 +366,20 @@ void KernelPrinter::store(const Store& store) {
   const std::vector<bool> axes = axes_of_access(kernel_, store.access);
   const std::string mask = access_mask(store.access, axes, "");
   line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text, mask.empty() ? "" : ", mask=" + mask));
+}
+
+// What rounds to a whole number, to 8 bits or to a truth turns the last place of its operands into a whole step.
+void KernelPrinter::find_what_decides() {
+  decides_.assign(kernel_.exprs.size(), false);
+  const auto rounds = [&](const Expr& expr) {
+    if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin;
+    if (expr.kind != ExprKind::kOp) return false;
+    if (expr.op == ScalarOp::kCast) return !is_floating(expr.dtype) || is_eight_bit_float(expr.dtype);
+    return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) || (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual);
+  };
+  for (size_t id = kernel_.exprs.size(); id-- > 0;)
+    if (decides_[id] || rounds(kernel_.exprs[id]))
+      for (const ExprId operand : kernel_.exprs[id].operands) decides_[operand] = true;
 }
 
 // --- Expressions ----------------------------------------------------------------------------------------------------------------
@@ -417,6 +433,7 @@ Text KernelPrinter::operation(ExprId id) {
     operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
   }
   Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_, false};
+  operation.exact = decides_[id];
   operation.nonnegative = std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId operand) {
     const Expr& one = kernel_.exprs[operand];
     return one.kind == ExprKind::kConstant ? one.integer >= 0 : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;
@@ -457,7 +474,10 @@ void KernelPrinter::let(ExprId id) {
     const ExprId cast = cast_of_load_[id];
     const std::string& wanted = kernel_.exprs[cast].name.empty() || kernel_.exprs[cast].name.starts_with("converted") ? expr.name : kernel_.exprs[cast].name;
     if (names_[cast].empty()) names_[cast] = fresh(wanted, "_value");
-    line(fmt::format("{} = {}.to({})", names_[cast], load_text(id), dtype_name(kernel_.exprs[cast].dtype)));
+    std::vector<std::string> helpers;
+    const Text converted = operation_text({.op = ScalarOp::kCast, .dtype = kernel_.exprs[cast].dtype, .operand_dtype = expr.dtype}, {{load_text(id)}}, helpers);
+    helpers_.insert(helpers.begin(), helpers.end());
+    line(fmt::format("{} = {}", names_[cast], converted.text));
     bind(cast);
     return;
   }

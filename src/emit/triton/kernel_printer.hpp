@@ -62,6 +62,7 @@ class KernelPrinter {
   std::string pointer(const kernel::Access& access, const std::vector<bool>& axes, kernel::ExprId gathered);
   std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
   std::string load_text(kernel::ExprId id);
+  void find_what_decides();
   void store(const kernel::Store& store);
 
   // Expressions
@@ -122,6 +123,7 @@ class KernelPrinter {
   std::vector<int> loads_, loads_left_;               // [expr]: loops that read it, and that still will
   std::vector<kernel::ExprId> cast_of_load_;          // [load]: the cast that is its only user, printed in its place
   std::vector<bool> wide_axis_;
+  std::vector<bool> decides_;              // per expression: something that follows rounds it to whole steps
   bool roughly_ = false;
   bool backwards_ = false;                            // the loop printed last goes from the end to the start
   int64_t exchanges_ = 0, exchanged_slots_ = 0;       // so far

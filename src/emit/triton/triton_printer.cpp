@@ -66,7 +66,9 @@ class TritonPrinter : public TargetPrinter {
     for (int64_t size : triton::grid_of(kernel)) sizes.push_back(std::to_string(size));
     for (size_t at = 0; at < step.tensors.size(); ++at) {
       const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
-      arguments.push_back(offset == 0 ? step.tensors[at] : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", step.tensors[at], offset));
+      const std::string tensor = step.tensors[at];
+      arguments.push_back((offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
+                          (is_eight_bit_float(kernel.buffers[at].dtype) ? ".view(torch.uint8)" : ""));
     }
     for (const triton::BlockConstant& constant : triton::block_constants(kernel)) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
