@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "ir/spoken_name.hpp"
 #include "ir/verifier.hpp"
 #include "support/error.hpp"
 
@@ -183,6 +184,7 @@ Graph read_graph(const std::string& json_text) {
   link_producers(graph);
   verify(graph, "capture");
   renumber(graph);
+  speak_names(graph);
   return graph;
 }
 

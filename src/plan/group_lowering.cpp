@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "ir/spoken_name.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/reductions.hpp"
@@ -360,17 +361,11 @@ class Lowering {
 
 std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {
   static const std::set<std::string_view> silent = {"clone", "_to_copy", "to", "view", "full", "zeros", "scalar_tensor", "lift_fresh_copy"};
-  static const std::map<std::string_view, std::string> nicer = {
-      {"_softmax", "softmax"}, {"_log_softmax", "log_softmax"}, {"_native_batch_norm_legit_functional", "batch_norm"}, {"native_layer_norm", "layer_norm"},
-      {"native_group_norm", "group_norm"}, {"linalg_vector_norm", "norm"}, {"constant_pad_nd", "pad"}, {"_fused_rms_norm", "rms_norm"}};
   std::vector<std::string> names;
   for (NodeId id : nodes) {
     const std::string_view base = base_name(graph.nodes[id]);
     if (silent.contains(base)) continue;
-    const auto nice = nicer.find(base);
-    std::string name = nice != nicer.end() ? nice->second : std::string(base);
-    while (!name.empty() && name.front() == '_') name.erase(0, 1);
-    while (!name.empty() && name.back() == '_') name.pop_back();
+    const std::string name = spoken_name(base);
     if (names.empty() || names.back() != name) names.push_back(name);
   }
   if (names.empty()) names.push_back(nodes.size() == 1 ? "copy" : "elementwise");

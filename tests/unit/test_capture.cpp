@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "capture/reader.hpp"
+#include "ir/spoken_name.hpp"
 #include "ir/text.hpp"
 #include "support/error.hpp"
 
@@ -47,6 +48,19 @@ TEST(ReadGraph, KeepsEverything) {
   source {"path":"small.py","class":"Model"}
 }
 )");
+}
+
+TEST(ReadGraph, CallsValuesWhatPeopleCallTheOperator) {
+  Graph graph = parse_graph(R"(graph Names training {
+  input %softmax : f32[4, 8] user args.0 access "softmax"
+  %_softmax = aten._softmax.default(self=%softmax, dim=1, half_to_float=false) : f32[4, 8]
+  %native_dropout_2, %native_dropout_2_1 = aten.native_dropout.default(input=%_softmax, p=0.1, train=true) : f32[4, 8], b1[4, 8]
+  return %native_dropout_2
+})");
+  speak_names(graph);
+  std::vector<std::string> names;
+  for (const Value& value : graph.values) names.push_back(value.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"softmax", "softmax_1", "dropout_2", "dropout_2_1"}));
 }
 
 TEST(ReadGraph, IsTheTextFormsOrigin) {
