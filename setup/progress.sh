@@ -42,14 +42,15 @@ doing() {
 
 last_log_line() {
   local columns=${COLUMNS:-100} line
-  line=$(tail -c 2000 "$log" 2>/dev/null | tr '\r\t' '\n ' | grep -v '^ *$' | tail -n 1)
+  # Not the command itself, which says less than the line above it.
+  line=$(tail -c 2000 "$log" 2>/dev/null | tr '\r\t' '\n ' | grep -v '^ *$\|^\$ \|^=== ' | tail -n 1)
   printf '%s' "${line:0:$((columns - 25))}"
 }
 
 # run_logged COMMAND…: runs it with its output in the log, shows the time it has taken so far and the log's
 # last line (on a terminal all the time, otherwise every 15 seconds), and returns its status.
 run_logged() {
-  local began=$SECONDS next=15 status
+  local began=$SECONDS next=15 status line
   printf '$ %s\n' "$*" >>"$log"
   # A process group of its own, so that Ctrl-C can end everything it has started.
   set -m
@@ -64,7 +65,8 @@ run_logged() {
     if [[ -t 2 ]]; then
       printf '\r\033[K      %4d s  %s' $((SECONDS - began)) "$(last_log_line)" >&2
     elif ((SECONDS - began >= next)); then
-      say "      $((SECONDS - began)) s  $(last_log_line)"
+      line=$(last_log_line)
+      say "      $((SECONDS - began)) s${line:+  $line}"
       next=$((next + 15))
     fi
   done
