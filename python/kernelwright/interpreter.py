@@ -60,12 +60,21 @@ def _interpreted(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
     return call
 
 
+def _splat(builder: Any, block: Any, scalar: Any) -> Any:
+    """The scalar everywhere, as it is stored: the result of a comparison says that it has its operands' type, and is boolean."""
+    from triton.runtime.interpreter import TensorHandle
+
+    values = np.asarray(scalar.data)
+    return TensorHandle(np.full(block.shape, values.reshape(-1)[0], dtype=values.dtype), scalar.dtype.scalar)
+
+
 def install() -> None:
-    """Make `libdevice` usable, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
+    """Make `libdevice` usable, scalars splat as they are, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
     from triton.language.extra import libdevice
     from triton.runtime.interpreter import InterpreterBuilder
 
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
+    InterpreterBuilder.create_splat = _splat
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
     InterpreterBuilder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)

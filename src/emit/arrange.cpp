@@ -11,6 +11,16 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
   if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
   if (expr.kind == ExprKind::kIndex) return "position";
   if (expr.kind == ExprKind::kConstant) return "constant";
+  if (expr.kind == ExprKind::kScan) {
+    if (expr.component == 1) return "running_at";
+    switch (expr.reduce) {
+      case ReduceOp::kProd: return "running_product";
+      case ReduceOp::kMax: return "running_largest";
+      case ReduceOp::kMin: return "running_smallest";
+      case ReduceOp::kLogSumExp: return "running_log_sum";
+      default: return "running_sum";
+    }
+  }
   if (expr.kind == ExprKind::kReduce) {
     switch (expr.reduce) {
       case ReduceOp::kSum: return "total";
@@ -23,6 +33,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
       case ReduceOp::kArgMin: return "smallest_at";
       case ReduceOp::kMoments: case ReduceOp::kCombineMoments: return expr.component == 0 ? "mean" : "squared_deviations";
       case ReduceOp::kMaxSumExp: case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
+      case ReduceOp::kLogSumExp: break;
     }
   }
   switch (expr.op) {
@@ -52,7 +63,7 @@ namespace {
 class Arranger {
  public:
   explicit Arranger(Kernel& kernel) : kernel_(kernel), axes_(axes_of_exprs(kernel)) {
-    for (const Axis& axis : kernel.axes) looped_ = looped_ || (axis.kind == AxisKind::kReduce && axis.looped);
+    for (const Axis& axis : kernel.axes) looped_ = looped_ || axis.looped;
     for (const Expr& expr : kernel.exprs)
       if (!expr.name.empty()) names_.insert(expr.name);
   }
@@ -68,15 +79,17 @@ class Arranger {
   const Expr& expr(ExprId id) const { return kernel_.exprs[id]; }
   bool is_reduce(ExprId id) const { return expr(id).kind == ExprKind::kReduce; }
 
-  bool over_reduce_axes(const std::vector<bool>& axes) const {
+  bool is_scan(ExprId id) const { return expr(id).kind == ExprKind::kScan; }
+
+  bool over_serial_axes(const std::vector<bool>& axes) const {
     for (size_t axis = 0; axis < axes.size(); ++axis)
-      if (axes[axis] && kernel_.axes[axis].kind == AxisKind::kReduce) return true;
+      if (axes[axis] && is_serial(kernel_.axes[axis])) return true;
     return false;
   }
 
-  // Does the value have to be computed inside the loop over the reduce axes?
-  bool in_loop(ExprId id) const { return looped_ && over_reduce_axes(axes_[id]); }
-  bool in_loop(const Store& store) const { return looped_ && (over_reduce_axes(axes_of_access(kernel_, store.access)) || in_loop(store.value)); }
+  // Does the value have to be computed inside the loop over the reduce or scan axes?
+  bool in_loop(ExprId id) const { return looped_ && over_serial_axes(axes_[id]); }
+  bool in_loop(const Store& store) const { return looped_ && (over_serial_axes(axes_of_access(kernel_, store.access)) || in_loop(store.value)); }
 
   void find_needed() {
     needed_.assign(kernel_.exprs.size(), false);
@@ -112,6 +125,8 @@ class Arranger {
     }
     if (reduces.empty() && stores_inside.empty()) return;
     for (ExprId id : reduces) kernel_.body.push_back({StmtKind::kInit, name(id), -1, {}});
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (begins_scan(id)) kernel_.body.push_back({StmtKind::kInit, name(id), -1, {}});
     kernel_.body.push_back(loop(reduces, stores_inside));
     for (ExprId id : reduces) kernel_.body.push_back({StmtKind::kFinish, name(id), -1, {}});
   }
@@ -119,9 +134,11 @@ class Arranger {
   // Lets of the phase that stand outside any loop, then its stores.
   void arrange_outside(int phase, const std::vector<int>& stores) {
     const std::vector<int> uses = uses_outside();
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (needed_[id] && !is_reduce(id) && phase_[id] == phase && !in_loop(id) && wants_let(id, uses[id], feeds_loop(id)))
-        kernel_.body.push_back({StmtKind::kLet, name(id), -1, {}});
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      if (!needed_[id] || is_reduce(id) || phase_[id] != phase || in_loop(id)) continue;
+      if (begins_scan(id)) kernel_.body.push_back({StmtKind::kScan, name(id), -1, {}});
+      if (!is_scan(id) && wants_let(id, uses[id], feeds_loop(id))) kernel_.body.push_back({StmtKind::kLet, name(id), -1, {}});
+    }
     for (int store : stores) kernel_.body.push_back({StmtKind::kStore, kNoExpr, store, {}});
   }
 
@@ -134,8 +151,11 @@ class Arranger {
       if (uses[id] > 0 && in_loop(id))
         for (ExprId operand : expr(id).operands) ++uses[operand];
     Stmt result{StmtKind::kLoop, kNoExpr, -1, {}};
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (uses[id] > 0 && in_loop(id) && wants_let(id, uses[id], false)) result.body.push_back({StmtKind::kLet, name(id), -1, {}});
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      if (uses[id] == 0 || !in_loop(id)) continue;
+      if (begins_scan(id)) result.body.push_back({StmtKind::kScan, name(id), -1, {}});
+      if (!is_scan(id) && wants_let(id, uses[id], false)) result.body.push_back({StmtKind::kLet, name(id), -1, {}});
+    }
     for (ExprId id : reduces) result.body.push_back({StmtKind::kAccumulate, name(id), -1, {}});
     for (int store : stores) result.body.push_back({StmtKind::kStore, kNoExpr, store, {}});
     return result;
@@ -169,15 +189,18 @@ class Arranger {
     return is_load(one) || !one.name.empty() || uses > 1 || feeds;
   }
 
+  // Is it the Scan that stands for its siblings?
+  bool begins_scan(ExprId id) const { return needed_[id] && is_scan(id) && first_needed_sibling(id) == id; }
+
   ExprId first_needed_sibling(ExprId id) const {
     for (ExprId sibling : siblings_of(kernel_, id))
       if (needed_[sibling]) return sibling;
     return id;
   }
 
-  // Makes sure that the expression, and its siblings if it is a Reduce, have a name.
+  // Makes sure that the expression, and its siblings if it is a Reduce or Scan, have a name.
   ExprId name(ExprId id) {
-    const std::vector<ExprId> all = is_reduce(id) ? siblings_of(kernel_, id) : std::vector<ExprId>{id};
+    const std::vector<ExprId> all = is_reduce(id) || is_scan(id) ? siblings_of(kernel_, id) : std::vector<ExprId>{id};
     for (ExprId one : all) {
       Expr& target = kernel_.exprs[one];
       if (!target.name.empty()) continue;

@@ -32,7 +32,7 @@ bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer
     const kernel::Expr& expr = kernel.exprs[id];
     depends[id] = expr.kind == kernel::ExprKind::kLoad && expr.access.buffer == old_buffer;
     for (kernel::ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
-    if (depends[id] && expr.kind == kernel::ExprKind::kReduce) return false;
+    if (depends[id] && (expr.kind == kernel::ExprKind::kReduce || expr.kind == kernel::ExprKind::kScan)) return false;
   }
   for (size_t index = 0; index < kernel.stores.size(); ++index)
     if (static_cast<int>(index) != store && depends[kernel.stores[index].value]) return false;

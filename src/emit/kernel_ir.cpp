@@ -38,6 +38,14 @@ size_t arity_of(ReduceOp op) {
   return 1;
 }
 
+bool can_scan(const Expr& expr) {
+  switch (expr.reduce) {
+    case ReduceOp::kMax: case ReduceOp::kMin: return expr.operands.size() == 1 || expr.operands.size() == 2;
+    case ReduceOp::kSum: case ReduceOp::kProd: case ReduceOp::kLogSumExp: return expr.operands.size() == 1;
+    default: return false;
+  }
+}
+
 bool is_identifier(const std::string& name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
@@ -71,18 +79,25 @@ class Checker {
   void require(bool good, const std::string& rule) const { KW_ASSERT(good, "kernel " + kernel_.name + ": " + rule); }
 
   void check_axes() const {
+    int parallel = 0, scans = 0;
     bool reduce_seen = false;
     std::set<std::string> names;
     for (const Axis& axis : kernel_.axes) {
       require(is_identifier(axis.name) && names.insert(axis.name).second, "axis name '" + axis.name + "' is not a fresh identifier");
       require(axis.extent >= 0 && axis.block >= 1, "axis " + axis.name + " has a negative extent or no block");
       require(!(reduce_seen && axis.kind == AxisKind::kParallel), "a parallel axis stands after a reduce axis");
-      reduce_seen = reduce_seen || axis.kind == AxisKind::kReduce;
-      require(axis.kind == AxisKind::kReduce || !(axis.looped || axis.cooperative), "parallel axis " + axis.name + " is looped or cooperative");
+      reduce_seen = reduce_seen || is_serial(axis);
+      parallel += axis.kind == AxisKind::kParallel;
+      scans += axis.kind == AxisKind::kScan;
+      require(is_serial(axis) || !axis.looped, "parallel axis " + axis.name + " is looped");
+      require(axis.kind == AxisKind::kReduce || !axis.cooperative, "axis " + axis.name + " is cooperative and no reduce axis");
+      require(axis.kind == AxisKind::kScan || !axis.reversed, "axis " + axis.name + " is reversed and no scan axis");
       require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
-      require(axis.kind == AxisKind::kParallel || axis.cooperative == kernel_.exchange.used(), "cooperative axes and their exchange go together");
+      require(axis.kind != AxisKind::kReduce || axis.cooperative == kernel_.exchange.used(), "cooperative axes and their exchange go together");
       require(axis.kind == AxisKind::kParallel || axis.looped || axis.cooperative || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
     }
+    require(scans == 0 || scans + parallel == static_cast<int>(kernel_.axes.size()), "a reduce axis stands beside a scan axis");
+    require(scans <= 1, "it has two scan axes");
   }
 
   void check_index(const Index& index) const {
@@ -122,6 +137,7 @@ class Checker {
       for (const Guard& guard : expr.access.guards) check_index(guard.index);
       require(expr.access.guards.empty() || expr.reduce <= ReduceOp::kAll, "a Reduce other than a simple fold has guards");
     }
+    if (expr.kind == ExprKind::kScan) require(can_scan(expr) && scan_axis_of(kernel_) >= 0, "a Scan has no scan axis, or an operation or operands that it cannot have");
     if (expr.kind != ExprKind::kOp) return;
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
     if (expr.op == ScalarOp::kSelect) require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");
@@ -150,6 +166,8 @@ std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
     if (expr.kind == ExprKind::kReduce)
       for (size_t axis = 0; axis < axes.size(); ++axis)
         if (kernel.axes[axis].kind == AxisKind::kReduce) axes[axis] = false;
+    if (expr.kind == ExprKind::kScan)
+      for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || kernel.axes[axis].kind == AxisKind::kScan;
     result.push_back(std::move(axes));
   }
   return result;
@@ -160,7 +178,10 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
   const Expr& one = kernel.exprs[id];
   for (size_t other = 0; other < kernel.exprs.size(); ++other) {
     const Expr& expr = kernel.exprs[other];
-    if (expr.kind == ExprKind::kReduce && expr.reduce == one.reduce && expr.operands == one.operands && expr.dtype == one.dtype &&
+    const bool folds = expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
+    // A Scan's positions have a dtype of their own.
+    const bool same_dtype = expr.kind == ExprKind::kScan || expr.dtype == one.dtype;
+    if (folds && expr.kind == one.kind && expr.reduce == one.reduce && expr.operands == one.operands && same_dtype &&
         expr.access.guards == one.access.guards)
       siblings.push_back(static_cast<ExprId>(other));
   }
@@ -175,6 +196,12 @@ IndexRange range_of(const Index& index, const std::vector<Axis>& axes) {
     range.highest += part.highest;
   }
   return range;
+}
+
+int scan_axis_of(const Kernel& kernel) {
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+    if (kernel.axes[axis].kind == AxisKind::kScan) return static_cast<int>(axis);
+  return -1;
 }
 
 int64_t programs_of_row(const Kernel& kernel) {

@@ -18,6 +18,7 @@ namespace kw::kernel {
 enum class AxisKind {
   kParallel,   // programs or threads share it out
   kReduce,     // folded by Reduce expressions; may also be stored over (softmax writes every column)
+  kScan,       // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
 // Triton: an axis with block > 1 is a dimension of the tile (blocks are powers of two); with block 1 it is a scalar per program.
@@ -27,11 +28,12 @@ struct Axis {
   int64_t extent = 1;
   AxisKind kind = AxisKind::kParallel;
   int64_t block = 1;
-  bool looped = false;           // reduce axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
-  bool cooperative = false;      // reduce axes: every block has a program of its own, and those of one row exchange partial results (Exchange)
+  bool looped = false;           // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
   bool vector = false;           // CPU: the innermost SIMD axis
   bool unrolled = false;         // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton writes them out, the CPU never
                                  // makes it the SIMD loop
+  bool reversed = false;         // scan axes: walked from the end to the start
+  bool cooperative = false;      // reduce axes: every block has a program of its own, and those of one row exchange partial results (Exchange)
 };
 
 // --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ----------------------------------------------------------
@@ -78,6 +80,7 @@ enum class ExprKind {
   kGather,     // access moved by operand 0 (i32 or i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
   kOp,         // `op` over operands
   kReduce,     // `reduce` of operands over all reduce axes of the kernel, as far as access.guards hold
+  kScan,       // `reduce` of operands over the points of the scan axis walked so far, this one included
 };
 
 enum class ScalarOp {
@@ -105,7 +108,10 @@ enum class ReduceOp {
   kCombineMoments,         // operands mean, m2, count → the same two components over partial moments (Chan et al. 1983)
   kMaxSumExp,              // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
   kCombineMaxSumExp,       // operands max, sum → the same two components over partials
+  kLogSumExp,              // of a Scan only: log Σ exp(x)
 };
+// A Scan is of kSum, kProd, kMax, kMin or kLogSumExp. kMax and kMin may have a second operand, which must ascend along the walk: component 1 is its
+// value where the extreme stands, the last of equals.
 
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
@@ -113,7 +119,7 @@ struct Expr {
   std::string name;                      // what it holds ("scale", "row_max"); empty: printed inline where used once
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
-  int component = 0;                     // of a Reduce with several results; siblings share `operands` and `reduce`
+  int component = 0;                     // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;
@@ -140,14 +146,15 @@ struct Buffer {
 enum class StmtKind {
   kLet,         // compute expr and keep it under its name
   kStore,       // stores[index]
-  kLoop,        // for each block of the looped reduce axes: body
-  kInit,        // start the accumulator of the Reduce expr (its identity)
+  kLoop,        // for each block of the looped reduce or scan axes: body
+  kInit,        // start the accumulator of the Reduce expr, or what the Scan expr carries from block to block (its identity)
   kAccumulate,  // fold the operand's block into the accumulator of expr (elementwise in a tile, a scalar on the CPU)
   kFinish,      // expr = its accumulator folded over the reduce axes of the tile
+  kScan,        // expr = its operands' block scanned, after what it carries; then what it carries moves on
 };
 struct Stmt {
   StmtKind kind = StmtKind::kLet;
-  ExprId expr = kNoExpr;         // Let, Init, Accumulate, Finish
+  ExprId expr = kNoExpr;         // Let, Init, Accumulate, Finish, Scan
   int store = -1;                // Store
   std::vector<Stmt> body;        // Loop
 };
@@ -165,7 +172,7 @@ struct Kernel {
   std::string name;              // "rms_norm_kernel"
   std::string doc;               // one line: what it computes, in the model's words
   std::vector<Buffer> buffers;   // in the order of the kernel's parameters
-  std::vector<Axis> axes;        // parallel first, outermost first; then reduce axes, outermost first
+  std::vector<Axis> axes;        // parallel first, outermost first; then reduce axes, outermost first, or the scan axis
   std::vector<Expr> exprs;       // operands before users
   std::vector<Store> stores;
   std::vector<Stmt> body;        // filled by arrange()
@@ -177,11 +184,12 @@ struct Kernel {
 // Does the expression read its access's buffer?
 inline bool is_load(const Expr& expr) { return expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kGather; }
 
-// Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes).
+// Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes, a Scan
+// varies along the scan axis).
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);   // [expr][axis]
 std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);   // [axis], index and guards
 
-// The Reduce expressions that fold the same operands with the same operation: the components of one reduction, `id` among them, ascending.
+// The Reduce or Scan expressions that fold the same operands with the same operation: the components of one, `id` among them, ascending.
 std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);
 
 // Smallest and largest value of the index over all points of the axes.
@@ -190,6 +198,11 @@ IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
 
 // What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a load.
 std::string noun_for(const Expr& expr, const Kernel& kernel);
+
+// Is the axis folded or walked by a program rather than shared out among them?
+inline bool is_serial(const Axis& axis) { return axis.kind != AxisKind::kParallel; }
+// The axis of kind kScan; −1 where there is none.
+int scan_axis_of(const Kernel& kernel);
 
 // Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over the cooperative ones.
 int64_t program_count(const Kernel& kernel);
@@ -202,9 +215,10 @@ void check_kernel(const Kernel& kernel);
 // Fills kernel.body from the DAG.
 // Phases: what needs a Reduce result stands after that Reduce's Finish. With looped reduce axes every phase that touches them is one Loop, in which
 // loads and producers are issued again; what does not vary along them is computed once, outside. With persistent reduce axes there is no Loop,
-// no Init and no Accumulate: Finish folds the operand's block itself.
+// no Init and no Accumulate: Finish folds the operand's block itself. With a scan axis there is one phase; Scans stand among the Lets of its Loop,
+// after an Init outside, or without a Loop and an Init where the block covers the axis.
 // Lets stand for named expressions, loads, Reduces, anything used twice, and what a Loop must not compute again; the rest is printed inline.
-// Expressions that need a name and have none get one ("difference", "exponential"). Init, Accumulate and Finish name the first of the siblings.
+// Expressions that need a name and have none get one ("difference", "exponential"). Init, Accumulate, Finish and Scan name the first of the siblings.
 void arrange(Kernel& kernel);
 
 }  // namespace kw::kernel

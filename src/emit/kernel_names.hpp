@@ -36,6 +36,7 @@ inline constexpr std::pair<ReduceOp, std::string_view> kReduceOpNames[] = {
     {ReduceOp::kAny, "any"}, {ReduceOp::kAll, "all"}, {ReduceOp::kArgMax, "arg_max"}, {ReduceOp::kArgMin, "arg_min"},
     {ReduceOp::kMoments, "moments"}, {ReduceOp::kCombineMoments, "combine_moments"},
     {ReduceOp::kMaxSumExp, "max_sum_exp"}, {ReduceOp::kCombineMaxSumExp, "combine_max_sum_exp"},
+    {ReduceOp::kLogSumExp, "log_sum_exp"},
 };
 
 inline constexpr std::pair<BufferRole, std::string_view> kBufferRoleNames[] = {
@@ -45,6 +46,11 @@ inline constexpr std::pair<BufferRole, std::string_view> kBufferRoleNames[] = {
 inline constexpr std::pair<StmtKind, std::string_view> kStmtKindNames[] = {
     {StmtKind::kLet, "let"}, {StmtKind::kStore, "store"}, {StmtKind::kLoop, "loop"},
     {StmtKind::kInit, "init"}, {StmtKind::kAccumulate, "accumulate"}, {StmtKind::kFinish, "finish"},
+    {StmtKind::kScan, "scan"},
+};
+
+inline constexpr std::pair<AxisKind, std::string_view> kAxisKindNames[] = {
+    {AxisKind::kParallel, "parallel"}, {AxisKind::kReduce, "reduce"}, {AxisKind::kScan, "scan"},
 };
 
 template <typename Enum, size_t count>

@@ -82,12 +82,13 @@ class Parser {
     expect("=");
     axis.extent = integer();
     const std::string kind = name();
-    if (kind != "parallel" && kind != "reduce") fail(fmt::format("unknown kind of axis '{}'", kind));
-    axis.kind = kind == "reduce" ? AxisKind::kReduce : AxisKind::kParallel;
+    if (auto found = find_value(kAxisKindNames, kind)) axis.kind = *found;
+    else fail(fmt::format("unknown kind of axis '{}'", kind));
     expect("block");
     axis.block = integer();
     axis.looped = accept("looped");
     axis.cooperative = accept("cooperative");
+    axis.reversed = accept("reversed");
     axis.vector = accept("vector");
     axis.unrolled = accept("unrolled");
     if (!axes_.emplace(axis.name, kernel_.axes.size()).second) fail("two axes named " + axis.name);
@@ -123,8 +124,8 @@ class Parser {
       expect("at");
       expr.operands.push_back(reference());
       if (accept("where")) expr.operands.push_back(reference());
-    } else if (what == "reduce") {
-      expr.kind = ExprKind::kReduce;
+    } else if (what == "reduce" || what == "scan") {
+      expr.kind = what == "scan" ? ExprKind::kScan : ExprKind::kReduce;
       const std::string op = name();
       if (auto found = find_value(kReduceOpNames, op)) expr.reduce = *found;
       else fail(fmt::format("unknown reduction '{}'", op));

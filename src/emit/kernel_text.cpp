@@ -43,8 +43,9 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}", axis.name, axis.extent, axis.kind == AxisKind::kParallel ? "parallel" : "reduce",
-                          axis.block, axis.looped ? " looped" : "", axis.cooperative ? " cooperative" : "", axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
+      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}", axis.name, axis.extent, find_name(kAxisKindNames, axis.kind), axis.block,
+                          axis.looped ? " looped" : "", axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "", axis.vector ? " vector" : "",
+                          axis.unrolled ? " unrolled" : ""));
     if (const Exchange& exchange = kernel_.exchange; exchange.used())
       line(1, fmt::format("exchange counters {} partials {}", kernel_.buffers.at(exchange.counters).name, kernel_.buffers.at(exchange.partials).name));
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
@@ -123,9 +124,10 @@ class Printer {
         return fmt::format("gather {} at {}{}", access(expr.access), label(expr.operands[0]), where);
       }
       case ExprKind::kOp: return std::string(name_of(expr.op)) + operands(expr);
-      case ExprKind::kReduce: {
+      case ExprKind::kReduce:
+      case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
-        return fmt::format("reduce {}{}{}{}", name_of(expr.reduce), component, operands(expr), guards(expr.access));
+        return fmt::format("{} {}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", name_of(expr.reduce), component, operands(expr), guards(expr.access));
       }
     }
     return "";

@@ -195,7 +195,7 @@ class Fusion {
       bool reduces = false;
       for (NodeId node : part->nodes) {
         weight += plan::arithmetic_weight(graph_.nodes[node]);
-        reduces |= facts_.classes[node] == OpClass::kReduce;
+        reduces |= facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan;
       }
       const Group& other = part == &a ? b : a;
       if (!reduces && slides(other) && feeds(part->nodes, other.nodes)) {
@@ -242,7 +242,7 @@ class Fusion {
     std::set<ValueId> inputs;
     int64_t input_bytes = 0, output_bytes = 0;
     for (NodeId node : nodes) {
-      if (facts_.classes[node] == OpClass::kReduce) return;
+      if (facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan) return;
       weight += plan::arithmetic_weight(graph_.nodes[node]);
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
         const ValueId root = facts_.roots[operand];

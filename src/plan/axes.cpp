@@ -162,6 +162,21 @@ void order_by_stride(Kernel& kernel) {
   KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
 }
 
+void face_forwards(Kernel& kernel) {
+  const int scan = kernel::scan_axis_of(kernel);
+  int64_t forwards = 0;
+  for (const auto& one : traffic_of(kernel)) forwards += stride_along(*one.access, scan) < 0 ? -one.bytes : stride_along(*one.access, scan) > 0 ? one.bytes : 0;
+  if (forwards >= 0) return;
+  std::vector<Axis> axes = kernel.axes;
+  axes[scan].reversed = !axes[scan].reversed;
+  std::vector<Index> replacement;
+  for (int axis = 0; axis < static_cast<int>(axes.size()); ++axis) {
+    if (axis == scan) replacement.push_back({axes[scan].extent - 1, {{axis, -1, 1, 0}}});
+    else replacement.push_back({0, {{axis, 1, 1, 0}}});
+  }
+  replace_axes(kernel, std::move(axes), replacement);
+}
+
 bool flatten(Kernel& kernel, int first, int last) {
   if (first >= last) return true;
   Fused fused = fuse_range(kernel, first, last);
@@ -212,7 +227,7 @@ int64_t parallel_points(const Kernel& kernel) {
 
 int64_t reduce_points(const Kernel& kernel) {
   int64_t points = 1;
-  for (const Axis& axis : kernel.axes) points *= axis.kind == AxisKind::kReduce ? axis.extent : 1;
+  for (const Axis& axis : kernel.axes) points *= is_serial(axis) ? axis.extent : 1;
   return points;
 }
 

@@ -62,6 +62,17 @@ std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords&
   return reshape(kept, kept_shape, result, extents);
 }
 
+std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted) {
+  int64_t shift = 0;
+  for (size_t dim = 0; dim < at.size(); ++dim) {
+    if (at[dim].terms != wanted[dim].terms) return std::nullopt;
+    const int64_t difference = at[dim].constant - wanted[dim].constant;
+    if (difference != 0 && (!spec.reduced[dim] || difference < 0)) return std::nullopt;
+    shift += difference;
+  }
+  return shift;
+}
+
 std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Extents extents) {
   const Node& node = graph.nodes[id];
   if (spec.windowed) {
@@ -150,9 +161,12 @@ class Analysis {
   bool choose_anchor() {
     NodeId anchor = kNoNode;
     int64_t largest = -1;
+    bool reduces = false;
     for (NodeId node : nodes_) {
-      if (facts_.classes[node] != OpClass::kReduce) continue;
-      const auto spec = reduce_spec(graph_, node);
+      if (!folds(node)) continue;
+      const bool scan = facts_.classes[node] == OpClass::kScan;
+      (scan ? domain_.scans : reduces) = true;
+      const auto spec = scan ? scan_spec(graph_, node) : reduce_spec(graph_, node);
       if (!spec) return false;
       const int64_t elements = product(spec->domain);
       if (elements > largest) {
@@ -161,6 +175,8 @@ class Analysis {
       }
       specs_.emplace(node, std::move(*spec));
     }
+    if (domain_.scans && reduces) return false;
+    if (domain_.scans) return anchor_at_scan(anchor);
     if (anchor != kNoNode) {
       const ReduceSpec& spec = specs_.at(anchor);
       Coords point = axes_of(spec.domain, spec.reduced);
@@ -226,6 +242,30 @@ class Analysis {
     return true;
   }
 
+  bool folds(NodeId node) const { return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan; }
+
+  // The scan's operand, along a longer axis where a result inside the group is a longer tensor: cat((zeros, cumsum(x))).
+  bool anchor_at_scan(NodeId anchor) {
+    const ReduceSpec& spec = specs_.at(anchor);
+    const auto scanned = static_cast<size_t>(std::find(spec.reduced.begin(), spec.reduced.end(), true) - spec.reduced.begin());
+    Shape domain = spec.domain;
+    ValueId longest = kNoValue;
+    for (NodeId node : nodes_)
+      for (ValueId result : graph_.nodes[node].results) {
+        if (result == kNoValue || scanned >= domain.size() || shape(result).size() != domain.size() || node < anchor) continue;
+        Shape other = shape(result);
+        const int64_t length = other[scanned];
+        other[scanned] = domain[scanned];
+        if (other != domain || length <= domain[scanned]) continue;
+        domain[scanned] = length;
+        longest = result;
+      }
+    const Coords point = axes_of(domain, spec.reduced);
+    if (longest != kNoValue && (spec.reduced_elements() == 1 || !seed(longest, point))) return false;
+    domain_.reduce_points[anchor] = point;
+    return seed(spec.operands[0], point);
+  }
+
   bool seed(ValueId value, std::optional<Coords> coords) {
     if (!coords) return false;
     const auto [place, added] = domain_.seeds.emplace(value, std::move(*coords));
@@ -251,7 +291,7 @@ class Analysis {
   bool propagate_through(NodeId id) {
     const Node& node = graph_.nodes[id];
     switch (facts_.classes[id]) {
-      case OpClass::kReduce: return propagate_through_reduce(id);
+      case OpClass::kReduce: case OpClass::kScan: return propagate_through_reduce(id);
       case OpClass::kView: return propagate_through_view(id);
       case OpClass::kPointwise: return is_elementwise(graph_, id) ? propagate_through_elementwise(node) : propagate_through_view(id);
       default: return false;
@@ -321,11 +361,21 @@ class Analysis {
         propagate();
         point = domain_.reduce_points.find(node);
       }
-      if (product(spec.domain) != domain_.parallel_elements() * domain_.reduced_elements()) return false;
+      const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() && spec.reduced_elements() > 1;
+      if (product(spec.domain) != domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements())) return false;
+      if (domain_.scans && !walks_scan_axis(spec, point->second)) return false;
       for (size_t dim = 0; dim < spec.domain.size(); ++dim)
         for (const auto& term : point->second[dim].terms)
           if ((term.axis >= domain_.parallel) != spec.reduced[dim]) return false;
     }
+    return true;
+  }
+
+  // Scans of one kernel walk the same axis in the same direction from the same place.
+  bool walks_scan_axis(const ReduceSpec& spec, const Coords& point) const {
+    if (!domain_.has_reduction()) return true;
+    for (size_t dim = 0; dim < spec.domain.size(); ++dim)
+      if (spec.reduced[dim] && point[dim] != axis_index(domain_.parallel, extents())) return false;
     return true;
   }
 
@@ -370,7 +420,12 @@ class Analysis {
     const NodeId node = producer(value);
     const int result = graph_.values[value].result_index;
     std::optional<std::vector<Pull>> pulls;
-    if (facts_.classes[node] == OpClass::kReduce) {
+    if (facts_.classes[node] == OpClass::kScan) {
+      const ReduceSpec& spec = specs_.at(node);
+      const auto shift = scan_shift(spec, domain_.reduce_points.at(node), coords);
+      if (!shift) return false;
+      pulls = pull_reduce(graph_, node, spec, coords, extents());
+    } else if (facts_.classes[node] == OpClass::kReduce) {
       const Coords* expected = find_seed(value);
       if (!expected || *expected != coords) return false;
       pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), extents());

@@ -28,8 +28,9 @@ struct GraphFacts {
 struct Domain {
   std::vector<int64_t> extents;                    // parallel axes, then reduce axes
   int parallel = 0;                                // number of parallel axes
+  bool scans = false;                              // what follows is one scan axis, which may be longer than the scans (cat before a cumsum's result)
   std::map<ValueId, Coords> seeds;                 // coordinates of a value's element at a point of the domain
-  std::map<NodeId, Coords> reduce_points;          // per reduce node: coordinates in its ReduceSpec's domain
+  std::map<NodeId, Coords> reduce_points;          // per reduce or scan node: coordinates in its ReduceSpec's domain
   std::vector<ValueId> outputs;                    // values to store: read outside the group, or graph outputs
 
   bool has_reduction() const { return parallel < static_cast<int>(extents.size()); }
@@ -43,6 +44,10 @@ std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId>
 // `nodes` ascending; views are not listed. `outputs`: what the kernel stores, outputs_of(nodes) when left out.
 // nullopt: these nodes cannot be one kernel.
 std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>* outputs = nullptr);
+
+// The points by which a scan's result at `wanted` lies before the one at `at`, its place in the domain: nullopt where the two differ in anything else.
+// Reading a scan further back is scanning its operand further back.
+std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted);
 
 // All tensor operands of a reduce node at a point of its domain, in argument order.
 std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Extents extents);

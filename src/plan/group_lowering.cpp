@@ -12,6 +12,7 @@
 #include "plan/reductions.hpp"
 #include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"
+#include "plan/scan_ops.hpp"
 #include "plan/window_lowering.hpp"
 #include "support/error.hpp"
 
@@ -47,7 +48,7 @@ class Lowering {
       kernel::Axis one;
       one.name = "axis" + std::to_string(axis);
       one.extent = domain_.extents[axis];
-      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel : AxisKind::kReduce;
+      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel : domain_.scans ? AxisKind::kScan : AxisKind::kReduce;
       lowered_.kernel.axes.push_back(one);
     }
     for (ValueId output : domain_.outputs) {
@@ -172,6 +173,7 @@ class Lowering {
     const int result = graph_.values[value].result_index;
     switch (facts_.classes[id]) {
       case OpClass::kReduce: return reduce_result(id, value, coords);
+      case OpClass::kScan: return scan_result(id, result, coords);
       case OpClass::kFactory: return factory(node, coords);
       case OpClass::kExtern: throw NotLowerable{};
       default: break;
@@ -343,6 +345,31 @@ class Lowering {
     const Node& node = graph_.nodes[id];
     auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), extents()});
     return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
+  }
+
+  // Further back, or along a longer axis than its own, a scan walks its operand with the identity where that has no element.
+  ExprId scan_result(NodeId id, int result, const Coords& coords) {
+    const auto spec = scan_spec(graph_, id);
+    const Coords& point = domain_.reduce_points.at(id);
+    const auto shift = spec ? scan_shift(*spec, point, coords) : std::nullopt;
+    if (!shift) throw NotLowerable{};
+    const ValueId operand = spec->operands[0];
+    if (spec->reduced_elements() == 1) return scan_of_one(build_, graph_, id, result, expr_at(operand, coords, {}));
+    Guards guards;
+    Index position;
+    for (size_t dim = 0; dim < coords.size(); ++dim)
+      if (spec->reduced[dim]) {
+        position = coords[dim];
+        const Range range = range_of(position, extents());
+        if (range.low < 0 || range.high >= spec->domain[dim]) guards.push_back({position, 0, spec->domain[dim]});
+      }
+    // A load can bring the identity itself.
+    const std::optional<double> otherwise = guards.empty() || computed_inside(operand) ? std::nullopt : scan_identity(graph_, id);
+    const ExprId value = otherwise ? load(operand, coords, guards, *otherwise) : expr_at(operand, coords, guards);
+    if (otherwise) guards.clear();
+    const auto& results = graph_.nodes[id].results;
+    const bool with_positions = results.size() > 1 && results[1] != kNoValue && (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
+    return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel::kNoExpr : build_.all_of(guards), position, with_positions});
   }
 
   const GraphFacts& facts_;

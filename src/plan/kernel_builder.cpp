@@ -156,6 +156,16 @@ ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   return op(ScalarOp::kCast, dtype, {value});
 }
 
+ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component) {
+  Expr expr;
+  expr.kind = ExprKind::kScan;
+  expr.dtype = dtype;
+  expr.reduce = code;
+  expr.component = component;
+  expr.operands = std::move(operands);
+  return insert(std::move(expr));
+}
+
 ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component, std::vector<kernel::Guard> guards) {
   Expr expr;
   expr.kind = ExprKind::kReduce;

@@ -36,6 +36,7 @@ class KernelBuilder {
   ExprId load(kernel::Access access, DType dtype);           // a Gather where the index or a guard looks up
   ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
   ExprId cast(ExprId value, DType dtype);
+  ExprId scan(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);
   ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0, std::vector<kernel::Guard> guards = {});
 
   // Shorthands in the dtype of the first operand; comparisons give b1.

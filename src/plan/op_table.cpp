@@ -55,6 +55,8 @@ const NameSet kReductions = {
     "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
     "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
+const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
+
 const NameSet kLosses = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits",
                          "soft_margin_loss"};
 
@@ -304,6 +306,17 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   return over_dims(graph, input, dims_of(node, type.rank()));
 }
 
+std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes[id];
+  const ValueId input = node.value("self");
+  if (!kScans.contains(base_name(node)) || input == kNoValue || !node.find("dim")) return std::nullopt;
+  const DType dtype = graph.type(node.results[0]).dtype;
+  const bool extreme = base_name(node).starts_with("cumm");
+  if (!extreme && dtype == DType::b1) return std::nullopt;
+  if (base_name(node) == "logcumsumexp" && (!is_floating(dtype) || graph.type(input).dtype != dtype)) return std::nullopt;
+  return over_dims(graph, input, {node.integer("dim", 0)});
+}
+
 OpClass classify(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   if (!node.op.starts_with("aten.") || node.results.empty() || node.results[0] == kNoValue) return OpClass::kExtern;
@@ -318,6 +331,7 @@ OpClass classify(const Graph& graph, NodeId id) {
     return type.elements() == 0 || evenly ? OpClass::kExtern : OpClass::kFactory;
   }
   if (reduce_spec(graph, id)) return OpClass::kReduce;
+  if (scan_spec(graph, id)) return OpClass::kScan;
   if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") && pointwise_is_expressible(graph, node, base)) {
     if (kLosses.contains(base) && loss_reduction(node) != 0) return OpClass::kExtern;
     if (base == "bitwise_not" && dtype_of(graph, node, "self") == DType::f32) return OpClass::kExtern;

@@ -16,6 +16,7 @@ enum class OpClass {
   kPointwise,   // one result element from at most one element of each operand (cat, pad and flip among them)
   kFactory,     // no tensor operand is read (full, arange, zeros_like)
   kReduce,      // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
+  kScan,        // walks one axis in order (cumsum); its results have its operand's shape
   kExtern,      // a library call
 };
 
@@ -44,6 +45,9 @@ struct ReduceSpec {
   int64_t reduced_elements() const;
 };
 std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId node);
+
+// The same of a kScan node: the one axis that it walks counts as reduced.
+std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId node);
 
 // The value in whose storage `value` lives: itself, or what its chain of views looks into.
 ValueId storage_root(const Graph& graph, ValueId value);

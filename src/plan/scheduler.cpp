@@ -5,7 +5,7 @@
 namespace kw::plan {
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
   return table;
 }
 
@@ -42,7 +42,7 @@ ScheduledGroup lower_for_cpu(LoweredGroup group) {
   coalesce(group.kernel);
   for (auto& axis : group.kernel.axes) {
     axis.block = 1;
-    axis.looped = axis.kind == kernel::AxisKind::kReduce;
+    axis.looped = kernel::is_serial(axis);
   }
   // The SIMD loop runs along the axis on which most traffic is contiguous.
   for (const auto& one : traffic_of(group.kernel)) {

@@ -57,6 +57,6 @@ ScheduledKernel as_scheduled(LoweredGroup group);
 // Order, merge and leave to the CPU printer, which chooses loops, threads and SIMD from the accesses.
 ScheduledGroup lower_for_cpu(LoweredGroup group);
 
-extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler;
+extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler, kScanScheduler;
 
 }  // namespace kw::plan

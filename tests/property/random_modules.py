@@ -64,6 +64,9 @@ BINARY = {
 REDUCTIONS = ["sum", "mean", "amax", "amin", "prod", "argmax", "argmin", "any", "all", "var", "std", "norm2", "norm1", "logsumexp", "max_dim", "min_dim"]
 ONE_AXIS = {"argmax", "argmin", "prod", "max_dim", "min_dim"}
 NORMALISATIONS = ["softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "batch_norm_eval", "l2_normalize"]
+SCANS = ["cumsum", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
+# What surrounds a scan: from the end to the start; without the element itself, in the two ways of writing it; only some of the elements.
+SCAN_FORMS = ["plain", "plain", "reversed", "exclusive", "exclusive_slice", "exclusive_reversed", "masked"]
 
 
 # More would take Triton's interpreter seconds a recipe.
@@ -163,6 +166,30 @@ def normalisation_recipes(draw) -> dict[str, Any]:
     }
 
 
+@st.composite
+def scan_recipes(draw) -> dict[str, Any]:
+    """A scan along a random axis, reversed, exclusive or masked, with a pointwise prologue and epilogue."""
+    shape = draw(shapes(1, 4, 257))
+    core = draw(st.sampled_from(SCANS))
+    dtype = draw(st.sampled_from(FLOATS + ([] if core == "logcumsumexp" else ["int64", "int32", "int16", "bool"])))
+    steps = [] if dtype == "bool" else ["scale", "relu", "abs"] if dtype.startswith(("float", "bf")) else ["neg", "abs"]
+    return {
+        "family": "scan",
+        "inputs": [{"shape": shape, "dtype": dtype, "layout": draw(layouts())}],
+        "core": core,
+        "axis": draw(st.integers(0, len(shape) - 1)),
+        "form": draw(st.sampled_from(SCAN_FORMS)),
+        "prologue": draw(st.lists(st.sampled_from(steps), max_size=2)) if steps else [],
+        "epilogue": draw(st.lists(st.sampled_from(["scale", "abs"]), max_size=2)),
+    }
+
+
+def scan(core: str, shape: list[int], axis: int = -1, form: str = "plain", dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+    """One recipe of that family, written down."""
+    inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
+    return {"family": "scan", "inputs": inputs, "core": core, "axis": axis % len(shape), "form": form, "prologue": [], "epilogue": []} | others
+
+
 def reduction(core: str, shape: list[int], axes: tuple[int, ...] = (0,), dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
     """One recipe of that family, written down."""
     inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
@@ -213,6 +240,37 @@ def _reduce(recipe: dict[str, Any], x: torch.Tensor) -> Any:
     raise AssertionError(core)
 
 
+def _scan(recipe: dict[str, Any], x: torch.Tensor) -> Any:
+    core, axis = recipe["core"], recipe["axis"]
+
+    def along(y: torch.Tensor) -> Any:
+        if core.startswith("cumm"):
+            return tuple(getattr(torch, core)(y, axis))
+        return getattr(torch, core)(y, axis, dtype=recipe["dtype"]) if recipe.get("dtype") else getattr(torch, core)(y, axis)
+
+    def shifted(y: torch.Tensor) -> torch.Tensor:
+        return torch.cat((torch.zeros_like(y.select(axis, 0).unsqueeze(axis)), y), dim=axis)
+
+    shorter = x.narrow(axis, 0, x.size(axis) - 1)
+    match recipe["form"] if x.size(axis) > 1 else "plain":
+        case "reversed":
+            y = along(x.flip(axis))
+            return tuple(part.flip(axis) for part in y) if isinstance(y, tuple) else y.flip(axis)
+        case "exclusive":
+            y = along(shorter)
+            return tuple(shifted(part) for part in y) if isinstance(y, tuple) else shifted(y)
+        case "exclusive_slice":
+            y = along(x)
+            y = y[0] if isinstance(y, tuple) else y
+            return shifted(y.narrow(axis, 0, x.size(axis) - 1))
+        case "exclusive_reversed":
+            y = along(x.flip(axis).narrow(axis, 0, x.size(axis) - 1))
+            return shifted(y[0] if isinstance(y, tuple) else y).flip(axis)
+        case "masked":
+            return along(x * (x > 0))
+    return along(x)
+
+
 class RecipeModule(torch.nn.Module):
     """The module that a recipe describes."""
 
@@ -254,6 +312,8 @@ class RecipeModule(torch.nn.Module):
             y = _reduce(recipe, x)
         elif recipe["family"] == "pooling":
             y = pool(recipe, x)
+        elif recipe["family"] == "scan":
+            y = _scan(recipe, x)
         elif recipe["core"] == "softmax":
             y = torch.softmax(x, recipe["axis"])
         elif recipe["core"] == "log_softmax":

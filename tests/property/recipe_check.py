@@ -151,6 +151,8 @@ def _strewn(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor` with a few special values in its first half along the first axis, so that rows and columns without any are left."""
     generator = torch.Generator().manual_seed(3)
     values = tensor.detach().cpu().clone()
+    if not values.dtype.is_floating_point:
+        return _same_form(values, tensor)
     half = values[: max(1, values.shape[0] // 2)] if values.dim() else values
     for special in (0.0, -0.0, float("nan"), float("inf"), float("-inf")):
         half[torch.rand(half.shape, generator=generator) < 0.02] = special
@@ -159,6 +161,8 @@ def _strewn(tensor: torch.Tensor) -> torch.Tensor:
 
 def _nudged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """Every element moved by one unit of its rounding, up or down at random."""
+    if not tensor.dtype.is_floating_point:
+        return tensor
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
     wide = tensor.double()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
-from random_modules import normalisation, normalisation_recipes, pointwise_recipes, reduction_recipes
+from random_modules import normalisation, normalisation_recipes, pointwise_recipes, reduction_recipes, scan, scan_recipes
 from random_pools import pooling, pooling_recipes
 from recipe_check import Recipe, check, emit, examples, load
 
@@ -63,4 +63,15 @@ def test_normalisations(recipe: Recipe, folder: Path) -> None:
 @example(recipe=pooling("max_pool", [1, 2, 40, 41], [9, 9], [3, 3], padding=[4, 4], ceil_mode=True))
 @example(recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False))
 def test_pooling(recipe: Recipe, folder: Path) -> None:
+    check_on_cpu(recipe, folder)
+
+
+@pytest.mark.time_limit(400)
+@counted
+@given(recipe=scan_recipes())
+@example(recipe=scan("cumsum", [2, 4999]))  # more than one block, the last one not full
+@example(recipe=scan("cumsum", [2, 4999], form="exclusive_reversed"))
+@example(recipe=scan("cummax", [2, 4999], form="reversed"))
+@example(recipe=scan("cumprod", [2, 37, 70], axis=1, form="reversed"))
+def test_scans(recipe: Recipe, folder: Path) -> None:
     check_on_cpu(recipe, folder)

@@ -69,6 +69,7 @@ class Kernel:
         self.name = lines[0].split()[1]
         self.buffers = [re.match(r"buffer (\w+)", line)[1] for line in lines if line.startswith("buffer ")]  # type: ignore[index]
         self.axes = [re.match(r"axis (\w+) = (\d+) (\w+)", line).groups() for line in lines if line.startswith("axis ")]  # type: ignore[union-attr]
+        self.reversed = any(re.search(r"^axis .* reversed", line) for line in lines)
         self.lines = [line for line in lines if line.startswith(("%", "store "))]
 
     def run(self, tensors: list[Tensor]) -> None:
@@ -140,6 +141,9 @@ class Kernel:
                     {"max": torch.iinfo(dtype).min, "min": torch.iinfo(dtype).max}.get(op, 0))
                 folded = [torch.where(self.mask(guards, names), one, nothing.to(one.dtype)) for one in folded]
             return self.fold(op, folded, dtype)
+        if kind == "scan":
+            op, operands = re.match(r"(\S+?)\((.*)\)$", rest).groups()  # type: ignore[union-attr]
+            return self.walk(op, [values[one] for one in operands.split(", ")], dtype)
         op, operands = re.match(r"(\w+)\((.*)\)$", body).groups()  # type: ignore[union-attr]
         arguments = [values[one] for one in operands.split(", ")]
         if op == "cast":
@@ -147,6 +151,19 @@ class Kernel:
         result = OPS[op](*arguments)
         assert result.dtype == dtype, f"{self.name}: {body} is {result.dtype}, not {dtype}"
         return result
+
+    def walk(self, op: str, operands: list[Tensor], dtype: torch.dtype) -> Tensor:
+        (axis,) = [place for place, one in enumerate(self.axes) if one[2] == "scan"]
+        shape = [self.full[i] if i == axis else max(one.shape[i] for one in operands) for i in range(len(self.full))]
+        name, _, component = op.partition(".")
+        operands = [one.expand(shape).flip(axis) if self.reversed else one.expand(shape) for one in operands]
+        x = operands[0]
+        if name in ("max", "min"):
+            extreme, place = torch.cummax(x, axis) if name == "max" else torch.cummin(x, axis)
+            result = operands[1].gather(axis, place) if component else extreme
+        else:
+            result = {"sum": torch.cumsum, "prod": torch.cumprod, "log_sum_exp": torch.logcumsumexp}[name](x, axis)
+        return (result.flip(axis) if self.reversed else result).to(dtype)
 
     def fold(self, op: str, operands: list[Tensor], dtype: torch.dtype) -> Tensor:
         shape = [self.full[i] if i in self.reduce else max(one.shape[i] for one in operands) for i in range(len(self.full))]

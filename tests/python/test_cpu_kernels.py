@@ -101,6 +101,11 @@ def looked_up(b: Buffers) -> Buffers:
     return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
 
 
+def scanned_columns(b: Buffers) -> Buffers:
+    x, mask = b["x"].view(2, 30, 100).float(), b["mask"].view(2, 30, 100)
+    return {"out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(), "counted": mask.flip(1).cumsum(1).flip(1)}
+
+
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
@@ -112,6 +117,13 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "all_reductions": statistics,
     "gather_rows": looked_up,
     "windows": pooled,
+    "scan_rows_reversed": lambda b: {
+        "sums": b["x"].view(7, 1000).flip(1).double().cumsum(1).flip(1).float() * 2, "products": b["x"].view(7, 1000).flip(1).double().cumprod(1).flip(1).float(),
+    },
+    "scan_extremes": lambda b: {
+        "largest": b["x"].view(4, 1000).cummax(1)[0], "largest_at": b["x"].view(4, 1000).cummax(1)[1], "smallest": b["x"].view(4, 1000).cummin(1)[0],
+    },
+    "scan_columns": scanned_columns,
 }
 
 

@@ -40,6 +40,7 @@ std::string shape_of(const Kernel& kernel, const std::vector<Stmt>& body) {
       case StmtKind::kInit: out += "init " + kernel.exprs[stmt.expr].name + "; "; break;
       case StmtKind::kAccumulate: out += "accumulate " + kernel.exprs[stmt.expr].name + "; "; break;
       case StmtKind::kFinish: out += "finish " + kernel.exprs[stmt.expr].name + "; "; break;
+      case StmtKind::kScan: out += "scan " + kernel.exprs[stmt.expr].name + "; "; break;
       case StmtKind::kLoop: out += "loop { " + shape_of(kernel, stmt.body) + "} "; break;
     }
   }
@@ -74,6 +75,56 @@ TEST(Arrange, WhatTheLoopDoesNotChangeStandsOutside) {
   arrange(kernel);
   const std::string text = shape_of(kernel, kernel.body);
   EXPECT_NE(text.find("finish total; let value; loop { let x; store; } "), std::string::npos) << text;
+}
+
+namespace {
+
+// cumsum(exp(x)) + x of each row.
+Kernel running_sum(bool looped) {
+  Kernel kernel = softmax(looped);
+  kernel.axes[1].kind = AxisKind::kScan;
+  kernel.exprs.resize(1);
+  const auto op = [&](ScalarOp code, std::vector<ExprId> operands) {
+    Expr expr; expr.kind = ExprKind::kOp; expr.op = code; expr.operands = std::move(operands);
+    kernel.exprs.push_back(expr);
+  };
+  op(ScalarOp::kExp, {0});
+  Expr scan; scan.kind = ExprKind::kScan; scan.reduce = ReduceOp::kSum; scan.operands = {1};
+  kernel.exprs.push_back(scan);
+  op(ScalarOp::kAdd, {2, 0});
+  kernel.stores[0].value = 3;
+  return kernel;
+}
+
+}  // namespace
+
+TEST(Arrange, AScanIsOneLoopWithACarry) {
+  Kernel kernel = running_sum(true);
+  check_kernel(kernel);
+  arrange(kernel);
+  EXPECT_EQ(shape_of(kernel, kernel.body), "init running_sum; loop { let x; scan running_sum; store; } ");
+}
+
+TEST(Arrange, AScanOfOneBlockHasNoCarry) {
+  Kernel kernel = running_sum(false);
+  check_kernel(kernel);
+  arrange(kernel);
+  EXPECT_EQ(shape_of(kernel, kernel.body), "let x; scan running_sum; store; ");
+}
+
+TEST(CheckKernel, RejectsAReduceAxisBesideAScanAxis) {
+  Kernel kernel = running_sum(true);
+  Axis axis = kernel.axes[1];
+  axis.kind = AxisKind::kReduce;
+  axis.name = "slice";
+  kernel.axes.push_back(axis);
+  EXPECT_THROW(check_kernel(kernel), Error);
+}
+
+TEST(CheckKernel, RejectsAScanWithoutAScanAxis) {
+  Kernel kernel = running_sum(true);
+  kernel.axes[1].kind = AxisKind::kReduce;
+  EXPECT_THROW(check_kernel(kernel), Error);
 }
 
 TEST(CheckKernel, RejectsAnAccessOutsideItsBuffer) {

@@ -75,12 +75,41 @@ TEST(KernelText, NamesThatAreNotUniqueSurvive) {
   EXPECT_EQ(print(parse_kernel(print(kernel))), print(kernel));
 }
 
+TEST(KernelText, ScansSurvive) {
+  const std::string text = R"(kernel k {
+  launch warps 4 stages 1
+  buffer x : f32[40] input
+  buffer out : i32[40] output
+  axis row = 4 parallel block 1
+  axis column = 10 scan block 8 looped reversed
+  %x = load x[10*row - column + 9] : f32
+  %position = index column : i32
+  %2 = scan max.1(%x, %position) : i32
+  store %2 to out[10*row - column + 9]
+  body {
+    init %2
+    loop {
+      let %x
+      scan %2
+      store 0
+    }
+  }
+}
+)";
+  const Kernel kernel = parse_kernel(text);
+  EXPECT_EQ(kernel.axes[1].kind, AxisKind::kScan);
+  EXPECT_TRUE(kernel.axes[1].reversed);
+  EXPECT_EQ(kernel.exprs[2].kind, ExprKind::kScan);
+  EXPECT_EQ(kernel.exprs[2].component, 1);
+  EXPECT_EQ(print(kernel), text);
+}
+
 TEST(KernelText, EveryOperationHasItsOwnName) {
   for (int op = 0; op <= static_cast<int>(ScalarOp::kCast); ++op) {
     const auto scalar = static_cast<ScalarOp>(op);
     EXPECT_EQ(find_value(kScalarOpNames, name_of(scalar)), scalar);
   }
-  for (int op = 0; op <= static_cast<int>(ReduceOp::kCombineMaxSumExp); ++op) {
+  for (int op = 0; op <= static_cast<int>(ReduceOp::kLogSumExp); ++op) {
     const auto reduce = static_cast<ReduceOp>(op);
     EXPECT_EQ(find_value(kReduceOpNames, name_of(reduce)), reduce);
   }

@@ -13,6 +13,7 @@
 #include "emit/cpu/names.hpp"
 #include "emit/cpu/placement.hpp"
 #include "emit/cpu/reductions.hpp"
+#include "emit/cpu/scans.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -125,6 +126,7 @@ class KernelPrinter {
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
+    if (kernel_.axes[axis].reversed) return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > 0;)", axes_.variables[axis], axes_.extents[axis]));
     writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end));
   }
 
@@ -202,6 +204,9 @@ class KernelPrinter {
     }
     if (columns) print_column_values(inside);
     for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
+    const std::vector<bool> reached = reached_from(inside);
+    for (size_t id = 0; id < reached.size(); ++id)
+      if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id))) declare_carries(id);
     std::vector<int> loops = nest_.reduce_axes;
     if (nest_.tiled_axis >= 0) loops.push_back(nest_.tiled_axis);
     if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
@@ -311,6 +316,30 @@ class KernelPrinter {
     return accumulator;
   }
 
+  ExprId first_sibling(ExprId id) const { return siblings_of(kernel_, id).front(); }
+
+  void declare_carries(ExprId id) {
+    const bool array = nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]);
+    const std::vector<Carry> carries = make_carries(kernel_, id, array ? column_count() : "", array ? column_position() : "", names_);
+    for (const Carry& carry : carries)
+      for (const std::string& line : carry.declaration) writer_.line(line);
+    carries_[first_sibling(id)] = carries;
+  }
+
+  // Makes the scan and its siblings available, and returns them.
+  std::vector<ExprId> print_scan(ExprId id) {
+    const std::vector<Carry>& carries = carries_.at(first_sibling(id));
+    std::vector<Text> operands;
+    for (ExprId operand : kernel_.exprs[id].operands) operands.push_back(value(operand));
+    for (const std::string& line : scan_step(kernel_, id, carries, operands, names_, helpers_)) writer_.line(line);
+    const std::vector<ExprId> siblings = siblings_of(kernel_, id);
+    for (ExprId sibling : siblings) {
+      const Carry& carry = carries[kernel_.exprs[sibling].component];
+      available_[sibling] = cast_text({carry.element, kPrimary}, carry.dtype, kernel_.exprs[sibling].dtype, helpers_);
+    }
+    return siblings;
+  }
+
   // After the loops: the result in a variable of its own dtype, or for columns the text that reads it from the array.
   void finish(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
@@ -362,7 +391,10 @@ class KernelPrinter {
         skip_outside(guards, loops, depth);
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
-        if (!placement.reached[id] || placement.depth[id] != depth || !wants_local(static_cast<ExprId>(id), placement)) continue;
+        if (!placement.reached[id] || placement.depth[id] != depth) continue;
+        if (kernel_.exprs[id].kind == ExprKind::kScan && !available_.count(static_cast<ExprId>(id)))
+          for (ExprId made : print_scan(static_cast<ExprId>(id))) locals.push_back(made);
+        if (!wants_local(static_cast<ExprId>(id), placement)) continue;
         print_local(static_cast<ExprId>(id));
         locals.push_back(static_cast<ExprId>(id));
       }
@@ -433,7 +465,7 @@ class KernelPrinter {
 
   bool wants_local(ExprId id, const Placement& placement) {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce) return false;
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) return false;
     if (column_values_.count(id)) return true;
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
     if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
@@ -456,7 +488,7 @@ class KernelPrinter {
 
   // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
   void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
-    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
+    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis && !nest_.side_by_side;
     const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
@@ -557,6 +589,7 @@ class KernelPrinter {
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_;
   std::map<ExprId, Accumulator> accumulators_;
+  std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
   std::vector<Guard> implied_;                  // hold wherever the innermost open loop is
 };

@@ -14,6 +14,7 @@ constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
 constexpr int64_t kTile = 32;
+constexpr int64_t kSideBySide = 4;
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
@@ -36,7 +37,8 @@ class Planner {
 
  private:
   int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
-  bool is_reduce_axis(int axis) const { return kernel_.axes[axis].kind == AxisKind::kReduce; }
+  bool is_serial_axis(int axis) const { return is_serial(kernel_.axes[axis]); }
+  bool scans() const { return scan_axis_of(kernel_) >= 0; }
   size_t expr_count() const { return kernel_.exprs.size(); }
 
   void find_needed() {
@@ -74,7 +76,7 @@ class Planner {
   void choose_vector_axis() {
     int best_score = 0;
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled) continue;
+      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_)) continue;
       int score = 0;
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
@@ -89,18 +91,19 @@ class Planner {
         best_score = score;
       }
     }
+    nest_.side_by_side = scans() && nest_.vector_axis >= 0 && best_score < 0;
   }
 
   void list_axes() {
     const int vector = nest_.vector_axis;
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (axis == vector || extent(axis) == 1) continue;
-      (is_reduce_axis(axis) ? nest_.reduce_axes : nest_.program_axes).push_back(axis);
+      if (axis == vector || (extent(axis) == 1 && axis != scan_axis_of(kernel_))) continue;
+      (is_serial_axis(axis) ? nest_.reduce_axes : nest_.program_axes).push_back(axis);
     }
     const bool reduces = nest_.last_phase > 0;
-    if (vector >= 0 && is_reduce_axis(vector)) nest_.reduce_axes.push_back(vector);
+    if (vector >= 0 && is_serial_axis(vector)) nest_.reduce_axes.push_back(vector);
     if (!reduces && nest_.reduce_axes.empty()) nest_.form = LoopForm::kPointwise;
-    else if (vector < 0 || is_reduce_axis(vector)) nest_.form = LoopForm::kRows;
+    else if (vector < 0 || is_serial_axis(vector)) nest_.form = LoopForm::kRows;
     else nest_.form = LoopForm::kColumns;
     if (nest_.form == LoopForm::kColumns) keep_results_per_column();
   }
@@ -123,7 +126,7 @@ class Planner {
 
   void choose_block() {
     const int vector = nest_.vector_axis;
-    if (vector < 0 || is_reduce_axis(vector)) return;
+    if (vector < 0 || is_serial_axis(vector)) return;
     const int64_t programs = product_of(nest_.program_axes);
     if (nest_.form == LoopForm::kPointwise) {
       const int across = transposed_axis();
@@ -137,7 +140,11 @@ class Planner {
       }
       return;
     }
-    const bool several_passes = nest_.last_phase > 1 || stores_over_reduce_axes();
+    if (nest_.side_by_side) {
+      if (extent(vector) > kSideBySide) nest_.blocks.push_back({vector, kSideBySide});
+      return;
+    }
+    const bool several_passes = !scans() && (nest_.last_phase > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
@@ -180,7 +187,7 @@ class Planner {
 
   // Threads can share a column's reduction only where OpenMP combines arrays elementwise without losing NaN.
   bool can_share_reduction() const {
-    if (nest_.reduce_axes.empty()) return false;
+    if (nest_.reduce_axes.empty() || scans()) return false;
     if (nest_.form == LoopForm::kRows) return true;
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];

@@ -6,6 +6,9 @@
 //   columns     programs over the parallel axes and over blocks of the vector axis, which is parallel; each keeps an array of
 //               accumulators, one per column of its block, and the SIMD loop runs across them
 //
+//   scans       as columns, the scan axis being the loop that the accumulators go along; where that axis is the contiguous one, a program walks a few
+//               rows side by side without SIMD, so that their additions overlap. A single row is walked by itself
+//
 // A program works in phases: phase p holds what needs p rounds of finished reductions, and is one nest of loops over the reduce axes.
 #pragma once
 
@@ -30,7 +33,8 @@ struct LoopNest {
   std::vector<int> program_axes;          // outermost first; those that are blocked or in the SIMD loop are left out
   std::vector<AxisBlock> blocks;          // programs also run over blocks of these axes; the vector axis, if among them, is last
   int tiled_axis = -1;                    // pointwise: the other axis of the tiles, outside the SIMD loop
-  std::vector<int> reduce_axes;           // outermost first; in rows form the vector axis is last
+  std::vector<int> reduce_axes;           // and the scan axis; outermost first; in rows form the vector axis is last
+  bool side_by_side = false;              // the vector axis is a few rows of a scan
   Threading threading = Threading::kNone;
   int collapse = 1;                       // how many of the outermost program loops the threads share
   std::vector<bool> needed;               // per expression: something stored depends on it

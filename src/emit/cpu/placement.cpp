@@ -63,7 +63,7 @@ Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<in
   for (size_t id = count; id-- > 0;) {
     if (!placement.reached[id]) continue;
     for (ExprId operand : kernel.exprs[id].operands) {
-      ++placement.uses[operand];
+      placement.uses[operand] += kernel.exprs[id].kind == ExprKind::kScan && reads_operand_twice(kernel.exprs[id]) ? 2 : 1;
       placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
     }
   }

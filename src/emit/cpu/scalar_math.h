@@ -11,6 +11,13 @@ template <typename T>
 INLINE T minimum(T a, T b) {
   return a < b || a != a ? a : b;
 }
+//@ log_add_exp : inline
+// log(e^a + e^b). Two equal infinities stay; NaN wins.
+template <typename T>
+INLINE T log_add_exp(T a, T b) {
+  const T largest = a > b || a != a ? a : b;
+  return a == b ? a + T(0.6931471805599453) : largest + std::log1p(std::exp(-std::fabs(a - b)));
+}
 //@ larger_number : inline
 // NaN loses.
 template <typename T>

@@ -89,7 +89,7 @@ void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
 
 void split_axes(Kernel& kernel) {
   for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
-    if (kernel.axes[axis].extent <= 1) continue;
+    if (kernel.axes[axis].extent <= 1 || kernel.axes[axis].kind == AxisKind::kScan) continue;   // a scan walks one loop
     const std::vector<int64_t> chain = cuts_of(kernel, axis);
     if (chain.size() > 2) split_axis(kernel, axis, chain);
   }
@@ -108,7 +108,7 @@ bool same(const Expr& a, const Expr& b) {
     case ExprKind::kIndex: return a.access.index == b.access.index;
     case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
-    case ExprKind::kReduce: return a.reduce == b.reduce && a.component == b.component && a.access.guards == b.access.guards;
+    case ExprKind::kReduce: case ExprKind::kScan: return a.reduce == b.reduce && a.component == b.component && a.access.guards == b.access.guards;
   }
   return false;
 }

@@ -19,6 +19,10 @@ def smaller(left, right):
     """The smaller of two values; NaN wins."""
     return tl.minimum(left, right, propagate_nan=tl.PropagateNan.ALL)
 )"},
+    {"add", R"(@triton.jit
+def add(left, right):
+    return left + right
+)"},
     {"multiply", R"(@triton.jit
 def multiply(left, right):
     return left * right
@@ -38,6 +42,29 @@ def smaller_at(value, index, other, other_index):
     equal = (value == other) | (is_nan & other_is_nan)
     keep = tl.where(equal, index < other_index, (value < other) | is_nan)
     return tl.where(keep, value, other), tl.where(keep, index, other_index)
+)"},
+    {"later_larger_at", R"(@triton.jit
+def later_larger_at(value, index, other, other_index):
+    """The larger of two values and where it stands; NaN wins, the last of equals stays."""
+    is_nan, other_is_nan = value != value, other != other
+    equal = (value == other) | (is_nan & other_is_nan)
+    keep = tl.where(equal, index > other_index, (value > other) | is_nan)
+    return tl.where(keep, value, other), tl.where(keep, index, other_index)
+)"},
+    {"later_smaller_at", R"(@triton.jit
+def later_smaller_at(value, index, other, other_index):
+    """The smaller of two values and where it stands; NaN wins, the last of equals stays."""
+    is_nan, other_is_nan = value != value, other != other
+    equal = (value == other) | (is_nan & other_is_nan)
+    keep = tl.where(equal, index > other_index, (value < other) | is_nan)
+    return tl.where(keep, value, other), tl.where(keep, index, other_index)
+)"},
+    {"log_add_exp", R"(@triton.jit
+def log_add_exp(left, right):
+    """log(exp(left) + exp(right)); two equal infinities stay, NaN wins."""
+    largest = tl.maximum(left, right, propagate_nan=tl.PropagateNan.ALL)
+    added = largest + libdevice.log1p(tl.exp(-tl.abs(left - right)))
+    return tl.where(left == right, left + 0.6931471805599453, added)
 )"},
     {"floor_divide", R"(@triton.jit
 def floor_divide(dividend, divisor):

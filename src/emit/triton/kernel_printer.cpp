@@ -86,7 +86,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
-            "float8_e5m2_of_float"};
+            "float8_e5m2_of_float", "add", "later_larger_at", "later_smaller_at", "log_add_exp"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
@@ -141,8 +141,8 @@ std::string KernelPrinter::run() {
   std::vector<std::string> head = program_id_lines(text);
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
     const bool one_block = !kernel_.axes[axis].cooperative || blocks_of(kernel_.axes[axis]) == 1;
-    const bool persistent = kernel_.axes[axis].kind == AxisKind::kReduce && !is_loop_axis(axis) && is_dimension(axis) && one_block;
-    if (persistent && has_word(text, axis_names_[axis])) head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
+    const bool persistent = is_serial(kernel_.axes[axis]) && !is_loop_axis(axis) && is_dimension(axis) && one_block;
+    if (persistent && has_word(text, axis_names_[axis])) head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, lanes(axis))));
   }
   lines.insert(lines.begin(), head.begin(), head.end());
   if (!kernel_.doc.empty()) lines.insert(lines.begin(), "\"\"\"" + kernel_.doc + "\"\"\"");
@@ -165,6 +165,11 @@ std::string KernelPrinter::arange(int axis) const {
   std::vector<std::string> parts(dimensions_.count, "None");
   parts[dimensions_.of_axis[axis]] = ":";
   return fmt::format("{}[{}]", out, join(parts, ", "));
+}
+
+std::string KernelPrinter::lanes(int axis) const {
+  if (!kernel_.axes[axis].reversed) return arange(axis);
+  return fmt::format("BLOCK_{} - 1 - {}", upper(kernel_.axes[axis].name), arange(axis));
 }
 
 std::string KernelPrinter::tile_shape(const std::vector<bool>& axes) const {
@@ -342,7 +347,7 @@ std::string KernelPrinter::load_text(ExprId id) {
   // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves first.
   bool shared = program_count(kernel_) > 1, reduces = false;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
-    if (kernel_.axes[axis].kind == AxisKind::kReduce) reduces = true;
+    if (is_serial(kernel_.axes[axis])) reduces = true;
     else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
   }
   if (!slides && reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
@@ -406,14 +411,14 @@ Text KernelPrinter::computed_text(ExprId id) {
     case ExprKind::kConstant: return literal(expr.dtype, expr.number, expr.integer);
     case ExprKind::kLoad: case ExprKind::kGather: return {load_text(id)};
     case ExprKind::kOp: return operation(id);
-    case ExprKind::kReduce: break;
+    case ExprKind::kReduce: case ExprKind::kScan: break;
     case ExprKind::kIndex: {
       const Text text = index_text(expr.access.index);
       if (text.constant || expr.dtype == DType::i32) return text;
       return {fmt::format("{}.to({})", wrap(text, Binding::kAtom), dtype_name(expr.dtype))};
     }
   }
-  throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Reduce is used before it is finished");
+  throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Reduce or Scan is used before it is finished");
 }
 
 Text KernelPrinter::operation(ExprId id) {
@@ -511,7 +516,8 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
       case StmtKind::kLet: let(statement.expr); break;
       case StmtKind::kStore: store(kernel_.stores[statement.store]); break;
       case StmtKind::kLoop: loop(statement); break;
-      case StmtKind::kInit: init(statement.expr); break;
+      case StmtKind::kInit: kernel_.exprs[statement.expr].kind == ExprKind::kScan ? init_scan(statement.expr) : init(statement.expr); break;
+      case StmtKind::kScan: scan(statement.expr); break;
       case StmtKind::kAccumulate: accumulate(statement.expr); break;
       case StmtKind::kFinish: finish(statement.expr); break;
     }
@@ -538,13 +544,15 @@ void KernelPrinter::loop(const Stmt& statement) {
     const int64_t extent = kernel_.axes[axis].extent;
     const std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
     std::string head = fmt::format("for {} in {}(0, {}):", name, kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
+    const bool backwards = backwards_ || kernel_.axes[axis].reversed;
+    if (backwards && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
     if (is_dimension(axis)) {
       const std::string block = "BLOCK_" + upper(kernel_.axes[axis].name);
       // Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.
-      head = backwards_ ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, extent, block)
+      head = backwards ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
                         : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
-      const std::string start = backwards_ ? fmt::format("{}_block * {}", name, block) : name + "_start";
-      if (has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", start, arange(axis)))));
+      const std::string start = backwards ? fmt::format("{}_block * {}", name, block) : name + "_start";
+      if (has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", start, lanes(axis)))));
     }
     for (std::string& one : lines) one = indented(one);
     lines.insert(lines.begin(), head);

@@ -1,5 +1,5 @@
 // Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes, accesses and expressions is in kernel_printer.cpp,
-// what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs.
+// what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs; Scans in scans.cpp.
 //
 // A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that varies along none is a
 // scalar. So broadcasting never has to be spelled out.
@@ -49,6 +49,9 @@ class KernelPrinter {
   bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
   bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
   std::string arange(int axis) const;
+  // A block of a reversed axis is loaded from its end, so that the first lane is the first of the scan: Triton's own backward scan turns every value
+  // round among the lanes of the warp and back again, ten shuffles an element.
+  std::string lanes(int axis) const;
   std::string tile_shape(const std::vector<bool>& axes) const;   // "[BLOCK_ROW, 1]"
   std::vector<std::string> program_id_lines(const std::string& body) const;
   std::string wide(int axis, const std::string& text) const;
@@ -74,6 +77,7 @@ class KernelPrinter {
   void hoist_long(kernel::ExprId id, Text& text);
 
   // Reductions
+  void start(const std::string& name, const std::string& value, DType dtype, const std::string& shape);
   void init(kernel::ExprId id);
   void accumulate(kernel::ExprId id);
   void finish(kernel::ExprId id);
@@ -82,17 +86,18 @@ class KernelPrinter {
   std::vector<std::string> accumulators(kernel::ExprId id);
   std::string component_name(kernel::ExprId id, int component);
   std::string operand_tile(kernel::ExprId reduce, size_t position);     // padded lanes hold the identity
+  std::string broadcast_operand(kernel::ExprId reduce, size_t position);   // over the tile, which it does not vary along by itself
   std::string where_valid(const std::string& text, const std::string& otherwise);
   std::string where_counted(kernel::ExprId reduce, const std::string& text, const std::string& otherwise);
   bool yields_outside(kernel::ExprId id, const std::vector<kernel::Guard>& guards, double identity) const;
   std::string valid_mask();
   std::string full_tile(kernel::ExprId reduce) const;
-  std::string fold(const std::string& text, std::string_view function) const;   // tl.sum over the reduce axes of the tile
+  std::string fold(const std::string& text, std::string_view function) const;   // tl.sum over the reduce or scan axes of the tile
   std::string fold_with(const std::string& text, const std::string& helper);    // tl.reduce over them
   void fold_at(kernel::ExprId id, const std::string& value, const std::string& index);
   std::string position_text() const;
   int64_t reduced_elements() const;
-  std::vector<int> folded_dimensions() const;   // of the tile, that reduce axes are
+  std::vector<int> folded_dimensions() const;   // of the tile, that reduce or scan axes are
   bool folds() const;
   bool keeps_first_place(kernel::ExprId id) const;
   bool varies_along_reduce_tile(kernel::ExprId id) const;
@@ -102,6 +107,15 @@ class KernelPrinter {
   std::vector<std::string> block_results(kernel::ExprId id);
   void combine_blocks(kernel::ExprId id, const std::vector<std::string>& parts, const std::string& present);
   void exchange(const std::vector<kernel::ExprId>& reduces);
+  // Scans
+  void init_scan(kernel::ExprId id);
+  void scan(kernel::ExprId id);
+  std::vector<std::string> carries(kernel::ExprId id);
+  std::string combined(kernel::ExprId id, const std::vector<std::string>& before, const std::vector<std::string>& after);
+  std::string scanned_block(kernel::ExprId id, const std::vector<std::string>& values);
+  std::string folded_block(kernel::ExprId id, const std::vector<std::string>& values);
+  std::vector<std::string> scan_operands(kernel::ExprId id);
+  std::string scan_helper(kernel::ExprId id);
 
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);

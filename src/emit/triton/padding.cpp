@@ -40,7 +40,7 @@ class Finder {
  public:
   Finder(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) : kernel_(kernel), axes_(axes) {
     for (const Axis& axis : kernel.axes)
-      result_.padded.push_back(axis.kind == AxisKind::kReduce && axis.block > 1 && overhangs(axis));
+      result_.padded.push_back(is_serial(axis) && axis.block > 1 && overhangs(axis));
     result_.load_other.resize(kernel.exprs.size());
     result_.value.resize(kernel.exprs.size());
   }
@@ -81,11 +81,16 @@ class Finder {
     }
   }
 
+  // A scan that walks forwards meets the padded lanes last.
+  bool folds_padding(const Expr& expr) const {
+    return expr.kind == ExprKind::kReduce || (expr.kind == ExprKind::kScan && kernel_.axes[scan_axis_of(kernel_)].reversed);
+  }
+
   int selects() {
     evaluate_all();
     int count = 0;
     for (const Expr& expr : kernel_.exprs)
-      if (expr.kind == ExprKind::kReduce && expr.component == 0 &&
+      if (folds_padding(expr) && expr.component == 0 &&
           result_.value[expr.operands[0]] != Known(identity_of(expr.reduce, kernel_.exprs[expr.operands[0]].dtype)))
         ++count;
     return count;
@@ -144,7 +149,7 @@ Padding find_padding(const Kernel& kernel, const std::vector<std::vector<bool>>&
 double identity_of(ReduceOp reduce, DType dtype, size_t position) {
   switch (reduce) {
     case ReduceOp::kProd: case ReduceOp::kAll: return 1.0;
-    case ReduceOp::kMax: case ReduceOp::kArgMax: case ReduceOp::kMaxSumExp: return smallest_of(dtype);
+    case ReduceOp::kMax: case ReduceOp::kArgMax: case ReduceOp::kMaxSumExp: case ReduceOp::kLogSumExp: return smallest_of(dtype);
     case ReduceOp::kCombineMaxSumExp: return position == 0 ? smallest_of(dtype) : 0.0;
     case ReduceOp::kMin: case ReduceOp::kArgMin: return largest_of(dtype);
     default: return 0.0;

@@ -19,6 +19,11 @@ bool is_arg(ReduceOp reduce) { return reduce == ReduceOp::kArgMax || reduce == R
 bool is_moments(ReduceOp reduce) { return reduce == ReduceOp::kMoments || reduce == ReduceOp::kCombineMoments; }
 bool is_max_sum_exp(ReduceOp reduce) { return reduce == ReduceOp::kMaxSumExp || reduce == ReduceOp::kCombineMaxSumExp; }
 
+bool is_simple(const std::string& text) { return text.find(' ') == std::string::npos; }
+std::string factor(const std::string& text) { return is_simple(text) || text.back() == ')' ? text : "(" + text + ")"; }
+
+}  // namespace
+
 std::string identity_text(ReduceOp reduce, DType dtype, size_t position) {
   const bool largest = reduce == ReduceOp::kMax || reduce == ReduceOp::kArgMax;
   const bool smallest = reduce == ReduceOp::kMin || reduce == ReduceOp::kArgMin;
@@ -28,15 +33,10 @@ std::string identity_text(ReduceOp reduce, DType dtype, size_t position) {
   return literal(dtype, value, is_floating(dtype) ? 0 : static_cast<int64_t>(value)).text;
 }
 
-bool is_simple(const std::string& text) { return text.find(' ') == std::string::npos; }
-std::string factor(const std::string& text) { return is_simple(text) || text.back() == ')' ? text : "(" + text + ")"; }
-
-}  // namespace
-
 std::vector<int> KernelPrinter::folded_dimensions() const {
   std::vector<int> result;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis)) result.push_back(dimensions_.of_axis[axis]);
+    if (is_serial(kernel_.axes[axis]) && is_dimension(axis)) result.push_back(dimensions_.of_axis[axis]);
   std::sort(result.begin(), result.end());
   return result;
 }
@@ -52,7 +52,7 @@ int64_t KernelPrinter::reduced_elements() const {
 
 bool KernelPrinter::varies_along_reduce_tile(ExprId id) const {
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (kernel_.axes[axis].kind == AxisKind::kReduce && is_dimension(axis) && !axes_[id][axis]) return false;
+    if (is_serial(kernel_.axes[axis]) && is_dimension(axis) && !axes_[id][axis]) return false;
   return true;
 }
 
@@ -61,7 +61,7 @@ std::string KernelPrinter::full_tile(ExprId reduce) const {
   bool any = false;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (!is_dimension(axis)) continue;
-    axes[axis] = kernel_.axes[axis].kind == AxisKind::kReduce;
+    axes[axis] = is_serial(kernel_.axes[axis]);
     for (ExprId operand : kernel_.exprs[reduce].operands) axes[axis] = axes[axis] || axes_[operand][axis];
     any = any || axes[axis];
   }
@@ -103,14 +103,19 @@ std::string KernelPrinter::where_counted(ExprId reduce, const std::string& text,
   return mask.empty() ? text : fmt::format("tl.where({}, {}, {})", mask, text, otherwise);
 }
 
+std::string KernelPrinter::broadcast_operand(ExprId reduce, size_t position) {
+  const ExprId operand = kernel_.exprs[reduce].operands[position];
+  const std::string text = value_text(operand).text;
+  if (kernel_.exprs[operand].kind != ExprKind::kConstant) return fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
+  return fmt::format("tl.full({}, {}, {})", full_tile(reduce), text, dtype_name(kernel_.exprs[operand].dtype));
+}
+
 std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
   const Expr& expr = kernel_.exprs[reduce];
   const ExprId operand = expr.operands[position];
   const DType dtype = kernel_.exprs[operand].dtype;
-  std::string text = value_text(operand).text;
-  if (folds() && !varies_along_reduce_tile(operand))
-    text = kernel_.exprs[operand].kind == ExprKind::kConstant ? fmt::format("tl.full({}, {}, {})", full_tile(reduce), text, dtype_name(dtype))
-                                                              : fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
+  std::string text = varies_along_reduce_tile(operand) || !folds() ? value_text(operand).text : "";
+  if (folds() && !varies_along_reduce_tile(operand)) text = broadcast_operand(reduce, position);
   const double identity = identity_of(expr.reduce, dtype, position);
   if (!expr.access.guards.empty() && !yields_outside(operand, expr.access.guards, identity)) return where_counted(reduce, text, identity_text(expr.reduce, dtype, position));
   const auto& known = padding_.value[operand];
@@ -218,15 +223,16 @@ bool KernelPrinter::keeps_first_place(ExprId id) const {
 
 // --- Looped: init and accumulate --------------------------------------------------------------------------------------------------
 
+void KernelPrinter::start(const std::string& name, const std::string& value, DType dtype, const std::string& shape) {
+  const bool zero = value == "0.0" || value == "0";
+  if (shape == "()" && dtype == DType::f32) line(fmt::format("{} = {}", name, value));
+  else if (zero && shape != "()") line(fmt::format("{} = tl.zeros({}, {})", name, shape, dtype_name(dtype)));
+  else line(fmt::format("{} = tl.full({}, {}, {})", name, shape, value, dtype_name(dtype)));
+}
+
 void KernelPrinter::init(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   const std::string shape = full_tile(id);
-  const auto start = [&](const std::string& name, const std::string& value, DType dtype, const std::string& in) {
-    const bool zero = value == "0.0" || value == "0";
-    if (in == "()" && dtype == DType::f32) line(fmt::format("{} = {}", name, value));
-    else if (zero && in != "()") line(fmt::format("{} = tl.zeros({}, {})", name, in, dtype_name(dtype)));
-    else line(fmt::format("{} = tl.full({}, {}, {})", name, in, value, dtype_name(dtype)));
-  };
   const std::vector<std::string> names = accumulators(id);
   const DType operand = kernel_.exprs[expr.operands[0]].dtype;
   if (is_arg(expr.reduce)) {

@@ -1,0 +1,79 @@
+#include "emit/cpu/scans.hpp"
+
+#include "support/error.hpp"
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+using namespace precedence;
+
+namespace {
+
+std::string start_of(ReduceOp op, DType dtype) {
+  const bool floating = is_floating(dtype);
+  const std::string limits = "std::numeric_limits<" + value_type(dtype) + ">::";
+  switch (op) {
+    case ReduceOp::kProd: return floating ? "1.0" : "1";
+    case ReduceOp::kMax: return floating ? "-INFINITY" : limits + "lowest()";
+    case ReduceOp::kMin: return floating ? "INFINITY" : limits + "max()";
+    case ReduceOp::kLogSumExp: return "-INFINITY";
+    default: return floating ? "0.0" : "0";
+  }
+}
+
+}  // namespace
+
+std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::string& count, const std::string& position, Names& names) {
+  const Expr& expr = kernel.exprs[scan];
+  const bool extreme = expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMin;
+  std::vector<Carry> carries;
+  const auto add = [&](DType dtype, const std::string& wanted, const std::string& start) {
+    Carry carry;
+    carry.dtype = dtype;
+    const std::string name = names.fresh(wanted);
+    carry.element = count.empty() ? name : name + "[" + position + "]";
+    if (count.empty()) carry.declaration = {value_type(dtype) + " " + name + " = " + start + ";"};
+    else carry.declaration = {"alignas(64) " + value_type(dtype) + " " + name + "[" + count + "];", "std::fill_n(" + name + ", " + count + ", " + start + ");"};
+    carries.push_back(std::move(carry));
+  };
+  DType dtype = kernel.exprs[expr.operands[0]].dtype;
+  if (is_half(dtype)) dtype = DType::f32;
+  // As PyTorch does: sums and products of floats run in double and are rounded once.
+  if (!extreme && is_floating(dtype)) dtype = DType::f64;
+  add(dtype, "carry", start_of(expr.reduce, dtype));
+  if (expr.operands.size() > 1) add(kernel.exprs[expr.operands[1]].dtype, "carry_at", "0");
+  return carries;
+}
+
+std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std::vector<Carry>& carries, const std::vector<Text>& operands, Names& names,
+                                   HelperSet& helpers) {
+  const Expr& expr = kernel.exprs[scan];
+  const Carry& carry = carries[0];
+  const DType from = kernel.exprs[expr.operands[0]].dtype;
+  const Text next = is_half(from) ? cast_text(operands[0], from, DType::f32, helpers) : operands[0];
+  const bool largest = expr.reduce == ReduceOp::kMax;
+  switch (expr.reduce) {
+    case ReduceOp::kSum: return {carry.element + " += " + next.text + ";"};
+    case ReduceOp::kProd: return {carry.element + " *= " + next.text + ";"};
+    case ReduceOp::kLogSumExp:
+      helpers.insert("log_add_exp");
+      return {carry.element + " = log_add_exp<double>(" + carry.element + ", " + next.text + ");"};
+    case ReduceOp::kMax:
+    case ReduceOp::kMin: {
+      const std::string compared = within(next, kRelation + 1);
+      const std::string beats = compared + (largest ? " >= " : " <= ") + carry.element;
+      // NaN beats everything and nothing but NaN beats it.
+      const std::string condition = is_floating(from) ? beats + " || " + compared + " != " + compared : beats;
+      const auto move = [&](const std::string& when, const Carry& kept, const Text& value) {
+        return kept.element + " = " + when + " ? " + within(value, kChoice + 1) + " : " + kept.element + ";";
+      };
+      if (carries.size() == 1) return {move(condition, carry, next)};
+      const std::string moves = names.fresh("moves");
+      return {"const bool " + moves + " = " + condition + ";", move(moves, carry, next), move(moves, carries[1], operands[1])};
+    }
+    default: break;
+  }
+  KW_ASSERT(false, "a Scan that the CPU printer does not know");
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,27 @@
+// How one scan goes on: what it keeps from point to point, and the statements that take the next point in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/names.hpp"
+#include "emit/kernel_ir.hpp"
+
+namespace kw::cpu {
+
+struct Carry {
+  DType dtype = DType::f64;
+  std::string element;           // the variable, or the element of its array that belongs to a column
+  std::vector<std::string> declaration;
+};
+
+// One for each component: the running value, and for extremes with positions where it stands. Arrays of `count` with an element at `position`, or
+// variables where count is empty.
+std::vector<Carry> make_carries(const kernel::Kernel& kernel, kernel::ExprId scan, const std::string& count, const std::string& position, Names& names);
+
+// `operands`: their text, cheap to repeat where reads_operand_twice().
+std::vector<std::string> scan_step(const kernel::Kernel& kernel, kernel::ExprId scan, const std::vector<Carry>& carries, const std::vector<Text>& operands,
+                                   Names& names, HelperSet& helpers);
+
+}  // namespace kw::cpu
