@@ -189,7 +189,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {{"num_warps", {2, 4, 8, 16, 32}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128}}};
   if (next_power_of_two(rows.length) <= 65536) ranges.push_back({"persistent", {0, 1}});
-  if (rows.along_rows && rows.again) ranges.push_back({"exchange", {0, 1024, 2048, 4096, 8192}});
+  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back({"exchange", {0, 1024, 2048, 4096, 8192}});
   ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192, 16384}});
   ranges.push_back({"split", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}});
   return ranges;

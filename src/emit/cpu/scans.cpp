@@ -37,7 +37,7 @@ std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::st
     carries.push_back(std::move(carry));
   };
   DType dtype = kernel.exprs[expr.operands[0]].dtype;
-  if (is_half(dtype)) dtype = DType::f32;
+  if (is_narrow_float(dtype)) dtype = DType::f32;
   // As PyTorch does: sums and products of floats run in double and are rounded once.
   if (!extreme && is_floating(dtype)) dtype = DType::f64;
   add(dtype, "carry", start_of(expr.reduce, dtype));
@@ -50,7 +50,7 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
   const Expr& expr = kernel.exprs[scan];
   const Carry& carry = carries[0];
   const DType from = kernel.exprs[expr.operands[0]].dtype;
-  const Text next = is_half(from) ? cast_text(operands[0], from, DType::f32, helpers) : operands[0];
+  const Text next = is_narrow_float(from) ? cast_text(operands[0], from, DType::f32, helpers) : operands[0];
   const bool largest = expr.reduce == ReduceOp::kMax;
   switch (expr.reduce) {
     case ReduceOp::kSum: return {carry.element + " += " + next.text + ";"};
