@@ -179,6 +179,7 @@ struct Kernel {
   Exchange exchange;
   int num_warps = 4;
   int num_stages = 2;
+  int max_registers = 0;         // a thread may take; 0: as many as the compiler likes
 };
 
 // Does the expression read its access's buffer?

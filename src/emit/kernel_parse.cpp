@@ -51,6 +51,7 @@ class Parser {
     kernel_.num_warps = static_cast<int>(integer());
     expect("stages");
     kernel_.num_stages = static_cast<int>(integer());
+    if (accept("registers")) kernel_.max_registers = static_cast<int>(integer());
   }
 
   void buffer() {

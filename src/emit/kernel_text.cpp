@@ -38,7 +38,8 @@ class Printer {
   std::string run() {
     out_ = "kernel " + kernel_.name + " {\n";
     if (!kernel_.doc.empty()) line(1, "doc " + quote(kernel_.doc));
-    line(1, fmt::format("launch warps {} stages {}", kernel_.num_warps, kernel_.num_stages));
+    const std::string registers = kernel_.max_registers == 0 ? "" : fmt::format(" registers {}", kernel_.max_registers);
+    line(1, fmt::format("launch warps {} stages {}{}", kernel_.num_warps, kernel_.num_stages, registers));
     for (const Buffer& buffer : kernel_.buffers)
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));

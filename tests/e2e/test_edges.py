@@ -51,9 +51,11 @@ def interpreter() -> Iterator[subprocess.Popen[str]]:
 def test_in_triton(name: str, tmp_path: Path, interpreter: subprocess.Popen[str]) -> None:
     pytest.importorskip("triton")
     made, path = emitted(name, "triton", tmp_path)
-    assert interpreter.stdin and interpreter.stdout
-    print(json.dumps({"edge": name, "candidate": str(path)}), file=interpreter.stdin, flush=True)
-    fault = json.loads(interpreter.stdout.readline())["fault"]
-    assert not fault, fault
+    # The interpreter runs one program at a time: kernels whose programs wait for each other run in tests/device.
+    if "The programs of the row wait for each other." not in path.read_text():
+        assert interpreter.stdin and interpreter.stdout
+        print(json.dumps({"edge": name, "candidate": str(path)}), file=interpreter.stdin, flush=True)
+        fault = json.loads(interpreter.stdout.readline())["fault"]
+        assert not fault, fault
     rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"] if made["kernels"] else []
     assert all(row["ok"] for row in rows), [row["error"] for row in rows]

@@ -254,7 +254,7 @@ def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[s
     program = text.split("\nprogram {\n")[1].partition("}\n")[0] if "\nprogram {\n}" in text else text.split("\nprogram {\n")[1].split("\n}")[0]
     steps = [line.strip() for line in program.splitlines()]
     for step in steps:
-        if found := re.match(r"allocate (\w+) : (.*)", step):
+        if found := re.match(r"allocate (?:zeros )?(\w+) : (.*)", step):
             dtype, shape, strides, _ = _type(found[2])
             tensors[found[1]] = torch.empty_strided(shape, strides, dtype=dtype)
             if dtype.is_floating_point:

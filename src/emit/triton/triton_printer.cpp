@@ -42,9 +42,10 @@ std::string signature_of(const Kernel& kernel) {
   }
   for (const triton::BlockConstant& constant : triton::block_constants(kernel)) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
-  const std::string stages = has_loop(kernel) ? fmt::format(" \"num_stages\": {},", kernel.num_stages) : "";
+  std::string options = has_loop(kernel) ? fmt::format(" \"num_stages\": {},", kernel.num_stages) : "";
+  if (kernel.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", kernel.max_registers);
   return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
-                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, stages, join(aligned, ", "));
+                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, options, join(aligned, ", "));
 }
 
 class TritonPrinter : public TargetPrinter {
@@ -73,6 +74,7 @@ class TritonPrinter : public TargetPrinter {
     for (const triton::BlockConstant& constant : triton::block_constants(kernel)) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
+    if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
     const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
