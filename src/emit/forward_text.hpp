@@ -36,6 +36,7 @@ std::string device_of(const Graph& graph);
 struct KernelForward {
   std::string source;
   bool restores_strides = false;    // calls restore_strides
+  bool trains_batch_norm = false;   // calls train_batch_norm
   bool calls_library = false;       // uses aten
 };
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names);

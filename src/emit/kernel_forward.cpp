@@ -100,8 +100,31 @@ class Writer {
     lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step)));
   }
 
+  bool is_used(ValueId value) const { return value != kNoValue && used_.contains(graph_.values[value].name); }
+
+  // The results are the normalised tensor, the batch's two statistics, which nobody asks for, and the new running ones.
+  bool is_plain_batch_norm(const Node& node) const {
+    return node.op == "aten._native_batch_norm_legit_functional.default" && !is_used(node.results[1]) && !is_used(node.results[2]) && node.boolean("training", true);
+  }
+
+  void write_batch_norm(const Node& node) {
+    const auto name = [&](size_t result) { return is_used(node.results[result]) ? names_.of(node.results[result]) : std::string("_"); };
+    std::vector<std::string> arguments;
+    for (const char* argument : {"input", "weight", "bias", "running_mean", "running_var", "momentum", "eps"}) {
+      const Argument* given = node.find(argument);
+      arguments.push_back(given ? text_of(*given) : "None");
+    }
+    result_.trains_batch_norm = true;
+    lines_.push_back(python::wrapped_call(fmt::format("{}, {}, {} = train_batch_norm(", name(0), name(3), name(4)), arguments, ")"));
+  }
+
   void write(const ExternStep& step) {
     const Node& node = graph_.nodes[step.node];
+    if (is_plain_batch_norm(node)) {
+      write_batch_norm(node);
+      restore_strides_of(node);
+      return;
+    }
     std::vector<std::string> arguments;
     bool by_position = true;
     for (const NamedArgument& argument : node.arguments) {
@@ -118,6 +141,10 @@ class Writer {
     }
     result_.calls_library = true;
     lines_.push_back(python::wrapped_call(head + node.op + "(", arguments, ")"));
+    restore_strides_of(node);
+  }
+
+  void restore_strides_of(const Node& node) {
     for (ValueId value : node.results) {
       if (value == kNoValue || !strides_matter_.contains(graph_.values[value].name)) continue;
       const TensorType& type = graph_.type(value);

@@ -21,6 +21,16 @@ constexpr std::string_view kRestoreStrides = R"(def restore_strides(tensor, stri
 
 )";
 
+// The functional operator that tracing leaves runs PyTorch's own kernel even where the layer would take cuDNN's, which is faster and rounds otherwise.
+constexpr std::string_view kTrainBatchNorm = R"(def train_batch_norm(x, weight, bias, running_mean, running_var, momentum, eps):
+    """What batch_norm returns in training mode, and the running statistics after it."""
+    running_mean, running_var = running_mean.clone(), running_var.clone()
+    out = torch.batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps, torch.backends.cudnn.enabled)
+    return out, running_mean, running_var
+
+
+)";
+
 std::string commented(const std::string& header) {
   std::string out;
   for (const std::string& line : split_lines(header)) out += (line.starts_with('#') ? line : line.empty() ? "#" : "# " + line) + "\n";
@@ -58,12 +68,13 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
 
   std::set<std::string> reserved = python::top_level_names(kernels);
   reserved.merge(python::top_level_names(target.imports()));
-  reserved.insert({"torch", "aten", "os", "warnings", "functools", "device", "restore_strides", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "ModelNew", "Model"});
+  reserved.insert({"torch", "aten", "os", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "ModelNew", "Model"});
   const TensorNames names(graph, program, reserved);
   const KernelForward forward = kernel_forward_text(graph, program, target, names);
 
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
+  if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module);
   std::string ours = device_constant(target);
   if (forward.calls_library) ours += "aten = torch.ops.aten\n";
