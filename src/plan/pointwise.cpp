@@ -99,11 +99,6 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
-  const auto found = parameters.find(name);
-  return found == parameters.end() ? fallback : found->second;
-}
-
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") return lower_for_cpu(std::move(group));
   Kernel& kernel = group.kernel;

@@ -195,11 +195,6 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
-  const auto found = parameters.find(name);
-  return found == parameters.end() ? fallback : found->second;
-}
-
 // Blocks on the axes of one prepared kernel.
 void block(Kernel& kernel, const Parameters& parameters) {
   const Rows rows = rows_of(kernel);

@@ -15,6 +15,11 @@ const Scheduler* find_scheduler(std::string_view name) {
   return nullptr;
 }
 
+int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? fallback : found->second;
+}
+
 int64_t next_power_of_two(int64_t value) {
   int64_t power = 1;
   while (power < value) power *= 2;

@@ -50,6 +50,7 @@ const std::vector<Scheduler>& schedulers();                          // in order
 const Scheduler* find_scheduler(std::string_view name);              // nullptr when there is none
 
 // Shared by the schedulers.
+int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback);   // the fallback where there is none of the name
 int64_t next_power_of_two(int64_t value);
 int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);

@@ -65,11 +65,6 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& 
   return {{"segments", {0, 1}}, {"x_block", {32, 64, 128, 256, 512}}, {"y_block", {1, 2, 4, 8, 16}}, {"num_warps", {1, 2, 4, 8}}};
 }
 
-int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
-  const auto found = parameters.find(name);
-  return found == parameters.end() ? fallback : found->second;
-}
-
 void name_windows(Kernel& kernel) {
   const int parallel = parallel_axes(kernel), count = static_cast<int>(kernel.axes.size());
   static const std::vector<std::string> outer = {"column", "row", "slice", "batch"}, offsets = {"window_column", "window_row", "window_slice"};
