@@ -207,14 +207,14 @@ int scan_axis_of(const Kernel& kernel) {
 int64_t programs_of_row(const Kernel& kernel) {
   int64_t count = 1;
   for (const Axis& axis : kernel.axes)
-    if (axis.cooperative) count *= (axis.extent + axis.block - 1) / axis.block;
+    if (axis.cooperative) count *= blocks_of(axis);
   return count;
 }
 
 int64_t program_count(const Kernel& kernel) {
   int64_t count = programs_of_row(kernel);
   for (const Axis& axis : kernel.axes)
-    if (axis.kind == AxisKind::kParallel) count *= (axis.extent + axis.block - 1) / axis.block;
+    if (axis.kind == AxisKind::kParallel) count *= blocks_of(axis);
   return count;
 }
 

@@ -205,6 +205,8 @@ inline bool is_serial(const Axis& axis) { return axis.kind != AxisKind::kParalle
 // The axis of kind kScan; −1 where there is none.
 int scan_axis_of(const Kernel& kernel);
 
+inline int64_t blocks_of(const Axis& axis) { return (axis.extent + axis.block - 1) / axis.block; }
+
 // Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over the cooperative ones.
 int64_t program_count(const Kernel& kernel);
 int64_t programs_of_row(const Kernel& kernel);

@@ -12,6 +12,7 @@
 #include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/names.hpp"
 #include "emit/cpu/placement.hpp"
+#include "emit/cpu/program_starts.hpp"
 #include "emit/cpu/reductions.hpp"
 #include "emit/cpu/scans.hpp"
 #include "support/text.hpp"
@@ -39,7 +40,7 @@ class KernelPrinter {
     name_everything();
     writer_.indent();
     open_programs();
-    print_starts();
+    starts_.print(buffers_, axes_, names_, writer_);
     for (int phase = 0; phase <= nest_.last_phase; ++phase) print_phase(phase);
     writer_.close_all();
     const std::string body = writer_.text();
@@ -130,47 +131,8 @@ class KernelPrinter {
     writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end));
   }
 
-  // --- Where a program's part of the buffers starts --------------------------------------------------------------------------
-
-  // The part of an index that is the same for the whole program, where it is worth a variable.
-  std::vector<IndexTerm> start_of(const Index& index) const {
-    std::vector<IndexTerm> start;
-    for (const IndexTerm& term : index.terms)
-      if (std::find(nest_.program_axes.begin(), nest_.program_axes.end(), term.axis) != nest_.program_axes.end()) start.push_back(term);
-    return start.size() >= 2 ? start : std::vector<IndexTerm>{};
-  }
-
-  void print_starts() {
-    const auto print = [&](const Access& access) {
-      const std::vector<IndexTerm> start = start_of(access.index);
-      if (start.empty() || start.size() == access.index.terms.size() || find_start(start)) return;
-      starts_.push_back({start, names_.fresh(starts_.empty() ? "start" : buffers_[access.buffer] + "_start")});
-      writer_.line(fmt::format("const int64_t {} = {};", starts_.back().second, index_text(kernel_, {0, start}, axes_).text));
-    };
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (nest_.needed[id] && is_load(kernel_.exprs[id])) print(kernel_.exprs[id].access);
-    for (const Store& store : kernel_.stores) print(store.access);
-  }
-
-  const std::string* find_start(const std::vector<IndexTerm>& start) const {
-    for (const auto& [terms, name] : starts_)
-      if (terms == start) return &name;
-    return nullptr;
-  }
-
-  // `gathered`: where a Gather's offset stands.
   std::string element_of(const Access& access, const Text* gathered = nullptr) const {
-    std::vector<std::string> parts;
-    const std::vector<IndexTerm> start = start_of(access.index);
-    const std::string* variable = find_start(start);
-    Index rest = access.index;
-    if (variable) {
-      parts.push_back(*variable);
-      std::erase_if(rest.terms, [&](const IndexTerm& term) { return std::find(start.begin(), start.end(), term) != start.end(); });
-    }
-    if (gathered) parts.push_back(within(*gathered, kAdd));
-    if (parts.empty() || !rest.terms.empty() || rest.constant != 0) parts.push_back(index_text(kernel_, rest, axes_).text);
-    return fmt::format("{}[{}]", buffers_[access.buffer], join(parts, " + "));
+    return starts_.element(access, buffers_[access.buffer], axes_, gathered);
   }
 
   // --- Phases --------------------------------------------------------------------------------------------------------------------
@@ -584,7 +546,7 @@ class KernelPrinter {
   AxisNames axes_;
   std::vector<std::string> buffers_, expr_names_;
   std::map<int, BlockNames> blocks_;            // by axis
-  std::vector<std::pair<std::vector<IndexTerm>, std::string>> starts_;
+  ProgramStarts starts_{kernel_, nest_};
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_;

@@ -1,5 +1,6 @@
-// Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes, accesses and expressions is in kernel_printer.cpp,
-// what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs; Scans in scans.cpp.
+// Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes and expressions is in kernel_printer.cpp, loads and
+// stores in accesses.cpp; what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs; Scans in
+// scans.cpp.
 //
 // A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that varies along none is a
 // scalar. So broadcasting never has to be spelled out.
@@ -43,6 +44,7 @@ class KernelPrinter {
 
   struct Mark { std::string text; std::vector<bool> axes; std::string buffer, name; bool is_index; };
   std::string mark_name(const Mark& mark);
+  static std::string mark_text(size_t index) { return "\x01" + std::to_string(index) + "\x02"; }
 
   // Axes
   bool is_dimension(int axis) const { return dimensions_.has(axis); }
