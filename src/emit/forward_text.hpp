@@ -25,10 +25,10 @@ class TensorNames {
 };
 
 // The graph's inputs that the program reads or returns, in the order of kernel_forward's parameters.
-std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program);
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program, const TargetPrinter& target);
 
 // The graph's outputs that kernel_forward returns, in order; the others are mutations that kernels make in place.
-std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program);
+std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program, const TargetPrinter& target);
 
 // The device on which the graph lives, as captured.
 std::string device_of(const Graph& graph);

@@ -8,8 +8,19 @@ namespace {
 
 using kernel::Kernel;
 
+constexpr int64_t kThreadsOfWarp = 32;
+
+// Whether each element of a load over the whole tile is one thread's alone. Where a tile has fewer elements than its program has threads, several read
+// the same one, and one of them may do so after another has written it.
+bool is_read_once(const Kernel& kernel, const std::vector<bool>& axes) {
+  int64_t lanes = 1;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis]) lanes *= kernel.axes[axis].block;
+  return lanes >= kThreadsOfWarp * kernel.num_warps;
+}
+
 // Every load of `old_buffer` reads the element that this program's only store to `new_buffer` writes, and stands before it, outside any loop.
-bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer) {
+bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer, bool shares_tiles) {
   int store = -1;
   for (size_t index = 0; index < kernel.stores.size(); ++index) {
     if (kernel.stores[index].access.buffer == old_buffer) return false;
@@ -34,10 +45,10 @@ bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer
     for (kernel::ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
     if (depends[id] && (expr.kind == kernel::ExprKind::kReduce || expr.kind == kernel::ExprKind::kScan)) return false;
   }
-  for (size_t index = 0; index < kernel.stores.size(); ++index)
-    if (static_cast<int>(index) != store && depends[kernel.stores[index].value]) return false;
-  // An axis that the index leaves out would have several programs on one element, the later reading what the earlier wrote.
   const std::vector<bool> axes = axes_of_access(kernel, written);
+  for (size_t index = 0; index < kernel.stores.size(); ++index)
+    if (static_cast<int>(index) != store && depends[kernel.stores[index].value] && shares_tiles && !is_read_once(kernel, axes)) return false;
+  // An axis that the index leaves out would have several programs on one element, the later reading what the earlier wrote.
   for (size_t axis = 0; axis < axes.size(); ++axis)
     if (!axes[axis] && kernel.axes[axis].kind == kernel::AxisKind::kParallel && kernel.axes[axis].extent > 1) return false;
   bool stored = false;
@@ -60,7 +71,7 @@ bool reads_before_it_writes(const Kernel& kernel, int old_buffer, int new_buffer
 
 class Finder {
  public:
-  Finder(const Graph& graph, const Program& program) : graph_(graph), program_(program) {
+  Finder(const Graph& graph, const Program& program, const TargetPrinter& target) : graph_(graph), program_(program), shares_tiles_(target.shares_tiles()) {
     for (size_t index = 0; index < program.steps.size(); ++index) {
       const auto note = [&](const std::string& name) { uses_[name].push_back(index); };
       if (const auto* step = std::get_if<KernelStep>(&program.steps[index])) for (const std::string& name : step->tensors) note(name);
@@ -106,7 +117,7 @@ class Finder {
     if (const auto reads = uses_.find(old_name); reads != uses_.end())
       if (reads->second.back() > writer || has_view(old_name)) return false;
     const Kernel& kernel = program_.kernels[step->kernel];
-    return reads_before_it_writes(kernel, position(old_name), position(new_name));
+    return reads_before_it_writes(kernel, position(old_name), position(new_name), shares_tiles_);
   }
 
   // A view might be read after the write.
@@ -119,12 +130,13 @@ class Finder {
 
   const Graph& graph_;
   const Program& program_;
+  bool shares_tiles_;
   std::map<std::string, std::vector<size_t>> uses_;
   std::set<std::string> allocated_;
 };
 
 }  // namespace
 
-std::map<ValueId, ValueId> in_place_mutations(const Graph& graph, const Program& program) { return Finder(graph, program).run(); }
+std::map<ValueId, ValueId> in_place_mutations(const Graph& graph, const Program& program, const TargetPrinter& target) { return Finder(graph, program, target).run(); }
 
 }  // namespace kw

@@ -50,8 +50,8 @@ bool is_positional(const std::string& name) {
 class Writer {
  public:
   Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
-      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
-    for (const auto& [made, held] : in_place_mutations(graph, program)) in_place_[graph.values[made].name] = graph.values[held].name;
+      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program, target)), graph_device_(device_of(graph)) {
+    for (const auto& [made, held] : in_place_mutations(graph, program, target)) in_place_[graph.values[made].name] = graph.values[held].name;
     find_lifetimes();
   }
 
@@ -63,7 +63,7 @@ class Writer {
       free_after(index);
     }
     std::vector<std::string> results;
-    for (const GraphOutput& output : returned_outputs(graph_, program_)) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
+    for (const GraphOutput& output : returned_outputs(graph_, program_, target_)) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
     if (!results.empty()) lines_.push_back("return " + join(results, ", "));
     if (lines_.empty()) lines_.push_back("pass");
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
@@ -328,15 +328,15 @@ std::string device_of(const Graph& graph) {
   return graph.values.empty() ? "cpu" : graph.values[0].type.device;
 }
 
-std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program) {
-  const std::map<ValueId, ValueId> in_place = in_place_mutations(graph, program);
+std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program, const TargetPrinter& target) {
+  const std::map<ValueId, ValueId> in_place = in_place_mutations(graph, program, target);
   std::vector<GraphOutput> outputs;
   for (const GraphOutput& output : graph.outputs)
     if (!in_place.contains(output.value)) outputs.push_back(output);
   return outputs;
 }
 
-std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program, const TargetPrinter& target) {
   std::set<std::string> read;
   for (const Step& step : program.steps) {
     if (const auto* kernel = std::get_if<KernelStep>(&step)) read.insert(kernel->tensors.begin(), kernel->tensors.end());
@@ -345,7 +345,7 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) 
       for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });
   }
   for (const GraphOutput& output : graph.outputs) read.insert(graph.values[output.value].name);
-  for (const auto& [made, held] : in_place_mutations(graph, program)) read.insert(graph.values[held].name);
+  for (const auto& [made, held] : in_place_mutations(graph, program, target)) read.insert(graph.values[held].name);
   std::vector<GraphInput> inputs;
   for (const GraphInput& input : graph.inputs)
     // What a call passes decides the result by its shape and device even where no kernel reads it.

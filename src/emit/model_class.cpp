@@ -178,7 +178,7 @@ class CallWriter {
 class ClassWriter {
  public:
   ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
-      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program)),
+      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program, target)), returned_(returned_outputs(graph, program, target)),
         call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
 
   std::string run() {

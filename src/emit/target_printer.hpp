@@ -12,6 +12,7 @@ class TargetPrinter {
  public:
   virtual ~TargetPrinter() = default;
   virtual std::string device() const = 0;                                  // "cuda" or "cpu"
+  virtual bool shares_tiles() const = 0;                                   // several threads work on one program's tile, in no order among them
   virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
   virtual std::string launch(const Program& program, const KernelStep& step) const = 0;   // Python lines, unindented

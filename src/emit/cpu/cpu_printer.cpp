@@ -27,6 +27,7 @@ def run_checked(kernel: str, *arguments: int) -> None:
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
+  bool shares_tiles() const override { return false; }
 
   std::string imports() const override {
     return "import ctypes\nimport functools\nimport hashlib\nimport os\nimport platform\nimport re\nimport shlex\nimport shutil\nimport subprocess\n"

@@ -51,6 +51,7 @@ std::string signature_of(const Kernel& kernel) {
 class TritonPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cuda"; }
+  bool shares_tiles() const override { return true; }
 
   std::string imports() const override { return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"; }
 
