@@ -18,19 +18,6 @@ constexpr double kProgramSeconds = 0.8e-6;     // from a program's start to its 
 constexpr double kFoldSeconds = 0.15e-6;       // one step of a reduction across warps
 constexpr double kRegistersOfUnit = 65536, kThreadsOfUnit = 2048, kMostRegisters = 255, kFixedRegisters = 24;
 
-double weight_of(const Expr& expr) {
-  if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
-  if (expr.kind != ExprKind::kOp) return 0;
-  switch (expr.op) {
-    case ScalarOp::kDiv: case ScalarOp::kSqrt: case ScalarOp::kRsqrt: case ScalarOp::kReciprocal: return 4;
-    case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog: case ScalarOp::kLog2: case ScalarOp::kLog10:
-    case ScalarOp::kLog1p: case ScalarOp::kSigmoid: return 10;
-    case ScalarOp::kTanh: case ScalarOp::kErf: case ScalarOp::kErfc: case ScalarOp::kSin: case ScalarOp::kCos: case ScalarOp::kPow: return 24;
-    case ScalarOp::kFloorDiv: case ScalarOp::kTruncDiv: case ScalarOp::kRemainder: case ScalarOp::kFmod: return 20;
-    default: return 1;
-  }
-}
-
 class Estimation {
  public:
   Estimation(const Kernel& kernel, const DeviceDescription& device) : kernel_(kernel), device_(device), is_gpu_(device.target == "triton") {
@@ -221,6 +208,19 @@ class Estimation {
 };
 
 }  // namespace
+
+double weight_of(const Expr& expr) {
+  if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
+  if (expr.kind != ExprKind::kOp) return 0;
+  switch (expr.op) {
+    case ScalarOp::kDiv: case ScalarOp::kSqrt: case ScalarOp::kRsqrt: case ScalarOp::kReciprocal: return 4;
+    case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog: case ScalarOp::kLog2: case ScalarOp::kLog10:
+    case ScalarOp::kLog1p: case ScalarOp::kSigmoid: return 10;
+    case ScalarOp::kTanh: case ScalarOp::kErf: case ScalarOp::kErfc: case ScalarOp::kSin: case ScalarOp::kCos: case ScalarOp::kPow: case ScalarOp::kAtan2: return 24;
+    case ScalarOp::kFloorDiv: case ScalarOp::kTruncDiv: case ScalarOp::kRemainder: case ScalarOp::kFmod: return 20;
+    default: return 1;
+  }
+}
 
 KernelEstimate estimate(const Kernel& kernel, const DeviceDescription& device) { return Estimation(kernel, device).run(); }
 

@@ -17,4 +17,7 @@ struct KernelEstimate {
 // The kernel's body need not be arranged. Costs of a Triton kernel by its tiles, of a CPU kernel by its axes.
 KernelEstimate estimate(const kernel::Kernel& kernel, const DeviceDescription& device);
 
+// Instructions that one element of the expression costs, roughly.
+double weight_of(const kernel::Expr& expr);
+
 }  // namespace kw
