@@ -1,7 +1,7 @@
 """Compiles the kernels of an emitted Triton file to machine code without a GPU.
 
 The file ends with `KERNEL_SIGNATURES`, a list of dicts: `kernel` (the function's name), `signature` (argument → Triton type), `constexprs`,
-`num_warps`, `num_stages`, and `divisible_by_16` (the arguments that a launch would specialise on).
+`num_warps`, `num_stages`, `enable_fp_fusion`, and `divisible_by_16` (the arguments that a launch would specialise on).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     aligned = set(entry.get("divisible_by_16") or ())
     attributes = {(position,): [["tt.divisibility", 16]] for position, name in enumerate(function.arg_names) if name in aligned}
     source = ASTSource(function, signature, {(function.arg_names.index(name),): value for name, value in constants.items()}, attributes)
-    options = {key: entry[key] for key in ("num_warps", "num_stages", "num_ctas", "maxnreg") if entry.get(key) is not None}
+    options = {key: entry[key] for key in ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion") if entry.get(key) is not None}
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import operator
 import os
 import re
@@ -447,7 +448,7 @@ def _same(value: Any, default: Any) -> bool:
         return False
     # Scalars of type `Scalar` have integer defaults (alpha=1) that also stand for the equal float.
     if type(value) in (int, float) and type(default) in (int, float):
-        return value == default
+        return value == default and math.copysign(1, value) == math.copysign(1, default)
     return type(value) is type(default) and value == default
 
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "support/error.hpp"
+#include "support/text.hpp"
 
 namespace kw::plan {
 
@@ -28,7 +29,7 @@ std::string key_of(const Expr& expr) {
     key += std::to_string(number) + ' ';
   for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
   if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) {
-    key += '@' + std::to_string(expr.access.buffer) + '|' + std::to_string(expr.access.otherwise);
+    key += '@' + std::to_string(expr.access.buffer) + "|" + format_double(expr.access.otherwise);
     append(key, expr.access.index);
   }
   for (const auto& guard : expr.access.guards) {

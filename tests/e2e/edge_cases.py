@@ -27,15 +27,17 @@ class Call(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Edge:
-    """`exact`: every bit is PyTorch's, signs of zeros too. `ours`: no library call may be left."""
+    """`exact`: every bit is PyTorch's, signs of zeros too. `ours`: no library call may be left. `on_gpu`: the bits that PyTorch's CUDA kernels leave, where
+    they are others than its CPU kernels'."""
 
     function: Callable[..., Any]
     inputs: Callable[[], list[torch.Tensor]]
     exact: bool = False
     ours: bool = True
+    on_gpu: Callable[..., Any] | None = None
 
-    def module(self) -> torch.nn.Module:
-        return Call(self.function)
+    def module(self, on_gpu: bool = False) -> torch.nn.Module:
+        return Call(self.on_gpu if on_gpu and self.on_gpu else self.function)
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -224,9 +226,26 @@ EDGES: dict[str, Edge] = {
         exact=True,
     ),
     "quantise_rows": Edge(
-        lambda x: (torch.round(x / (x.abs().amax(1, keepdim=True) / 127)).to(torch.int8), x.abs().amax(1, keepdim=True) / 127), lambda: [normal(33, 1021)], exact=True
+        lambda x: (torch.round(x / (x.abs().amax(1, keepdim=True) / 127)).to(torch.int8), x.abs().amax(1, keepdim=True) / 127), lambda: [normal(33, 1021)], exact=True,
+        on_gpu=lambda x: (torch.round(x / over(x.abs().amax(1, keepdim=True), 127)).to(torch.int8), over(x.abs().amax(1, keepdim=True), 127)),
+    ),
+    "over_numbers": Edge(
+        lambda x: [x / 127, x / 0.3, x / 3e38, x / 1e-45, x / 0.0, torch.floor(x / 0.1), (x.half() / 7).float() > 0.1, x.double() / 3],
+        lambda: [torch.cat([normal(5000), signed_zeros(), subnormals()])], exact=True,
+        on_gpu=lambda x: [over(x, 127), over(x, 0.3), over(x, 3e38), over(x, 1e-45), over(x, 0.0), torch.floor(over(x, 0.1)), over(x.half().float(), 7).half().float() > 0.1,
+                          x.double() * (1 / 3)],
+    ),
+    "minus_zero": Edge(
+        lambda x: [torch.where(x > 0, x, -0.0), torch.where(x > 0, x.double(), -0.0), x.masked_fill(x > 0, -0.0), F.pad(x, (1, 2), value=-0.0),
+                   torch.where(x > 0, x.half(), -0.0)],
+        lambda: [signed_zeros()], exact=True,
     ),
 }  # fmt: skip
+
+
+def over(x: torch.Tensor, number: float) -> torch.Tensor:
+    """A tensor over a number in PyTorch's CUDA kernels: times the reciprocal."""
+    return x * (torch.tensor(1.0, dtype=x.dtype) / torch.tensor(number, dtype=x.dtype))
 
 
 def eight_bit_range() -> torch.Tensor:
@@ -240,9 +259,9 @@ def eight_bit_range() -> torch.Tensor:
     return torch.cat([values, middles, *near, extremes, -extremes])
 
 
-def check(edge: Edge, candidate: ModuleType) -> None:
-    """Asserts that the candidate computes what eager does, without falling back to it."""
-    module, inputs = edge.module(), edge.inputs()
+def check(edge: Edge, candidate: ModuleType, on_gpu: bool = False) -> None:
+    """Asserts that the candidate computes what eager does (`on_gpu`: on a GPU), without falling back to it."""
+    module, inputs = edge.module(on_gpu), edge.inputs()
     ours = candidate.ModelNew(copy.copy(module))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")  # a fallback to the original would warn

@@ -25,7 +25,7 @@ def main() -> None:
         request = json.loads(line)
         fault = ""
         try:
-            check(EDGES[request["edge"]], problem.load_module(request["candidate"], kind="candidate")[0])
+            check(EDGES[request["edge"]], problem.load_module(request["candidate"], kind="candidate")[0], on_gpu=True)
         except Exception:
             fault = traceback.format_exc(limit=-12)
         print(json.dumps({"fault": fault}), file=answers, flush=True)

@@ -194,5 +194,5 @@ def test_golden_kernel_compiles_for_hopper(path: Path, entry: dict[str, Any]) ->
     signature = {**entry["signature"], **dict.fromkeys(entry["constexprs"], "constexpr")}
     attributes = {(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in entry["divisible_by_16"]}
     source = ASTSource(kernel, signature=signature, constexprs=entry["constexprs"], attrs=attributes)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={key: entry[key] for key in ("num_warps", "num_stages", "maxnreg") if key in entry})
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={key: entry[key] for key in ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion") if key in entry})
     assert compiled.asm["cubin"]

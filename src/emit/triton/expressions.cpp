@@ -20,7 +20,6 @@ std::optional<Infix> infix_of(ScalarOp op) {
     case ScalarOp::kAdd: return Infix{"+", Binding::kAdd};
     case ScalarOp::kSub: return Infix{"-", Binding::kAdd};
     case ScalarOp::kMul: return Infix{"*", Binding::kMultiply};
-    case ScalarOp::kDiv: return Infix{"/", Binding::kMultiply};
     case ScalarOp::kEqual: return Infix{"==", Binding::kCompare};
     case ScalarOp::kNotEqual: return Infix{"!=", Binding::kCompare};
     case ScalarOp::kLess: return Infix{"<", Binding::kCompare};
@@ -60,7 +59,7 @@ std::string_view function_of(ScalarOp op, DType dtype, bool roughly) {
     case ScalarOp::kLog2: return "tl.log2";
     case ScalarOp::kLog10: return "libdevice.log10";
     case ScalarOp::kLog1p: return "libdevice.log1p";
-    case ScalarOp::kSqrt: return single && !roughly ? "tl.sqrt_rn" : "tl.sqrt";
+    case ScalarOp::kSqrt: return single ? "tl.sqrt_rn" : "tl.sqrt";
     case ScalarOp::kSin: return "tl.sin";
     case ScalarOp::kCos: return "tl.cos";
     case ScalarOp::kTan: return "libdevice.tan";
@@ -86,6 +85,13 @@ Text call(std::string_view function, const std::vector<Text>& operands, DType dt
   std::vector<std::string> arguments;
   for (const Text& operand : operands) arguments.push_back(typed(operand, dtype));
   return {fmt::format("{}({}{})", function, join(arguments, ", "), options)};
+}
+
+// Triton's own division of single floats is two units off at worst, PyTorch's is not: a difference that any step behind it (round, a comparison, a cast to
+// few bits, in this kernel or in another) can make a whole one.
+Text quotient(const Text& dividend, const Text& divisor, DType dtype) {
+  if (dtype == DType::f32) return call("tl.div_rn", {dividend, divisor}, dtype);
+  return infix_text({"/", Binding::kMultiply}, dividend, divisor);
 }
 
 Text helper(std::string_view name, const std::vector<Text>& operands, DType dtype, std::vector<std::string>& helpers) {
@@ -119,7 +125,8 @@ Text select_text(const Operation& operation, const std::vector<Text>& operands) 
 
 Text sigmoid_text(const Operation& operation, const Text& operand) {
   if (operation.roughly || operation.dtype == DType::f64) return {fmt::format("tl.sigmoid({})", typed(operand, operation.dtype))};
-  return {fmt::format("1.0 / (1.0 + libdevice.exp(-{}))", wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)), Binding::kMultiply};
+  const Text denominator{fmt::format("1.0 + libdevice.exp(-{})", wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)), Binding::kAdd};
+  return quotient({"1.0", Binding::kAtom, true}, denominator, operation.dtype);
 }
 
 // Triton divides integers as C does; Python and PyTorch round towards minus infinity.
@@ -132,8 +139,7 @@ Text division_text(const Operation& operation, const std::vector<Text>& operands
       return helper("floor_divide", operands, operation.dtype, helpers);
     case ScalarOp::kTruncDiv: {
       if (!floating) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
-      const Text quotient = operation.dtype == DType::f32 ? call("tl.div_rn", operands, operation.dtype) : infix_text({"/", Binding::kMultiply}, operands[0], operands[1]);
-      return {fmt::format("libdevice.trunc({})", quotient.text)};
+      return {fmt::format("libdevice.trunc({})", quotient(operands[0], operands[1], operation.dtype).text)};
     }
     case ScalarOp::kRemainder:
       if (floating) return helper("remainder_float", operands, operation.dtype, helpers);
@@ -199,6 +205,8 @@ Text literal(DType dtype, double number, int64_t integer) {
   if (is_integral(dtype)) return {std::to_string(integer), integer < 0 ? Binding::kUnary : Binding::kAtom, true};
   if (std::isnan(number)) return {"float(\"nan\")", Binding::kAtom, true};
   if (std::isinf(number)) return {number < 0 ? "float(\"-inf\")" : "float(\"inf\")", Binding::kAtom, true};
+  // Triton makes every literal that equals 0 a +0.
+  if (number == 0 && std::signbit(number) && !is_eight_bit_float(dtype)) return {fmt::format("tl.full((), -1.0, {}) * 0.0", dtype_name(dtype)), Binding::kMultiply};
   return {format_double(number), std::signbit(number) ? Binding::kUnary : Binding::kAtom, true};
 }
 
@@ -216,10 +224,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     scalars[0] = {fmt::format("tl.full((), {}, {})", operands[0].text, dtype_name(dtype))};
     return operation_text(operation, scalars, helpers);
   }
-  // Triton's division of floats is two units off at worst.
-  const bool divides_exactly = operation.exact && operation.dtype == DType::f32;
-  if (divides_exactly && operation.op == ScalarOp::kDiv) return call("tl.div_rn", operands, operation.dtype);
-  if (divides_exactly && operation.op == ScalarOp::kReciprocal) return call("tl.div_rn", {{"1.0", Binding::kAtom, true}, operands[0]}, operation.dtype);
+  if (operation.op == ScalarOp::kDiv) return quotient(operands[0], operands[1], operation.dtype);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
   if (!function.empty()) {
@@ -233,10 +238,10 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
       // Triton's minus is 0 - x, which loses the sign of a zero.
       if (is_floating(operation.dtype)) return {wrap(operand, Binding::kMultiply) + " * -1.0", Binding::kMultiply};
       return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
-    case ScalarOp::kReciprocal: return {"1.0 / " + wrap(operand, Binding::kUnary), Binding::kMultiply};
+    case ScalarOp::kReciprocal: return quotient({"1.0", Binding::kAtom, true}, operand, operation.dtype);
     case ScalarOp::kRsqrt:
       if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
-      return {fmt::format("1.0 / tl.sqrt_rn({})", operand.text), Binding::kMultiply};
+      return quotient({"1.0", Binding::kAtom, true}, {fmt::format("tl.sqrt_rn({})", operand.text)}, operation.dtype);
     case ScalarOp::kSign: return helper("sign", operands, operation.dtype, helpers);
     case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
     case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);

@@ -31,7 +31,6 @@ struct Operation {
   DType operand_dtype;     // of the last operand
   bool roughly = false;    // hardware approximations are enough: every result is stored with 16 bits
   bool nonnegative = false;   // integer operands are known not to be negative
-  bool exact = false;         // the last place counts: what follows rounds to whole steps
 };
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls libdevice.

@@ -16,6 +16,11 @@ using namespace kernel;
 
 namespace {
 
+// 1 / divisor as one rounding of the type gives it.
+double reciprocal_of(double divisor, DType dtype) {
+  return dtype == DType::f32 ? static_cast<double>(1.0f / static_cast<float>(divisor)) : 1.0 / divisor;
+}
+
 constexpr int64_t kInt32Limit = std::numeric_limits<int32_t>::max();
 constexpr int64_t kGridLimit = 65535;   // of the second and third dimension of a CUDA grid
 constexpr size_t kLineWidth = 110;
@@ -210,6 +215,7 @@ void KernelPrinter::find_what_decides() {
     if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin;
     if (expr.kind != ExprKind::kOp) return false;
     if (expr.op == ScalarOp::kCast) return !is_floating(expr.dtype) || is_eight_bit_float(expr.dtype);
+    if (expr.op == ScalarOp::kSign || (expr.op >= ScalarOp::kFloorDiv && expr.op <= ScalarOp::kFmod)) return true;
     return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) || (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual);
   };
   for (size_t id = kernel_.exprs.size(); id-- > 0;)
@@ -267,8 +273,12 @@ Text KernelPrinter::operation(ExprId id) {
     const Expr& one = kernel_.exprs[operand];
     operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
   }
-  Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_, false};
-  operation.exact = decides_[id];
+  Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_ && !decides_[id], false};
+  // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be another answer than theirs.
+  if (expr.op == ScalarOp::kDiv && kind(1) == ExprKind::kConstant && is_floating(expr.dtype)) {
+    operation.op = ScalarOp::kMul;
+    operands[1] = literal(expr.dtype, reciprocal_of(kernel_.exprs[expr.operands[1]].number, expr.dtype), 0);
+  }
   operation.nonnegative = std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId operand) {
     const Expr& one = kernel_.exprs[operand];
     return one.kind == ExprKind::kConstant ? one.integer >= 0 : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;

@@ -28,6 +28,9 @@ Printed print_all(const Program& program) {
   return printed;
 }
 
+// Products are rounded before they are added, as they are between two of PyTorch's kernels: a · b − c · d is 0 where both products are the same.
+constexpr std::string_view kFusion = "enable_fp_fusion";
+
 bool has_loop(const Kernel& kernel) {
   for (const kernel::Axis& axis : kernel.axes)
     if (axis.looped) return true;
@@ -44,6 +47,7 @@ std::string signature_of(const Kernel& kernel) {
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
   std::string options = has_loop(kernel) ? fmt::format(" \"num_stages\": {},", kernel.num_stages) : "";
   if (kernel.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", kernel.max_registers);
+  options += fmt::format(" \"{}\": False,", kFusion);
   return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
                      kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, options, join(aligned, ", "));
 }
@@ -76,6 +80,7 @@ class TritonPrinter : public TargetPrinter {
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
+    arguments.push_back(fmt::format("{}=False", kFusion));
     const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
