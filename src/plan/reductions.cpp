@@ -216,7 +216,9 @@ std::vector<ExprId> Reduction::plain() const {
   const Moments m = moments(x_as(dtype));   // var, std, var_mean, std_mean
   ExprId spread = variance(m, correction());
   if (base_.starts_with("std")) spread = k_.unary(ScalarOp::kSqrt, spread);
-  return base_.ends_with("_mean") ? std::vector<ExprId>{spread, m.mean} : std::vector<ExprId>{spread};
+  if (!base_.ends_with("_mean")) return {spread};
+  // PyTorch's running update makes NaN of both where an element is infinite.
+  return {spread, varies(x()) ? k_.select(k_.op(ScalarOp::kIsNan, DType::b1, {m.squares}), m.squares, m.mean) : m.mean};
 }
 
 std::vector<ExprId> Reduction::lower() {

@@ -159,6 +159,12 @@ def test_reductions(index: int, tmp_path: Path) -> None:
         check(REDUCTIONS[index], randn(10, 4, 6).permute(1, 2, 0), tmp_path=tmp_path)
 
 
+def test_means_of_var_mean_are_nan_where_an_element_is_infinite(tmp_path: Path) -> None:
+    x = randn(4, 10)
+    x[0, 3], x[2, 5] = float("inf"), float("nan")
+    check(lambda x: torch.var_mean(x, 1), x, tmp_path=tmp_path)
+
+
 @pytest.mark.slow
 def test_long_reductions_are_split_and_right(tmp_path: Path) -> None:
     check(lambda x: x.sum(), randn(512, 1024), tmp_path=tmp_path)

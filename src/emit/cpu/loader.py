@@ -1,7 +1,9 @@
 COMPILER_FLAGS = (
     "-O3 -march=native -fopenmp -std=c++17 -shared -fPIC -fwrapv "
     # NaN, infinities and rounding stay as written; without errno and traps the loops still vectorise.
-    "-fno-math-errno -fno-trapping-math -ffp-contract=off"
+    "-fno-math-errno -fno-trapping-math -ffp-contract=off "
+    # Both make conditions on conditions of what is a choice between two numbers, and such loops do not vectorise.
+    "-fno-tree-pre -fno-thread-jumps"
 ).split()
 
 

@@ -342,20 +342,21 @@ INLINE float pow_f32(float x, float y) {
   const double scale = double_of_bits((bits_of_double(shifted) + 1023u) << 52);
   const float finite = static_cast<float>(q * scale);
 
-  const float half_y = 0.5f * y;
-  const bool y_is_integer = __builtin_truncf(y) == y;
-  const bool y_is_odd = y_is_integer && __builtin_truncf(half_y) != half_y;
+  // What depends on y alone stays in floats and bit masks: GCC does not vectorise a loop around conditions that do not vary in it.
   const float infinity = __builtin_inff();
-  const bool vanishes = (magnitude == 0.0f) == (y > 0.0f);  // 0^positive and inf^negative
-  float result = magnitude == 0.0f || magnitude == infinity ? (vanishes ? 0.0f : infinity) : finite;
-  result = y_is_odd ? __builtin_copysignf(result, x) : result;
-  result = x < 0.0f && magnitude < infinity && !y_is_integer ? __builtin_nanf("") : result;
-  // x^±inf: 1 where |x| = 1, else grows or vanishes.
-  const bool y_is_infinite = __builtin_fabsf(y) == infinity;
-  const float at_infinity = magnitude == 1.0f ? 1.0f : ((magnitude > 1.0f) == (y > 0.0f) ? infinity : 0.0f);
-  result = y_is_infinite ? at_infinity : result;
-  result = x != x || y != y ? x + y : result;
-  return x == 1.0f || y == 0.0f ? 1.0f : result;
+  const float half_y = 0.5f * y;
+  const uint32_t odd = static_cast<uint32_t>(__builtin_truncf(y) == y) & static_cast<uint32_t>(__builtin_truncf(half_y) != half_y);
+  const float of_zero = y > 0.0f ? 0.0f : infinity;
+  const float of_infinity = y > 0.0f ? infinity : 0.0f;
+  const float of_negative = __builtin_truncf(y) == y ? 0.0f : __builtin_nanf("");
+  const float nan_of_y = y != y ? y : 0.0f;
+  float result = magnitude == 1.0f ? 1.0f : finite;
+  result = magnitude == 0.0f ? of_zero : (magnitude == infinity ? of_infinity : result);
+  result = (x < 0.0f && magnitude < infinity ? result + of_negative : result) + nan_of_y;
+  result = float_of_bits(bits_of_float(result) | ((odd << 31) & bits_of_float(x)));
+  result = x != x ? x : result;
+  const float exponent = x == 1.0f ? 0.0f : y;
+  return exponent == 0.0f ? 1.0f : result;
 }
 //@ bfloat16 : bits
 INLINE float float_of_bfloat16(uint16_t value) { return float_of_bits(static_cast<uint32_t>(value) << 16); }
