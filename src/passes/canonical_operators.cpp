@@ -29,6 +29,8 @@ const std::unordered_map<std::string_view, std::string_view>& synonyms() {
       {"special_log_softmax.default", "log_softmax.int"},
       {"__and__.Tensor", "bitwise_and.Tensor"}, {"__or__.Tensor", "bitwise_or.Tensor"}, {"__xor__.Tensor", "bitwise_xor.Tensor"},
       {"__and__.Scalar", "bitwise_and.Scalar"}, {"__or__.Scalar", "bitwise_or.Scalar"}, {"__xor__.Scalar", "bitwise_xor.Scalar"},
+      {"__lshift__.Tensor", "bitwise_left_shift.Tensor"}, {"__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar"},
+      {"__rshift__.Tensor", "bitwise_right_shift.Tensor"}, {"__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar"},
       {"clip.default", "clamp.default"}, {"clip.Tensor", "clamp.Tensor"},
       {"max.other", "maximum.default"}, {"min.other", "minimum.default"},
       {"concat.default", "cat.default"}, {"concatenate.default", "cat.default"},

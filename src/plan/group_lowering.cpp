@@ -61,6 +61,7 @@ class Lowering {
       store.value = build_.cast(value, type.dtype);
       lowered_.kernel.stores.push_back(std::move(store));
     }
+    share_loads();
     drop_unused(lowered_.kernel);
     move_outputs_last();
     lowered_.kernel.name = kernel_name(graph_, nodes_);
@@ -144,7 +145,7 @@ class Lowering {
     lowered_.buffers = std::move(values);
   }
 
-  ExprId load(ValueId value, const Coords& coords, const Guards& guards, double otherwise = 0.0) {
+  ExprId load(ValueId value, const Coords& coords, const Guards& guards, double otherwise) {
     const TensorType& type = graph_.type(value);
     const ValueId root = facts_.roots[value];
     Access access;
@@ -157,8 +158,45 @@ class Lowering {
     return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
   }
 
+  ExprId load_of(ExprId loaded) const { return build_.expr(loaded).kind == kernel::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded; }
+
+  // A load that brings `otherwise` itself outside its guards.
+  ExprId filled(ValueId value, const Coords& coords, const Guards& guards, double otherwise) {
+    const ExprId loaded = load(value, coords, guards, otherwise);
+    filled_.insert(load_of(loaded));
+    chosen_.erase(load_of(loaded));
+    return loaded;
+  }
+
+  // One element that is read under several guards, each of which chooses what is made of it (the two halves of a byte side by side), is read once for all.
+  void share_loads() {
+    auto& kernel = lowered_.kernel;
+    std::vector<ExprId> instead(kernel.exprs.size());
+    for (ExprId id = 0; id < static_cast<ExprId>(instead.size()); ++id) {
+      instead[id] = id;
+      kernel::Expr& expr = kernel.exprs[id];
+      if (expr.kind != kernel::ExprKind::kLoad || !chosen_.contains(id)) continue;
+      const kernel::IndexRange range = kernel::range_of(expr.access.index, kernel.axes);
+      if (range.lowest < 0 || range.highest >= kernel.buffers[expr.access.buffer].elements) continue;
+      for (ExprId other = 0; other < id; ++other) {
+        kernel::Expr& first = kernel.exprs[other];
+        if (first.kind != kernel::ExprKind::kLoad || !chosen_.contains(other) || first.access.buffer != expr.access.buffer || first.access.index != expr.access.index) continue;
+        first.access.guards.clear();
+        instead[id] = other;
+        break;
+      }
+    }
+    for (kernel::Expr& expr : kernel.exprs)
+      for (ExprId& operand : expr.operands) operand = instead[operand];
+    for (kernel::Store& store : kernel.stores) store.value = instead[store.value];
+  }
+
   ExprId expr_at(ValueId value, const Coords& coords, const Guards& guards) {
-    if (!computed_inside(value)) return load(value, coords, guards);
+    if (!computed_inside(value)) {
+      const ExprId loaded = load(value, coords, guards, 0.0);
+      if (!filled_.contains(load_of(loaded))) chosen_.insert(load_of(loaded));
+      return loaded;
+    }
     MemoKey key{value, coords, guards};
     if (const auto found = memo_.find(key); found != memo_.end()) return found->second;
     const ExprId result = compute(value, coords, guards);
@@ -214,7 +252,7 @@ class Lowering {
     if (base == "pad" || base == "constant_pad_nd" || base == "im2col" || base == "diag_embed") {
       const Pull& one = pulls.front();
       const double fill = node.number("value", 0.0);
-      if (!computed_inside(one.value) && outer.empty()) return load(one.value, one.coords, one.guards, fill);
+      if (!computed_inside(one.value) && outer.empty()) return filled(one.value, one.coords, one.guards, fill);
       const ExprId inside = expr_at(one.value, one.coords, within(one));
       return build_.select(build_.all_of(one.guards), inside, build_.constant(fill, dtype));
     }
@@ -341,7 +379,7 @@ class Lowering {
     lowered_.windowed = lowered_.windowed || spec.windowed;
     const WindowElement element = element_at(window, point, extents());
     const ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)
-                                                           : load(window.operand, element.coords, element.guards, value_outside(window));
+                                                           : filled(window.operand, element.coords, element.guards, value_outside(window));
     const Node& node = graph_.nodes[id];
     auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), extents()});
     return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
@@ -365,7 +403,7 @@ class Lowering {
       }
     // A load can bring the identity itself.
     const std::optional<double> otherwise = guards.empty() || computed_inside(operand) ? std::nullopt : scan_identity(graph_, id);
-    const ExprId value = otherwise ? load(operand, coords, guards, *otherwise) : expr_at(operand, coords, guards);
+    const ExprId value = otherwise ? filled(operand, coords, guards, *otherwise) : expr_at(operand, coords, guards);
     if (otherwise) guards.clear();
     const auto& results = graph_.nodes[id].results;
     const bool with_positions = results.size() > 1 && results[1] != kNoValue && (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
@@ -384,6 +422,8 @@ class Lowering {
   std::set<std::string> buffer_names_;
   std::map<MemoKey, ExprId> memo_;
   std::map<NodeId, std::vector<ExprId>> reductions_;
+  std::set<ExprId> filled_;                      // loads whose value outside their guards counts
+  std::set<ExprId> chosen_;                      // loads whose value outside their guards nothing reads
 };
 
 std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {

@@ -123,6 +123,7 @@ Pulls pull_cat(const Request& request) {
     const Range range = range_of(request.coords[dim], request.extents());
     if (range.low < offset || range.high >= offset + size) pull.guards.push_back({request.coords[dim], offset, offset + size});
     if (stack) pull.coords.erase(pull.coords.begin() + dim);
+    else if (size == 1) pull.coords[dim] = constant_index(0);   // all that the guard leaves; as a difference it would stand in the way of views
     else pull.coords[dim].constant -= offset;
     offset += size;
     pulls.push_back(std::move(pull));
