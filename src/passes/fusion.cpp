@@ -8,6 +8,7 @@
 
 #include "ir/op_registry.hpp"
 #include "plan/domain.hpp"
+#include "plan/traffic.hpp"
 #include "plan/windows.hpp"
 
 namespace kw {
@@ -25,6 +26,9 @@ struct Group {
   bool fusable = false;
 };
 
+constexpr double kLaunchBytes = 1 << 20;       // moved in the time that a kernel takes to begin and end
+constexpr double kSmallBytes = 1 << 18;        // a kernel that moves less is hardly more than its launch
+
 bool contains(const std::vector<NodeId>& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
 
 class Fusion {
@@ -36,6 +40,7 @@ class Fusion {
     group_of_.assign(graph_.nodes.size(), -1);
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
       if (facts_.classes[node] != OpClass::kView) place(node);
+    regroup();
     recompute_cheap_values();
     emit();
   }
@@ -208,6 +213,147 @@ class Fusion {
     return true;
   }
 
+  // --- A search over groupings, by what groups move ---
+
+  double traffic(const std::vector<NodeId>& nodes) const {
+    return nodes.empty() ? 0.0 : plan::bytes_moved(facts_, nodes, plan::outputs_of(facts_, nodes)) + kLaunchBytes;
+  }
+
+  // Where a node was placed when those after it were not known need not be its best place. Groups give nodes to those that read from them or that they
+  // read from, and join others, as long as that lowers the traffic.
+  void regroup() {
+    attempts_left_ = 8 * static_cast<int>(groups_.size()) + 64;
+    bool changed = true;
+    for (int round = 0; changed && round < 3; ++round) {
+      changed = false;
+      for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+        if (!groups_[group].fusable || groups_[group].nodes.empty()) continue;
+        for (int other : neighbours(group)) {
+          if (groups_[group].nodes.empty()) break;
+          if (!groups_[other].nodes.empty()) changed |= improve(group, other);
+        }
+      }
+    }
+    join_small_groups();
+  }
+
+  // Kernels that are hardly more than their launch, over equally many elements: the counters of a model's batch norms.
+  void join_small_groups() {
+    std::map<int64_t, int> open;
+    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+      if (!groups_[group].fusable || groups_[group].nodes.empty() || traffic(groups_[group].nodes) >= kLaunchBytes + kSmallBytes) continue;
+      const auto [place, added] = open.emplace(groups_[group].elements, group);
+      if (!added && try_merge(place->second, group) == place->second && groups_[group].nodes.empty()) continue;
+      place->second = group;
+    }
+  }
+
+  // Later groups that read from this one or read what it reads.
+  std::vector<int> neighbours(int group) const {
+    std::set<int> readers;
+    for_each_reader(group, [&](int reader) { readers.insert(reader); });
+    std::vector<int> found(readers.begin(), readers.end());
+    const auto add = [&](int other) {
+      if (other != group && found.size() < 16 && std::find(found.begin(), found.end(), other) == found.end()) found.push_back(other);
+    };
+    for (NodeId node : groups_[group].nodes)
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts_.roots[operand];
+        if (graph_.type(root).elements() == 1) return;
+        const auto& all = facts_.readers[root];
+        int found_here = 0, looked_at = 0;
+        for (auto reader = std::upper_bound(all.begin(), all.end(), node); reader != all.end() && found_here < 4 && looked_at < 64; ++reader, ++looked_at)
+          if (groups_[group_of_[*reader]].fusable) {
+            add(group_of_[*reader]);
+            ++found_here;
+          }
+      });
+    std::erase_if(found, [&](int other) { return !groups_[other].fusable; });
+    return found;
+  }
+
+  bool improve(int group, int other) {
+    if (attempts_left_ <= 0 || !tried_.insert({groups_[group].nodes, groups_[other].nodes}).second) return false;
+    --attempts_left_;
+    const double apart = traffic(groups_[group].nodes) + traffic(groups_[other].nodes);
+    std::vector<NodeId> both;
+    std::set_union(groups_[group].nodes.begin(), groups_[group].nodes.end(), groups_[other].nodes.begin(), groups_[other].nodes.end(), std::back_inserter(both));
+    if (traffic(both) < apart) {
+      const int kept = try_merge(std::min(group, other), std::max(group, other));
+      if (groups_[kept == group ? other : group].nodes.empty()) return true;
+    }
+    if (groups_[other].level <= groups_[group].level) return false;
+    return give(group, other, last_nodes_for(group, other), true) || give(other, group, first_nodes_after(group, other), false);
+  }
+
+  bool is_light(NodeId node) const { return facts_.classes[node] == OpClass::kPointwise || facts_.classes[node] == OpClass::kFactory; }
+
+  // Nodes of `group` whose results go to `reader` alone, or to one another.
+  std::vector<NodeId> last_nodes_for(int group, int reader) const {
+    std::set<NodeId> found;
+    const auto& nodes = groups_[group].nodes;
+    for (size_t at = nodes.size(); at-- > 0;) {
+      bool good = is_light(nodes[at]);
+      for (ValueId result : graph_.nodes[nodes[at]].results) {
+        if (result == kNoValue || !good) continue;
+        good = !facts_.escapes[result];
+        for (NodeId one : facts_.readers[result]) good = good && (group_of_[one] == reader || found.contains(one));
+      }
+      if (good) found.insert(nodes[at]);
+    }
+    return {found.begin(), found.end()};
+  }
+
+  // Nodes of `group` that need nothing but inputs, what `source` makes, and one another.
+  std::vector<NodeId> first_nodes_after(int source, int group) const {
+    std::set<NodeId> found;
+    for (NodeId node : groups_[group].nodes) {
+      bool good = is_light(node);
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const NodeId producer = graph_.values[facts_.roots[operand]].producer;
+        good = good && (producer == kNoNode || group_of_[producer] == source || found.contains(producer));
+      });
+      if (good) found.insert(node);
+    }
+    return {found.begin(), found.end()};
+  }
+
+  // Hands those of `nodes` over that lower the traffic most: the last of them, or the first.
+  bool give(int from, int to, const std::vector<NodeId>& nodes, bool last) {
+    const double before = traffic(groups_[from].nodes) + traffic(groups_[to].nodes);
+    struct Choice { double bytes; std::vector<NodeId> given, left, taken; };
+    std::vector<Choice> choices;
+    for (size_t count = 1; count <= std::min<size_t>(nodes.size(), 16); ++count) {
+      Choice one;
+      if (last) one.given.assign(nodes.end() - static_cast<std::ptrdiff_t>(count), nodes.end());
+      else one.given.assign(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count));
+      std::set_difference(groups_[from].nodes.begin(), groups_[from].nodes.end(), one.given.begin(), one.given.end(), std::back_inserter(one.left));
+      std::merge(groups_[to].nodes.begin(), groups_[to].nodes.end(), one.given.begin(), one.given.end(), std::back_inserter(one.taken));
+      if (one.left.empty() || static_cast<int>(one.taken.size()) > options_.most_nodes) break;
+      one.bytes = traffic(one.left) + traffic(one.taken);
+      if (one.bytes < 0.99 * before) choices.push_back(std::move(one));
+    }
+    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.bytes < b.bytes; });
+    if (choices.size() > 3) choices.resize(3);
+    for (Choice& one : choices) {
+      const auto left = plan::analyse(facts_, one.left), taken = plan::analyse(facts_, one.taken);
+      if (!left || !taken) continue;
+      Group given{one.given, 1, 0, true};
+      for (NodeId node : one.given)
+        for (ValueId result : graph_.nodes[node].results)
+          if (result != kNoValue) given.elements = std::max(given.elements, graph_.type(result).elements());
+      if (!worthwhile(*taken, one.taken, given, groups_[to])) continue;
+      for (NodeId node : one.given) group_of_[node] = to;
+      groups_[from].nodes = std::move(one.left);
+      groups_[from].elements = left->parallel_elements() * left->reduced_elements();
+      groups_[to].nodes = std::move(one.taken);
+      groups_[to].elements = taken->parallel_elements() * taken->reduced_elements();
+      for (int changed : {from, to}) raise(changed, level_below(groups_[changed].nodes, changed));
+      return true;
+    }
+    return false;
+  }
+
   // Windows that overlap compute what they read again and again.
   bool slides(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
@@ -324,6 +470,8 @@ class Fusion {
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<NodeId> previous_random_, next_random_;
+  std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried_;   // groups that were compared as they were
+  int attempts_left_ = 0;
   std::vector<std::vector<NodeId>> extra_;        // nodes of a group with those it computes again
 };
 

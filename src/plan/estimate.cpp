@@ -43,7 +43,7 @@ class Estimation {
   void find_tile() {
     for (const Axis& one : kernel_.axes) {
       tile_ *= static_cast<double>(one.block);
-      if (one.kind == AxisKind::kParallel) programs_ *= blocks_of(one);
+      if (one.kind == AxisKind::kParallel || one.cooperative) programs_ *= blocks_of(one);
       else if (one.looped) steps_ *= blocks_of(one);
     }
     load_passes_.assign(kernel_.exprs.size(), 0);
@@ -62,6 +62,10 @@ class Estimation {
         }
         break;
       case StmtKind::kFinish: ++folds_; break;
+      case StmtKind::kScan:
+        // Lanes of a block wait for those before them, in every block; where a thread walks alone, nobody waits.
+        if (axis(static_cast<size_t>(scan_axis_of(kernel_))).block > 1) folds_ += 2 * (in_loop ? steps_ : 1);
+        break;
       default: break;
     }
   }
@@ -108,6 +112,19 @@ class Estimation {
     return measured_share(device_.gather_bytes_per_second, size, size / (is_gpu_ ? kSectorBytes : kLineBytes));
   }
 
+  // How often each element is read where an index adds up axes: windows that overlap.
+  double overlap(const Access& access, double buffer) const {
+    double points = 1;
+    std::vector<bool> seen(kernel_.axes.size(), false);
+    for (const IndexTerm& term : access.index.terms) {
+      double extent = std::ceil(static_cast<double>(axis(term.axis).extent) / static_cast<double>(term.divisor));
+      if (term.modulus) extent = std::min(extent, static_cast<double>(term.modulus));
+      if (!seen[term.axis]) points *= extent;
+      seen[term.axis] = true;
+    }
+    return buffer > 0 ? std::max(1.0, points / buffer) : 1.0;
+  }
+
   void add_access(const Access& access, DType dtype, int passes, ExprId load = kNoExpr) {
     const double size = static_cast<double>(size_of(dtype));
     const bool gathers = load != kNoExpr && kernel_.exprs[load].kind == ExprKind::kGather;
@@ -119,7 +136,7 @@ class Estimation {
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i]) {
         elements *= static_cast<double>(axis(i).extent);
-        per_program *= static_cast<double>(axis(i).kind == AxisKind::kParallel ? axis(i).block : axis(i).extent);
+        per_program *= static_cast<double>(axis(i).kind == AxisKind::kParallel || axis(i).cooperative ? axis(i).block : axis(i).extent);
       } else if (axis(i).kind == AxisKind::kParallel) {
         // Programs are numbered with the last axis fastest: those that differ only there read the same at about the same time.
         (static_cast<int>(i) > innermost ? again_near : again_far) *= is_gpu_ ? blocks_of(axis(i)) : static_cast<double>(axis(i).extent);
@@ -133,7 +150,7 @@ class Estimation {
     const bool stays = unique <= cache;
     const double in_flight = per_program * size * std::min(programs_, static_cast<double>(device_.units) * 2);
     const double memory_passes = (stays || in_flight <= cache ? 1.0 : passes) * (stays ? 1.0 : again_far);
-    const double requests = static_cast<double>(passes) * again_far * (is_gpu_ ? again_near : 1.0);
+    const double requests = static_cast<double>(passes) * again_far * (is_gpu_ ? again_near : 1.0) * (gathers ? 1.0 : overlap(access, buffer));
     result_.memory_bytes += unique * memory_passes / share;
     result_.cache_bytes += unique * std::max(0.0, requests - memory_passes) / share;
     bytes_asked_ += unique * static_cast<double>(passes);
@@ -161,7 +178,7 @@ class Estimation {
     const double each = std::max(1.0, tile_ / threads);
     int loads = 0, folded = 0;
     for (const int passes : load_passes_) loads += passes > 0;
-    for (const Expr& expr : kernel_.exprs) folded += expr.kind == ExprKind::kReduce;
+    for (const Expr& expr : kernel_.exprs) folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
     const int live = iterations_ > 0 ? std::max(1, loads_in_loop_) + folded : std::max(1, loads) + 1;
     const double registers = kFixedRegisters + each * live;
     double resident = std::floor(std::min({kRegistersOfUnit / (std::min(registers, kMostRegisters) * threads), kThreadsOfUnit / threads, 32.0}));
@@ -204,12 +221,14 @@ class Estimation {
   std::vector<int> load_passes_;
   KernelEstimate result_;
   double tile_ = 1, programs_ = 1, steps_ = 1, iterations_ = 0, bytes_asked_ = 0;
-  int folds_ = 0, loads_in_loop_ = 0;
+  double folds_ = 0;
+  int loads_in_loop_ = 0;
 };
 
 }  // namespace
 
 double weight_of(const Expr& expr) {
+  if (expr.kind == ExprKind::kScan) return expr.reduce == ReduceOp::kLogSumExp ? 24 : 4;
   if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
   if (expr.kind != ExprKind::kOp) return 0;
   switch (expr.op) {

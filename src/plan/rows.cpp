@@ -198,7 +198,7 @@ int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription&
   const int64_t programs = ceil_divide(rows.count, x_block);
   const int64_t least_part = rows.along_rows ? 8192 : 128;
   // Two programs of 16 warps fit a multiprocessor: 256 on 132 of them are one wave, 7 times as many are 6.8 shorter ones (0.217 instead of 0.193 ms).
-  if (programs >= 2 * device.units - device.units / 8 || rows.length < 4 * least_part) return 1;
+  if (programs >= 2 * device.units - (rows.along_rows ? device.units / 8 : 0) || rows.length < 4 * least_part) return 1;
   return std::clamp<int64_t>(ceil_divide(12 * device.units, programs), 2, rows.length / least_part);
 }
 

@@ -1,8 +1,11 @@
 // What the planner chooses where a GPU has shown that it matters: blocks and parts of a row, and which nodes share a kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
+#include "plan/estimate.hpp"
 #include "plan/plan.hpp"
 
 namespace kw {
@@ -77,6 +80,104 @@ TEST(Defaults, HeavyArithmeticIsNotDoneInPaddedLanes) {
   EXPECT_EQ(light.at("persistent"), 1);
   EXPECT_EQ(heavy.at("persistent"), 0);
   EXPECT_EQ(heavy.at("r_block"), 128);                 // 5 · 128 = 640, where a power of two around 576 is 1024
+}
+
+// The names of each group's results, groups in the order in which they run.
+std::vector<std::string> groups_of(std::string_view text) {
+  Graph graph = parse_graph(text);
+  fusion(graph);
+  std::vector<std::string> groups;
+  for (const auto& nodes : graph.groups) {
+    std::string names;
+    for (NodeId node : nodes) names += (names.empty() ? "" : " ") + graph.values[graph.nodes[node].results[0]].name;
+    groups.push_back(names);
+  }
+  return groups;
+}
+
+TEST(Groupings, ValuesMadeFromOneAreComputedWhereTheyAreRead) {
+  // Three products of one sum would cross from kernel to kernel; the sum crosses alone. The sums' rows are of different lengths.
+  EXPECT_EQ(groups_of(R"(graph G {
+    input %x : f32[4096, 4] user args.0
+    input %y : f32[4096, 16] user args.1
+    input %a : f32[4096, 1] user args.2
+    %short = aten.sum.dim_IntList(self=%x, dim=[1], keepdim=true) : f32[4096, 1]
+    %double = aten.mul.Tensor(self=%short, other=2.0) : f32[4096, 1]
+    %square = aten.mul.Tensor(self=%short, other=%short) : f32[4096, 1]
+    %scaled = aten.mul.Tensor(self=%short, other=%a) : f32[4096, 1]
+    %one = aten.mul.Tensor(self=%y, other=%double) : f32[4096, 16]
+    %two = aten.add.Tensor(self=%one, other=%square) : f32[4096, 16]
+    %three = aten.add.Tensor(self=%two, other=%scaled) : f32[4096, 16]
+    %long = aten.sum.dim_IntList(self=%three, dim=[1], keepdim=true) : f32[4096, 1]
+    return %long
+  })"), (std::vector<std::string>{"short", "double square scaled one two three long"}));
+}
+
+TEST(Groupings, CountersAreOneKernelWhereverTheyStand) {
+  std::string text = "graph G {\n input %x : f32[64, 64] user args.0\n";
+  for (int i = 0; i < 8; ++i) text += " input %count_" + std::to_string(i) + " : i64[] buffer \"count_" + std::to_string(i) + "\"\n";
+  std::string last = "x", outputs;
+  for (int i = 0; i < 8; ++i) {
+    const std::string number = std::to_string(i);
+    text += " %more_" + number + " = aten.add.Tensor(self=%count_" + number + ", other=1) : i64[]\n";
+    text += " %product_" + number + " = aten.mm.default(self=%" + last + ", mat2=%x) : f32[64, 64]\n";
+    last = "product_" + number;
+    outputs += "buffer \"count_" + number + "\" %more_" + number + ", ";
+  }
+  const auto groups = groups_of(text + " return " + outputs + "%" + last + "\n}");
+  EXPECT_EQ(groups.size(), 9u);
+  EXPECT_NE(std::find(groups.begin(), groups.end(), "more_0 more_1 more_2 more_3 more_4 more_5 more_6 more_7"), groups.end());
+}
+
+TEST(Groupings, SmallKernelsThatWaitForEachOtherStayApart) {
+  // %b needs the library's product, which needs %a.
+  const auto groups = groups_of(R"(graph G {
+    input %x : f32[8, 8] user args.0
+    %a = aten.add.Tensor(self=%x, other=1.0) : f32[8, 8]
+    %product = aten.mm.default(self=%a, mat2=%x) : f32[8, 8]
+    %b = aten.mul.Tensor(self=%product, other=2.0) : f32[8, 8]
+    return %b
+  })");
+  EXPECT_EQ(groups, (std::vector<std::string>{"a", "product", "b"}));
+}
+
+TEST(Groupings, ReadersOfOneTensorShareAKernelHoweverFarApart) {
+  // Five library calls stand between the two in the order in which the tensor is read.
+  std::string text = "graph G {\n input %x : f32[4096, 4096] user args.0\n input %w : f32[4096, 16] user args.1\n %first = aten.relu.default(self=%x) : f32[4096, 4096]\n";
+  std::string outputs = "%first";
+  for (int i = 0; i < 5; ++i) {
+    text += " %product_" + std::to_string(i) + " = aten.mm.default(self=%x, mat2=%w) : f32[4096, 16]\n";
+    outputs += ", %product_" + std::to_string(i);
+  }
+  const auto groups = groups_of(text + " %second = aten.sigmoid.default(self=%x) : f32[4096, 4096]\n return " + outputs + ", %second\n}");
+  EXPECT_NE(std::find(groups.begin(), groups.end(), "first second"), groups.end());
+}
+
+KernelEstimate estimate_of(std::string_view text) {
+  Graph graph = parse_graph(text);
+  fusion(graph);
+  const DeviceDescription device = default_device("triton");
+  const Program program = lower(graph, default_schedule(graph, "triton", device), device);
+  return estimate(program.kernels.at(0), device);
+}
+
+TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCache) {
+  const auto pooled = [](const std::string& side, const std::string& stride) {
+    return estimate_of("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %out, %places = aten.max_pool2d_with_indices.default(self=%x, kernel_size=[4, 4], stride=[" +
+                       stride + "]) : f32[16, 64, " + side + "], i64[16, 64, " + side + "]\n return %out\n}");
+  };
+  const double input = 16.0 * 64 * 128 * 128 * 4;
+  const KernelEstimate apart = pooled("32, 32", "4, 4"), overlapping = pooled("125, 125", "1, 1");
+  EXPECT_LT(apart.cache_bytes, input);
+  EXPECT_GT(overlapping.cache_bytes, 10 * input);
+  EXPECT_LT(overlapping.memory_bytes, 4 * input);
+}
+
+TEST(Estimate, AScanWaitsInEveryBlock) {
+  const auto seconds = [](const char* call) {
+    return estimate_of(std::string("graph G {\n input %x : f32[128, 1048576] user args.0\n %out = ") + call + " : f32[128, 1048576]\n return %out\n}").seconds;
+  };
+  EXPECT_GT(seconds("aten.cumsum.default(self=%x, dim=1)"), seconds("aten.relu.default(self=%x)"));
 }
 
 }  // namespace
