@@ -491,10 +491,31 @@ def test_comparison_rule_for_values_that_are_not_finite():
     assert fine.nonfinite_mismatches == 0 and fine.compared == 2 and fine.ours == {"norm": 0.0, "max": 0.0}
     # Which non-finite value an overflowing sum ends in depends on its order.
     assert metrics.compare(torch.tensor([nan, nan, -inf, 1.0, 2.0]), eager, reference).nonfinite_mismatches == 0
+    # A mean over an infinite number is infinite as a sum over n, NaN as a running update; never finite.
+    both_nan = torch.tensor([nan, nan, nan])
+    assert metrics.compare(torch.tensor([inf, -inf, nan]), both_nan, both_nan.double()).nonfinite_mismatches == 0
+    assert metrics.compare(torch.tensor([0.0, 1.0, 3e38]), both_nan, both_nan.double()).nonfinite_mismatches == 3
+    both_infinite = torch.tensor([inf, inf, inf])
+    assert metrics.compare(torch.tensor([nan, -inf, 3e38]), both_infinite, both_infinite.double()).nonfinite_mismatches == 3
     bad = metrics.compare(torch.tensor([1.0, nan, -inf, inf, nan]), eager, reference)
     assert bad.nonfinite_mismatches == 3 and bad.stray_nans == 1 and bad.compared == 0
     nothing = metrics.compare(eager[:2], eager[:2], reference[:2])
     assert nothing.compared == 0 and nothing.ours == nothing.eager == {"norm": 0.0, "max": 0.0}
+
+
+def test_a_mean_may_be_a_sum_over_n_where_eager_updates_it(check):
+    problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace("return torch.tanh(x) * 2", """mean = torch.zeros(x.shape[0], dtype=x.dtype)
+        for index in range(x.shape[1]):
+            mean = mean + (x[:, index] - mean) / (index + 1)
+        return mean""")
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return (x / 16).sum(1)\n")
+    assert wrong_outputs(result) == []
+
+
+def test_a_maximum_that_passes_over_nan_fails_the_special_draw(check):
+    problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace("torch.tanh(x) * 2", "x.amax(1)")
+    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.nan_to_num(nan=-float('inf'), posinf=float('inf')).amax(1)\n")
+    assert wrong_outputs(result) == [("special", "output[0]")]
 
 
 def test_figures_equal_the_plain_formulas_across_chunks(monkeypatch):
