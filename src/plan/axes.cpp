@@ -183,10 +183,15 @@ bool flatten(Kernel& kernel, int first, int last) {
   return replace_axes(kernel, std::move(fused.axes), fused.replacement);
 }
 
-bool split_off_parallel(Kernel& kernel, int axis, int64_t parts) {
+bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length) {
   const int parallel = parallel_axes(kernel);
-  KW_ASSERT(axis >= parallel && kernel.axes[axis].extent % parts == 0, "parts must divide a reduce axis");
-  const int64_t length = kernel.axes[axis].extent / parts;
+  const int64_t extent = kernel.axes[axis].extent;
+  KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent, "parts must cover a reduce axis");
+  if (parts * length > extent) {
+    const kernel::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
+    for (Expr& expr : kernel.exprs)
+      if (expr.kind == ExprKind::kReduce || (kernel::is_load(expr) && uses_axis(expr.access, axis))) expr.access.guards.push_back(inside);
+  }
   std::vector<Axis> axes = kernel.axes;
   axes[axis].extent = length;
   Axis part = axes[axis];

@@ -27,8 +27,9 @@ void face_forwards(kernel::Kernel& kernel);
 // Makes the axes [first, last] one axis, with divisions and remainders in the accesses. False when that cannot be expressed.
 bool flatten(kernel::Kernel& kernel, int first, int last);
 
-// Splits reduce axis `axis` into a parallel axis of `parts` (behind the other parallel axes) and what is left of it. parts divides the extent.
-bool split_off_parallel(kernel::Kernel& kernel, int axis, int64_t parts);
+// Splits reduce axis `axis` into a parallel axis of `parts` (behind the other parallel axes) and one of `length`. Where the last part is shorter than
+// that, loads and Reduces are guarded; Reduces must then be simple folds.
+bool split_off_parallel(kernel::Kernel& kernel, int axis, int64_t parts, int64_t length);
 
 // Readable names: "row", "column", "batch", "element" …; an axis of extent 1 is added when there is no parallel one.
 void name_axes(kernel::Kernel& kernel);

@@ -15,6 +15,7 @@ bool reductions_are_independent(const kernel::Kernel& kernel);
 struct SplitChoice {
   int axis = -1;               // the reduce axis that is cut
   int64_t parts = 1;
+  int64_t length = 1;          // of each part, but the last may be shorter
 };
 SplitChoice choose_split(const kernel::Kernel& kernel, int64_t wanted_parts);
 

@@ -174,6 +174,9 @@ EDGES: dict[str, Edge] = {
     "long_softmax": Edge(lambda x: x.softmax(1), lambda: [normal(2, 300007)]),
     "long_layer_norm": Edge(lambda x: F.layer_norm(x, (300007,)), lambda: [normal(2, 300007)]),
     "long_sums": Edge(lambda x: [x.sum(1), x.logsumexp(1), x.var(1)], lambda: [normal(2, 300007)]),
+    # cut into parts of which the last is shorter
+    "uneven_parts": Edge(lambda x: [x.abs().sum(), x.norm(), x.amax(), x.amin(), (x > 9).any(), (x.exp() + 1).sum()], lambda: [normal(100003)]),
+    "uneven_parts_of_columns": Edge(lambda x: [(x + 1).sum(0), x.amin(0), x.norm(dim=0)], lambda: [torch.cat([normal(4089, 37), special_rows(37)])]),
     "long_whole": Edge(lambda x: x * (x.square().mean() + 1e-6).rsqrt(), lambda: [normal(600011)]),
     # how tensors lie in memory
     "misaligned_pointwise": Edge(lambda x: torch.tanh(x) * 2, lambda: [misaligned(33, 257, 1)]),
