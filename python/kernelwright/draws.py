@@ -117,17 +117,23 @@ def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
 
 def fill_bounded(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
     """As `fill`, within the range of the values that stand there."""
-    low, high = flat.min().item(), flat.max().item()
+    low, high = _range(flat)
     span = high - low
-    if kind == "signed":
-        _in_chunks(flat, lambda scratch: scratch.uniform_(0, 1, generator=generator).mul_(span).add_(low))
-    if kind == "wide":
-        _in_chunks(flat, lambda scratch: scratch.uniform_(-20, 0, generator=generator).exp2_().mul_(span).add_(low))
-    if kind == "constant":
-        flat.fill_(low + span / 2)
-    if kind == "special":
-        _in_chunks(flat, lambda scratch: scratch.uniform_(-1, 2, generator=generator).clamp_(0, 1).mul_(span).add_(low))
-    flat.clamp_(low, high)
+    write: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "signed": lambda scratch: scratch.uniform_(0, 1, generator=generator).mul_(span).add_(low),
+        "wide": lambda scratch: scratch.uniform_(-20, 0, generator=generator).exp2_().mul_(span).add_(low),
+        "constant": lambda scratch: scratch.fill_(low + span / 2),
+        "special": lambda scratch: scratch.uniform_(-1, 2, generator=generator).clamp_(0, 1).mul_(span).add_(low),
+    }
+    if kind in write:
+        # Rounded to fewer bits, what is within two numbers that these bits hold stays within them.
+        _in_chunks(flat, lambda scratch: write[kind](scratch).clamp_(low, high))
+
+
+def _range(flat: torch.Tensor) -> tuple[float, float]:
+    """The smallest and the largest value; 8-bit floats have neither of their own."""
+    parts = [part.to(_computed_in(flat.dtype)).aminmax() for part in flat.split(_CHUNK)]
+    return min(part.min.item() for part in parts), max(part.max.item() for part in parts)
 
 
 def _root_mean_square(flat: torch.Tensor) -> float:

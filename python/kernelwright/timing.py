@@ -98,7 +98,9 @@ class Perturbation:
         self.step = 0
         for leaf in pytree.tree_leaves(inputs):
             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.is_contiguous() and leaf.numel() > 1:
-                self.flats.append(leaf.view(-1))
+                flat = leaf.view(-1)
+                # 8-bit floats have no roll on a GPU; their bytes do.
+                self.flats.append(flat.view(torch.uint8) if flat.itemsize == 1 else flat)
 
     def apply(self) -> None:
         self.step += 1

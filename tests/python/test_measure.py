@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from kernelwright import ceilings, compile_only, errors, measurement as measure
 from kernelwright.profiling import share_in_kernels
@@ -93,6 +94,25 @@ def test_contents_change_between_timed_calls_and_keep_their_values(timed):
     assert len(seen) == 5
     assert torch.equal(inputs[0].flatten().sort().values, before.flatten().sort().values)
     assert inputs[1].tolist() == [0, 1, 2, 3, 4]
+
+
+class _NoRollOfEightBits(TorchFunctionMode):
+    """Raises as CUDA does."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.roll and args[0].is_floating_point() and args[0].itemsize == 1:
+            raise NotImplementedError("\"roll_cuda\" not implemented for 'Float8_e4m3fn'")
+        return func(*args, **(kwargs or {}))
+
+
+def test_inputs_of_8_bit_floats_change_between_calls():
+    codes = torch.arange(64, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    before = codes.clone()
+    change = Perturbation([codes])
+    with _NoRollOfEightBits():
+        change.apply()
+    assert not torch.equal(codes.view(torch.uint8), before.view(torch.uint8))
+    assert torch.equal(codes.view(torch.uint8).sort().values, before.view(torch.uint8))
 
 
 @pytest.mark.slow

@@ -568,3 +568,11 @@ def test_redrawn_weights_keep_their_scale_and_never_their_values():
     assert after["0.weight"].std().item() == pytest.approx(before["0.weight"].std().item(), rel=0.1)
     assert after["1.running_var"].min() > 0
     assert all(not torch.equal(before[name], after[name]) for name in before if "num_batches" not in name)
+
+
+@pytest.mark.parametrize("kind", draws.KINDS)
+def test_bounded_draws_of_8_bit_floats_stay_within_their_range(kind):
+    codes = (torch.rand(4096) + 0.25).to(torch.float8_e4m3fn)
+    low, high = codes.float().min(), codes.float().max()
+    draws.redraw_inputs([codes], kind, 2, bounded=True)
+    assert codes.float().min() >= low and codes.float().max() <= high
