@@ -178,8 +178,8 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
     def trace(grad: bool) -> torch.export.ExportedProgram:
         with torch.set_grad_enabled(grad), mode:
             program = torch.export.export(origin.model, args, kwargs, strict=False)
-        with torch.set_grad_enabled(grad):
-            return program.run_decompositions(decompositions.table())
+        with torch.set_grad_enabled(grad), _names_made_free(program) as restored:
+            return restored(program.run_decompositions(decompositions.table()))
 
     mode = tracing.Tracing()
     with _explained(origin), _quiet(), tracing.collector_paused(), tracing.surroundings(origin.is_user_file):
@@ -190,6 +190,34 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
                 raise
             # torch.export fails on a forward that turns gradients on; with gradients on from the start that changes nothing.
             return trace(grad=True)
+
+
+@contextlib.contextmanager
+def _names_made_free(program: torch.export.ExportedProgram) -> Iterator[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]]:
+    """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph"), on which decomposing it would fail; what is
+    yielded gives a program its names back."""
+    taken = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    roots = {spec.target.partition(".")[0] for spec in program.graph_signature.input_specs if spec.target}
+    free = {root: root + "_of_model" for root in roots if hasattr(taken, root)}
+    while any(name in roots for name in free.values()):
+        free = {root: name + "_" for root, name in free.items()}
+    _rename(program, free)
+    yield lambda decomposed: _rename(decomposed, {name: root for root, name in free.items()})
+
+
+def _rename(program: torch.export.ExportedProgram, roots: dict[str, str]) -> torch.export.ExportedProgram:
+    def renamed(name: str) -> str:
+        root, dot, rest = name.partition(".")
+        return roots.get(root, root) + dot + rest
+
+    if roots:
+        for spec in [*program.graph_signature.input_specs, *program.graph_signature.output_specs]:
+            if spec.target:
+                spec.target = renamed(spec.target)
+        for table in (program.state_dict, program.constants):
+            for name in list(table):
+                table[renamed(name)] = table.pop(name)
+    return program
 
 
 def _check_repeats(graph: dict[str, Any], again: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:

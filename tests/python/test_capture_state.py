@@ -35,6 +35,17 @@ def test_buffer_written_by_forward_is_an_output():
     assert graph["outputs"][0] == {"value": graph["outputs"][0]["value"], "kind": "buffer_mutation", "target": "count"}
 
 
+def test_state_may_have_the_names_of_a_graph_modules_own_attributes():
+    module = module_of(lambda self, x: self.graph(x * self.code) + self.meta.add_(1) + self.code_of_model)
+    module.register_buffer("code", torch.randn(4))
+    module.register_buffer("code_of_model", torch.randn(4))
+    module.register_buffer("meta", torch.zeros(4))
+    module.graph = nn.Linear(4, 4)
+    graph = compare(module, x34)
+    assert {item["target"] for item in graph["inputs"]} == {"code", "code_of_model", "meta", "graph.weight", "graph.bias", "args.0"}
+    assert [item["target"] for item in graph["outputs"] if item["kind"] == "buffer_mutation"] == ["meta"]
+
+
 def test_input_written_by_forward_is_an_output():
     def forward(self, x, y):
         y[1:, ::2] = 7.0
