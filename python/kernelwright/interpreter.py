@@ -68,13 +68,25 @@ def _splat(builder: Any, block: Any, scalar: Any) -> Any:
     return TensorHandle(np.full(block.shape, values.reshape(-1)[0], dtype=values.dtype), scalar.dtype.scalar)
 
 
+def _fma(builder: Any, left: Any, right: Any, addend: Any) -> Any:
+    """One rounding of a product and a sum, which the interpreter rounds twice: a product of two single floats is exact in double precision."""
+    from triton.runtime.interpreter import TensorHandle
+
+    if left.data.dtype != np.float32:
+        return TensorHandle(left.data * right.data + addend.data, addend.dtype.scalar)
+    with np.errstate(all="ignore"):
+        exact = left.data.astype(np.float64) * right.data.astype(np.float64) + addend.data.astype(np.float64)
+        return TensorHandle(exact.astype(np.float32), addend.dtype.scalar)
+
+
 def install() -> None:
-    """Make `libdevice` usable, scalars splat as they are, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
+    """Make `libdevice` usable, scalars splat as they are, sums of products round once, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
     from triton.language.extra import libdevice
     from triton.runtime.interpreter import InterpreterBuilder
 
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
     InterpreterBuilder.create_splat = _splat
+    InterpreterBuilder.create_fma = _fma
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
     InterpreterBuilder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)

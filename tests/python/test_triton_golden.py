@@ -120,6 +120,13 @@ def scanned_columns(b: Buffers) -> Buffers:
     return {"out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(), "counted": mask.flip(1).cumsum(1).flip(1)}
 
 
+def powers(b: Buffers) -> Buffers:
+    x, y = b["x"], b["y"]
+    # In double precision, from what single precision makes of the operands.
+    bases = {"of_magnitude": x.abs(), "of_wide": (x * 40.0).double().exp().float(), "of_clamped": x.clamp_min(0.5), "of_rectified": x.clamp_min(0.0)}
+    return {name: base.double().pow((x * 40.0 if name == "of_magnitude" else y).double()).float() for name, base in bases.items()}
+
+
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
@@ -134,6 +141,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     **{f"unary_{dtype}": unary for dtype in ("f32", "f64", "i32")},
     **{f"binary_{dtype}": binary for dtype in ("f32", "f64", "i64", "i32", "i16", "u8")},
     "casts": casts,
+    "powers": powers,
     "four_axes_flattened": lambda b: {"out": b["x"].view(4, 6, 5, 6).permute(3, 0, 1, 2).flatten()},
     "matrix_sum_two_loops": planes,
     "combine_equal_moments": combined_equally,

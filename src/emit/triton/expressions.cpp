@@ -226,6 +226,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   }
   if (operation.op == ScalarOp::kDiv) return quotient(operands[0], operands[1], operation.dtype);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
+  if (operation.op == ScalarOp::kPow && operation.dtype == DType::f32 && operation.nonnegative) return helper("nonnegative_power", operands, operation.dtype, helpers);
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
   if (!function.empty()) {
     if (!is_floating(operation.dtype) && operation.op != ScalarOp::kAbs)

@@ -95,6 +95,36 @@ def floor_divide_float(dividend, divisor):
     nearest = tl.where(quotient - nearest > 0.5, nearest + 1, nearest)
     return tl.where(divisor == 0, dividend / divisor, nearest)
 )"},
+    {"nonnegative_power", R"(@triton.jit
+def nonnegative_power(base, exponent):
+    """A base that is not negative to an exponent: 2 to the exponent times the base's logarithm, which is a sum of two numbers."""
+    is_small = base < 1.1754943508222875e-38
+    bits = tl.where(is_small, base * 16777216.0, base).to(tl.int32, bitcast=True)
+    octave = (bits - 0x3F3504F3) & -0x800000
+    above_one = (bits - octave).to(tl.float32, bitcast=True) - 1.0
+    whole = (octave >> 23).to(tl.float32) - tl.where(is_small, 24.0, 0.0)
+    # The logarithm between the roots of 1/2 and 2 is 2 / ln 2 · (q + q³/3 + q⁵/5 + …) of q = (m - 1) / (m + 1).
+    share = 1.0 / (above_one + 2.0)
+    quotient = above_one * share
+    quotient_rest = tl.fma(quotient, -above_one, tl.fma(quotient, -2.0, above_one)) * share
+    square = quotient * quotient
+    tail = tl.fma(square, tl.fma(square, tl.fma(square, tl.fma(square, 0.26230818, 0.32059890), 0.41219857), 0.57707804), 0.96179670)
+    first = quotient * 2.8853900432586670
+    rest = tl.fma(quotient, 2.8853900432586670, -first)
+    rest = tl.fma(tl.fma(quotient_rest, square, quotient_rest), 2.8853900432586670, rest)
+    rest = tl.fma(quotient, 3.8519259e-08, rest)
+    rest = tl.fma(quotient * square, tail, rest)
+    part = first + rest
+    rest = rest - (part - first)
+    logarithm = whole + part
+    rest = part - (logarithm - whole) + rest
+    logarithm = tl.where((base > 0.0) & (base < float("inf")), logarithm, tl.where(base == 0.0, float("-inf"), base))
+    product = exponent * logarithm
+    product_rest = tl.fma(exponent, rest, tl.fma(exponent, logarithm, -product))
+    power = tl.exp2(product)
+    power = tl.where((power == 0.0) | (power == float("inf")), power, tl.fma(power, product_rest * 0.6931471805599453, power))
+    return tl.where((base == 1.0) | (exponent == 0.0), 1.0, power)
+)"},
     {"sign", R"(@triton.jit
 def sign(value):
     return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "emit/python_text.hpp"
+#include "emit/value_range.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -283,6 +284,8 @@ Text KernelPrinter::operation(ExprId id) {
     const Expr& one = kernel_.exprs[operand];
     return one.kind == ExprKind::kConstant ? one.integer >= 0 : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;
   });
+  // A third of libdevice's instructions; where a step follows, its last place is the one that counts.
+  if (expr.op == ScalarOp::kPow) operation.nonnegative = !decides_[id] && kind(0) != ExprKind::kConstant && value_range(kernel_, expr.operands[0]).low >= 0;
   // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
   if (expr.op == ScalarOp::kExp) {
     const Expr& argument = kernel_.exprs[expr.operands[0]];
