@@ -68,6 +68,28 @@ SIZES = st.lists(st.sampled_from([1, 2, 3, 5, 8, 17, 33, 64, 130]), min_size=1, 
 SEEDS = st.integers(0, 1000)
 
 
+def twice_scanned(x: Tensor) -> Tensor:
+    return (x * 0.5).cumsum(-1).sigmoid().cumprod(-1) + x
+
+
+@pytest.mark.parametrize("rows", [1, 3, 13, 64])
+@pytest.mark.parametrize("length", [1, 100, 1500])
+def test_scans_of_rows_in_pieces(rows: int, length: int) -> None:
+    x = torch.randn(rows, length, generator=torch.Generator().manual_seed(rows + length))
+    check(lambda x: (x.exp() * 0.01).cumsum(1) / (x.abs() + 1), x)
+    check(lambda x: torch.flip(torch.cumsum(torch.flip(x * 2, (1,)), dim=1), (1,)) + x, x)
+    check(lambda x: torch.cummax(x * 2, 1), x)
+
+
+def test_scans_of_what_was_scanned() -> None:
+    check(twice_scanned, torch.randn(10, 3000))
+    check(twice_scanned, torch.randn(3000))
+    check(lambda x: x.cumsum(-1), torch.randn(2, 5, 40, dtype=torch.float64))
+    check(lambda x: x.cumsum(-1) * 2, torch.randint(-9, 9, (12, 2000)))
+    check(lambda x: x.relu().cumsum(-1), torch.randn(12, 2000).bfloat16())
+
+
+
 def draw_tensor(shape: list[int], dtype: torch.dtype, seed: int, layout: str) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     if layout == "permuted":

@@ -9,6 +9,7 @@
 
 #include "emit/cpu/code_writer.hpp"
 #include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/guard_scope.hpp"
 #include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/names.hpp"
 #include "emit/cpu/placement.hpp"
@@ -24,6 +25,7 @@ using namespace precedence;
 
 namespace {
 
+constexpr int kSideBySideUnroll = 8;
 constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
 
 // The constant that holds a block's size, the variable that walks its starts, and the one that holds its end.
@@ -41,7 +43,8 @@ class KernelPrinter {
     writer_.indent();
     open_programs();
     starts_.print(buffers_, axes_, names_, writer_);
-    for (int phase = 0; phase <= nest_.last_phase; ++phase) print_phase(phase);
+    if (nest_.form == LoopForm::kScanRows) print_scan_rows();
+    for (int phase = 0; nest_.form != LoopForm::kScanRows && phase <= nest_.last_phase; ++phase) print_phase(phase);
     writer_.close_all();
     const std::string body = writer_.text();
     const bool takes_threads = nest_.threading != Threading::kNone;
@@ -59,10 +62,12 @@ class KernelPrinter {
       axes_.variables.push_back(names_.fresh(axis.name));
       axes_.extents.push_back(names_.fresh(constant_name(axis.name, "Count")));
     }
-    for (const AxisBlock& block : nest_.blocks) {
-      const std::string& axis = kernel_.axes[block.axis].name;
-      blocks_[block.axis] = {names_.fresh(constant_name(axis, "Block")), names_.fresh("first_" + axis), names_.fresh("end_" + axis)};
-    }
+    const auto name_block = [&](int axis, const std::string& kind) {
+      const std::string& name = kernel_.axes[axis].name;
+      blocks_[axis] = {names_.fresh(constant_name(name, kind)), names_.fresh("first_" + name), names_.fresh("end_" + name)};
+    };
+    for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
+    if (nest_.piece) name_block(nest_.vector_axis, "Piece");
     expr_names_.resize(kernel_.exprs.size());
   }
 
@@ -95,6 +100,7 @@ class KernelPrinter {
     for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
       if (mentions(body, axes_.extents[axis])) text += fmt::format("  constexpr int64_t {} = {};\n", axes_.extents[axis], kernel_.axes[axis].extent);
     for (const AxisBlock& block : nest_.blocks) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(block.axis).size, block.size);
+    if (nest_.piece) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(nest_.vector_axis).size, nest_.piece);
     return text;
   }
 
@@ -127,7 +133,8 @@ class KernelPrinter {
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
-    if (kernel_.axes[axis].reversed) return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > 0;)", axes_.variables[axis], axes_.extents[axis]));
+    if (kernel_.axes[axis].reversed && !simd_along_scan_)
+      return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
     writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end));
   }
 
@@ -252,6 +259,77 @@ class KernelPrinter {
     return false;
   }
 
+  // --- Rows of a scan --------------------------------------------------------------------------------------------------------------
+
+  std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
+  std::string position_along(int axis) const { return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis]; }
+
+  // An element of a new array over a piece of the program's rows.
+  std::string declare_piece(DType dtype, const std::string& wanted) {
+    const std::string array = names_.fresh(wanted), size = size_along(nest_.vector_axis), position = position_along(nest_.vector_axis);
+    const bool rows = nest_.row_axis >= 0;
+    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(dtype), array, rows ? size_along(nest_.row_axis) + " * " + size : size));
+    if (!rows) return array + "[" + position + "]";
+    const Text row{position_along(nest_.row_axis), blocks_.count(nest_.row_axis) ? kAdd : kPrimary};
+    return array + "[" + within(row, kMultiply) + " * " + size + " + " + position + "]";
+  }
+
+  void print_scan_rows() {
+    const int scan_axis = nest_.vector_axis;
+    const std::vector<int> rows = nest_.row_axis >= 0 ? std::vector<int>{nest_.row_axis} : std::vector<int>{};
+    std::vector<Sink> outside, inside;
+    for (size_t index = 0; index < kernel_.stores.size(); ++index)
+      (axes_of(kernel_, nest_, kernel_.stores[index])[scan_axis] ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+    if (!outside.empty()) print_nest(rows, outside);
+    const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
+    for (const std::vector<ExprId>& level : levels)
+      for (ExprId id : level) declare_carries(id);
+    if (nest_.piece) {
+      const BlockNames& piece = blocks_.at(scan_axis);
+      const std::string& count = axes_.extents[scan_axis];
+      const bool reversed = kernel_.axes[scan_axis].reversed;
+      if (reversed) writer_.open(fmt::format("for (int64_t {0} = {1}; {0} > 0; {0} -= {2})", piece.end, count, piece.size));
+      else writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", piece.first, count, piece.size));
+      if (reversed) writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({} - {}, 0);", piece.first, piece.end, piece.size));
+      else writer_.line(fmt::format("const int64_t {} = std::min({} + {}, {});", piece.end, piece.first, piece.size, count));
+    }
+    std::vector<int> loops = rows;
+    loops.push_back(scan_axis);
+    simd_along_scan_ = true;
+    for (const std::vector<ExprId>& level : levels) print_scan_level(level, loops);
+    print_nest(loops, inside);
+    if (nest_.piece) writer_.close();
+  }
+
+  // Scans that need no more than those before them: their operands with SIMD, then the walk.
+  void print_scan_level(const std::vector<ExprId>& scans, const std::vector<int>& loops) {
+    std::vector<Sink> operands;
+    for (ExprId scan : scans)
+      for (ExprId id : kernel_.exprs[scan].operands) {
+        const Expr& expr = kernel_.exprs[id];
+        const bool computed = (expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis];
+        if (!computed || is_available(id) || kept_.count(id)) continue;
+        operands.push_back({Sink::kKeep, id});
+        kept_[id] = declare_piece(expr.dtype, "kept_" + name_of(id));
+      }
+    if (!operands.empty()) print_nest(loops, operands);
+    std::map<ExprId, std::string> scanned;
+    for (ExprId scan : scans)
+      for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, "scanned");
+    simd_along_scan_ = false;
+    open_loop(nest_.vector_axis);
+    if (nest_.row_axis >= 0) {
+      writer_.line(fmt::format("#pragma GCC unroll {}", kSideBySideUnroll));
+      open_loop(nest_.row_axis);
+    }
+    for (ExprId scan : scans)
+      for (ExprId sibling : print_scan(scan)) writer_.line(scanned.at(sibling) + " = " + available_.at(sibling).text + ";");
+    if (nest_.row_axis >= 0) writer_.close();
+    writer_.close();
+    simd_along_scan_ = true;
+    for (const auto& [id, element] : scanned) available_[id] = cast_text({element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
+  }
+
   // --- Reductions ------------------------------------------------------------------------------------------------------------------
 
   std::string reduced_elements() const {
@@ -281,8 +359,8 @@ class KernelPrinter {
   ExprId first_sibling(ExprId id) const { return siblings_of(kernel_, id).front(); }
 
   void declare_carries(ExprId id) {
-    const bool array = nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]);
-    const std::vector<Carry> carries = make_carries(kernel_, id, array ? column_count() : "", array ? column_position() : "", names_);
+    const int across = nest_.form == LoopForm::kScanRows ? nest_.row_axis : (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]) ? nest_.vector_axis : -1);
+    const std::vector<Carry> carries = make_carries(kernel_, id, across >= 0 ? size_along(across) : "", across >= 0 ? position_along(across) : "", names_);
     for (const Carry& carry : carries)
       for (const std::string& line : carry.declaration) writer_.line(line);
     carries_[first_sibling(id)] = carries;
@@ -326,17 +404,6 @@ class KernelPrinter {
            });
   }
 
-  Text flat_reduce_position() const {
-    Index index;
-    int64_t size = 1;
-    for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
-      if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
-      if (extent(axis) > 1) index.terms.insert(index.terms.begin(), {axis, size, 1, 0});
-      size *= extent(axis);
-    }
-    return index_text(kernel_, index, axes_);
-  }
-
   // --- One nest of loops -------------------------------------------------------------------------------------------------------------
 
   void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
@@ -347,10 +414,11 @@ class KernelPrinter {
     for (int depth = 0; depth <= deepest; ++depth) {
       std::vector<ExprId> locals;
       if (depth > 0) {
-        const Bounds bounds = bounds_within(guards, loops, depth);
+        const int axis = loops[depth - 1];
+        const Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
         print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
-        skip_outside(guards, loops, depth);
+        if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
         if (!placement.reached[id] || placement.depth[id] != depth) continue;
@@ -370,55 +438,17 @@ class KernelPrinter {
         if (!column_values_.count(id)) available_.erase(id);
       scopes_.pop_back();
     }
-    implied_.clear();
+    guards_.clear();
     for (const Sink& sink : sinks)
       if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
   }
 
-  // --- Guards of folds: loops that stay within them ----------------------------------------------------------------------------------
-
-  // Where the SIMD loop starts and ends so as to stay within the guards; empty: all the way.
-  Bounds bounds_within(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth) {
-    const int axis = loops[depth - 1];
-    if (axis != nest_.vector_axis) return {};
-    Bounds bounds;
-    const std::string& variable = axes_.variables[axis];
-    for (const Guard& guard : guards) {
-      if (depth_of(guard, loops) != depth) continue;
-      const Bounds inside = range_within(kernel_, guard, axis, axes_);
-      if (inside.first.empty()) continue;
-      if (bounds.first.empty()) bounds = {first_of(axis), end_of(axis)};
-      const std::string first = names_.fresh("first_" + variable + "_inside"), end = names_.fresh("end_" + variable + "_inside");
-      writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({}, {});", first, bounds.first, inside.first));
-      writer_.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", end, bounds.end, inside.end));
-      bounds = {first, end};
-      implied_.push_back(guard);
-    }
-    return bounds;
-  }
-
-  void skip_outside(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth) {
-    if (loops[depth - 1] == nest_.vector_axis) return;
-    std::vector<Guard> here;
-    for (const Guard& guard : guards)
-      if (depth_of(guard, loops) == depth) here.push_back(guard);
-    implied_.insert(implied_.end(), here.begin(), here.end());
-    const std::string inside = guard_text(kernel_, here, axes_);
-    if (!inside.empty()) writer_.line("if (!(" + inside + ")) continue;");
-  }
-
-  // The conditions that the loops around do not already see to.
-  std::string remaining_guards(const std::vector<Guard>& guards) const {
-    std::vector<Guard> rest;
-    for (const Guard& guard : guards)
-      if (std::find(implied_.begin(), implied_.end(), guard) == implied_.end()) rest.push_back(guard);
-    return guard_text(kernel_, rest, axes_);
-  }
+  // --- Values in a nest ----------------------------------------------------------------------------------------------------------------
 
   // What a fold takes in: outside its guards, what changes nothing.
   Text counted(const Expr& fold, ExprId operand) {
     const Text text = value(operand);
-    const std::string guard = remaining_guards(fold.access.guards);
+    const std::string guard = guards_.remaining(fold.access.guards, axes_);
     if (guard.empty()) return text;
     return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype), kChoice};
   }
@@ -450,7 +480,7 @@ class KernelPrinter {
 
   // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
   void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
-    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis && !nest_.side_by_side;
+    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
     const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
@@ -488,7 +518,7 @@ class KernelPrinter {
         const Expr& expr = kernel_.exprs[sink.id];
         std::vector<Text> operands;
         for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
-        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position());
+        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position(kernel_, axes_));
         const Accumulator& accumulator = accumulators_.at(sink.id);
         for (const std::string& line : accumulator.fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
       }
@@ -525,7 +555,7 @@ class KernelPrinter {
   Text load(const Expr& expr) {
     const Access& access = expr.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    std::string guard = remaining_guards(access.guards);
+    std::string guard = guards_.remaining(access.guards, axes_);
     std::optional<Text> offset;
     if (expr.kind == ExprKind::kGather) {
       offset = value(expr.operands[0]);
@@ -550,10 +580,11 @@ class KernelPrinter {
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_;
+  bool simd_along_scan_ = false;                // the loops being printed may go along the scan axis in any order
   std::map<ExprId, Accumulator> accumulators_;
   std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
-  std::vector<Guard> implied_;                  // hold wherever the innermost open loop is
+  GuardScope guards_{kernel_, writer_, names_};
 };
 
 }  // namespace

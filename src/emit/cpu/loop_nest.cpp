@@ -14,7 +14,7 @@ constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
 constexpr int64_t kTile = 32;
-constexpr int64_t kSideBySide = 4;
+constexpr int64_t kSideBySide = 8, kPiece = 512;   // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
@@ -91,18 +91,24 @@ class Planner {
         best_score = score;
       }
     }
-    nest_.side_by_side = scans() && nest_.vector_axis >= 0 && best_score < 0;
+    if (scans() && (nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
+      nest_.form = LoopForm::kScanRows;
+      nest_.row_axis = nest_.vector_axis;
+      nest_.vector_axis = scan_axis_of(kernel_);
+    }
   }
+
+  bool reduces() const { return nest_.last_phase > 0; }
 
   void list_axes() {
     const int vector = nest_.vector_axis;
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (axis == vector || (extent(axis) == 1 && axis != scan_axis_of(kernel_))) continue;
+      if (axis == vector || axis == nest_.row_axis || (extent(axis) == 1 && axis != scan_axis_of(kernel_))) continue;
       (is_serial_axis(axis) ? nest_.reduce_axes : nest_.program_axes).push_back(axis);
     }
-    const bool reduces = nest_.last_phase > 0;
     if (vector >= 0 && is_serial_axis(vector)) nest_.reduce_axes.push_back(vector);
-    if (!reduces && nest_.reduce_axes.empty()) nest_.form = LoopForm::kPointwise;
+    if (nest_.form == LoopForm::kScanRows) return;
+    if (!reduces() && nest_.reduce_axes.empty()) nest_.form = LoopForm::kPointwise;
     else if (vector < 0 || is_serial_axis(vector)) nest_.form = LoopForm::kRows;
     else nest_.form = LoopForm::kColumns;
     if (nest_.form == LoopForm::kColumns) keep_results_per_column();
@@ -126,8 +132,9 @@ class Planner {
 
   void choose_block() {
     const int vector = nest_.vector_axis;
-    if (vector < 0 || is_serial_axis(vector)) return;
     const int64_t programs = product_of(nest_.program_axes);
+    if (nest_.form == LoopForm::kScanRows) return choose_piece(programs);
+    if (vector < 0 || is_serial_axis(vector)) return;
     if (nest_.form == LoopForm::kPointwise) {
       const int across = transposed_axis();
       if (across >= 0) {
@@ -140,16 +147,27 @@ class Planner {
       }
       return;
     }
-    if (nest_.side_by_side) {
-      if (extent(vector) > kSideBySide) nest_.blocks.push_back({vector, kSideBySide});
-      return;
-    }
     const bool several_passes = !scans() && (nest_.last_phase > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
     while (block > 128 && programs * (extent(vector) / block) < kEnoughPrograms) block /= 2;
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
+  }
+
+  void choose_piece(int64_t programs) {
+    if (extent(nest_.vector_axis) > 2 * kPiece) nest_.piece = kPiece;
+    if (nest_.row_axis < 0) return;
+    const int64_t rows = extent(nest_.row_axis);
+    int64_t block = std::min(rows, kSideBySide);
+    while (block > 1 && programs * (rows / block) < kEnoughPrograms) block /= 2;
+    // Rows that divide evenly have loops of fixed length.
+    for (int64_t even = block; even > block / 2; --even)
+      if (rows % even == 0) {
+        block = even;
+        break;
+      }
+    if (block < rows) nest_.blocks.push_back({nest_.row_axis, block});
   }
 
   // A parallel axis along which some access is contiguous that strides along the vector axis; −1 where there is none.
@@ -262,7 +280,7 @@ class Planner {
 
   void choose_kept() {
     nest_.kept.assign(expr_count(), false);
-    if (nest_.form == LoopForm::kPointwise || nest_.threading == Threading::kReduction || has_guarded_folds()) return;
+    if (nest_.form == LoopForm::kPointwise || nest_.form == LoopForm::kScanRows || nest_.threading == Threading::kReduction || has_guarded_folds()) return;
     int64_t elements = product_of(nest_.reduce_axes);
     if (nest_.form == LoopForm::kColumns) {
       const int64_t block = nest_.block_of(nest_.vector_axis);

@@ -6,8 +6,9 @@
 //   columns     programs over the parallel axes and over blocks of the vector axis, which is parallel; each keeps an array of
 //               accumulators, one per column of its block, and the SIMD loop runs across them
 //
-//   scans       as columns, the scan axis being the loop that the accumulators go along; where that axis is the contiguous one, a program walks a few
-//               rows side by side without SIMD, so that their additions overlap. A single row is walked by itself
+//   scans       as columns, the scan axis being the loop that the accumulators go along
+//   scan rows   where that axis is the contiguous one: a program takes a few rows, in pieces that stay in the nearest cache. What is scanned is computed with
+//               SIMD along the rows, then the rows are walked side by side, so that their additions overlap, and SIMD finishes with what was scanned
 //
 // A program works in phases: phase p holds what needs p rounds of finished reductions, and is one nest of loops over the reduce axes.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace kw::cpu {
 
-enum class LoopForm { kPointwise, kRows, kColumns };
+enum class LoopForm { kPointwise, kRows, kColumns, kScanRows };
 enum class Threading { kNone, kPrograms, kReduction /* few programs, long reductions: threads share the reduce loops */ };
 
 struct AxisBlock {
@@ -34,7 +35,8 @@ struct LoopNest {
   std::vector<AxisBlock> blocks;          // programs also run over blocks of these axes; the vector axis, if among them, is last
   int tiled_axis = -1;                    // pointwise: the other axis of the tiles, outside the SIMD loop
   std::vector<int> reduce_axes;           // and the scan axis; outermost first; in rows form the vector axis is last
-  bool side_by_side = false;              // the vector axis is a few rows of a scan
+  int row_axis = -1;                      // scan rows: the rows that a program walks side by side; −1: one row
+  int64_t piece = 0;                      // scan rows: elements of a row at a time; 0: the row is one piece
   Threading threading = Threading::kNone;
   int collapse = 1;                       // how many of the outermost program loops the threads share
   std::vector<bool> needed;               // per expression: something stored depends on it

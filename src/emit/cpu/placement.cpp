@@ -99,4 +99,16 @@ Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const Ax
   return {first_from(guard.lower), first_from(guard.upper)};
 }
 
+Text flat_reduce_position(const Kernel& kernel, const AxisNames& names) {
+  Index index;
+  int64_t size = 1;
+  for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
+    const Axis& one = kernel.axes[axis];
+    if (one.kind != AxisKind::kReduce) continue;
+    if (one.extent > 1) index.terms.insert(index.terms.begin(), {axis, size, 1, 0});
+    size *= one.extent;
+  }
+  return index_text(kernel, index, names);
+}
+
 }  // namespace kw::cpu

@@ -41,4 +41,7 @@ std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std
 struct Bounds { std::string first, end; };
 Bounds range_within(const kernel::Kernel& kernel, const kernel::Guard& guard, int axis, const AxisNames& names);
 
+// The position among all that the reduce axes run over, in order.
+Text flat_reduce_position(const kernel::Kernel& kernel, const AxisNames& names);
+
 }  // namespace kw::cpu

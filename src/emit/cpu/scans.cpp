@@ -1,5 +1,7 @@
 #include "emit/cpu/scans.hpp"
 
+#include <algorithm>
+
 #include "support/error.hpp"
 
 namespace kw::cpu {
@@ -74,6 +76,24 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
     default: break;
   }
   KW_ASSERT(false, "a Scan that the CPU printer does not know");
+}
+
+std::vector<std::vector<ExprId>> scan_levels(const Kernel& kernel, const std::vector<bool>& reached) {
+  std::vector<std::vector<ExprId>> levels;
+  std::vector<size_t> below(kernel.exprs.size(), 0);   // how many levels an expression needs
+  std::vector<bool> listed(kernel.exprs.size(), false);
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    for (ExprId operand : expr.operands) below[id] = std::max(below[id], below[operand]);
+    if (expr.kind != ExprKind::kScan) continue;
+    const size_t level = below[id]++;
+    const ExprId first = siblings_of(kernel, static_cast<ExprId>(id)).front();
+    if (!reached[id] || listed[first]) continue;
+    listed[first] = true;
+    if (levels.size() <= level) levels.resize(level + 1);
+    levels[level].push_back(static_cast<ExprId>(id));
+  }
+  return levels;
 }
 
 }  // namespace kw::cpu

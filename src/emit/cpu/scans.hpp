@@ -24,4 +24,7 @@ std::vector<Carry> make_carries(const kernel::Kernel& kernel, kernel::ExprId sca
 std::vector<std::string> scan_step(const kernel::Kernel& kernel, kernel::ExprId scan, const std::vector<Carry>& carries, const std::vector<Text>& operands,
                                    Names& names, HelperSet& helpers);
 
+// The scans among `reached`, one sibling of each, in groups that need only what is scanned in groups before theirs.
+std::vector<std::vector<kernel::ExprId>> scan_levels(const kernel::Kernel& kernel, const std::vector<bool>& reached);
+
 }  // namespace kw::cpu
