@@ -68,6 +68,25 @@ SIZES = st.lists(st.sampled_from([1, 2, 3, 5, 8, 17, 33, 64, 130]), min_size=1, 
 SEEDS = st.integers(0, 1000)
 
 
+SHORT_AXES: list[Callable[[Tensor], Any]] = [
+    lambda x: F.interpolate(x, scale_factor=2.0, mode="nearest").relu(),
+    lambda x: F.pixel_shuffle(x, 2) * 2,
+    lambda x: F.pixel_shuffle(x[:, :, :, :5], 3)[:, :, :, 1:] + 1,
+    lambda x: torch.stack([x.sin(), x.cos(), x * 2], dim=-1),
+    lambda x: torch.stack([x, -x], dim=-1).flatten(-2).flip(-1),
+    lambda x: F.interpolate(torch.cat([x, x + 1], 1)[:, :, :, :3], scale_factor=(3.0, 2.0), mode="nearest"),
+    lambda x: (x.flatten(0, 1).transpose(1, 2)[:, :, :3] * x[0, 0, 0, :3]).sum(1),
+    lambda x: x.permute(0, 2, 3, 1)[..., :5].softmax(-1),
+]
+
+
+@pytest.mark.parametrize("index", range(len(SHORT_AXES)))
+def test_short_axes(index: int) -> None:
+    x = torch.randn(2, 36, 6, 20, generator=torch.Generator().manual_seed(index))
+    check(SHORT_AXES[index], x)
+    check(SHORT_AXES[index], x.to(memory_format=torch.channels_last))
+
+
 def twice_scanned(x: Tensor) -> Tensor:
     return (x * 0.5).cumsum(-1).sigmoid().cumprod(-1) + x
 

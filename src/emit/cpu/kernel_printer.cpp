@@ -135,7 +135,8 @@ class KernelPrinter {
     const bool whole = bounds.first.empty();
     if (kernel_.axes[axis].reversed && !simd_along_scan_)
       return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
-    writer_.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end));
+    const char* counter = axis == nest_.vector_axis && nest_.short_counter ? "int32_t" : "int64_t";
+    writer_.open(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end, counter));
   }
 
   std::string element_of(const Access& access, const Text* gathered = nullptr) const {
@@ -486,6 +487,8 @@ class KernelPrinter {
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
                                        (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
     if (!simd && !shared) return;
+    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort)
+      return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
     std::vector<std::string> clauses;
     if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
     if (shared) clauses.push_back("num_threads(threads) schedule(static)");

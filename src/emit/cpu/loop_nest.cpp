@@ -19,6 +19,7 @@ constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
 constexpr int kWorthKeeping = 8;
+constexpr int kNeverShort = 1000;                  // what a short axis has to make up for where something is reduced
 
 class Planner {
  public:
@@ -32,6 +33,7 @@ class Planner {
     choose_block();
     choose_threading();
     choose_kept();
+    choose_counter();
     return std::move(nest_);
   }
 
@@ -74,7 +76,7 @@ class Planner {
   }
 
   void choose_vector_axis() {
-    int best_score = 0;
+    int best_score = 0;   // of the best so far
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
       if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_)) continue;
       int score = 0;
@@ -86,6 +88,7 @@ class Planner {
       }
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
       if (kernel_.axes[axis].vector) score += 1;
+      if (reduces() && extent(axis) < kShort) score -= kNeverShort;
       if (nest_.vector_axis < 0 || score >= best_score) {
         nest_.vector_axis = axis;
         best_score = score;
@@ -187,7 +190,7 @@ class Planner {
   static int64_t stride_along(const Access& access, int axis) {
     int64_t stride = 0;
     for (const IndexTerm& term : access.index.terms)
-      if (term.axis == axis) stride += term.coefficient;
+      if (term.axis == axis && term.divisor == 1 && term.modulus == 0) stride += term.coefficient;
     return stride;
   }
 
@@ -304,6 +307,23 @@ class Planner {
       nest_.kept[id] = true;
       count_uses();
     }
+  }
+
+  // Gathers by 32-bit positions take twice as many elements at once.
+  void choose_counter() {
+    if (nest_.vector_axis < 0) return;
+    bool divides = false, fits = extent(nest_.vector_axis) <= INT32_MAX;
+    const auto look_at = [&](const Index& index) {
+      for (const IndexTerm& term : index.terms) {
+        if (term.axis != nest_.vector_axis) continue;
+        divides = divides || term.divisor != 1 || term.modulus != 0;
+        fits = fits && std::abs(term.coefficient) <= INT32_MAX / extent(nest_.vector_axis);
+      }
+    };
+    for (const Expr& expr : kernel_.exprs)
+      if (is_load(expr) || expr.kind == ExprKind::kIndex) look_at(expr.access.index);
+    for (const Store& store : kernel_.stores) look_at(store.access.index);
+    nest_.short_counter = divides && fits;
   }
 
   const Kernel& kernel_;

@@ -95,6 +95,80 @@ void split_axes(Kernel& kernel) {
   }
 }
 
+// --- Joining axes ----------------------------------------------------------------------------------------------------------------
+
+// Stride of an access along the axis; 0 also where it depends on the axis otherwise than by a multiple.
+int64_t plain_stride(const Index& index, int axis) {
+  int64_t stride = 0;
+  for (const IndexTerm& term : index.terms) {
+    if (term.axis != axis) continue;
+    if (term.divisor != 1 || term.modulus != 0) return 0;
+    stride += term.coefficient;
+  }
+  return stride;
+}
+
+// `inner` becomes the end of `outer`: outer · extent + inner. Where an index has both in that ratio they are one term.
+void join_axes(Kernel& kernel, int outer, int inner) {
+  const int64_t extent = kernel.axes[inner].extent;
+  for_each_index(kernel, [&](Index& index) {
+    const int64_t outer_stride = plain_stride(index, outer), inner_stride = plain_stride(index, inner);
+    std::vector<IndexTerm> terms;
+    if (inner_stride != 0 && outer_stride == inner_stride * extent) {
+      terms.push_back({outer, inner_stride, 1, 0});
+      std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer || term.axis == inner; });
+    }
+    for (IndexTerm term : index.terms) {
+      if (term.axis == outer) term.divisor *= extent;
+      if (term.axis == inner) term = {outer, term.coefficient, term.divisor, term.modulus != 0 ? term.modulus : extent / term.divisor};
+      terms.push_back(term);
+    }
+    for (IndexTerm& term : terms)
+      if (term.axis > inner) --term.axis;
+    index.terms = std::move(terms);
+  });
+  Axis& axis = kernel.axes[outer];
+  const std::string part = "outer_";
+  if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size())) axis.name = axis.name.substr(part.size());
+  axis.extent *= extent;
+  axis.block = 1;
+  kernel.axes.erase(kernel.axes.begin() + inner);
+}
+
+bool can_gather(const Kernel& kernel) {
+  return std::all_of(kernel.buffers.begin(), kernel.buffers.end(), [](const Buffer& buffer) { return size_of(buffer.dtype) >= 4; });
+}
+
+// A parallel axis along which all stores are contiguous but that is short goes on along the axis that continues it in memory, where there is one: gathered
+// loads then cost less than a short loop.
+bool join_short_axis(Kernel& kernel) {
+  const auto strides_are = [&](int axis, int64_t stride) {
+    return std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
+  };
+  const auto exact = [&](const IndexTerm& term, int64_t extent) { return extent % term.divisor == 0; };
+  for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
+    const int64_t extent = kernel.axes[inner].extent;
+    if (extent <= 1 || extent >= kShort || !strides_are(inner, 1)) continue;
+    bool divides = true;
+    for_each_index(kernel, [&](Index& index) {
+      for (const IndexTerm& term : index.terms) divides = divides && (term.axis != inner || exact(term, extent));
+    });
+    for (int outer = 0; divides && outer < static_cast<int>(kernel.axes.size()); ++outer) {
+      if (outer == inner || kernel.axes[outer].extent <= 1 || !strides_are(outer, extent)) continue;
+      join_axes(kernel, outer, inner);
+      return true;
+    }
+  }
+  return false;
+}
+
+void join_short_axes(Kernel& kernel) {
+  if (kernel.stores.empty() || !can_gather(kernel)) return;
+  for (const Axis& axis : kernel.axes)
+    if (axis.kind != AxisKind::kParallel || axis.unrolled) return;
+  while (join_short_axis(kernel)) continue;
+}
+
 // --- Expressions -----------------------------------------------------------------------------------------------------------------
 
 bool same_access(const Access& a, const Access& b) {
@@ -295,6 +369,7 @@ Simplified simplify(const Kernel& kernel) {
   Kernel copy = kernel;
   drop_unit_axes(copy);
   split_axes(copy);
+  join_short_axes(copy);
   return Expander(copy).run();
 }
 
