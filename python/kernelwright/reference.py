@@ -68,14 +68,16 @@ def _draws_random_numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict
     return given.get("train", True) is not False and given.get("training", True) is not False
 
 
-class _Mode(TorchDispatchMode):
+class Mode(TorchDispatchMode):
+    """A mode that never meets torch.compile."""
+
     # The wrapper that hides a mode from torch.compile imports two seconds' worth of modules at its first use.
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
 
 
-class Record(_Mode):
+class Record(Mode):
     """Notes the operators that a forward calls, and keeps what its random operators drew."""
 
     def __init__(self) -> None:
@@ -92,7 +94,7 @@ class Record(_Mode):
         return result
 
 
-class Replay(_Mode):
+class Replay(Mode):
     """Answers a forward's random operators with what eager's drew, in order."""
 
     def __init__(self, drawn: list[tuple[str, Any]]) -> None:

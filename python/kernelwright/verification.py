@@ -16,6 +16,7 @@ from .candidate import explain
 from .errors import candidate_error
 from .preparation import yardstick_for
 from .reference import free_memory, seed_everything
+from .rounding import OtherRoundings
 from .runs import Outcome, compare_output, fingerprints, held_tensors, outcome, precision
 from .state import Snapshot, copy_state, slots
 from .timing import device_lock, memory_turn
@@ -44,6 +45,9 @@ _GUARDED_DRAWS = 2
 
 # How often eager is run on inputs one rounding away, where a candidate is beyond the bound: at least, and at most.
 _LEAST_NUDGES, _MOST_NUDGES = 2, 8
+
+# How often at most it is then run with its operators' results rounded otherwise.
+_ROUNDINGS = 4
 
 
 class Verification:
@@ -103,6 +107,8 @@ class Verification:
         figures = self._compare(draw, ours, report["outputs"])
         if not draw.is_double or any(map(_beyond, report["outputs"])):
             self._add_sensitivity(draw, report["outputs"])
+        if draw.is_double and any(map(_beyond, report["outputs"])):
+            self._add_rounding(draw, report["outputs"])
         snapshot.restore()
         # With NaN strewn about, fewer answers look right, none wrong ones more.
         if draw.kind != "special":
@@ -174,7 +180,7 @@ class Verification:
 
     def _add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]]) -> None:
         """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
-        reference, seed = draw.reference, draw.forward_seed
+        seed = draw.forward_seed
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             # 8-bit floats are codes: one step of theirs is an eighth of the value, which would excuse any error.
@@ -188,16 +194,30 @@ class Verification:
                         step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
                         draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
                     moved, _ = self.yardstick.run_eager(seed)
-                    for row in rows:
-                        tensor = moved.tensors.get(row["name"])
-                        if tensor is None or row["exact"] or tensor.shape != reference[row["name"]].shape:
-                            continue
-                        figures = metrics.compare(tensor, tensor, reference[row["name"]]).ours
-                        old = row.get("sensitivity", figures)
-                        row["sensitivity"] = {key: max(old[key], figures[key]) for key in figures}
+                    self._note_spread(draw, moved, rows, "sensitivity")
             finally:
                 for tensor, original in kept:
                     tensor.copy_(original)
+
+    def _add_rounding(self, draw: Draw, rows: list[dict[str, Any]]) -> None:
+        """How far eager lands when its operators' results are rounded otherwise."""
+        with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+            for trial in range(_ROUNDINGS):
+                if not any(map(_beyond, rows)):
+                    return
+                self.yardstick.refill(draw)
+                moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial)))
+                self._note_spread(draw, moved, rows, "rounding")
+
+    def _note_spread(self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], key: str) -> None:
+        """Keep under `key` the largest error of eager's other runs so far."""
+        for row in rows:
+            tensor, reference = moved.tensors.get(row["name"]), draw.reference[row["name"]]
+            if tensor is None or row["exact"] or tensor.shape != reference.shape:
+                continue
+            figures = metrics.compare(tensor, tensor, reference).ours
+            old = row.get(key, figures)
+            row[key] = {name: max(old[name], figures[name]) for name in figures}
 
     def _tf32_rounding(self) -> tuple[float, set[int]]:
         """How far PyTorch rounds what enters a convolution (0 where it does not), and the addresses of weights that never enter one."""
@@ -281,6 +301,8 @@ class Verification:
 
 def _beyond(row: dict[str, Any]) -> bool:
     yardstick = {key: max(row["eager"][key], row.get("sensitivity", row["eager"])[key]) for key in ("norm", "max")}
+    if (rounding := row.get("rounding")) and rounding["norm"] >= row["epsilon"] ** 0.5:
+        yardstick = {key: max(yardstick[key], rounding[key]) for key in yardstick}
     return any(row["ours"][key] > 2 * yardstick[key] + 4 * row["epsilon"] for key in yardstick)
 
 

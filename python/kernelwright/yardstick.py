@@ -127,12 +127,12 @@ class Yardstick:
         if draw.eager is not None and draw.eager.changes("input"):
             self.inputs.fill(draw.kind, draw.seed, self._bounded)
 
-    def run_eager(self, seed: int) -> tuple[Outcome, Record]:
-        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes."""
+    def run_eager(self, seed: int, around: contextlib.AbstractContextManager | None = None) -> tuple[Outcome, Record]:
+        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes. `around`: a mode to run it in."""
         snapshot = Snapshot(self.model)
         before = fingerprints(held_tensors(self.model, self.inputs))
         seed_everything(seed)
-        with torch.no_grad(), precision(self.policy), Record() as record:
+        with torch.no_grad(), precision(self.policy), Record() as record, around or contextlib.nullcontext():
             result = self.model(*self.inputs.values)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -184,6 +184,11 @@ Verdict judge(const Json& figures, Policy policy) {
       std::optional<RelativeError> sensitivity;
       if (row.contains("sensitivity")) sensitivity = read_error(row.at("sensitivity"));
       const double epsilon = read_number(row.at("epsilon"));
+      if (row.contains("rounding"))
+        if (const RelativeError rounding = read_error(row.at("rounding")); rounding.norm >= std::sqrt(epsilon)) {
+          const RelativeError moved = sensitivity.value_or(RelativeError{});
+          sensitivity = RelativeError{std::max(moved.norm, rounding.norm), std::max(moved.max, rounding.max)};
+        }
       output.bound = error_bound(policy, output.eager, sensitivity, epsilon, weak);
       const RelativeError strict = error_bound(policy, output.eager, std::nullopt, epsilon, false);
       const std::string place = fmt::format("On the {} draw, {}", kind, output.output);

@@ -68,7 +68,8 @@ Verdict judge(const nlohmann::ordered_json& figures, Policy policy);
 // The verdict on a candidate that never came to yield figures: it did not compile, crashed, hung.
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail = "");
 
-// The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it was measured.
+// The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it was measured, or on operators rounded
+// otherwise, where that takes half of the digits.
 RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon,
                           bool weak_reference);
 

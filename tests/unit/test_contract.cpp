@@ -87,6 +87,15 @@ TEST(Contract, AnIllConditionedOutputIsHeldToItsSensitivityAndMarked) {
   EXPECT_FALSE(judge(figures(with(output(1e-3, 1e-8), "sensitivity", errors(8e-5, 8e-5))), Policy::kReference).pass);
 }
 
+TEST(Contract, OtherRoundingsCountOnlyWhereTheyTakeHalfOfTheDigits) {
+  const auto verdict = [](double ours, double rounding) { return judge(figures(with(output(ours, 0), "rounding", errors(rounding, rounding))), Policy::kReference); };
+  EXPECT_TRUE(verdict(3e144, 2e144).pass);
+  EXPECT_TRUE(verdict(3e144, 2e144).errors.front().conditioned);
+  EXPECT_FALSE(verdict(3e144, 1e144).pass);
+  EXPECT_TRUE(verdict(1e-3, 6e-4).pass);
+  EXPECT_FALSE(verdict(5e-5, 3e-4).pass);   // of 3.5e-4
+}
+
 TEST(Contract, EagerAsItsOwnReferenceAllowsTheWeakerBound) {
   Json raw = figures(output(9e-5, 0));
   raw["reference"] = "fp32-eager";
