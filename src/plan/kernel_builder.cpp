@@ -204,8 +204,10 @@ std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
 void KernelBuilder::name(ExprId value, const std::string& wanted) {
   Expr& expr = kernel_.exprs[value];
   if (!expr.name.empty() || expr.kind == ExprKind::kConstant || kernel::is_load(expr) || wanted.empty()) return;
-  const int count = ++names_[wanted];
-  expr.name = count == 1 ? wanted : wanted + "_" + std::to_string(count);
+  std::string name = wanted;
+  while (names_.contains(name)) name = wanted + "_" + std::to_string(++names_[wanted]);
+  names_[name] = 1;
+  expr.name = name;
 }
 
 void drop_unused(kernel::Kernel& kernel) {

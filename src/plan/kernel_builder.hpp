@@ -30,6 +30,7 @@ class KernelBuilder {
   explicit KernelBuilder(kernel::Kernel& kernel, const Lookups* lookups = nullptr, Coordinate coordinate = {})
       : kernel_(kernel), lookups_(lookups), coordinate_(std::move(coordinate)) {}
 
+  ExprId insert(kernel::Expr expr);                          // as it is
   ExprId constant(double number, DType dtype);
   ExprId integer(int64_t number, DType dtype);
   ExprId index(const Index& index, DType dtype);
@@ -58,7 +59,6 @@ class KernelBuilder {
   std::vector<bool> reduce_axes_of(ExprId value) const;      // per axis of the kernel: does the value vary along it (reduce axes only)
 
  private:
-  ExprId insert(kernel::Expr expr);
   ExprId looked_up(const Index& index);                      // the sum of the index's looked-up terms, an i32 where it fits
 
   kernel::Kernel& kernel_;

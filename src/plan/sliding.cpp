@@ -1,9 +1,13 @@
-// Sliding windows on a GPU: tiles over the last two axes of the result, so that the lines that windows share come out of the cache; the offsets of
-// a small window are written out, those of a large one looped over. Windows that lie far apart are read along their rows instead.
+// Sliding windows on a GPU. Small ones are written out, over several neighbouring results: what their windows share is read once and stays in
+// registers, and elements that lie side by side are read and written together. Large windows are looped over; those that lie far apart are read
+// along their rows instead.
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "plan/axes.hpp"
 #include "plan/scheduler.hpp"
+#include "plan/write_out.hpp"
 
 namespace kw::plan {
 
@@ -12,7 +16,9 @@ namespace {
 using kernel::AxisKind;
 using kernel::Kernel;
 
-constexpr int64_t kWrittenOut = 64;          // offsets of a window that is written out
+constexpr int64_t kWrittenOut = 128;         // offsets of a window that is written out
+constexpr int64_t kMostLoads = 128;          // of a program's lane, where several results are written out
+constexpr int64_t kVector = 4;               // elements that one instruction reads
 constexpr int64_t kFarApart = 5;             // windows this many elements apart use a fifth of each line that a strided load touches
 
 void prepare(Kernel& kernel) {
@@ -20,14 +26,68 @@ void prepare(Kernel& kernel) {
   coalesce(kernel);
 }
 
-// Distance of neighbouring windows' elements in memory, along the innermost axis of the result; of the largest load.
-int64_t window_stride(const Kernel& kernel, int inner) {
-  for (const auto& one : traffic_of(kernel)) {
+// The load that moves the most of those that windows share; null where there is none.
+const kernel::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
+  for (const Traffic& one : traffic) {
     if (one.is_store) continue;
-    for (int axis = inner + 1; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(*one.access, axis)) return std::abs(stride_along(*one.access, inner));
+    for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
+      if (uses_axis(*one.access, axis)) return one.access;
   }
-  return 1;
+  return nullptr;
+}
+
+// Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how many differ.
+int64_t distinct_reads(const Kernel& kernel, const kernel::Access& load, int axis, int offset, int64_t results) {
+  std::set<int64_t> distinct;
+  for (int64_t result = 0; result < results; ++result)
+    for (int64_t at = 0; at < kernel.axes[offset].extent; ++at) distinct.insert(result * stride_along(load, axis) + at * stride_along(load, offset));
+  return static_cast<int64_t>(distinct.size());
+}
+
+// How many results side by side make lines of whole vectors of what a window reads: 1 where rows do not start at a multiple of a vector, or where
+// the windows leave gaps.
+int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner) {
+  const int64_t stride = std::abs(stride_along(load, inner));
+  if (stride == 0 || stride > kVector) return 1;
+  for (const auto& term : load.index.terms)
+    if (term.axis < inner && term.coefficient % kVector != 0) return 1;
+  const int64_t results = kVector / std::gcd(kVector, stride);
+  for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
+    const int64_t step = std::abs(stride_along(load, offset)), count = kernel.axes[offset].extent;
+    if (step == 0 || step >= kernel.axes[inner].extent) continue;   // an offset along another axis
+    const int64_t span = (results - 1) * stride + (count - 1) * step + 1;
+    if (distinct_reads(kernel, load, inner, offset, results) * 5 < span * 4) return 1;
+  }
+  return kernel.axes[inner].extent >= 16 * results ? results : 1;
+}
+
+// Windows side by side along a parallel axis, and the part of their elements that each has for itself.
+struct Overlap {
+  int axis = -1, offset = -1;   // −1: none
+  double own = 1.0;             // of long rows of windows
+
+  // By how much what a program reads grows with its results.
+  double growth(const Kernel& kernel, const kernel::Access& load, int64_t results) const {
+    if (offset < 0) return static_cast<double>(results);
+    return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) / static_cast<double>(kernel.axes[offset].extent);
+  }
+  // Results of a program: eight where windows share half and more, two where they share less, if those two share anything.
+  int64_t results(const Kernel& kernel, const kernel::Access& load) const {
+    if (offset < 0 || growth(kernel, load, 2) > 1.9) return 1;
+    return std::min<int64_t>(own <= 0.55 ? 8 : 2, floor_power_of_two(kernel.axes[axis].extent));
+  }
+};
+
+Overlap overlap_along(const Kernel& kernel, const kernel::Access& load, int axis) {
+  constexpr int64_t kMany = 32;
+  Overlap best;
+  if (axis < 0) return best;
+  for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
+    if (stride_along(load, offset) == 0 || stride_along(load, axis) == 0) continue;
+    const double own = static_cast<double>(distinct_reads(kernel, load, axis, offset, kMany)) / static_cast<double>(kMany * kernel.axes[offset].extent);
+    if (own < best.own) best = {axis, offset, own};
+  }
+  return best;
 }
 
 // The largest block that wastes little: 186 windows are 3 blocks of 64 rather than one of 256.
@@ -41,19 +101,47 @@ int64_t block_for(int64_t extent, int64_t most) {
 
 bool can_take(const LoweredGroup& group) { return group.windowed && !stores_over_reduce_axes(group.kernel); }
 
+Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load, const DeviceDescription& device) {
+  const int inner = parallel_axes(kernel) - 1;
+  const int64_t columns = side_by_side(kernel, load, inner);
+  const Overlap along_rows = overlap_along(kernel, load, inner - 1), along_slices = overlap_along(kernel, load, inner - 2);
+  int64_t rows = along_rows.results(kernel, load), slices = rows > 1 ? std::min<int64_t>(2, along_slices.results(kernel, load)) : 1;
+  // Loads of one lane; every vector of them is one.
+  const auto loads = [&] {
+    const double apart = static_cast<double>(reduce_points(kernel)) * (columns > 1 ? static_cast<double>(columns) / 2 : 1);
+    return apart * along_rows.growth(kernel, load, rows) * along_slices.growth(kernel, load, slices);
+  };
+  const auto too_much = [&] { return loads() > kMostLoads || parallel_points(kernel) / (columns * rows * slices * 128) < 4 * device.units; };
+  while (rows > 1 && too_much()) rows /= 2;
+  while (slices > 1 && too_much()) slices /= 2;
+  const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns), height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
+  const bool far_apart = std::abs(stride_along(load, inner)) >= kFarApart;
+  int64_t tile = far_apart ? 32 : columns > 1 ? 128 : 256;   // one warp has more of the lines that it comes back to in the cache
+  while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
+  Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
+  chosen["x_block"] = block_for(lanes, tile);
+  chosen["y_block"] = std::max<int64_t>(1, std::min(std::min<int64_t>(tile, 64) / chosen["x_block"], next_power_of_two(height)));
+  const int64_t threads = chosen["x_block"] * chosen["y_block"];
+  chosen["num_warps"] = std::clamp<int64_t>(threads / (threads > 128 ? 64 : 32), 1, 8);
+  return chosen;
+}
+
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
-  if (inner < 0) return {{"segments", 1}, {"x_block", 1}, {"y_block", 1}, {"num_warps", 4}};
+  if (inner < 0) return {{"segments", 1}, {"columns", 1}, {"rows", 1}, {"slices", 1}, {"x_block", 1}, {"y_block", 1}, {"num_warps", 4}};
+  const auto traffic = traffic_of(kernel);
+  const kernel::Access* load = windowed_load(kernel, traffic);
   const int64_t width = kernel.axes[inner].extent, height = inner > 0 ? kernel.axes[inner - 1].extent : 1;
-  const bool reduces = inner + 1 < static_cast<int>(kernel.axes.size());
-  const int64_t offsets = reduces ? next_power_of_two(kernel.axes.back().extent) : 1;
-  const bool segments = reduces && kernel.axes.back().extent >= kFarApart && (window_stride(kernel, inner) >= kFarApart || width < 8);
+  const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
+  if (load && reduce_points(kernel) <= kWrittenOut && !few) return defaults_written_out(kernel, *load, device);
+  const int64_t offsets = load ? next_power_of_two(kernel.axes.back().extent) : 1;
+  const bool segments = load && kernel.axes.back().extent >= kFarApart && (std::abs(stride_along(*load, inner)) >= kFarApart || width < 8);
   int64_t tile = segments ? 2048 / std::min<int64_t>(offsets, 1024) : 1024;
   while (tile > 64 && parallel_points(kernel) / tile < 4 * device.units) tile /= 2;
-  Parameters chosen = {{"segments", segments}};
+  Parameters chosen = {{"segments", segments}, {"columns", 1}, {"rows", 1}, {"slices", 1}};
   chosen["x_block"] = block_for(width, std::min<int64_t>(tile, 512));
   chosen["y_block"] = std::max<int64_t>(1, std::min(tile / chosen["x_block"], next_power_of_two(height)));
   chosen["num_warps"] = std::clamp<int64_t>(chosen["x_block"] * chosen["y_block"] * (segments ? offsets : 1) / (segments ? 256 : 128), 1, 8);
@@ -62,7 +150,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
   if (device.target != "triton") return {};
-  return {{"segments", {0, 1}}, {"x_block", {32, 64, 128, 256, 512}}, {"y_block", {1, 2, 4, 8, 16}}, {"num_warps", {1, 2, 4, 8}}};
+  return {{"segments", {0, 1}}, {"columns", {1, 2, 4}}, {"rows", {1, 2, 4, 8}}, {"slices", {1, 2}},
+          {"x_block", {32, 64, 128, 256, 512}}, {"y_block", {1, 2, 4, 8, 16}}, {"num_warps", {1, 2, 4, 8}}};
 }
 
 void name_windows(Kernel& kernel) {
@@ -101,8 +190,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (device.target != "triton") return lower_on_cpu(std::move(group));
   Kernel& kernel = group.kernel;
   prepare(kernel);
-  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const bool segments = parameter(parameters, "segments", 0) != 0, written_out = reduce_points(kernel) <= kWrittenOut;
+  const int inner = parallel_axes(kernel) - 1;
+  const bool segments = parameter(parameters, "segments", 0) != 0, written_out = !segments && reduce_points(kernel) <= kWrittenOut;
+  if (written_out) {
+    std::vector<int64_t> repeats(kernel.axes.size(), 1);
+    const char* names[] = {"columns", "rows", "slices"};
+    for (int place = 0; place < 3 && place <= inner; ++place) repeats[inner - place] = std::min(parameter(parameters, names[place], 1), kernel.axes[inner - place].extent);
+    write_out(kernel, repeats);
+  }
+  const int last = static_cast<int>(kernel.axes.size()) - 1;
   for (int axis = 0; axis <= last; ++axis) {
     auto& one = kernel.axes[axis];
     one.block = 1;

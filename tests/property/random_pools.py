@@ -25,7 +25,7 @@ def pooling_recipes(draw) -> dict[str, Any]:
     core = draw(st.sampled_from(CORES))
     dims = draw(st.integers(1, 3))
     dtype = draw(st.sampled_from(["float32", "float32", "float32", "float16", "bfloat16", "float64"]))
-    sizes = [draw(st.sampled_from({1: [1, 3, 8, 33, 67, 130], 2: [1, 2, 7, 16, 33], 3: [1, 3, 6, 11]}[dims])) for _ in range(dims)]
+    sizes = [draw(st.sampled_from({1: [1, 3, 8, 33, 67, 128, 130], 2: [1, 2, 7, 16, 33, 64], 3: [1, 3, 6, 11]}[dims])) for _ in range(dims)]
     kernels = [draw(st.sampled_from([1, 2, 3, 3, 4, 7] if dims < 3 else [1, 2, 3])) for _ in range(dims)]
     strides = [draw(st.sampled_from([1, 2, 2, 3, kernel, 6])) for kernel in kernels]
     largest = "max" in core

@@ -112,6 +112,10 @@ def test_normalisations(recipe: Recipe, interpreter: Interpreter) -> None:
 @example(recipe=pooling("avg_pool", [1, 2, 22, 23], [11, 11], [11, 11]))
 @example(recipe=pooling("max_pool", [1, 2, 40, 41], [9, 9], [3, 3], padding=[4, 4], ceil_mode=True))
 @example(recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False))
+@example(recipe=pooling("max_pool", [3, 5, 64], [3], [1], padding=[1], prologue=["sigmoid"]))  # four results side by side
+@example(recipe=pooling("avg_pool", [3, 5, 72], [3], [1]))  # the last vector of elements reaches past the end
+@example(recipe=pooling("avg_pool", [3, 5, 64], [3], [2], padding=[1], dtype="bfloat16", count_include_pad=False))  # two results side by side
+@example(recipe=pooling("max_pool", [2, 7, 64], [2, 3], [1, 1], padding=[1, 1], prologue=["relu"]))  # tiles of rows and vectors
 def test_pooling(recipe: Recipe, interpreter: Interpreter) -> None:
     check_in_triton(recipe, interpreter)
 

@@ -128,6 +128,8 @@ def powers(b: Buffers) -> Buffers:
 
 
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
+    "vectors_of_two": lambda b: {"max_pool1d": F.max_pool1d(torch.relu(b["x"].view(6, 128)), 3, 2, 1)},
+    "vectors_past_the_end": lambda b: {"avg_pool1d": F.avg_pool1d(b["x"].view(6, 68), 3, 1)},
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
     "layer_norm": layer_norm,

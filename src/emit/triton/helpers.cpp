@@ -27,6 +27,28 @@ def add(left, right):
 def multiply(left, right):
     return left * right
 )"},
+    {"four_of", R"(@triton.jit
+def four_of(tile):
+    """The four tiles along the last dimension of a tile."""
+    if len(tile.shape) == 2:
+        pairs = tl.reshape(tile, [tile.shape[0], 2, 2])
+    else:
+        pairs = tl.reshape(tile, [tile.shape[0], tile.shape[1], 2, 2])
+    even, odd = tl.split(pairs)
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+)"},
+    {"together", R"(@triton.jit
+def together(first, second, third, fourth):
+    """Four tiles along a new last dimension."""
+    pairs = tl.join(tl.join(first, third), tl.join(second, fourth))
+    if len(pairs.shape) == 3:
+        tile = tl.reshape(pairs, [pairs.shape[0], 4])
+    else:
+        tile = tl.reshape(pairs, [pairs.shape[0], pairs.shape[1], 4])
+    return tile
+)"},
     {"larger_at", R"(@triton.jit
 def larger_at(value, index, other, other_index):
     """The larger of two values and where it stands; NaN wins, the first of equals stays."""

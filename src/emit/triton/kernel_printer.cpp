@@ -72,14 +72,14 @@ std::vector<int64_t> grid_of(const Kernel& kernel) {
 }
 
 KernelPrinter::KernelPrinter(const Kernel& kernel)
-    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), dimensions_(find_tile_dimensions(kernel, axes_)), names_(kernel.exprs.size()),
+    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), dimensions_(find_tile_dimensions(kernel, axes_)), vectors_(find_vectors(kernel, dimensions_)), names_(kernel.exprs.size()),
       bound_(kernel.exprs.size(), false), loads_left_(kernel.exprs.size(), 0), cast_of_load_(kernel.exprs.size(), kNoExpr),
       wide_axis_(kernel.axes.size(), false) {
   taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
-            "float8_e5m2_of_float", "add", "later_larger_at", "later_smaller_at", "log_add_exp"};
+            "float8_e5m2_of_float", "add", "later_larger_at", "later_smaller_at", "log_add_exp", "four_of", "together", "_"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
@@ -317,6 +317,7 @@ void KernelPrinter::bind(ExprId id) {
 
 void KernelPrinter::let(ExprId id) {
   if (bound_[id]) return;
+  if (vectors_.of_expr[id] >= 0) return let_vector(vectors_.loads[vectors_.of_expr[id]]);
   const Expr& expr = kernel_.exprs[id];
   if (is_load(expr) && cast_of_load_[id] != kNoExpr) {
     const ExprId cast = cast_of_load_[id];
@@ -357,7 +358,7 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
     }
     switch (statement.kind) {
       case StmtKind::kLet: let(statement.expr); break;
-      case StmtKind::kStore: store(kernel_.stores[statement.store]); break;
+      case StmtKind::kStore: store(statement.store); break;
       case StmtKind::kLoop: loop(statement); break;
       case StmtKind::kInit: kernel_.exprs[statement.expr].kind == ExprKind::kScan ? init_scan(statement.expr) : init(statement.expr); break;
       case StmtKind::kScan: scan(statement.expr); break;

@@ -16,6 +16,7 @@
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/padding.hpp"
 #include "emit/triton/tile_dimensions.hpp"
+#include "emit/triton/vectors.hpp"
 
 namespace kw::triton {
 
@@ -61,6 +62,7 @@ class KernelPrinter {
   // Indices, masks and accesses
   std::pair<kernel::Index, kernel::Index> split_index(const kernel::Index& index) const;
   Text index_text(const kernel::Index& index) const;
+  std::string mark_of(const std::string& text, const std::vector<bool>& axes, const std::string& buffer, bool is_index);
   std::string index_mark(const kernel::Index& index, const std::string& buffer);
   std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
   std::vector<std::string> guard_terms(const kernel::Access& access) const;
@@ -68,7 +70,14 @@ class KernelPrinter {
   std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
   std::string load_text(kernel::ExprId id);
   void find_what_decides();
-  void store(const kernel::Store& store);
+  std::string stored_text(const kernel::Store& store);
+  void store(int index);
+  std::string spread(const std::string& text) const;             // the text's tile with a last dimension of 1
+  std::string elements_text(size_t length) const;                // 0, 1, … along that dimension
+  std::string vector_pointer(const Vector& vector);
+  std::string vector_mask(const Vector& vector);
+  void let_vector(const Vector& vector);
+  void store_vector(int index);
 
   // Expressions
   Text value_text(kernel::ExprId id);        // its name where it has been computed, its text elsewhere
@@ -131,6 +140,8 @@ class KernelPrinter {
   std::vector<std::vector<bool>> axes_;
   Padding padding_;
   TileDimensions dimensions_;
+  Vectors vectors_;
+  std::set<int> stored_;                              // stores of vectors whose turn has come
   std::set<std::string> taken_, helpers_;
   std::vector<std::string> names_;                    // [expr], empty: has none yet
   std::vector<std::string> axis_names_;
