@@ -28,9 +28,9 @@ class Estimation {
   KernelEstimate run() {
     find_tile();
     for (const Stmt& stmt : kernel_.body) visit(stmt, false);
-    for (const Store& store : kernel_.stores) add_access(store.access, kernel_.exprs[store.value].dtype, 1);
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (load_passes_[id] > 0) add_access(kernel_.exprs[id].access, kernel_.exprs[id].dtype, load_passes_[id], static_cast<ExprId>(id));
+    find_neighbours();
+    for (const Neighbours& one : stores_) add_access(*one.first, kernel_.exprs[kernel_.stores[one.index].value].dtype, 1, one);
+    for (const Neighbours& one : loads_) add_access(*one.first, kernel_.exprs[one.index].dtype, load_passes_[one.index], one, one.index);
     count_arithmetic();
     result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds();
     return result_;
@@ -68,6 +68,43 @@ class Estimation {
         break;
       default: break;
     }
+  }
+
+  // Accesses that differ only in the constant of their index: what several written-out results read and write of one buffer.
+  struct Neighbours {
+    const Access* first = nullptr;
+    int index = 0;                   // expression or store
+    int passes = 1;
+    std::vector<int64_t> constants;  // ascending once found
+  };
+
+  void find_neighbours() {
+    const auto add = [&](std::vector<Neighbours>& all, const Access& access, int index, int passes, bool may_join) {
+      const auto same = std::find_if(all.begin(), all.end(), [&](const Neighbours& one) {
+        return may_join && one.first->buffer == access.buffer && one.first->index.terms == access.index.terms && one.passes == passes;
+      });
+      if (same == all.end()) all.push_back({&access, index, passes, {access.index.constant}});
+      else same->constants.push_back(access.index.constant);
+    };
+    for (size_t at = 0; at < kernel_.stores.size(); ++at) add(stores_, kernel_.stores[at].access, static_cast<int>(at), 1, true);
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (load_passes_[id] > 0)
+        add(loads_, kernel_.exprs[id].access, static_cast<int>(id), load_passes_[id], kernel_.exprs[id].kind == ExprKind::kLoad);
+    for (std::vector<Neighbours>* all : {&stores_, &loads_})
+      for (Neighbours& one : *all) {
+        std::sort(one.constants.begin(), one.constants.end());
+        one.constants.erase(std::unique(one.constants.begin(), one.constants.end()), one.constants.end());
+      }
+  }
+
+  // How many of them lie between one element and the next.
+  static double side_by_side(const Neighbours& neighbours) {
+    int64_t step = 0;
+    for (const IndexTerm& term : neighbours.first->index.terms)
+      if (term.coefficient != 0) step = step == 0 ? std::abs(term.coefficient) : std::min(step, std::abs(term.coefficient));
+    const auto& constants = neighbours.constants;
+    const auto end = std::lower_bound(constants.begin(), constants.end(), constants.front() + std::max<int64_t>(1, step));
+    return static_cast<double>(std::max<int64_t>(1, end - constants.begin()));
   }
 
   // Elements in a row that one program asks for together.
@@ -125,7 +162,7 @@ class Estimation {
     return buffer > 0 ? std::max(1.0, points / buffer) : 1.0;
   }
 
-  void add_access(const Access& access, DType dtype, int passes, ExprId load = kNoExpr) {
+  void add_access(const Access& access, DType dtype, int passes, const Neighbours& neighbours, ExprId load = kNoExpr) {
     const double size = static_cast<double>(size_of(dtype));
     const bool gathers = load != kNoExpr && kernel_.exprs[load].kind == ExprKind::kGather;
     const std::vector<bool> used = gathers ? expr_axes_[load] : axes_of_access(kernel_, access);
@@ -142,15 +179,16 @@ class Estimation {
         (static_cast<int>(i) > innermost ? again_near : again_far) *= is_gpu_ ? blocks_of(axis(i)) : static_cast<double>(axis(i).extent);
       }
     }
-    const double buffer = static_cast<double>(kernel_.buffers[access.buffer].elements);
-    if (buffer > 0 && !gathers) elements = std::min(elements, buffer);
+    const double buffer = static_cast<double>(kernel_.buffers[access.buffer].elements), asked = elements * static_cast<double>(neighbours.constants.size());
+    elements = buffer > 0 && !gathers ? std::min(asked, buffer) : asked;
+    per_program *= static_cast<double>(neighbours.constants.size());
     const double unique = elements * size;
-    const double share = gathers ? gathered_share(load, size) : used_share(access, size);
+    const double share = gathers ? gathered_share(load, size) : std::min(1.0, used_share(access, size) * side_by_side(neighbours));
     const double cache = static_cast<double>(device_.cache_bytes) * 0.8;
     const bool stays = unique <= cache;
     const double in_flight = per_program * size * std::min(programs_, static_cast<double>(device_.units) * 2);
     const double memory_passes = (stays || in_flight <= cache ? 1.0 : passes) * (stays ? 1.0 : again_far);
-    const double requests = static_cast<double>(passes) * again_far * (is_gpu_ ? again_near : 1.0) * (gathers ? 1.0 : overlap(access, buffer));
+    const double requests = static_cast<double>(passes) * again_far * (is_gpu_ ? again_near : 1.0) * (gathers ? 1.0 : std::max(overlap(access, buffer), asked / elements));
     result_.memory_bytes += unique * memory_passes / share;
     result_.cache_bytes += unique * std::max(0.0, requests - memory_passes) / share;
     bytes_asked_ += unique * static_cast<double>(passes);
@@ -221,6 +259,7 @@ class Estimation {
   std::vector<int> load_passes_;
   KernelEstimate result_;
   double tile_ = 1, programs_ = 1, steps_ = 1, iterations_ = 0, bytes_asked_ = 0;
+  std::vector<Neighbours> stores_, loads_;
   double folds_ = 0;
   int loads_in_loop_ = 0;
 };

@@ -173,7 +173,7 @@ KernelEstimate estimate_of(std::string_view text) {
   return estimate(program.kernels.at(0), device);
 }
 
-TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCache) {
+TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCacheOrARegister) {
   const auto pooled = [](const std::string& side, const std::string& stride) {
     return estimate_of("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %out, %places = aten.max_pool2d_with_indices.default(self=%x, kernel_size=[4, 4], stride=[" +
                        stride + "]) : f32[16, 64, " + side + "], i64[16, 64, " + side + "]\n return %out\n}");
@@ -181,7 +181,9 @@ TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCache) {
   const double input = 16.0 * 64 * 128 * 128 * 4;
   const KernelEstimate apart = pooled("32, 32", "4, 4"), overlapping = pooled("125, 125", "1, 1");
   EXPECT_LT(apart.cache_bytes, input);
-  EXPECT_GT(overlapping.cache_bytes, 10 * input);
+  // Eight rows of four results read 11 rows of 7 elements: 77 for 32, where every window by itself reads 16.
+  EXPECT_GT(overlapping.cache_bytes, input);
+  EXPECT_LT(overlapping.cache_bytes, 4 * input);
   EXPECT_LT(overlapping.memory_bytes, 4 * input);
 }
 
