@@ -202,6 +202,8 @@ class Fusion {
         weight += plan::arithmetic_weight(graph_.nodes[node]);
         reduces |= facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan;
       }
+      // A row that several share is folded again by each of their programs.
+      if (reduces && part->elements * 16 > elements) return false;
       const Group& other = part == &a ? b : a;
       if (!reduces && slides(other) && feeds(part->nodes, other.nodes)) {
         if (weight * std::max<int64_t>(1, elements / part->elements) > options_.most_inlined_weight) return false;

@@ -350,6 +350,40 @@ class Analysis {
     return changed;
   }
 
+  // What an elementwise node reads by broadcasting stands where its result stands.
+  void seed_broadcasts() {
+    for (NodeId id : members_) {
+      const Node& node = graph_.nodes[id];
+      if (facts_.classes[id] != OpClass::kPointwise || !is_elementwise(graph_, id)) continue;
+      const ValueId result = node.results[0];
+      const Coords* coords = find_seed(result);
+      if (!coords) continue;
+      const Coords known = *coords;
+      for_each_operand(node, [&](ValueId operand) {
+        if (!find_seed(operand) && shape(operand) != shape(result) && shape(operand).size() == shape(result).size()) seed(operand, broadcast(known, shape(result), shape(operand)));
+      });
+    }
+  }
+
+  // A reduction over the same axes whose rows are shared by neighbouring ones of the domain (the mask of a masked mean): each program folds its row again,
+  // once for its whole block of the innermost parallel axis.
+  bool is_lent(const ReduceSpec& spec, const Coords& point) const {
+    if (spec.windowed || domain_.scans || domain_.parallel == 0 || spec.reduced_elements() != domain_.reduced_elements()) return false;
+    if (domain_.extents[domain_.parallel - 1] < 32) return false;
+    std::vector<bool> used(domain_.parallel, false);
+    int64_t kept = 1;
+    for (size_t dim = 0; dim < spec.domain.size(); ++dim) {
+      if (spec.reduced[dim]) continue;
+      kept *= spec.domain[dim];
+      for (const auto& term : point[dim].terms)
+        if (term.axis < domain_.parallel) used[term.axis] = true;
+    }
+    int64_t reached = 1;
+    for (int axis = 0; axis < domain_.parallel; ++axis)
+      if (used[axis]) reached *= domain_.extents[axis];
+    return !used[domain_.parallel - 1] && kept == reached;
+  }
+
   // Every reduction must fold exactly the domain's reduce axes.
   bool place_reductions() {
     for (const auto& [node, spec] : specs_) {
@@ -357,12 +391,16 @@ class Analysis {
       if (point == domain_.reduce_points.end()) {
         const ValueId anchor = spec.windowed ? graph_.nodes[node].results[0] : spec.operands[0];
         const auto known = by_shape_.find(shape(anchor));
-        if (known == by_shape_.end() || !seed(anchor, known->second) || !propagate_through_reduce(node)) return false;
+        if (known != by_shape_.end() && seed(anchor, known->second)) propagate_through_reduce(node);
+        else if (!spec.windowed && !domain_.scans && !find_seed(anchor)) seed_broadcasts();
+        else return false;
         propagate();
         point = domain_.reduce_points.find(node);
+        if (point == domain_.reduce_points.end()) return false;
       }
       const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() && spec.reduced_elements() > 1;
-      if (product(spec.domain) != domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements())) return false;
+      const int64_t wanted = domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements());
+      if (product(spec.domain) != wanted && !is_lent(spec, point->second)) return false;
       if (domain_.scans && !walks_scan_axis(spec, point->second)) return false;
       for (size_t dim = 0; dim < spec.domain.size(); ++dim)
         for (const auto& term : point->second[dim].terms)

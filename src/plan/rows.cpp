@@ -154,15 +154,15 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
   }
 }
 
-// Does every reduction keep a single accumulator? (argmax keeps the place too, moments a mean.)
-bool folds_one_value(const Kernel& kernel) {
-  int accumulators = 0;
-  for (const auto& expr : kernel.exprs) {
-    if (expr.kind != kernel::ExprKind::kReduce) continue;
-    const bool single = expr.reduce <= kernel::ReduceOp::kAll;
-    accumulators += single ? 1 : 2;
+// Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and a count.
+int64_t accumulators_of(const Kernel& kernel) {
+  int64_t count = 0;
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const auto& expr = kernel.exprs[id];
+    if (expr.kind != kernel::ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
+    count += expr.reduce <= kernel::ReduceOp::kAll ? 1 : expr.reduce == kernel::ReduceOp::kMoments ? 3 : 2;
   }
-  return accumulators == 1;
+  return count;
 }
 
 void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
@@ -180,7 +180,7 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
     // 128 columns by 128 rows, added elementwise and folded at the end: 0.7535 ms where 32 rows take 0.78 (the floor is 0.749).
     chosen["x_block"] = std::min<int64_t>(128, next_power_of_two(inner));
     // 128 elements a thread and as many partial sums fill its registers: with a second load of that size they no longer fit (400 bytes spilled).
-    const int64_t points = rows.full || !folds_one_value(kernel) ? tile : rows.kept_loads > 1 ? 8192 : 16384;
+    const int64_t points = rows.full || accumulators_of(kernel) > 1 ? tile : rows.kept_loads > 1 ? 8192 : 16384;
     chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, points / chosen["x_block"]));
     // A program that goes round only a few times hardly overlaps its loads with anything.
     if (!rows.full) chosen["r_block"] = std::max<int64_t>(std::min<int64_t>(chosen["r_block"], 16), std::min(chosen["r_block"], width / 8));
@@ -191,6 +191,10 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
   }
   chosen["num_warps"] = warps_for(chosen["x_block"] * chosen["r_block"]);
   chosen["num_warps"] = chosen["persistent"] ? std::max<int64_t>(4, chosen["num_warps"]) : 4;
+  const auto registers = [&] {
+    return chosen["x_block"] * chosen["r_block"] / (32 * chosen["num_warps"]) * (accumulators_of(kernel) + std::max(0, rows.kept_loads - 1));
+  };
+  while (!chosen["persistent"] && chosen["num_warps"] < 16 && registers() > 192) chosen["num_warps"] *= 2;
 }
 
 // Parts that a row is cut into so that every multiprocessor has several programs; 1 where the rows are enough or short.

@@ -159,6 +159,29 @@ def test_reductions(index: int, tmp_path: Path) -> None:
         check(REDUCTIONS[index], randn(10, 4, 6).permute(1, 2, 0), tmp_path=tmp_path)
 
 
+SHARED_ROWS: list[tuple[Callable[[Tensor, Tensor], object], int]] = [
+    (lambda x, m: (x * m).sum(1) / m.sum(1), 1),
+    (lambda x, m: (x * m).sum(1) / m.sum(1).clamp(min=2.0) + m.amax(1), 1),
+    (lambda x, m: x * m - (x * m).sum(1, keepdim=True) / m.sum(1, keepdim=True), 1),
+    (lambda x, m: ((x * m).sum(1) / m.sum(1), m.sum(1)), 2),       # what is returned is stored once
+    (lambda x, m: (x * torch.softmax(m, 1)).sum(1), 1),
+    (lambda x, m: (x * (m - m.mean(1, keepdim=True))).amax(1), 1),
+]
+
+
+@pytest.mark.parametrize("index", range(len(SHARED_ROWS)))
+def test_rows_that_neighbours_share_are_folded_beside_theirs(index: int, tmp_path: Path) -> None:
+    function, launches = SHARED_ROWS[index]
+    check(function, randn(3, 20, 40), randn(3, 20, 1).abs() + 0.5, tmp_path=tmp_path, launches=launches)
+
+
+@pytest.mark.slow
+def test_long_rows_that_neighbours_share_are_split_and_right(tmp_path: Path) -> None:
+    x, m = randn(2, 1 << 14, 32), randn(2, 1 << 14, 1).abs() + 0.5
+    for function, _ in SHARED_ROWS:
+        check(function, x, m, tmp_path=tmp_path)
+
+
 def test_means_of_var_mean_are_nan_where_an_element_is_infinite(tmp_path: Path) -> None:
     x = randn(4, 10)
     x[0, 3], x[2, 5] = float("inf"), float("nan")
