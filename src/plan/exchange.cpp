@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "plan/axes.hpp"
+#include "plan/estimate.hpp"
 
 namespace kw::plan {
 
@@ -54,6 +55,27 @@ int64_t programs_for_row(const Kernel& kernel, int64_t block) {
 // Two programs of 128 threads run on a multiprocessor even where each thread takes 255 registers.
 int64_t sure_to_run(const DeviceDescription& device) { return 2 * device.units; }
 
+// Arithmetic on each element once its row's results are known.
+double weight_after_reductions(const Kernel& kernel) {
+  const auto axes = kernel::axes_of_exprs(kernel);
+  std::vector<bool> after(kernel.exprs.size(), false);
+  double weight = 0;
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const auto& expr = kernel.exprs[id];
+    after[id] = expr.kind == ExprKind::kReduce;
+    for (kernel::ExprId operand : expr.operands) after[id] = after[id] || after[operand];
+    if (after[id] && expr.kind == ExprKind::kOp && axes[id].back()) weight += weight_of(expr);
+  }
+  return weight;
+}
+
+// A block of 64 elements a thread leaves 16 registers: room for a softmax's exponential and quotient, not for a sigmoid behind a norm (368 bytes spilled)
+// nor for the elements' places where an index has to be divided (296).
+bool needs_room(const Kernel& kernel, int64_t block) {
+  const bool divides = reduce_points(kernel) != kernel.axes.back().extent && !keeps_axes(kernel, block);
+  return divides || weight_after_reductions(kernel) >= 18;
+}
+
 }  // namespace
 
 int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const DeviceDescription& device) {
@@ -62,6 +84,7 @@ int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const Device
   if (exchanged_slots(kernel, reductions, dtype) == 0) return 0;
   int64_t block = kElements / next_power_of_two(std::max(1, kept_loads)) / (dtype == DType::f64 ? 2 : 1);
   if (block < kLeastElements || programs_for_row(kernel, block) > sure_to_run(device)) return 0;
+  if (needs_room(kernel, block) && block > kLeastElements && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
   // Few rows: smaller blocks, so that every multiprocessor has some.
   while (block > kLeastElements && parallel_points(kernel) * programs_for_row(kernel, block) < 4 * device.units && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
   return programs_for_row(kernel, block) < 2 ? 0 : block;

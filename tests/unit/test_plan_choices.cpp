@@ -94,6 +94,15 @@ TEST(Defaults, HeavyArithmeticIsNotDoneInPaddedLanes) {
   EXPECT_EQ(heavy.at("r_block"), 128);                 // 5 · 128 = 640, where a power of two around 576 is 1024
 }
 
+TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatFollows) {
+  const auto exchange = [](const char* shape, const char* last) {
+    return schedule_of(std::string("graph G {\n input %x : f32") + shape + " user args.0\n %norm = aten.group_norm.default(input=%x, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" +
+                       shape + "\n %out = aten." + last + ".default(self=%norm) : f32" + shape + "\n return %out\n}").groups.at(0).parameters.at("exchange");
+  };
+  EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
+  EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 4096);
+}
+
 // The names of each group's results, groups in the order in which they run.
 std::vector<std::string> groups_of(std::string_view text) {
   Graph graph = parse_graph(text);
