@@ -10,6 +10,7 @@
 #include "emit/cpu/code_writer.hpp"
 #include "emit/cpu/cpp_text.hpp"
 #include "emit/cpu/guard_scope.hpp"
+#include "emit/cpu/kernel_frame.hpp"
 #include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/names.hpp"
 #include "emit/cpu/placement.hpp"
@@ -28,11 +29,6 @@ namespace {
 constexpr int kSideBySideUnroll = 8;
 constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
 
-// The constant that holds a block's size, the variable that walks its starts, and the one that holds its end.
-struct BlockNames {
-  std::string size, first, end;
-};
-
 class KernelPrinter {
  public:
   KernelPrinter(const Kernel& kernel, HelperSet& helpers)
@@ -40,6 +36,7 @@ class KernelPrinter {
 
   PrintedKernel run() {
     name_everything();
+    if (nest_.whole_vectors) helpers_.insert("whole_vectors");
     writer_.indent();
     open_programs();
     starts_.print(buffers_, axes_, names_, writer_);
@@ -50,7 +47,7 @@ class KernelPrinter {
     const bool takes_threads = nest_.threading != Threading::kNone;
     const bool refuses = refuses_indices(kernel_);
     const std::string before = refuses ? "  int refused = 0;\n" : "", after = refuses ? "  return refused;\n" : "";
-    return {comment() + signature(takes_threads) + constants(body) + before + body + after + "}\n", takes_threads};
+    return {comment() + signature(kernel_, buffers_, takes_threads) + constants(kernel_, nest_, axes_, blocks_, lanes_, body) + before + body + after + "}\n", takes_threads};
   }
 
  private:
@@ -68,6 +65,7 @@ class KernelPrinter {
     };
     for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
     if (nest_.piece) name_block(nest_.vector_axis, "Piece");
+    if (nest_.whole_vectors) lanes_ = names_.fresh(constant_name(kernel_.axes[nest_.vector_axis].name, "Lanes"));
     expr_names_.resize(kernel_.exprs.size());
   }
 
@@ -81,28 +79,6 @@ class KernelPrinter {
   }
 
   std::string comment() const { return kernel_.doc.empty() ? "" : "// " + kernel_.doc + "\n"; }
-
-  std::string signature(bool takes_threads) const {
-    std::vector<std::string> parameters;
-    for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
-      const Buffer& buffer = kernel_.buffers[i];
-      parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* " + buffers_[i]);
-    }
-    if (takes_threads) parameters.push_back("int threads");
-    const std::string head = std::string("extern \"C\" ") + (refuses_indices(kernel_) ? "int " : "void ") + kernel_.name + "(";
-    const std::string line = head + join(parameters, ", ") + ") {\n";
-    if (line.size() <= 120) return line;
-    return head + "\n    " + join(parameters, ",\n    ") + ") {\n";
-  }
-
-  std::string constants(const std::string& body) const {
-    std::string text;
-    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-      if (mentions(body, axes_.extents[axis])) text += fmt::format("  constexpr int64_t {} = {};\n", axes_.extents[axis], kernel_.axes[axis].extent);
-    for (const AxisBlock& block : nest_.blocks) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(block.axis).size, block.size);
-    if (nest_.piece) text += fmt::format("  constexpr int64_t {} = {};\n", blocks_.at(nest_.vector_axis).size, nest_.piece);
-    return text;
-  }
 
   // --- Loops over programs -----------------------------------------------------------------------------------------------------
 
@@ -129,7 +105,15 @@ class KernelPrinter {
   }
 
   std::string first_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).first : "0"; }
-  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : axes_.extents[axis]; }
+  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : padded_extent(axis); }
+  const std::string& padded_extent(int axis) const { return axis == nest_.vector_axis && nest_.whole_vectors ? lanes_ : axes_.extents[axis]; }
+
+  // Whether the lane has an element, in loops over whole vectors.
+  std::string lane_guard() const {
+    if (!in_whole_vectors_) return "";
+    return axes_.variables[nest_.vector_axis] + " < " + axes_.extents[nest_.vector_axis];
+  }
+  static std::string both(const std::string& a, const std::string& b) { return a.empty() || b.empty() ? a + b : a + " && " + b; }
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
@@ -220,7 +204,7 @@ class KernelPrinter {
     Text index{"", kPrimary};
     for (int axis : dimensions_of(id)) {
       const bool column = axis == nest_.vector_axis && nest_.form == LoopForm::kColumns;
-      const std::string size = column ? column_count() : axes_.extents[axis];
+      const std::string size = column ? column_count() : padded_extent(axis);
       const std::string position = column ? column_position() : axes_.variables[axis];
       index = index.text.empty() ? Text{position, kPrimary} : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
       sizes.push_back(size);
@@ -419,6 +403,7 @@ class KernelPrinter {
         const Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
         print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
+        in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
         if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
@@ -440,6 +425,7 @@ class KernelPrinter {
       scopes_.pop_back();
     }
     guards_.clear();
+    in_whole_vectors_ = false;
     for (const Sink& sink : sinks)
       if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
   }
@@ -449,7 +435,7 @@ class KernelPrinter {
   // What a fold takes in: outside its guards, what changes nothing.
   Text counted(const Expr& fold, ExprId operand) {
     const Text text = value(operand);
-    const std::string guard = guards_.remaining(fold.access.guards, axes_);
+    const std::string guard = both(lane_guard(), guards_.remaining(fold.access.guards, axes_));
     if (guard.empty()) return text;
     return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype), kChoice};
   }
@@ -523,6 +509,11 @@ class KernelPrinter {
         for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
         if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position(kernel_, axes_));
         const Accumulator& accumulator = accumulators_.at(sink.id);
+        if (in_whole_vectors_ && reads_operand_twice(expr)) {
+          const std::string counted = names_.fresh("counted");
+          writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted, operands[0].text));
+          operands[0] = {counted, kPrimary};
+        }
         for (const std::string& line : accumulator.fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
       }
     }
@@ -533,7 +524,7 @@ class KernelPrinter {
     const DType dtype = kernel_.buffers[access.buffer].dtype;
     const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, dtype == DType::b1 ? DType::b1 : dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
-    const std::string guard = guard_text(kernel_, access.guards, axes_);
+    const std::string guard = both(lane_guard(), guard_text(kernel_, access.guards, axes_));
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
   }
 
@@ -558,7 +549,8 @@ class KernelPrinter {
   Text load(const Expr& expr) {
     const Access& access = expr.access;
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    std::string guard = guards_.remaining(access.guards, axes_);
+    const bool varies = expr.kind == ExprKind::kGather || (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
+    std::string guard = both(varies ? lane_guard() : "", guards_.remaining(access.guards, axes_));
     std::optional<Text> offset;
     if (expr.kind == ExprKind::kGather) {
       offset = value(expr.operands[0]);
@@ -578,7 +570,7 @@ class KernelPrinter {
   Names names_;
   AxisNames axes_;
   std::vector<std::string> buffers_, expr_names_;
-  std::map<int, BlockNames> blocks_;            // by axis
+  BlocksByAxis blocks_;
   ProgramStarts starts_{kernel_, nest_};
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
@@ -587,6 +579,8 @@ class KernelPrinter {
   std::map<ExprId, Accumulator> accumulators_;
   std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
+  std::string lanes_;                           // the constant up to which loops over whole vectors run
+  bool in_whole_vectors_ = false;
   GuardScope guards_{kernel_, writer_, names_};
 };
 

@@ -16,6 +16,7 @@ constexpr int64_t kPointwiseBlock = 4096;
 constexpr int64_t kTile = 32;
 constexpr int64_t kSideBySide = 8, kPiece = 512;   // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
+constexpr int64_t kShortRow = 512, kLanes = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
 constexpr int kWorthKeeping = 8;
@@ -34,6 +35,7 @@ class Planner {
     choose_threading();
     choose_kept();
     choose_counter();
+    choose_whole_vectors();
     return std::move(nest_);
   }
 
@@ -324,6 +326,21 @@ class Planner {
       if (is_load(expr) || expr.kind == ExprKind::kIndex) look_at(expr.access.index);
     for (const Store& store : kernel_.stores) look_at(store.access.index);
     nest_.short_counter = divides && fits;
+  }
+
+  // The last elements of a short row cost as much one by one as all others together. Of what is narrower than 4 bytes processors cannot leave out lanes.
+  void choose_whole_vectors() {
+    if (nest_.form != LoopForm::kRows || nest_.vector_axis < 0 || has_guarded_folds()) return;
+    const int64_t length = extent(nest_.vector_axis);
+    bool fits = length < kShortRow && length % kLanes != 0;
+    for (size_t id = 0; id < expr_count(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      const bool of_position = expr.kind == ExprKind::kReduce && (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
+      const bool narrow = is_load(expr) && size_of(kernel_.buffers[expr.access.buffer].dtype) < 4 && nest_.axes[id][nest_.vector_axis];
+      fits = fits && !(nest_.needed[id] && (of_position || narrow));
+    }
+    for (const Store& store : kernel_.stores) fits = fits && size_of(kernel_.buffers[store.access.buffer].dtype) >= 4;
+    nest_.whole_vectors = fits;
   }
 
   const Kernel& kernel_;

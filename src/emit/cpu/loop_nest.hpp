@@ -37,6 +37,7 @@ struct LoopNest {
   std::vector<int> reduce_axes;           // and the scan axis; outermost first; in rows form the vector axis is last
   int row_axis = -1;                      // scan rows: the rows that a program walks side by side; −1: one row
   int64_t piece = 0;                      // scan rows: elements of a row at a time; 0: the row is one piece
+  bool whole_vectors = false;             // rows: the SIMD loop goes on to whole vectors, the lanes beyond the row's end left out
   bool short_counter = false;             // the vector axis is counted in 32 bits
   Threading threading = Threading::kNone;
   int collapse = 1;                       // how many of the outermost program loops the threads share

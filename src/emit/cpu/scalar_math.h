@@ -1,4 +1,11 @@
 // Scalar operations whose rules are PyTorch's, not C++'s. Text, cut at the `//@` markers like vector_math.h.
+//@ whole_vectors
+// Loops over short rows run to a multiple of this where the processor can leave out the lanes beyond the end.
+#if defined(__AVX512F__)
+constexpr int64_t kMaskedLanes = 16;
+#else
+constexpr int64_t kMaskedLanes = 1;
+#endif
 //@ maximum : inline
 // NaN wins.
 template <typename T>
