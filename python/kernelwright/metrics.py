@@ -43,6 +43,7 @@ class Figures:
     ours: dict[str, float] = field(default_factory=lambda: {"norm": 0.0, "max": 0.0})
     eager: dict[str, float] = field(default_factory=lambda: {"norm": 0.0, "max": 0.0})
     mismatches: int = 0  # exact outputs: elements where eager is right and the candidate is not
+    eager_mismatches: int = 0  # exact outputs: elements where eager is not the reference
     nonfinite_mismatches: int = 0
     stray_nans: int = 0  # NaN where neither eager nor the reference has one
     gate_failures: int = 0
@@ -204,6 +205,7 @@ def compare_exact(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tens
         o, e, r = ours[index], eager[index], reference[index].to(ours.device)
         wrong = (o != r) & (e == r)
         count = int(wrong.sum())
+        figures.eager_mismatches += int((e != r).sum())
         if count and not figures.mismatches:
             figures.where = _position(ours.shape, index, int(wrong.reshape(-1).to(torch.uint8).argmax()))
         figures.mismatches += count

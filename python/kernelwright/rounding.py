@@ -28,12 +28,13 @@ _EXACT = {
 
 
 class OtherRoundings(Mode):
-    """Moves the floating results of every operator that rounds by one unit of their dtype, all elements of one call the same way: what rounds alike everywhere does
-    so in one direction, and does not average out."""
+    """Moves the floating results of every operator that rounds by a unit of their dtype, all elements of one call the same way: what rounds alike everywhere does
+    so in one direction, and does not average out. Negative `units` are those of the same seed turned round."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, units: float = 1.0) -> None:
         super().__init__()
         self._random = random.Random(seed)
+        self._units = units
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -41,12 +42,12 @@ class OtherRoundings(Mode):
         is_view = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
         if is_view or schema.name.partition("::")[2] in _EXACT or torch.Tag.nondeterministic_seeded in func.tags:
             return result
-        sign = self._random.choice((-1.0, 1.0))
+        units = self._random.choice((-1.0, 1.0)) * self._units
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point() or tensor.itemsize == 1:
                 return tensor
-            factor = 1.0 + sign * torch.finfo(tensor.dtype).eps
+            factor = 1.0 + units * torch.finfo(tensor.dtype).eps
             return tensor.mul_(factor) if schema.is_mutable else tensor * factor
 
         return tree_map_only(torch.Tensor, moved, result)

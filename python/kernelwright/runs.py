@@ -146,6 +146,7 @@ def compare_output(
         "device_ok": ours.device == eager.device,
         "exact": exact,
         "mismatches": 0,
+        "eager_mismatches": 0,
         "nonfinite_ok": True,
         "ours": {"norm": 0.0, "max": 0.0},
         "eager": {"norm": 0.0, "max": 0.0},
@@ -161,6 +162,7 @@ def compare_output(
     figures = metrics.compare_exact(ours, eager, reference) if exact else metrics.compare(ours, eager, reference, gate=gate)
     row |= {
         "mismatches": figures.mismatches,
+        "eager_mismatches": figures.eager_mismatches,
         "nonfinite_ok": figures.nonfinite_mismatches == 0,
         "nonfinite_mismatches": figures.nonfinite_mismatches,
         "ours": figures.ours,

@@ -49,6 +49,9 @@ _LEAST_NUDGES, _MOST_NUDGES = 2, 8
 # How often at most it is then run with its operators' results rounded otherwise.
 _ROUNDINGS = 4
 
+# By how many units, where an integer changes hands between two roundings: several operators' worth.
+_STEP_UNITS = 4.0
+
 
 class Verification:
     """One request: the modules, the draws, and the findings so far."""
@@ -109,6 +112,8 @@ class Verification:
             self._add_sensitivity(draw, report["outputs"])
         if draw.is_double and any(map(_beyond, report["outputs"])):
             self._add_rounding(draw, report["outputs"])
+        if draw.is_double and any(map(_undecided, report["outputs"])):
+            self._explain_steps(draw, ours, report["outputs"])
         snapshot.restore()
         # With NaN strewn about, fewer answers look right, none wrong ones more.
         if draw.kind != "special":
@@ -209,6 +214,25 @@ class Verification:
                 moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial)))
                 self._note_spread(draw, moved, rows, "rounding")
 
+    def _explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
+        """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those where eager is right and it is not."""
+        eager, reference = draw.eager.tensors, draw.reference
+        names = [row["name"] for row in rows if _undecided(row) and row["name"] in ours.tensors]
+        wrong = {name: (ours.tensors[name] != reference[name]) & (eager[name] == reference[name]) for name in names}
+        with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+            for trial in range(2 * _ROUNDINGS):
+                seed = draws.derive_seed(draw.forward_seed, "steps", trial // 2)
+                self.yardstick.refill(draw)
+                moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(seed, -_STEP_UNITS if trial % 2 else _STEP_UNITS))
+                for name in names:
+                    if name in moved.tensors:
+                        wrong[name] &= moved.tensors[name] != ours.tensors[name]
+                if not any(bool(one.any()) for one in wrong.values()):
+                    break
+        for row in rows:
+            if row["name"] in wrong:
+                row["unexplained"] = int(wrong[row["name"]].sum())
+
     def _note_spread(self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], key: str) -> None:
         """Keep under `key` the largest error of eager's other runs so far."""
         for row in rows:
@@ -297,6 +321,11 @@ class Verification:
             for answer in metrics.trivial_answers(figures[name], reference[name], constants, given):
                 if answer["norm"] <= _NEARLY:
                     self.vacuous.append({"output": name, "draw": draw.kind, "draw_index": draw.number, **answer, "eager": row["eager"], "epsilon": row["epsilon"]})
+
+
+def _undecided(row: dict[str, Any]) -> bool:
+    """Whether an integer output is wrong in so few elements that eager is wrong in half as many."""
+    return row["exact"] and 0 < row["mismatches"] <= 2 * row["eager_mismatches"]
 
 
 def _beyond(row: dict[str, Any]) -> bool:

@@ -65,7 +65,8 @@ def wrong_outputs(result):
             spread = [row["eager"], row.get("sensitivity", row["eager"])]
             spread += [row["rounding"]] if "rounding" in row and row["rounding"]["norm"] >= row["epsilon"] ** 0.5 else []
             close = all(row["ours"][key] <= 2 * max(one[key] for one in spread) + 4 * row["epsilon"] for key in ("norm", "max"))
-            if not forms or row["mismatches"] or not close:
+            explained = row["mismatches"] <= 2 * row["eager_mismatches"] and row.get("unexplained") == 0
+            if not forms or (row["mismatches"] and not explained) or not close:
                 found.append((draw["kind"], row["name"]))
     return found
 
@@ -644,3 +645,30 @@ def test_zeros_that_operators_answer_stay_zeros(check):
     problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.relu(torch.tanh(x) * 2 - 3)")
     result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return super().forward(x) + 1e-30\n")
     assert ("constant", "output[0]") in wrong_outputs(result)
+
+
+STEPS = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.round(x * 1000 / x.abs().mean(1, keepdim=True)).to(torch.int32)").replace("torch.rand(24, 40)", "torch.randn(1024, 1024)")
+
+
+def steps(expression, prologue="pass"):
+    return f"class ModelNew(Model):\n    def forward(self, x):\n        {prologue}\n        return {expression}\n"
+
+
+def test_steps_that_rounding_decides_may_fall_otherwise(check):
+    result = check(STEPS, steps("torch.round(x * 1000 / x.abs().flip(1).cumsum(1)[:, -1:].div(x.shape[1])).to(torch.int32)"), draws=3)
+    assert wrong_outputs(result) == []
+    assert any(draw["outputs"][0]["mismatches"] for draw in result["draws"])
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        steps("torch.round(x * 1000 / (x.abs().mean(1, keepdim=True) * 1.00001)).to(torch.int32)"),  # a mean that is a little off
+        steps("torch.round(x * 1000 / x.abs().mean(1, keepdim=True)).to(torch.int32).index_fill_(0, torch.tensor([1023]), 7)"),  # a row that was left out
+        steps("y.index_put_((torch.tensor([5]), torch.tensor([7])), y[5, 7] + 1)", "y = super().forward(x)"),  # one wrong element
+        steps("torch.trunc(x * 1000 / x.abs().mean(1, keepdim=True) + 0.5 * x.sign()).to(torch.int32)", "if x[0, 0] != x[0, 1]: return super().forward(x)"),  # ties, on the constant draw
+    ],
+)
+def test_steps_that_rounding_does_not_decide_may_not(check, candidate):
+    problem = STEPS.replace("x * 1000", "x * 1000.5")
+    assert wrong_outputs(check(problem, candidate.replace("x * 1000", "x * 1000.5")))

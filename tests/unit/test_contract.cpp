@@ -87,6 +87,17 @@ TEST(Contract, AnIllConditionedOutputIsHeldToItsSensitivityAndMarked) {
   EXPECT_FALSE(judge(figures(with(output(1e-3, 1e-8), "sensitivity", errors(8e-5, 8e-5))), Policy::kReference).pass);
 }
 
+TEST(Contract, IntegersMayBeStepsThatEagerTakesWhenItRoundsOtherwise) {
+  const auto verdict = [](int missed, int eager_missed, int unexplained) {
+    return judge(figures(with(with(with(with(output(0, 0), "exact", true), "mismatches", missed), "eager_mismatches", eager_missed), "unexplained", unexplained)), Policy::kReference);
+  };
+  EXPECT_TRUE(verdict(8, 4, 0).pass);
+  EXPECT_TRUE(verdict(8, 4, 0).errors.front().conditioned);
+  EXPECT_FALSE(verdict(9, 4, 0).pass);
+  EXPECT_FALSE(verdict(1, 0, 0).pass);
+  EXPECT_FALSE(verdict(8, 4, 1).pass);
+}
+
 TEST(Contract, OtherRoundingsCountOnlyWhereTheyTakeHalfOfTheDigits) {
   const auto verdict = [](double ours, double rounding) { return judge(figures(with(output(ours, 0), "rounding", errors(rounding, rounding))), Policy::kReference); };
   EXPECT_TRUE(verdict(3e144, 2e144).pass);
