@@ -216,9 +216,10 @@ class Verification:
 
     def _explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
         """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those where eager is right and it is not."""
-        eager, reference = draw.eager.tensors, draw.reference
+        eager = draw.eager.tensors
         names = [row["name"] for row in rows if _undecided(row) and row["name"] in ours.tensors]
-        wrong = {name: (ours.tensors[name] != reference[name]) & (eager[name] == reference[name]) for name in names}
+        # Where eager is right: it is the reference.
+        wrong = {name: (ours.tensors[name] != eager[name]) & (eager[name] == draw.reference[name].to(eager[name].device)) for name in names}
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             for trial in range(2 * _ROUNDINGS):
                 seed = draws.derive_seed(draw.forward_seed, "steps", trial // 2)
