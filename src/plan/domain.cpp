@@ -384,6 +384,21 @@ class Analysis {
     return !used[domain_.parallel - 1] && kept == reached;
   }
 
+  // A fold that waits for a shared row's would have every program walk that row first, by few lanes and with nothing beside it: slower than a kernel of its own.
+  bool no_fold_waits_for_lent() const {
+    std::set<NodeId> after;
+    for (NodeId node : nodes_) {
+      bool waits = false;
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const NodeId source = producer(facts_.roots[operand]);
+        waits = waits || after.contains(source) || lent_.contains(source);
+      });
+      if (waits && folds(node)) return false;
+      if (waits) after.insert(node);
+    }
+    return true;
+  }
+
   // Every reduction must fold exactly the domain's reduce axes.
   bool place_reductions() {
     for (const auto& [node, spec] : specs_) {
@@ -400,13 +415,16 @@ class Analysis {
       }
       const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() && spec.reduced_elements() > 1;
       const int64_t wanted = domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements());
-      if (product(spec.domain) != wanted && !is_lent(spec, point->second)) return false;
+      if (product(spec.domain) != wanted) {
+        if (!is_lent(spec, point->second)) return false;
+        lent_.insert(node);
+      }
       if (domain_.scans && !walks_scan_axis(spec, point->second)) return false;
       for (size_t dim = 0; dim < spec.domain.size(); ++dim)
         for (const auto& term : point->second[dim].terms)
           if ((term.axis >= domain_.parallel) != spec.reduced[dim]) return false;
     }
-    return true;
+    return lent_.empty() || no_fold_waits_for_lent();
   }
 
   // Scans of one kernel walk the same axis in the same direction from the same place.
@@ -481,6 +499,7 @@ class Analysis {
   std::vector<NodeId> nodes_;
   std::vector<NodeId> members_;                  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;
+  std::set<NodeId> lent_;                        // reductions over the same axes for fewer rows
   Lookups lookups_;
   Coords offsets_;                               // of the largest reduction, if it is windowed
   std::map<Shape, Coords> by_shape_;             // first seed of each shape

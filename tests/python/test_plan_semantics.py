@@ -164,8 +164,8 @@ SHARED_ROWS: list[tuple[Callable[[Tensor, Tensor], object], int]] = [
     (lambda x, m: (x * m).sum(1) / m.sum(1).clamp(min=2.0) + m.amax(1), 1),
     (lambda x, m: x * m - (x * m).sum(1, keepdim=True) / m.sum(1, keepdim=True), 1),
     (lambda x, m: ((x * m).sum(1) / m.sum(1), m.sum(1)), 2),       # what is returned is stored once
-    (lambda x, m: (x * torch.softmax(m, 1)).sum(1), 1),
-    (lambda x, m: (x * (m - m.mean(1, keepdim=True))).amax(1), 1),
+    (lambda x, m: (x * torch.softmax(m, 1)).sum(1), 2),            # the second sum would wait for the first
+    (lambda x, m: (x * (m - m.mean(1, keepdim=True))).amax(1), 2),
 ]
 
 
