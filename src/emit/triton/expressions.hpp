@@ -1,7 +1,6 @@
 // Scalar operations as Triton expressions: which Python text computes one operation on operands that are already text.
 #pragma once
 
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,6 @@ struct Operation {
   DType operand_dtype;     // of the last operand
   bool roughly = false;    // hardware approximations are enough: every result is stored with 16 bits
   bool nonnegative = false;   // integer operands, or the base of a power, are known not to be negative
-  double magnitude = std::numeric_limits<double>::infinity();   // none of the operands' is larger
 };
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls libdevice.
