@@ -1,5 +1,5 @@
-// Between which numbers an expression's values lie, as far as its operators say: where a base is known not to be negative, or a value to fit eight bits,
-// a printer can leave out what the other cases need. NaN stands outside: a range says nothing of it.
+// Between which numbers an expression's values lie, as far as its operators say: where the base of a power is known not to be negative, a printer can
+// leave out what the other cases need. NaN stands outside: a range says nothing of it.
 #pragma once
 
 #include <limits>
