@@ -385,23 +385,25 @@ def test_softmax_and_normalisation(form: str, dtype: str, special: bool, tmp_pat
 
 # --- Indices ---------------------------------------------------------------------------------------------------------------------------
 
-def test_collapsed_axes_are_split_instead_of_divided(tmp_path: Path) -> None:
-    kernel = """kernel broadcast_kernel {
-      buffer x : f32[60] input
+@pytest.mark.parametrize("inner, divides", [(16, False), (4, True)])
+def test_collapsed_axes_are_split_unless_that_leaves_short_loops(tmp_path: Path, inner: int, divides: bool) -> None:
+    count = 15 * inner
+    kernel = f"""kernel broadcast_kernel {{
+      buffer x : f32[{count}] input
       buffer weight : f32[5] input
-      buffer out : f32[60] output
-      axis element = 60 parallel block 1
+      buffer out : f32[{count}] output
+      axis element = {count} parallel block 1
       %x = load x[element] : f32
-      %weight = load weight[(element // 4 % 5)] : f32
+      %weight = load weight[(element // {inner} % 5)] : f32
       %r = mul(%x, %weight) : f32
       store %r to out[element]
-    }
+    }}
     """
     module = build(tmp_path, kernel)
-    assert "/" not in module.CPP_SOURCE.partition("void broadcast_kernel")[2]
-    x, weight, out = torch.randn(60), torch.randn(5), torch.empty(60)
+    assert ("/" in module.CPP_SOURCE.partition("void broadcast_kernel")[2]) == divides
+    x, weight, out = torch.randn(count), torch.randn(5), torch.empty(count)
     module.launch_broadcast_kernel(x, weight, out)
-    assert torch.equal(out.view(3, 5, 4), x.view(3, 5, 4) * weight[:, None])
+    assert torch.equal(out.view(3, 5, inner), x.view(3, 5, inner) * weight[:, None])
 
 
 def test_axes_that_cannot_be_split_are_divided(tmp_path: Path) -> None:
