@@ -121,6 +121,13 @@ def test_scans_of_rows_in_pieces(rows: int, length: int) -> None:
     check(lambda x: torch.cummax(x * 2, 1), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_floats_are_moved_as_they_are(dtype: torch.dtype) -> None:
+    x, y = torch.randn(4, 30).to(dtype), torch.randn(4, 7).to(dtype)
+    check(lambda x, y: F.pad(torch.cat([x, y.flip(1), x[:, 1:]], 1), (2, 1)), x, y)
+    check(lambda x, y: (torch.where(x > 0, x, y[:, :1]), torch.cat([x * 2, y], 1)), x, y)
+
+
 def test_scans_of_what_was_scanned() -> None:
     check(twice_scanned, torch.randn(10, 3000))
     check(twice_scanned, torch.randn(3000))

@@ -205,7 +205,15 @@ class Expander {
       for (ExprId& operand : expr.operands) operand = moved[operand];
       moved.push_back(expr.kind == ExprKind::kReduce ? expand(expr) : intern(std::move(expr)));
     }
-    for (Store& store : result_.kernel.stores) store.value = moved[store.value];
+    for (Store& store : result_.kernel.stores) {
+      store.value = moved[store.value];
+      const DType stored = result_.kernel.buffers[store.access.buffer].dtype;
+      const Expr& value = result_.kernel.exprs[store.value];
+      const bool narrowed = value.kind == ExprKind::kOp && value.op == ScalarOp::kCast && value.dtype == stored;
+      const ExprId wide = narrowed ? value.operands[0] : store.value;
+      const ExprId unwidened = is_narrow_float(stored) && dtype(wide) == DType::f32 ? without_widening(wide, stored) : kNoExpr;
+      if (unwidened != kNoExpr) store.value = unwidened;
+    }
     return std::move(result_);
   }
 
@@ -220,6 +228,18 @@ class Expander {
     exprs.push_back(std::move(expr));
     result_.extended_sum.push_back(extended);
     return static_cast<ExprId>(exprs.size() - 1);
+  }
+
+  // What is only moved and chosen, in the 16 or 8 bits that it was loaded with and is stored with; kNoExpr where something is computed.
+  ExprId without_widening(ExprId id, DType narrow) {
+    const Expr expr = result_.kernel.exprs[id];
+    if (expr.kind == ExprKind::kConstant && expr.number == 0.0) return constant(expr.number, narrow);
+    if (expr.kind != ExprKind::kOp) return kNoExpr;
+    if (expr.op == ScalarOp::kCast) return dtype(expr.operands[0]) == narrow ? expr.operands[0] : kNoExpr;
+    if (expr.op != ScalarOp::kSelect) return kNoExpr;
+    const ExprId yes = without_widening(expr.operands[1], narrow);
+    const ExprId no = yes == kNoExpr ? kNoExpr : without_widening(expr.operands[2], narrow);
+    return no == kNoExpr ? kNoExpr : op(ScalarOp::kSelect, narrow, {expr.operands[0], yes, no}, expr.name);
   }
 
   DType dtype(ExprId id) const { return result_.kernel.exprs[id].dtype; }
