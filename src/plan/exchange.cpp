@@ -69,12 +69,11 @@ double weight_after_reductions(const Kernel& kernel) {
   return weight;
 }
 
-// A block of 64 elements a thread leaves 16 registers: room for a softmax's exponential and quotient, not for a sigmoid behind a norm (368 bytes spilled)
-// nor for the elements' places where an index has to be divided (296).
-bool needs_room(const Kernel& kernel, int64_t block) {
-  const bool divides = reduce_points(kernel) != kernel.axes.back().extent && !keeps_axes(kernel, block);
-  return divides || weight_after_reductions(kernel) >= 18;
-}
+// A block of 64 elements a thread leaves 16 registers: room for a softmax's exponential and quotient, or a sigmoid behind a norm.
+bool needs_room(const Kernel& kernel) { return weight_after_reductions(kernel) >= 18; }
+
+// Elements' places then take more registers than their values: a batch norm over planes of 56 x 56 took 0.68 ms so, two passes take half.
+bool divides_indices(const Kernel& kernel, int64_t block) { return reduce_points(kernel) != kernel.axes.back().extent && !keeps_axes(kernel, block); }
 
 }  // namespace
 
@@ -83,8 +82,8 @@ int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const Device
   DType dtype = DType::f32;
   if (exchanged_slots(kernel, reductions, dtype) == 0) return 0;
   int64_t block = kElements / next_power_of_two(std::max(1, kept_loads)) / (dtype == DType::f64 ? 2 : 1);
-  if (block < kLeastElements || programs_for_row(kernel, block) > sure_to_run(device)) return 0;
-  if (needs_room(kernel, block) && block > kLeastElements && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
+  if (block < kLeastElements || divides_indices(kernel, block) || programs_for_row(kernel, block) > sure_to_run(device)) return 0;
+  if (needs_room(kernel) && block > kLeastElements && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
   // Few rows: smaller blocks, so that every multiprocessor has some.
   while (block > kLeastElements && parallel_points(kernel) * programs_for_row(kernel, block) < 4 * device.units && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
   return programs_for_row(kernel, block) < 2 ? 0 : block;

@@ -120,7 +120,7 @@ Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load
   while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
   Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
   chosen["x_block"] = block_for(lanes, tile);
-  chosen["y_block"] = std::max<int64_t>(1, std::min(std::min<int64_t>(tile, 64) / chosen["x_block"], next_power_of_two(height)));
+  chosen["y_block"] = std::max<int64_t>(1, std::min(tile / chosen["x_block"], next_power_of_two(height)));
   const int64_t threads = chosen["x_block"] * chosen["y_block"];
   chosen["num_warps"] = std::clamp<int64_t>(threads / (threads > 128 ? 64 : 32), 1, 8);
   return chosen;

@@ -89,8 +89,9 @@ Text call(std::string_view function, const std::vector<Text>& operands, DType dt
 
 // Triton's own division of single floats is two units off at worst, PyTorch's is not: a difference that any step behind it (round, a comparison, a cast to
 // few bits, in this kernel or in another) can make a whole one.
-Text quotient(const Text& dividend, const Text& divisor, DType dtype) {
-  if (dtype == DType::f32) return call("tl.div_rn", {dividend, divisor}, dtype);
+Text quotient(const Operation& operation, const Text& dividend, const Text& divisor) {
+  const DType dtype = operation.dtype;
+  if (dtype == DType::f32 && operation.to_the_bit) return call("tl.div_rn", {dividend, divisor}, dtype);
   return infix_text({"/", Binding::kMultiply}, dividend, divisor);
 }
 
@@ -126,7 +127,7 @@ Text select_text(const Operation& operation, const std::vector<Text>& operands) 
 Text sigmoid_text(const Operation& operation, const Text& operand) {
   if (operation.roughly || operation.dtype == DType::f64) return {fmt::format("tl.sigmoid({})", typed(operand, operation.dtype))};
   const Text denominator{fmt::format("1.0 + libdevice.exp(-{})", wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)), Binding::kAdd};
-  return quotient({"1.0", Binding::kAtom, true}, denominator, operation.dtype);
+  return quotient(operation, {"1.0", Binding::kAtom, true}, denominator);
 }
 
 // Triton divides integers as C does; Python and PyTorch round towards minus infinity.
@@ -139,7 +140,7 @@ Text division_text(const Operation& operation, const std::vector<Text>& operands
       return helper("floor_divide", operands, operation.dtype, helpers);
     case ScalarOp::kTruncDiv: {
       if (!floating) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
-      return {fmt::format("libdevice.trunc({})", quotient(operands[0], operands[1], operation.dtype).text)};
+      return {fmt::format("libdevice.trunc({})", quotient(operation, operands[0], operands[1]).text)};
     }
     case ScalarOp::kRemainder:
       if (floating) return helper("remainder_float", operands, operation.dtype, helpers);
@@ -224,7 +225,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     scalars[0] = {fmt::format("tl.full((), {}, {})", operands[0].text, dtype_name(dtype))};
     return operation_text(operation, scalars, helpers);
   }
-  if (operation.op == ScalarOp::kDiv) return quotient(operands[0], operands[1], operation.dtype);
+  if (operation.op == ScalarOp::kDiv) return quotient(operation, operands[0], operands[1]);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
   if (operation.op == ScalarOp::kPow && operation.dtype == DType::f32 && operation.nonnegative) return helper("nonnegative_power", operands, operation.dtype, helpers);
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
@@ -239,10 +240,10 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
       // Triton's minus is 0 - x, which loses the sign of a zero.
       if (is_floating(operation.dtype)) return {wrap(operand, Binding::kMultiply) + " * -1.0", Binding::kMultiply};
       return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
-    case ScalarOp::kReciprocal: return quotient({"1.0", Binding::kAtom, true}, operand, operation.dtype);
+    case ScalarOp::kReciprocal: return quotient(operation, {"1.0", Binding::kAtom, true}, operand);
     case ScalarOp::kRsqrt:
       if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
-      return quotient({"1.0", Binding::kAtom, true}, {fmt::format("tl.sqrt_rn({})", operand.text)}, operation.dtype);
+      return quotient(operation, {"1.0", Binding::kAtom, true}, {fmt::format("tl.sqrt_rn({})", operand.text)});
     case ScalarOp::kSign: return helper("sign", operands, operation.dtype, helpers);
     case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
     case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);

@@ -31,6 +31,7 @@ struct Operation {
   DType operand_dtype;     // of the last operand
   bool roughly = false;    // hardware approximations are enough: every result is stored with 16 bits
   bool nonnegative = false;   // integer operands, or the base of a power, are known not to be negative
+  bool to_the_bit = true;     // a quotient has to be PyTorch's own
 };
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls libdevice.

@@ -110,6 +110,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
     wide_axis_[axis] = wide_axis_[axis] || kernel.axes[axis].extent > kInt32Limit - kernel.axes[axis].block;
 
   find_what_decides();
+  find_what_is_known_to_the_bit();
   std::vector<int> uses(kernel.exprs.size(), 0);
   for (const Expr& expr : kernel.exprs)
     for (ExprId operand : expr.operands) ++uses[operand];
@@ -224,6 +225,22 @@ void KernelPrinter::find_what_decides() {
       for (const ExprId operand : kernel_.exprs[id].operands) decides_[operand] = true;
 }
 
+// The last places of sums depend on their order, those of transcendental functions on who wrote them: a quotient by such need not be rounded better.
+void KernelPrinter::find_what_is_known_to_the_bit() {
+  to_the_bit_.assign(kernel_.exprs.size(), true);
+  const auto is_rough = [&](const Expr& expr) {
+    if (!is_floating(expr.dtype)) return false;
+    if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) return expr.reduce != ReduceOp::kMax && expr.reduce != ReduceOp::kMin;
+    const bool transcendental = expr.op >= ScalarOp::kExp && expr.op <= ScalarOp::kPow && expr.op != ScalarOp::kSqrt && expr.op != ScalarOp::kRsqrt;
+    return expr.kind == ExprKind::kOp && transcendental;
+  };
+  for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+    const Expr& expr = kernel_.exprs[id];
+    to_the_bit_[id] = !is_rough(expr);
+    for (const ExprId operand : expr.operands) to_the_bit_[id] = to_the_bit_[id] && to_the_bit_[operand];
+  }
+}
+
 // --- Expressions ----------------------------------------------------------------------------------------------------------------
 
 Text KernelPrinter::value_text(ExprId id) {
@@ -275,6 +292,7 @@ Text KernelPrinter::operation(ExprId id) {
     operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
   }
   Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_ && !decides_[id], false};
+  operation.to_the_bit = decides_[id] || (expr.op != ScalarOp::kSigmoid && !expr.operands.empty() && to_the_bit_[expr.operands.back()]);
   // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be another answer than theirs.
   if (expr.op == ScalarOp::kDiv && kind(1) == ExprKind::kConstant && is_floating(expr.dtype)) {
     operation.op = ScalarOp::kMul;

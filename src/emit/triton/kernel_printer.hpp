@@ -70,6 +70,7 @@ class KernelPrinter {
   std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
   std::string load_text(kernel::ExprId id);
   void find_what_decides();
+  void find_what_is_known_to_the_bit();
   std::string stored_text(const kernel::Store& store);
   void store(int index);
   std::string spread(const std::string& text) const;             // the text's tile with a last dimension of 1
@@ -151,6 +152,7 @@ class KernelPrinter {
   std::vector<kernel::ExprId> cast_of_load_;          // [load]: the cast that is its only user, printed in its place
   std::vector<bool> wide_axis_;
   std::vector<bool> decides_;              // per expression: something that follows rounds it to whole steps
+  std::vector<bool> to_the_bit_;           // per expression: its operators alone, each rounded as PyTorch's, say every bit of it
   bool roughly_ = false;
   bool backwards_ = false;                            // the loop printed last goes from the end to the start
   int64_t exchanges_ = 0, exchanged_slots_ = 0;       // so far
