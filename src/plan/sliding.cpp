@@ -18,6 +18,7 @@ using kernel::Kernel;
 
 constexpr int64_t kWrittenOut = 128;         // offsets of a window that is written out
 constexpr int64_t kMostLoads = 128;          // of a program's lane, where several results are written out
+constexpr double kLeastWork = 1024;          // loads of all lanes of a program
 constexpr int64_t kVector = 4;               // elements that one instruction reads
 constexpr int64_t kFarApart = 5;             // windows this many elements apart use a fifth of each line that a strided load touches
 
@@ -120,9 +121,12 @@ Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load
   while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
   Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
   chosen["x_block"] = block_for(lanes, tile);
-  chosen["y_block"] = std::max<int64_t>(1, std::min(tile / chosen["x_block"], next_power_of_two(height)));
-  const int64_t threads = chosen["x_block"] * chosen["y_block"];
-  chosen["num_warps"] = std::clamp<int64_t>(threads / (threads > 128 ? 64 : 32), 1, 8);
+  // Short rows: several of them, so that a program is worth its start, but no more lines than the first cache keeps.
+  int64_t lanes_together = chosen["x_block"];
+  const auto is_small = [&] { return lanes_together < 64 || static_cast<double>(lanes_together) * loads() < kLeastWork; };
+  while (lanes_together < tile && is_small() && lanes_together / chosen["x_block"] < next_power_of_two(height)) lanes_together *= 2;
+  chosen["y_block"] = lanes_together / chosen["x_block"];
+  chosen["num_warps"] = std::clamp<int64_t>(lanes_together / (lanes_together > 128 ? 64 : 32), 1, 8);
   return chosen;
 }
 
