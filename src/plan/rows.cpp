@@ -27,6 +27,7 @@ struct Rows {
   int64_t element_size = 4;            // of the largest load
   int streams = 0;                     // accesses along the row whose elements are the row's own
   int lent_loads = 0;                  // loads along the row that a stretch of neighbouring rows share, but not all rows: scales of a sample
+  bool moments = false;                // folds means and squared deviations
   double weight = 0;                   // arithmetic on each element that the row is folded from
 };
 
@@ -59,6 +60,9 @@ Rows rows_of(const Kernel& kernel) {
   rows.length = reduce_points(kernel);
   rows.full = stores_over_reduce_axes(kernel);
   rows.again = rows.full || !reductions_are_independent(kernel);
+  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
+    return expr.kind == kernel::ExprKind::kReduce && expr.reduce == kernel::ReduceOp::kMoments;
+  });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
@@ -147,6 +151,8 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
   chosen["x_block"] = 1;
   chosen["r_block"] = 8192;
   chosen["num_warps"] = 16;
+  // Moments are combined in three places a round: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
+  if (!rows.again && rows.moments && rows.length >= 8 * 16384) chosen["r_block"] = 16384;
   // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per multiprocessor.
   if (rows.again && rows.length * rows.element_size * device.units <= device.cache_bytes * 4 / 5) {
     chosen["r_block"] = 16384;

@@ -17,7 +17,9 @@ using kernel::AxisKind;
 using kernel::Kernel;
 
 constexpr int64_t kWrittenOut = 128;         // offsets of a window that is written out
-constexpr int64_t kMostLoads = 128;          // of a program's lane, where several results are written out
+constexpr int64_t kMostLoads = 256;          // of a program's lane, where several results are written out
+constexpr int64_t kFewOffsets = 16;          // windows of more gain by many rows what they lose by reading single elements
+constexpr double kManyLoads = 64;            // of a lane: a program of two warps then has more of its lines in the first cache
 constexpr double kLeastWork = 1024;          // loads of all lanes of a program
 constexpr int64_t kVector = 4;               // elements that one instruction reads
 constexpr int64_t kFarApart = 5;             // windows this many elements apart use a fifth of each line that a strided load touches
@@ -49,7 +51,7 @@ int64_t distinct_reads(const Kernel& kernel, const kernel::Access& load, int axi
 // the windows leave gaps.
 int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner) {
   const int64_t stride = std::abs(stride_along(load, inner));
-  if (stride == 0 || stride > kVector) return 1;
+  if (stride == 0 || stride > kVector || (stride > 1 && reduce_points(kernel) > kFewOffsets)) return 1;
   for (const auto& term : load.index.terms)
     if (term.axis < inner && term.coefficient % kVector != 0) return 1;
   const int64_t results = kVector / std::gcd(kVector, stride);
@@ -59,7 +61,7 @@ int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner
     const int64_t span = (results - 1) * stride + (count - 1) * step + 1;
     if (distinct_reads(kernel, load, inner, offset, results) * 5 < span * 4) return 1;
   }
-  return kernel.axes[inner].extent >= 16 * results ? results : 1;
+  return kernel.axes[inner].extent >= 8 * results ? results : 1;
 }
 
 // Windows side by side along a parallel axis, and the part of their elements that each has for itself.
@@ -72,10 +74,11 @@ struct Overlap {
     if (offset < 0) return static_cast<double>(results);
     return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) / static_cast<double>(kernel.axes[offset].extent);
   }
-  // Results of a program: eight where windows share half and more, two where they share less, if those two share anything.
+  // Results of a program: eight, where windows share half and more or are large; two, where small ones share less.
   int64_t results(const Kernel& kernel, const kernel::Access& load) const {
-    if (offset < 0 || growth(kernel, load, 2) > 1.9) return 1;
-    return std::min<int64_t>(own <= 0.55 ? 8 : 2, floor_power_of_two(kernel.axes[axis].extent));
+    const int64_t wanted = own <= 0.55 || reduce_points(kernel) > kFewOffsets ? 8 : 2;
+    if (offset < 0 || growth(kernel, load, wanted) > 0.85 * static_cast<double>(wanted)) return 1;
+    return std::min<int64_t>(wanted, floor_power_of_two(kernel.axes[axis].extent));
   }
 };
 
@@ -113,11 +116,11 @@ Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load
     return apart * along_rows.growth(kernel, load, rows) * along_slices.growth(kernel, load, slices);
   };
   const auto too_much = [&] { return loads() > kMostLoads || parallel_points(kernel) / (columns * rows * slices * 128) < 4 * device.units; };
-  while (rows > 1 && too_much()) rows /= 2;
   while (slices > 1 && too_much()) slices /= 2;
+  while (rows > 1 && too_much()) rows /= 2;
   const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns), height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
   const bool far_apart = std::abs(stride_along(load, inner)) >= kFarApart;
-  int64_t tile = far_apart ? 32 : columns > 1 ? 128 : 256;   // one warp has more of the lines that it comes back to in the cache
+  int64_t tile = far_apart ? 32 : columns > 1 ? 128 : loads() > kManyLoads ? 64 : 256;   // one warp has more of the lines that it comes back to in the cache
   while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
   Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
   chosen["x_block"] = block_for(lanes, tile);

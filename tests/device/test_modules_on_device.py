@@ -87,7 +87,8 @@ CASES: dict[str, Case] = {
     "layer_norm_split": layer(lambda: nn.LayerNorm((64, 256, 256)), 4, 64, 256, 256, path="split"),
     "layer_norm_exchange": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="exchange"),
     "instance_norm_exchange": layer(lambda: nn.InstanceNorm2d(32, affine=True), 8, 32, 301, 299, path="exchange"),
-    "group_norm_exchange": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="exchange"),
+    "group_norm_exchange": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 256, path="exchange"),
+    "group_norm_uneven": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="split"),  # blocks would cross channels
     "rms_norm_of_channels": function(lambda x: x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6), (8, 64, 4096)),
     "group_norm": layer(lambda: nn.GroupNorm(8, 64), 16, 64, 33, 31),
     "instance_norm": layer(lambda: nn.InstanceNorm2d(32), 16, 32, 64, 64),
