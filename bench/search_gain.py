@@ -35,8 +35,8 @@ def search(problem: Path, options: argparse.Namespace, folder: str) -> dict:
     command = [options.kw, "optimize", str(problem), "--target", options.target, "--budget", str(TIMING_SECONDS + options.seconds), "--baseline", "eager"]
     command += ["--seed", "1", "--quiet", "--json", str(report), "-o", str(Path(folder, "candidate.py"))]
     environment = {**os.environ, "KW_ARCHIVE": str(Path(folder, f"{problem.stem}.db"))}
-    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
-    return json.loads(report.read_text()) if report.exists() else {}
+    ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    return json.loads(report.read_text()) if report.exists() else {"ended": f"exit {ended}" if ended >= 0 else f"signal {-ended}"}
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
                 with open(options.out, "a", encoding="utf-8") as file:
                     file.write(json.dumps({"problem": str(problem), "search": report.get("search"), "time_ms": report.get("time_ms"), "verdict": report.get("verdict")}) + "\n")
             if report.get("verdict") != "pass":
-                print(f"{problem.stem[:44]:<44} no verified candidate", flush=True)
+                print(f"{problem.stem[:44]:<44} no verified candidate ({report.get('ended') or report.get('verdict')})", flush=True)
                 continue
             found = report.get("search")
             if not found:

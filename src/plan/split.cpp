@@ -239,7 +239,7 @@ class Splitter {
       Expr expr = old[id];
       for (ExprId& operand : expr.operands) operand = moved[operand];
       if (expr.kind == ExprKind::kReduce) {
-        const ExprId first = kernel::siblings_of(group_.kernel, id).front();
+        const ExprId first = kernel::siblings_of(finish.kernel, id).front();   // its kernel has components that the group did not ask for
         auto& operands = operands_of[first];
         if (operands.empty()) {
           const auto one = std::find_if(partials_.begin(), partials_.end(), [&](const Partial& partial) { return partial.first == first; });

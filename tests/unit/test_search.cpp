@@ -110,6 +110,31 @@ double likes_many_warps(const Schedule& schedule) {
   return 0.6 + 0.08 * warps + 0.05 * rows;
 }
 
+// Every schedule that a long search tries, lowered and checked.
+TEST(Search, WhateverItTriesIsAWholeProgram) {
+  const char* const graphs[] = {
+      // Of its moments only the second component is asked for.
+      "graph G {\n input %x : f32[512, 196, 768] user args.0\n %mean = aten.mean.dim(self=%x, dim=[-1], keepdim=true) : f32[512, 196, 1]\n"
+      " %var = aten.var.correction(self=%x, dim=[-1], correction=1, keepdim=true) : f32[512, 196, 1]\n %sub = aten.sub.Tensor(self=%x, other=%mean) : f32[512, 196, 768]\n"
+      " %div = aten.div.Tensor(self=%sub, other=%var) : f32[512, 196, 768]\n return %div\n}",
+      "graph G {\n input %x : f32[16, 32, 126, 128] user args.0\n %a = aten.relu.default(self=%x) : f32[16, 32, 126, 128]\n"
+      " %y = aten.max_pool2d.default(self=%a, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1]) : f32[16, 32, 63, 64]\n return %y\n}",
+      "graph G {\n input %x : f32[64, 393216] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[64, 393216]\n return %y\n}",
+      "graph G {\n input %x : f32[2048, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[2048, 4096]\n"
+      " %y = aten.mul.Tensor(self=%c, other=%x) : f32[2048, 4096]\n return %y\n}",
+  };
+  for (const char* text : graphs) {
+    Setting setting(text);
+    World world([&](const Schedule& schedule) {
+      for (const kernel::Kernel& kernel : lower(setting.graph, schedule, setting.device).kernels) kernel::check_kernel(kernel);
+      // No order in it, so that the search comes by as much as it can.
+      return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
+    }, 200);
+    search(setting.catalogue, setting.first, {}, world, {});
+    EXPECT_GT(world.tried.size(), 10u) << text;
+  }
+}
+
 TEST(Search, FindsWhatTheModelDidNotKnow) {
   Setting setting(kSoftmax);
   World world(likes_many_warps, 120);
