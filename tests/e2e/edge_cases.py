@@ -11,6 +11,8 @@ from typing import Any, Callable
 import torch
 import torch.nn.functional as F
 
+from kernelwright import problem
+
 NAN, INF = float("nan"), float("inf")
 
 
@@ -314,3 +316,8 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def _some(tensor: torch.Tensor, where: torch.Tensor) -> list[Any]:
     return (tensor.float() if tensor.itemsize == 1 and tensor.dtype.is_floating_point else tensor)[where][:5].tolist()
+
+
+def interpreted(request: dict[str, str]) -> None:
+    """{"edge": name, "candidate": path}, in Triton's interpreter."""
+    check(EDGES[request["edge"]], problem.load_module(request["candidate"], kind="candidate")[0], on_gpu=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 from edge_cases import EDGES, check
+from interpreter_process import InterpreterProcess
 
 from kernelwright import compile_only, export, library, problem
 
-HERE = Path(__file__).resolve().parent
 each_edge = pytest.mark.parametrize("name", EDGES)
 
 
@@ -36,26 +32,20 @@ def test_on_the_cpu(name: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def interpreter() -> Iterator[subprocess.Popen[str]]:
-    search = os.pathsep.join([str(HERE), str(HERE.parent.parent / "python"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": search}
-    process = subprocess.Popen([sys.executable, str(HERE / "interpret_edges.py")], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
+    process = InterpreterProcess(tmp_path_factory.mktemp("edges"), "edge_cases:interpreted")
     yield process
-    assert process.stdin
-    process.stdin.close()
-    process.wait(timeout=30)
+    process.close()
 
 
 @pytest.mark.time_limit(400)
 @each_edge
-def test_in_triton(name: str, tmp_path: Path, interpreter: subprocess.Popen[str]) -> None:
+def test_in_triton(name: str, tmp_path: Path, interpreter: InterpreterProcess) -> None:
     pytest.importorskip("triton")
     made, path = emitted(name, "triton", tmp_path)
     # The interpreter runs one program at a time: kernels whose programs wait for each other run in tests/device.
     if "The programs of the row wait for each other." not in path.read_text():
-        assert interpreter.stdin and interpreter.stdout
-        print(json.dumps({"edge": name, "candidate": str(path)}), file=interpreter.stdin, flush=True)
-        fault = json.loads(interpreter.stdout.readline())["fault"]
+        fault = interpreter.fault(edge=name, candidate=str(path))
         assert not fault, fault
     rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"] if made["kernels"] else []
     assert all(row["ok"] for row in rows), [row["error"] for row in rows]

@@ -167,3 +167,8 @@ def _nudged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
     wide = tensor.double()
     return _same_form(torch.where(wide.isfinite(), wide * (1 + signs.double() * torch.finfo(tensor.dtype).eps), wide), tensor)
+
+
+def interpreted(request: dict[str, Any]) -> None:
+    """{"recipe", "candidate": path}, in Triton's interpreter."""
+    check(request["recipe"], load(Path(request["candidate"])))

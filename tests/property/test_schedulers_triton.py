@@ -3,60 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 from hypothesis import example, given, settings
+from interpreter_process import InterpreterProcess
 from random_modules import normalisation_recipes, pointwise_recipes, reduction, reduction_recipes, scan, scan_recipes
 from random_pools import pooling, pooling_recipes
 from recipe_check import Recipe, emit, examples
 
 pytest.importorskip("triton")
 
-HERE = Path(__file__).resolve().parent
 counted = settings(max_examples=examples(full=20, quick=3), deadline=None, derandomize=True)
 
 
-class Interpreter:
-    """The process with the interpreter, started once."""
+class Interpreter(InterpreterProcess):
+    """Started once, with a folder for candidates."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "recipe_check:interpreted")
         self.folder = folder
-        path = os.pathsep.join([str(HERE), str(HERE.parent.parent / "python"), os.environ.get("PYTHONPATH", "")])
-        self.log = open(folder / "log.txt", "w+")
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "interpret_recipes.py")],
-            env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-        )
 
     def file(self, source: str) -> Path:
         path = self.folder / f"candidate_{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"
         path.write_text(source)
         return path
-
-    def fault(self, recipe: Recipe, candidate: Path) -> str:
-        assert self.process.stdin and self.process.stdout
-        print(json.dumps({"recipe": recipe, "candidate": str(candidate)}), file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            self.log.seek(0)
-            pytest.fail("the interpreter's process died:\n" + self.log.read()[-2000:])
-        return json.loads(answer)["fault"]
-
-    def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
-        self.log.close()
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +48,7 @@ def check_in_triton(recipe: Recipe, interpreter: Interpreter) -> None:
         if recipe["family"] != "normalisation":
             assert emitted["library_ops"] == []
     path = interpreter.file(emitted["source"])
-    fault = interpreter.fault(recipe, path)
+    fault = interpreter.fault(recipe=recipe, candidate=str(path))
     assert not fault, fault
     rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
     assert {row["name"] for row in rows} == set(emitted["kernels"])

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from kernelwright import problem
+
 Tensor = torch.Tensor
 FLOATS = (torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -379,3 +381,8 @@ def fault_of(case: Case, candidate: Any) -> str:
 
 def _strides(tensor: Tensor) -> list[int]:
     return [stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1]
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    """{"case": name, "seed", "candidate": path}, in Triton's interpreter."""
+    return fault_of(CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0])

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import types
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 import torch
+from interpreter_process import InterpreterProcess
 from movement_cases import CASES, Case, Draw, Wrapped, fault_of
 
 from kernelwright import export, library
 
-HERE = Path(__file__).resolve().parent
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
 SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
 
@@ -42,37 +39,23 @@ def test_on_the_cpu(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
     pytest.importorskip("triton")
-    folder = tmp_path_factory.mktemp("movement")
-    path = os.pathsep.join([str(HERE), str(HERE.parent.parent / "python"), os.environ.get("PYTHONPATH", "")])
-    with open(folder / "log.txt", "w") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "movement_worker.py")],
-            env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        yield process
-        assert process.stdin
-        process.stdin.close()
-        process.wait(timeout=30)
+    process = InterpreterProcess(tmp_path_factory.mktemp("movement"), "movement_cases:interpreted")
+    yield process
+    process.close()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_in_triton(name: str, interpreter: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     from kernelwright import compile_only
 
-    assert interpreter.stdin and interpreter.stdout
     for seed in SEEDS:
         emitted = emit(CASES[name](Draw(seed)), "triton")
         assert emitted["library_ops"] == []
         path = tmp_path / f"candidate_{seed}.py"
         path.write_text(emitted["source"])
-        print(json.dumps({"case": name, "seed": seed, "candidate": str(path)}), file=interpreter.stdin, flush=True)
-        fault = json.loads(interpreter.stdout.readline())["fault"]
+        fault = interpreter.fault(case=name, seed=seed, candidate=str(path))
         assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
         if seed == SEEDS[0]:
             rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
