@@ -14,11 +14,11 @@ from typing import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from golden_references import Buffers, looked_up, pooled, scanned_columns
 
 HOME = Path(__file__).resolve().parent.parent.parent
 PRINTER = HOME / "build" / "tests" / "unit" / "print_cpu_module"
 GOLDEN = sorted((HOME / "tests" / "golden" / "cpu").glob("*.txt"))
-Buffers = dict[str, torch.Tensor]
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
@@ -89,21 +89,6 @@ def statistics(b: Buffers) -> Buffers:
 def layer_norm(b: Buffers) -> Buffers:
     x = b["x"].view(60, 100)
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.double().mean(1).float()}
-
-
-def pooled(b: Buffers) -> Buffers:
-    x = b["x"].view(6, 17, 19)
-    return {"largest": F.max_pool2d(torch.relu(x), 3, 2, 1), "average": F.avg_pool2d(x, 3, 2, 1)}
-
-
-def looked_up(b: Buffers) -> Buffers:
-    table, place = b["table"].view(100, 12), b["token"].long() % 100
-    return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
-
-
-def scanned_columns(b: Buffers) -> Buffers:
-    x, mask = b["x"].view(2, 30, 100).float(), b["mask"].view(2, 30, 100)
-    return {"out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(), "counted": mask.flip(1).cumsum(1).flip(1)}
 
 
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {

@@ -11,13 +11,13 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from golden_references import Buffers, looked_up, pooled, scanned_columns
 
 triton = pytest.importorskip("triton")
 
 from triton_golden_worker import load_module, split_golden  # noqa: E402
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden" / "triton").glob("*.txt"))
-Buffers = dict[str, torch.Tensor]
 
 
 def statistics(b: Buffers) -> Buffers:
@@ -103,21 +103,6 @@ def combined_equally(b: Buffers) -> Buffers:
 
 def broadcast_sums(b: Buffers) -> Buffers:
     return {"repeated": b["x"] * 10, "ones": torch.full((6,), 10.0), "mixed": (b["x"][:, None] * b["y"] + 1).sum(1)}
-
-
-def pooled(b: Buffers) -> Buffers:
-    x = b["x"].view(6, 17, 19)
-    return {"largest": F.max_pool2d(torch.relu(x), 3, 2, 1), "average": F.avg_pool2d(x, 3, 2, 1)}
-
-
-def looked_up(b: Buffers) -> Buffers:
-    table, place = b["table"].view(100, 12), b["token"].long() % 100
-    return {"out": torch.where((place % 3 != 0)[:, None], table[place], torch.tensor(-1.0)) - table[place, 11][:, None]}
-
-
-def scanned_columns(b: Buffers) -> Buffers:
-    x, mask = b["x"].view(2, 30, 100).float(), b["mask"].view(2, 30, 100)
-    return {"out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(), "counted": mask.flip(1).cumsum(1).flip(1)}
 
 
 def powers(b: Buffers) -> Buffers:

@@ -53,13 +53,18 @@ INLINE float scale_by_power_of_two(float value, float shifted) {
   const uint32_t half = bits >> 1;
   return value * float_of_bits(half << 23) * float_of_bits((bits - half) << 23);
 }
-//@ exp_parts : bits multiply_add round_and_scale
-// e^x = 2^n · mantissa, with shifted = n + kRoundToInteger and |r| <= ln(2)/2 in the polynomial for e^r.
+//@ exp_terms : bits multiply_add round_and_scale
+// e^x = 2^n · (1 + r + p · r²), with shifted = n + kRoundToInteger and |r| <= ln(2)/2.
+struct ExpTerms {
+  float r, p, shifted;
+};
+
+// e^x = 2^n · mantissa.
 struct ExpParts {
   float mantissa, shifted;
 };
 
-INLINE ExpParts exp_parts(float x) {
+INLINE ExpTerms exp_terms(float x) {
   const float shifted = multiply_add(x, 1.44269504f, kRoundToInteger);
   const float n = shifted - kRoundToInteger;
   float r = multiply_add(n, -0.693145752f, x);
@@ -70,34 +75,26 @@ INLINE ExpParts exp_parts(float x) {
   p = multiply_add(p, r, 4.16664556e-02f);
   p = multiply_add(p, r, 1.66666657e-01f);
   p = multiply_add(p, r, 0.5f);
-  const float sum = 1.0f + r;
-  const float lost = r - (sum - 1.0f);
-  return {sum + multiply_add(p, r * r, lost), shifted};
+  return {r, p, shifted};
 }
-//@ quick_exp_parts : bits multiply_add round_and_scale
-// As exp_parts, three instructions less, a fifth of a unit less exact.
-struct QuickExpParts {
-  float mantissa, shifted;
-};
-
-INLINE QuickExpParts quick_exp_parts(float x) {
-  const float shifted = multiply_add(x, 1.44269504f, kRoundToInteger);
-  const float n = shifted - kRoundToInteger;
-  float r = multiply_add(n, -0.693145752f, x);
-  r = multiply_add(n, -1.42860677e-06f, r);
-  float p = 1.97426949e-04f;
-  p = multiply_add(p, r, 1.39359338e-03f);
-  p = multiply_add(p, r, 8.33356939e-03f);
-  p = multiply_add(p, r, 4.16664556e-02f);
-  p = multiply_add(p, r, 1.66666657e-01f);
-  p = multiply_add(p, r, 0.5f);
-  return {multiply_add(p, r * r, r) + 1.0f, shifted};
+//@ exp_parts : exp_terms
+INLINE ExpParts exp_parts(float x) {
+  const ExpTerms terms = exp_terms(x);
+  const float sum = 1.0f + terms.r;
+  const float lost = terms.r - (sum - 1.0f);
+  return {sum + multiply_add(terms.p, terms.r * terms.r, lost), terms.shifted};
+}
+//@ quick_exp_parts : exp_terms
+// Three instructions less, a fifth of a unit less exact.
+INLINE ExpParts quick_exp_parts(float x) {
+  const ExpTerms terms = exp_terms(x);
+  return {multiply_add(terms.p, terms.r * terms.r, terms.r) + 1.0f, terms.shifted};
 }
 //@ exp : quick_exp_parts
 // Clamped one bound after the other, which are two instructions.
 INLINE float exp_f32(float x) {
   const float from_below = x < -104.0f ? -104.0f : x;
-  const QuickExpParts parts = quick_exp_parts(from_below > 89.0f ? 89.0f : from_below);
+  const ExpParts parts = quick_exp_parts(from_below > 89.0f ? 89.0f : from_below);
   return scale_by_power_of_two(parts.mantissa, parts.shifted);
 }
 //@ exp_in_range : exp_parts
@@ -230,7 +227,7 @@ INLINE float tanh_f32(float x) {
 // 1 / (1 + e^-x) for x >= 0, e^x / (1 + e^x) below: neither overflows. The exponential is at most 1: one factor of 2^(n + 64), then 2^-64.
 INLINE float sigmoid_f32(float x) {
   const float magnitude = -__builtin_fabsf(x);
-  const QuickExpParts parts = quick_exp_parts(magnitude < -104.0f ? -104.0f : magnitude);
+  const ExpParts parts = quick_exp_parts(magnitude < -104.0f ? -104.0f : magnitude);
   const float decay = parts.mantissa * float_of_bits((bits_of_float(parts.shifted) - 63u) << 23) * 0x1p-64f;
   return (x < 0.0f ? decay : 1.0f) / (1.0f + decay);
 }
