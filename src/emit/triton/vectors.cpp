@@ -13,6 +13,7 @@ using namespace kernel;
 namespace {
 
 constexpr int64_t kLoadLength = 4;
+constexpr int kMostDimensions = 2;   // of a tile that four_of() and together() take apart and put together
 
 int64_t remainder(int64_t value, int64_t divisor) { return ((value % divisor) + divisor) % divisor; }
 
@@ -29,7 +30,7 @@ class Finder {
     found_.of_expr.assign(kernel.exprs.size(), -1);
     found_.of_store.assign(kernel.stores.size(), -1);
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      if (dimensions.of_axis[axis] == dimensions.count - 1 && dimensions.count > 0) lane_ = static_cast<int>(axis);
+      if (dimensions.of_axis[axis] == dimensions.count - 1 && dimensions.count > 0 && dimensions.count <= kMostDimensions) lane_ = static_cast<int>(axis);
   }
 
   Vectors run() {
