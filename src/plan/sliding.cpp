@@ -18,6 +18,7 @@ using kernel::Kernel;
 
 constexpr int64_t kWrittenOut = 128;         // offsets of a window that is written out
 constexpr int64_t kMostLoads = 256;          // of a program's lane, where several results are written out
+constexpr int64_t kMostWritten = 1024;       // loads that are written out at the most, whatever a schedule asks for: a source that still compiles in seconds
 constexpr int64_t kFewOffsets = 16;          // windows of more gain by many rows what they lose by reading single elements
 constexpr double kManyLoads = 64;            // of a lane: a program of two warps then has more of its lines in the first cache
 constexpr double kLeastWork = 1024;          // loads of all lanes of a program
@@ -202,7 +203,12 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (written_out) {
     std::vector<int64_t> repeats(kernel.axes.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
-    for (int place = 0; place < 3 && place <= inner; ++place) repeats[inner - place] = std::min(parameter(parameters, names[place], 1), kernel.axes[inner - place].extent);
+    int64_t loads = reduce_points(kernel);
+    for (int place = 0; place < 3 && place <= inner; ++place) {
+      int64_t& results = repeats[inner - place] = std::min(parameter(parameters, names[place], 1), kernel.axes[inner - place].extent);
+      while (results > 1 && loads * results > kMostWritten) results /= 2;
+      loads *= results;
+    }
     write_out(kernel, repeats);
   }
   const int last = static_cast<int>(kernel.axes.size()) - 1;

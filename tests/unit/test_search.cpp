@@ -135,6 +135,15 @@ TEST(Search, WhateverItTriesIsAWholeProgram) {
   }
 }
 
+TEST(Search, NoScheduleWritesOutMoreLoadsThanCompileInSeconds) {
+  Setting setting("graph G {\n input %x : f32[16, 64, 704, 704] user args.0\n %y = aten.avg_pool2d.default(self=%x, kernel_size=[11, 11]) : f32[16, 64, 64, 64]\n return %y\n}");
+  Schedule schedule = setting.first;
+  for (const auto& [name, value] : plan::Parameters{{"segments", 0}, {"columns", 4}, {"rows", 8}, {"slices", 2}}) schedule.groups.at(0).parameters[name] = value;
+  const Program program = lower(setting.graph, schedule, setting.device);
+  const auto& exprs = program.kernels.at(0).exprs;
+  EXPECT_LE(std::count_if(exprs.begin(), exprs.end(), kernel::is_load), 1024);
+}
+
 TEST(Search, FindsWhatTheModelDidNotKnow) {
   Setting setting(kSoftmax);
   World world(likes_many_warps, 120);
