@@ -73,14 +73,14 @@ std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, cons
   return shift;
 }
 
-std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Extents extents) {
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Lookups& lookups) {
   const Node& node = graph.nodes[id];
   if (spec.windowed) {
-    WindowElement element = element_at(*window_of(graph, node), point, extents);
+    WindowElement element = element_at(*window_of(graph, node), point, lookups);
     return std::vector<Pull>{{spec.operands[0], std::move(element.coords), std::move(element.guards)}};
   }
   const Shape& input = graph.type(spec.operands[0]).shape;
-  const auto input_coords = reshape(point, spec.domain, input, extents);
+  const auto input_coords = reshape(point, spec.domain, input, lookups.extents());
   if (!input_coords) return std::nullopt;
   const std::string_view base = base_name(node);
   const bool trailing = base.find("layer_norm") != std::string_view::npos || base.find("rms_norm") != std::string_view::npos;
@@ -480,11 +480,11 @@ class Analysis {
       const ReduceSpec& spec = specs_.at(node);
       const auto shift = scan_shift(spec, domain_.reduce_points.at(node), coords);
       if (!shift) return false;
-      pulls = pull_reduce(graph_, node, spec, coords, extents());
+      pulls = pull_reduce(graph_, node, spec, coords, lookups_);
     } else if (facts_.classes[node] == OpClass::kReduce) {
       const Coords* expected = find_seed(value);
       if (!expected || *expected != coords) return false;
-      pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), extents());
+      pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), lookups_);
     } else if (facts_.classes[node] == OpClass::kFactory) {
       return true;
     } else {

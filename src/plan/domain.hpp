@@ -50,7 +50,7 @@ std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> n
 std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted);
 
 // All tensor operands of a reduce node at a point of its domain, in argument order.
-std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Extents extents);
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Lookups& lookups);
 
 // Coordinates of a reduce node's result at a point of its domain.
 std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents);

@@ -356,7 +356,7 @@ class Lowering {
     if (done == reductions_.end()) {
       const auto spec = reduce_spec(graph_, id);
       if (const auto window = spec ? window_of(graph_, graph_.nodes[id]) : std::nullopt) return pooled(id, value, *window, *spec);
-      const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), extents()) : std::nullopt;
+      const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), lookups_) : std::nullopt;
       if (!pulls) throw NotLowerable{};
       std::map<ValueId, ExprId> operands;
       for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, {});
@@ -377,11 +377,17 @@ class Lowering {
     // A window of the whole input has the input's dimensions for a domain.
     if (!spec.windowed) point.insert(point.end() - static_cast<int64_t>(window.dims.size()), window.dims.size(), Index{});
     lowered_.windowed = lowered_.windowed || spec.windowed;
-    const WindowElement element = element_at(window, point, extents());
-    const ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)
-                                                           : filled(window.operand, element.coords, element.guards, value_outside(window));
+    lookups_.guards.clear();
+    WindowElement element = element_at(window, point, lookups_);
+    ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)
+                                                     : filled(window.operand, element.coords, element.guards, value_outside(window));
+    // A fold has no guards that are looked up: beyond the end of such a window it folds what changes nothing.
+    const auto looked_up = std::stable_partition(element.guards.begin(), element.guards.end(), [&](const Guard& guard) { return !lookups_.is_lookup(guard.index); });
+    const Guards ends(looked_up, element.guards.end());
+    element.guards.erase(looked_up, element.guards.end());
+    if (!ends.empty() && computed_inside(window.operand)) operand = build_.select(build_.all_of(ends), operand, build_.constant(value_outside(window), build_.dtype(operand)));
     const Node& node = graph_.nodes[id];
-    auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), extents()});
+    auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), lookups_});
     return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
   }
 

@@ -74,9 +74,9 @@ ExprId KernelBuilder::integer(int64_t number, DType dtype) {
 ExprId KernelBuilder::index(const Index& index, DType dtype) {
   if (plan::is_constant(index)) return integer(index.constant, dtype);
   if (lookups_ && lookups_->is_lookup(index)) {
-    const ExprId affine = this->index(lookups_->affine_part(index), DType::i64);
-    const ExprId moved = cast(looked_up(index), DType::i64);
-    return cast(is_constant(affine, 0.0) ? moved : add(moved, affine), dtype);
+    const ExprId affine = this->index(lookups_->affine_part(index), dtype);
+    const ExprId moved = cast(looked_up(index), dtype);
+    return is_constant(affine, 0.0) ? moved : add(moved, affine);
   }
   Expr expr;
   expr.kind = ExprKind::kIndex;
@@ -97,6 +97,10 @@ ExprId KernelBuilder::looked_up(const Index& index) {
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
     if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
+    if (term.coefficient == -1 && sum != kernel::kNoExpr) {
+      sum = sub(sum, part);
+      continue;
+    }
     part = mul(part, integer(term.coefficient, dtype));
     sum = sum == kernel::kNoExpr ? part : add(sum, part);
   }
@@ -186,14 +190,20 @@ ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
   auto require = [&](ExprId condition) { all = all == kernel::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition}); };
   for (const auto& guard : guards) {
     const Range range = range_of(guard.index, extents);
-    const ExprId position = index(guard.index, DType::i64);
-    if (range.low < guard.lower) require(compare(ScalarOp::kGreaterEqual, position, integer(guard.lower, DType::i64)));
-    if (range.high >= guard.upper) require(compare(ScalarOp::kLess, position, integer(guard.upper, DType::i64)));
+    // What is looked up varies from lane to lane, for which 64 bits are dear.
+    constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();
+    const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow && guard.upper < kNarrow;
+    const DType dtype = narrow ? DType::i32 : DType::i64;
+    const ExprId position = index(guard.index, dtype);
+    if (range.low < guard.lower) require(compare(ScalarOp::kGreaterEqual, position, integer(guard.lower, dtype)));
+    if (range.high >= guard.upper) require(compare(ScalarOp::kLess, position, integer(guard.upper, dtype)));
   }
   return all;
 }
 
-int64_t KernelBuilder::highest(const Index& index) const { return kernel::range_of(index, kernel_.axes).highest; }
+int64_t KernelBuilder::highest(const Index& index) const {
+  return lookups_ ? range_of(index, lookups_->extents()).high : kernel::range_of(index, kernel_.axes).highest;
+}
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
   std::vector<bool> axes = kernel::axes_of_exprs(kernel_)[value];

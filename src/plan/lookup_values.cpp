@@ -38,6 +38,18 @@ struct Formula {
     return k.sub(last, k.unary(ScalarOp::kAbs, k.sub(last, distance)));
   }
 
+  // Positions and lengths are not negative, so that the quotient is rounded down.
+  ExprId window_end(bool last) const {
+    const int64_t length = lookup.extent - (last ? 1 : 0), windows = lookup.shift;
+    const bool narrow = length * (windows + 1) < std::numeric_limits<int32_t>::max();
+    const DType dtype = narrow ? whole : DType::i64;
+    const ExprId scaled = k.mul(k.index(lookup.position, dtype), k.integer(length, dtype));
+    const ExprId above = last ? k.add(scaled, k.integer(length + windows - 1, dtype)) : scaled;
+    const ExprId bound = k.cast(k.binary(ScalarOp::kTruncDiv, above, k.integer(windows, dtype)), whole);
+    k.name(bound, last ? "window_end" : "window_start");
+    return bound;
+  }
+
   ExprId nearest() const {
     ExprId place = k.cast(position(), work);
     if (lookup.kind == LookupKind::kNearestExact) place = k.add(place, number(0.5));
@@ -95,6 +107,8 @@ ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
     case LookupKind::kRolled: case LookupKind::kAround: return formula.around();
     case LookupKind::kReflected: return formula.reflected();
     case LookupKind::kClamped: return formula.within(build.sub(formula.position(), formula.integer(lookup.shift)));
+    case LookupKind::kWindowStart: return formula.window_end(false);
+    case LookupKind::kWindowEnd: return formula.window_end(true);
     case LookupKind::kNearest: case LookupKind::kNearestExact: return formula.nearest();
     case LookupKind::kLinear: return lookup.copies ? formula.position() : formula.linear();
     case LookupKind::kCubic: return formula.cubic();

@@ -40,6 +40,13 @@ const kernel::Access* windowed_load(const Kernel& kernel, const std::vector<Traf
   return nullptr;
 }
 
+// How many elements lie between the starts of neighbouring windows; those of uneven sizes start about a window's length apart.
+int64_t apart(const Kernel& kernel, const kernel::Access& load, int axis) {
+  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) { return &expr.access == &load && expr.kind == kernel::ExprKind::kGather; });
+  const int64_t stride = std::abs(stride_along(load, axis));
+  return stride == 0 && looked_up ? kernel.axes.back().extent : stride;
+}
+
 // Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how many differ.
 int64_t distinct_reads(const Kernel& kernel, const kernel::Access& load, int axis, int offset, int64_t results) {
   std::set<int64_t> distinct;
@@ -120,7 +127,7 @@ Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load
   while (slices > 1 && too_much()) slices /= 2;
   while (rows > 1 && too_much()) rows /= 2;
   const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns), height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
-  const bool far_apart = std::abs(stride_along(load, inner)) >= kFarApart;
+  const bool far_apart = apart(kernel, load, inner) >= kFarApart;
   int64_t tile = far_apart ? 32 : columns > 1 ? 128 : loads() > kManyLoads ? 64 : 256;   // one warp has more of the lines that it comes back to in the cache
   while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
   Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
@@ -146,7 +153,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
   if (load && reduce_points(kernel) <= kWrittenOut && !few) return defaults_written_out(kernel, *load, device);
   const int64_t offsets = load ? next_power_of_two(kernel.axes.back().extent) : 1;
-  const bool segments = load && kernel.axes.back().extent >= kFarApart && (std::abs(stride_along(*load, inner)) >= kFarApart || width < 8);
+  const bool segments = load && kernel.axes.back().extent >= kFarApart && (apart(kernel, *load, inner) >= kFarApart || width < 8);
   int64_t tile = segments ? 2048 / std::min<int64_t>(offsets, 1024) : 1024;
   while (tile > 64 && parallel_points(kernel) / tile < 4 * device.units) tile /= 2;
   Parameters chosen = {{"segments", segments}, {"columns", 1}, {"rows", 1}, {"slices", 1}};

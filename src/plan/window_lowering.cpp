@@ -7,7 +7,12 @@ namespace kw::plan {
 namespace {
 
 // How many elements a window has along one dimension; kNoExpr when `same` says it for all outputs.
-ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_padding, const Index& output, Extents extents, int64_t& same) {
+ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_padding, const Index& output, Lookups& lookups, int64_t& same) {
+  if (dim.uneven) {
+    const auto [start, end] = ends_of(dim, output, lookups);
+    return build.sub(build.index(end, DType::i32), build.index(start, DType::i32));
+  }
+  const Extents extents = lookups.extents();
   const int64_t first = counts_padding ? -dim.padding : 0, end = dim.input + (counts_padding ? dim.padding : 0);
   Index low = scale(output, dim.stride, extents), high = low;
   low.constant -= dim.padding;
@@ -28,7 +33,7 @@ ExprId divisor(const WindowContext& c) {
   ExprId varying = kernel::kNoExpr;
   for (size_t dim = 0; dim < count; ++dim) {
     int64_t same = 1;
-    const ExprId one = count_along(c.build, c.window.dims[dim], c.window.counts_padding, c.point[leading + dim], c.extents, same);
+    const ExprId one = count_along(c.build, c.window.dims[dim], c.window.counts_padding, c.point[leading + dim], c.lookups, same);
     if (one == kernel::kNoExpr) constant *= same;
     else varying = varying == kernel::kNoExpr ? one : c.build.mul(varying, one);
   }
@@ -71,7 +76,7 @@ std::vector<ExprId> lower_window(const WindowContext& c) {
     const Coords spatial(c.element.coords.end() - static_cast<int64_t>(c.window.dims.size()), c.element.coords.end());
     Shape sizes;
     for (const WindowDim& dim : c.window.dims) sizes.push_back(dim.input);
-    results.push_back(pooled_position(c.build, value, largest, linearise(spatial, sizes, c.extents), c.element.guards));
+    results.push_back(pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.extents()), c.element.guards));
   }
   return results;
 }

@@ -16,7 +16,7 @@ struct WindowContext {
   ExprId operand;                        // the element, in its compute dtype
   DType dtype;                           // of the result's arithmetic
   size_t results;                        // 2: the position of the largest too
-  Extents extents;
+  Lookups& lookups;
 };
 
 // What a load yields outside the input, so that folding it changes nothing.

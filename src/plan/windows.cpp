@@ -1,6 +1,7 @@
 #include "plan/windows.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "plan/op_table.hpp"
 
@@ -40,9 +41,15 @@ bool set_windows(const Node& node, std::vector<WindowDim>& dims) {
 
 // Where the output's length divides the input's, adaptive windows are ordinary ones.
 bool set_adaptive_windows(std::vector<WindowDim>& dims) {
+  constexpr int64_t kMostWindows = 1 << 20;   // their sizes are looked at one by one
   for (WindowDim& one : dims) {
-    if (one.output < 1 || one.input % one.output != 0) return false;
+    if (one.output < 1 || one.output > kMostWindows) return false;
+    one.uneven = one.input % one.output != 0;
     one.kernel = one.stride = one.input / one.output;
+    for (int64_t window = 0; one.uneven && window < one.output; ++window) {
+      const int64_t start = window * one.input / one.output, end = ((window + 1) * one.input + one.output - 1) / one.output;
+      one.kernel = std::max(one.kernel, end - start);
+    }
   }
   return true;
 }
@@ -53,6 +60,10 @@ bool Window::covers_input() const {
   return std::all_of(dims.begin(), dims.end(), [](const WindowDim& one) {
     return one.output == 1 && one.padding == 0 && one.kernel == one.input && (one.dilation == 1 || one.kernel == 1);
   });
+}
+
+bool Window::uneven() const {
+  return std::any_of(dims.begin(), dims.end(), [](const WindowDim& one) { return one.uneven; });
 }
 
 Shape Window::kernel_shape() const {
@@ -84,12 +95,33 @@ std::optional<Window> window_of(const Graph& graph, const Node& node) {
   return window;
 }
 
-WindowElement element_at(const Window& window, const Coords& point, Extents extents) {
+WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups) {
+  Lookup lookup;
+  lookup.kind = LookupKind::kWindowStart;
+  lookup.extent = dim.input;
+  lookup.position = output;
+  lookup.shift = dim.output;
+  Index start = lookups.add(lookup);
+  lookup.kind = LookupKind::kWindowEnd;
+  lookup.extent = dim.input + 1;
+  return {std::move(start), lookups.add(std::move(lookup))};
+}
+
+WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups) {
   const size_t count = window.dims.size(), leading = point.size() - 2 * count;
   WindowElement element;
   element.coords.assign(point.begin(), point.begin() + static_cast<int64_t>(leading));
   for (size_t dim = 0; dim < count; ++dim) {
     const WindowDim& one = window.dims[dim];
+    if (one.uneven) {
+      const auto [start, end] = ends_of(one, point[leading + dim], lookups);
+      const Extents extents = lookups.extents();
+      Index position = add(start, point[leading + count + dim], extents);
+      element.guards.push_back({add(position, scale(end, -1, extents), extents), std::numeric_limits<int64_t>::min(), 0});
+      element.coords.push_back(std::move(position));
+      continue;
+    }
+    const Extents extents = lookups.extents();
     const Index offset = scale(point[leading + count + dim], one.dilation, extents);
     Index position = add(scale(point[leading + dim], one.stride, extents), offset, extents);
     position.constant -= one.padding;

@@ -1,5 +1,6 @@
 // Sliding windows: pooling of every kind, as a reduction over small axes of window offsets.
-//   input position = stride · output + dilation · offset − padding, which counts where it lies within the input.
+//   input position = stride · output + dilation · offset − padding, which counts where it lies within the input;
+//   of adaptive pooling to a length that does not divide the input's: ⌊output · input / length⌋ + offset, as far as the window's own end.
 #pragma once
 
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "ir/graph.hpp"
 #include "plan/index_math.hpp"
+#include "plan/lookup.hpp"
 
 namespace kw::plan {
 
@@ -14,6 +16,7 @@ namespace kw::plan {
 struct WindowDim {
   int64_t input = 1, output = 1;         // lengths
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  bool uneven = false;                   // windows of several sizes, `kernel` the longest; where they start is looked up
 };
 
 struct Window {
@@ -25,17 +28,24 @@ struct Window {
   int64_t divisor = 0;                   // averages: of every window; 0: its size
 
   bool covers_input() const;             // one window, of all elements: an ordinary reduction
+  bool uneven() const;
   Shape kernel_shape() const;
 };
 
-// nullopt: not a pooling, or one with windows of uneven sizes (adaptive pooling to a length that does not divide the input's).
+// nullopt: not a pooling that this form has.
 std::optional<Window> window_of(const Graph& graph, const Node& node);
+
+// First and one past the last element of one of the windows of uneven sizes, as looked-up coordinates.
+struct WindowEnds {
+  Index start, end;
+};
+WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups);
 
 // The operand's element at a point of the window's domain (the result's dimensions, then the offsets), and where it exists.
 struct WindowElement {
   Coords coords;
   std::vector<kernel::Guard> guards;
 };
-WindowElement element_at(const Window& window, const Coords& point, Extents extents);
+WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups);
 
 }  // namespace kw::plan

@@ -36,7 +36,7 @@ def pooling_recipes(draw) -> dict[str, Any]:
         dtype = "float32"  # eager has no such average on the CPU
     adaptive = core.startswith("adaptive")
     if adaptive:
-        kernels = [draw(st.sampled_from([out for out in range(1, size + 1) if size % out == 0])) for size in sizes]
+        kernels = [draw(st.one_of(st.sampled_from([out for out in range(1, size + 1) if size % out == 0]), st.integers(1, size + 2))) for size in sizes]
     else:
         assume(all(_length(*one, ceil_mode) > 0 for one in zip(sizes, kernels, strides, paddings, dilations)))
         assume(largest or dims < 3 or all(kernel <= size for kernel, size in zip(kernels, sizes)))  # eager refuses these averages

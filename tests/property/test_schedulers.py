@@ -97,6 +97,10 @@ def test_normalisations(recipe: Recipe, check_recipe: Check) -> None:
 @example(recipe=pooling("avg_pool", [3, 5, 72], [3], [1]))  # the last vector of elements reaches past the end
 @example(recipe=pooling("avg_pool", [3, 5, 64], [3], [2], padding=[1], dtype="bfloat16", count_include_pad=False))  # two results side by side
 @example(recipe=pooling("max_pool", [2, 7, 64], [2, 3], [1, 1], padding=[1, 1], prologue=["relu"]))  # tiles of rows and vectors
+@example(recipe=pooling("adaptive_avg_pool", [2, 5, 60, 60], [7, 9]))  # windows of uneven sizes that lie far apart
+@example(recipe=pooling("adaptive_max_pool", [3, 130], [48], prologue=["sigmoid"]))  # and side by side, of a value that is computed
+@example(recipe=pooling("adaptive_max_pool", [2, 3, 5, 3], [7, 1, 5]))  # more windows than elements, and one window
+@example(recipe=pooling("adaptive_avg_pool", [2, 2, 67, 3], [2, 1], dtype="bfloat16"))
 def test_pooling(recipe: Recipe, check_recipe: Check) -> None:
     check_recipe(recipe)
 

@@ -23,6 +23,8 @@ Tensor = torch.Tensor
         lambda x: F.lp_pool2d(x, 2.0, 3, 2),
         lambda x: F.adaptive_avg_pool2d(x, (4, 2)),
         lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True),
+        lambda x: F.adaptive_avg_pool2d(torch.relu(x), (5, 3)) * 2,
+        lambda x: F.adaptive_max_pool2d(x, (7, 20), return_indices=True),
         lambda x: x + F.avg_pool2d(x, 3, 1, 1),
         lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1)),
         lambda x: F.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 1), stride=(2, 1)) * 2,
@@ -63,8 +65,23 @@ def test_windows_that_reach_beyond_both_ends(ceil_mode: bool, tmp_path: Path) ->
     check(lambda x: F.avg_pool2d(x, (1, 2), 3, 0, ceil_mode), x, tmp_path=tmp_path)
 
 
-def test_windows_of_uneven_sizes_are_the_librarys(tmp_path: Path) -> None:
-    check(lambda x: F.adaptive_avg_pool2d(x, (3, 5)) * 2, randn(1, 2, 7, 8), tmp_path=tmp_path, library_calls=1)
+@pytest.mark.parametrize("special", [math.nan, -math.inf])
+def test_positions_in_windows_of_uneven_sizes(special: float, tmp_path: Path) -> None:
+    x = torch.randint(-1, 2, (2, 3, 7, 11)).float()
+    x[torch.rand(x.shape, generator=torch.Generator().manual_seed(5)) < 0.4] = special
+    x[0, 0] = special
+    for size in ((3, 4), (5, 2), (7, 13), (1, 4)):
+        check(lambda x, size=size: F.adaptive_max_pool2d(x, size, return_indices=True), x, tmp_path=tmp_path)
+    check(lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), x[0], tmp_path=tmp_path)
+    check(lambda x: F.adaptive_max_pool3d(x, (2, 3, 4), return_indices=True), x, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 13, 64])
+def test_uneven_windows_of_every_count(length: int, tmp_path: Path) -> None:
+    check(lambda x: [F.adaptive_avg_pool1d(x, count) for count in range(1, 9)], randn(2, 3, length), tmp_path=tmp_path)
+
+
+def test_windows_that_step_over_the_input_are_the_librarys(tmp_path: Path) -> None:
     check(lambda x: F.max_pool2d(x, 2, 1, 1, 3, return_indices=True), randn(1, 2, 2, 2), tmp_path=tmp_path, library_calls=1)
 
 
