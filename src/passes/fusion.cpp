@@ -28,6 +28,7 @@ struct Group {
 
 constexpr double kLaunchBytes = 1 << 20;       // moved in the time that a kernel takes to begin and end
 constexpr double kSmallBytes = 1 << 18;        // a kernel that moves less is hardly more than its launch
+constexpr double kBytesPerOperation = 0.15;    // moved in the time of one addition, on GPUs and CPUs alike
 
 bool contains(const std::vector<NodeId>& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
 
@@ -196,12 +197,8 @@ class Fusion {
     const int64_t elements = domain.parallel_elements() * domain.reduced_elements();
     for (const Group* part : {&a, &b}) {
       if (part->elements * 2 > elements) continue;
-      int weight = 0;
-      bool reduces = false;
-      for (NodeId node : part->nodes) {
-        weight += plan::arithmetic_weight(graph_.nodes[node]);
-        reduces |= facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan;
-      }
+      const int weight = weight_of(part->nodes);
+      const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) { return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan; });
       // A row that several share is folded again by each of their programs.
       if (reduces && part->elements * 16 > elements) return false;
       const Group& other = part == &a ? b : a;
@@ -210,9 +207,25 @@ class Fusion {
         continue;
       }
       const bool after_reduction = domain.has_reduction() && part->elements <= domain.parallel_elements();
-      if (!reduces && !after_reduction && weight > options_.most_inlined_weight) return false;
+      if (!reduces && !after_reduction && (weight > options_.most_inlined_weight || costs_more_than_stored(*part, other, nodes, elements))) return false;
     }
     return true;
+  }
+
+  int weight_of(const std::vector<NodeId>& nodes) const {
+    int weight = 0;
+    for (NodeId node : nodes) weight += plan::arithmetic_weight(graph_.nodes[node]);
+    return weight;
+  }
+
+  // Arithmetic is free as long as memory takes longer. A cosine for each of 128 columns where one a row would do made a kernel that only writes 1.37 times as slow.
+  bool costs_more_than_stored(const Group& part, const Group& other, const std::vector<NodeId>& both, int64_t elements) const {
+    const double again = kBytesPerOperation * static_cast<double>(elements) * weight_of(part.nodes);
+    double stored = kLaunchBytes;
+    for (ValueId output : plan::outputs_of(facts_, part.nodes)) stored += 2.0 * static_cast<double>(graph_.type(output).bytes());
+    if (again <= stored) return false;
+    const double arithmetic = again + kBytesPerOperation * static_cast<double>(other.elements) * weight_of(other.nodes);
+    return arithmetic > plan::bytes_moved(facts_, both, plan::outputs_of(facts_, both));
   }
 
   // --- A search over groupings, by what groups move ---

@@ -12,6 +12,7 @@
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
 #include "passes/layout.hpp"
+#include "passes/rows_first.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -29,6 +30,7 @@ constexpr Pass kPasses[] = {
     {"expand", expand},
     {"fold", fold},
     {"layout", layout},
+    {"rows_first", rows_first},
     {"cse", cse},
     {"dead_code", dead_code},
     {"fusion", fusion},

@@ -25,7 +25,7 @@ const std::unordered_map<std::string_view, int> kPointwiseWeights = {
     {"add", 1}, {"sub", 1}, {"rsub", 1}, {"mul", 1}, {"multiply", 1}, {"subtract", 1}, {"div", 2}, {"divide", 2}, {"true_divide", 2}, {"floor_divide", 4},
     {"remainder", 4}, {"fmod", 4}, {"pow", 6}, {"square", 1}, {"neg", 1}, {"negative", 1}, {"abs", 1}, {"absolute", 1}, {"sign", 1}, {"sgn", 1},
     {"reciprocal", 2}, {"sqrt", 3}, {"rsqrt", 3}, {"exp", 4}, {"exp2", 4}, {"expm1", 6}, {"log", 5}, {"log2", 5}, {"log10", 5}, {"log1p", 6},
-    {"sin", 8}, {"cos", 8}, {"tan", 10}, {"asin", 8}, {"acos", 8}, {"atan", 8}, {"atan2", 10}, {"sinh", 8}, {"cosh", 8}, {"tanh", 6}, {"asinh", 10},
+    {"sin", 20}, {"cos", 20}, {"tan", 24}, {"asin", 8}, {"acos", 8}, {"atan", 8}, {"atan2", 10}, {"sinh", 8}, {"cosh", 8}, {"tanh", 6}, {"asinh", 10},
     {"acosh", 10}, {"atanh", 10}, {"erf", 8}, {"erfc", 8}, {"sigmoid", 5}, {"log_sigmoid", 10}, {"relu", 1}, {"relu6", 1}, {"leaky_relu", 1},
     {"prelu", 1}, {"_prelu_kernel", 1}, {"gelu", 10}, {"silu", 6}, {"mish", 14}, {"softplus", 10}, {"softsign", 3}, {"elu", 6}, {"celu", 6}, {"selu", 6},
     {"hardswish", 3}, {"hardsigmoid", 2}, {"hardtanh", 1}, {"threshold", 1}, {"hardshrink", 1}, {"softshrink", 1}, {"tanhshrink", 7}, {"logit", 8},

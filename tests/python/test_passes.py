@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -176,6 +177,22 @@ def test_expanded_losses_agree_with_pytorch(after_passes, name):
     assert "_loss.default" not in text.replace("weight=", "_") or name == "cross entropy"
     for ours, theirs in zip(actual, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=1e-7, check_stride=True)
+
+
+def _row_losses(self, x, y, labels):
+    wide = torch.cat([x, y, x, -y, x * y, x], dim=1)
+    probability, share = torch.softmax(wide, -1), wide / wide.norm(dim=1, keepdim=True)
+    sums = (probability * wide).sum(), share.sum(dtype=torch.float64), share.to(torch.bfloat16).mean(), share.half().sum(dtype=torch.float32)
+    return *sums, (probability * torch.log_softmax(2 * wide, 1)).mean((0, 1)), probability.amax(), share.amin((1, 0), keepdim=True), probability.sum(0)
+
+
+def test_folding_rows_first_keeps_sums(after_passes):
+    module, inputs = Module(_row_losses), _inputs(special=False)
+    text = after_passes(module, inputs, ["canonicalise", "rows_first"])
+    assert len(re.findall(r"%\w+_of_rows\w* = ", text)) == 7, text
+    with torch.no_grad():
+        for ours, theirs in zip(graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=2e-6 if ours.dtype.itemsize > 2 else 2e-2, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["copies", "mutation", "views"])
