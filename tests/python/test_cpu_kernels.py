@@ -109,6 +109,8 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
         "largest": b["x"].view(4, 1000).cummax(1)[0], "largest_at": b["x"].view(4, 1000).cummax(1)[1], "smallest": b["x"].view(4, 1000).cummin(1)[0],
     },
     "scan_columns": scanned_columns,
+    "joined_rows": lambda b: {"out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)},
+    "rolled": lambda b: {"out": torch.cat([b["x"].view(60, 100)[:56].roll(5, 1), torch.cat([b["x"].view(60, 100)[56:, 95:], b["x"].view(60, 100)[56:, 5:]], 1)])},
 }
 
 

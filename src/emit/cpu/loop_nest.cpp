@@ -14,6 +14,7 @@ constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
 constexpr int64_t kTile = 32;
+constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;   // a run worth a call of memcpy, and one after which threads take turns
 constexpr int64_t kSideBySide = 8, kPiece = 512;   // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
 constexpr int64_t kShortRow = 512, kLanes = 16;
@@ -141,6 +142,12 @@ class Planner {
     if (nest_.form == LoopForm::kScanRows) return choose_piece(programs);
     if (vector < 0 || is_serial_axis(vector)) return;
     if (nest_.form == LoopForm::kPointwise) {
+      nest_.copies = copies_runs();
+      if (nest_.copies) {
+        const int64_t block = kCopyBlockBytes / size_of(kernel_.buffers[kernel_.stores[0].access.buffer].dtype);
+        if (extent(vector) > block) nest_.blocks.push_back({vector, block});
+        return;
+      }
       const int across = transposed_axis();
       if (across >= 0) {
         std::erase(nest_.program_axes, across);
@@ -158,6 +165,16 @@ class Planner {
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
     while (block > 128 && programs * (extent(vector) / block) < kEnoughPrograms) block /= 2;
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
+  }
+
+  bool copies_runs() const {
+    return std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
+      const Expr& value = kernel_.exprs[store.value];
+      const DType stored = kernel_.buffers[store.access.buffer].dtype;
+      if (value.kind != ExprKind::kLoad || value.dtype != stored || kernel_.buffers[value.access.buffer].dtype != stored) return false;
+      if (!value.access.guards.empty() || !store.access.guards.empty() || extent(nest_.vector_axis) * size_of(stored) < kCopyBytes) return false;
+      return suitability(store.access, nest_.vector_axis) > 0 && suitability(value.access, nest_.vector_axis) > 0;
+    });
   }
 
   void choose_piece(int64_t programs) {

@@ -33,6 +33,7 @@ struct LoopNest {
   int vector_axis = -1;                   // −1: no axis is longer than 1
   std::vector<int> program_axes;          // outermost first; those that are blocked or in the SIMD loop are left out
   std::vector<AxisBlock> blocks;          // programs also run over blocks of these axes; the vector axis, if among them, is last
+  bool copies = false;                    // pointwise: all stores move runs of memory as they are, so that none needs a loop
   int tiled_axis = -1;                    // pointwise: the other axis of the tiles, outside the SIMD loop
   std::vector<int> reduce_axes;           // and the scan axis; outermost first; in rows form the vector axis is last
   int row_axis = -1;                      // scan rows: the rows that a program walks side by side; −1: one row

@@ -32,6 +32,11 @@ std::vector<ExprId> roots_of(const Kernel& kernel, const Sink& sink) {
   return {sink.id};
 }
 
+bool reads(const Kernel& kernel, const Sink& sink, ExprId id) {
+  const std::vector<ExprId> roots = roots_of(kernel, sink);
+  return std::find(roots.begin(), roots.end(), id) != roots.end();
+}
+
 int depth_of(const Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops) {
   if (sink.kind == Sink::kFold) return static_cast<int>(loops.size());
   if (sink.kind == Sink::kStore) return depth_of(axes_of(kernel, nest, kernel.stores[sink.id]), loops);

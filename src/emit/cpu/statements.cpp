@@ -1,0 +1,600 @@
+#include "emit/cpu/statements.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "emit/cpu/code_writer.hpp"
+#include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/guard_scope.hpp"
+#include "emit/cpu/kernel_frame.hpp"
+#include "emit/cpu/loop_nest.hpp"
+#include "emit/cpu/names.hpp"
+#include "emit/cpu/placement.hpp"
+#include "emit/cpu/program_starts.hpp"
+#include "emit/cpu/reductions.hpp"
+#include "emit/cpu/scans.hpp"
+#include "support/text.hpp"
+
+namespace kw::cpu {
+
+using namespace kw::kernel;
+using namespace precedence;
+
+namespace {
+
+constexpr int kSideBySideUnroll = 8;
+constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
+
+class KernelPrinter {
+ public:
+  KernelPrinter(const Simplified& simplified, HelperSet& helpers)
+      : simplified_(simplified), kernel_(simplified_.kernel), nest_(plan_loops(simplified_)), helpers_(helpers) {}
+
+  // The function's statements. `buffers` becomes the buffers' names in it.
+  std::string print(std::vector<std::string>& buffers) {
+    name_everything();
+    if (nest_.whole_vectors) helpers_.insert("whole_vectors");
+    writer_.indent();
+    open_programs();
+    starts_.print(buffers_, axes_, names_, writer_);
+    if (nest_.form == LoopForm::kScanRows) print_scan_rows();
+    for (int phase = 0; nest_.form != LoopForm::kScanRows && phase <= nest_.last_phase; ++phase) print_phase(phase);
+    writer_.close_all();
+    buffers = buffers_;
+    return constants(kernel_, nest_, axes_, blocks_, lanes_, writer_.text()) + writer_.text();
+  }
+
+ private:
+  // --- Names and the frame ---------------------------------------------------------------------------------------------------
+
+  void name_everything() {
+    for (const Buffer& buffer : kernel_.buffers) buffers_.push_back(names_.fresh(buffer.name));
+    for (const Axis& axis : kernel_.axes) {
+      axes_.variables.push_back(names_.fresh(axis.name));
+      axes_.extents.push_back(names_.fresh(constant_name(axis.name, "Count")));
+    }
+    const auto name_block = [&](int axis, const std::string& kind) {
+      const std::string& name = kernel_.axes[axis].name;
+      blocks_[axis] = {names_.fresh(constant_name(name, kind)), names_.fresh("first_" + name), names_.fresh("end_" + name)};
+    };
+    for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
+    if (nest_.piece) name_block(nest_.vector_axis, "Piece");
+    if (nest_.whole_vectors) lanes_ = names_.fresh(constant_name(kernel_.axes[nest_.vector_axis].name, "Lanes"));
+    expr_names_.resize(kernel_.exprs.size());
+  }
+
+  const std::string& name_of(ExprId id) {
+    std::string& name = expr_names_[id];
+    if (name.empty()) {
+      const Expr& expr = kernel_.exprs[id];
+      name = names_.fresh(expr.name.empty() ? noun_for(expr, kernel_) : expr.name);
+    }
+    return name;
+  }
+
+  // --- Loops over programs -----------------------------------------------------------------------------------------------------
+
+  bool vector_blocked() const { return nest_.vector_axis >= 0 && blocks_.count(nest_.vector_axis) > 0; }
+  int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
+
+  void open_programs() {
+    const bool shared = nest_.threading == Threading::kPrograms && !(nest_.program_axes.empty() && nest_.blocks.empty());
+    if (shared) {
+      const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
+      writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
+    }
+    for (int axis : nest_.program_axes) open_loop(axis);
+    for (const AxisBlock& block : nest_.blocks) {
+      const BlockNames& names = blocks_.at(block.axis);
+      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", names.first, axes_.extents[block.axis], names.size));
+    }
+    for (const AxisBlock& block : nest_.blocks) {
+      const BlockNames& names = blocks_.at(block.axis);
+      const std::string sum = names.first + " + " + names.size;
+      const bool exact = extent(block.axis) % block.size == 0;
+      writer_.line(fmt::format("const int64_t {} = {};", names.end, exact ? sum : "std::min(" + sum + ", " + axes_.extents[block.axis] + ")"));
+    }
+  }
+
+  std::string first_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).first : "0"; }
+  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : padded_extent(axis); }
+  const std::string& padded_extent(int axis) const { return axis == nest_.vector_axis && nest_.whole_vectors ? lanes_ : axes_.extents[axis]; }
+
+  // Whether the lane has an element, in loops over whole vectors.
+  std::string lane_guard() const {
+    if (!in_whole_vectors_) return "";
+    return axes_.variables[nest_.vector_axis] + " < " + axes_.extents[nest_.vector_axis];
+  }
+  static std::string both(const std::string& a, const std::string& b) { return a.empty() || b.empty() ? a + b : a + " && " + b; }
+
+  void open_loop(int axis, const Bounds& bounds = {}) {
+    const bool whole = bounds.first.empty();
+    if (kernel_.axes[axis].reversed && !simd_along_scan_)
+      return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
+    const char* counter = axis == nest_.vector_axis && nest_.short_counter ? "int32_t" : "int64_t";
+    writer_.open(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end, counter));
+  }
+
+  std::string element_of(const Access& access, const Text* gathered = nullptr) const {
+    return starts_.element(access, buffers_[access.buffer], axes_, gathered);
+  }
+
+  // --- Phases --------------------------------------------------------------------------------------------------------------------
+
+  bool over_reduce_axes(const std::vector<bool>& axes) const {
+    return std::any_of(nest_.reduce_axes.begin(), nest_.reduce_axes.end(), [&](int axis) { return axes[axis]; });
+  }
+
+  bool over_vector_axis(const std::vector<bool>& axes) const { return nest_.vector_axis >= 0 && axes[nest_.vector_axis]; }
+
+  void print_phase(int phase) {
+    std::vector<Sink> outside, inside;
+    for (size_t index = 0; index < kernel_.stores.size(); ++index) {
+      const Store& store = kernel_.stores[index];
+      if (nest_.phase[store.value] != phase) continue;
+      const bool looped = nest_.form == LoopForm::kPointwise || over_reduce_axes(axes_of(kernel_, nest_, store));
+      (looped ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+    }
+    std::vector<ExprId> reduces;
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1) reduces.push_back(static_cast<ExprId>(id));
+    for (ExprId id : reduces) inside.push_back({Sink::kFold, id});
+
+    if (nest_.copies) return print_copies();
+    const bool columns = nest_.form == LoopForm::kColumns;
+    const std::vector<int> across = columns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{};
+    if (!outside.empty()) print_nest(across, outside);
+    if (inside.empty()) return;
+    for (const Sink& kept : keeps_of(phase, inside)) {
+      inside.push_back(kept);
+      declare_kept(kept.id);
+    }
+    if (columns) print_column_values(inside);
+    for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
+    const std::vector<bool> reached = reached_from(inside);
+    for (size_t id = 0; id < reached.size(); ++id)
+      if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id))) declare_carries(id);
+    std::vector<int> loops = nest_.reduce_axes;
+    if (nest_.tiled_axis >= 0) loops.push_back(nest_.tiled_axis);
+    if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
+    print_nest(loops, inside);
+    for (ExprId id : reduces) finish(id);
+  }
+
+  void print_copies() {
+    const int axis = nest_.vector_axis;
+    const bool blocked = vector_blocked();
+    AxisNames at_start = axes_;
+    if (blocked) at_start.variables[axis] = first_of(axis);
+    const auto place_of = [&](Access access) {
+      if (!blocked) std::erase_if(access.index.terms, [&](const IndexTerm& term) { return term.axis == axis; });
+      return "&" + starts_.element(access, buffers_[access.buffer], at_start, nullptr);
+    };
+    const std::string count = blocked ? "(" + end_of(axis) + " - " + first_of(axis) + ")" : axes_.extents[axis];
+    for (const Store& store : kernel_.stores) {
+      const std::string type = storage_type(kernel_.buffers[store.access.buffer].dtype);
+      writer_.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", place_of(store.access), place_of(kernel_.exprs[store.value].access), count, type));
+    }
+  }
+
+  // Kept expressions that the phase's loops compute: reached from the sinks and not yet in their arrays.
+  std::vector<Sink> keeps_of(int phase, const std::vector<Sink>& sinks) const {
+    std::vector<Sink> keeps;
+    const std::vector<bool> reached = reached_from(sinks);
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+      if (reached[id] && nest_.kept[id] && nest_.phase[id] <= phase) keeps.push_back({Sink::kKeep, static_cast<int>(id)});
+    return keeps;
+  }
+
+  bool is_available(ExprId id) const { return available_.count(id) > 0; }
+  std::vector<bool> reached_from(const std::vector<Sink>& sinks) const {
+    return cpu::reached_from(kernel_, sinks, [&](ExprId id) { return is_available(id); });
+  }
+
+  // The axes of the reduction (and the columns) along which a kept value differs: the dimensions of its array.
+  std::vector<int> dimensions_of(ExprId id) const {
+    std::vector<int> dimensions;
+    for (int axis : nest_.reduce_axes)
+      if (nest_.axes[id][axis]) dimensions.push_back(axis);
+    if (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id])) dimensions.push_back(nest_.vector_axis);
+    return dimensions;
+  }
+
+  std::string column_position() const {
+    const std::string& variable = axes_.variables[nest_.vector_axis];
+    return vector_blocked() ? variable + " - " + blocks_.at(nest_.vector_axis).first : variable;
+  }
+
+  const std::string& column_count() const { return vector_blocked() ? blocks_.at(nest_.vector_axis).size : axes_.extents[nest_.vector_axis]; }
+
+  void declare_kept(ExprId id) {
+    const std::string array = names_.fresh("kept_" + name_of(id));
+    std::vector<std::string> sizes;
+    Text index{"", kPrimary};
+    for (int axis : dimensions_of(id)) {
+      const bool column = axis == nest_.vector_axis && nest_.form == LoopForm::kColumns;
+      const std::string size = column ? column_count() : padded_extent(axis);
+      const std::string position = column ? column_position() : axes_.variables[axis];
+      index = index.text.empty() ? Text{position, kPrimary} : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
+      sizes.push_back(size);
+    }
+    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(kernel_.exprs[id].dtype), array, join(sizes, " * ")));
+    kept_[id] = array + "[" + index.text + "]";
+  }
+
+  // Values that differ along the columns but not along the reduction, as arrays, so that the loops over the reduction do not compute them again.
+  void print_column_values(const std::vector<Sink>& sinks) {
+    const std::vector<bool> reached = reached_from(sinks);
+    std::vector<Sink> values;
+    for (size_t id = 0; id < reached.size(); ++id) {
+      if (!reached[id] || over_reduce_axes(nest_.axes[id])) continue;
+      const bool feeds_loop = std::any_of(sinks.begin(), sinks.end(), [&](const Sink& sink) { return reads(kernel_, sink, static_cast<ExprId>(id)); }) ||
+                              is_read_over_reduce_axes(reached, static_cast<ExprId>(id));
+      if (feeds_loop && kernel_.exprs[id].kind == ExprKind::kOp && over_vector_axis(nest_.axes[id])) values.push_back({Sink::kColumnValue, static_cast<int>(id)});
+    }
+    if (values.empty()) return;
+    for (const Sink& value : values) {
+      column_values_.insert(value.id);
+      writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id), column_count()));
+    }
+    print_nest({nest_.vector_axis}, values);
+  }
+
+  bool is_read_over_reduce_axes(const std::vector<bool>& reached, ExprId id) const {
+    for (size_t user = id + 1; user < reached.size(); ++user) {
+      const auto& operands = kernel_.exprs[user].operands;
+      if (reached[user] && over_reduce_axes(nest_.axes[user]) && std::find(operands.begin(), operands.end(), id) != operands.end()) return true;
+    }
+    return false;
+  }
+
+  // --- Rows of a scan --------------------------------------------------------------------------------------------------------------
+
+  std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
+  std::string position_along(int axis) const { return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis]; }
+
+  // An element of a new array over a piece of the program's rows.
+  std::string declare_piece(DType dtype, const std::string& wanted) {
+    const std::string array = names_.fresh(wanted), size = size_along(nest_.vector_axis), position = position_along(nest_.vector_axis);
+    const bool rows = nest_.row_axis >= 0;
+    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(dtype), array, rows ? size_along(nest_.row_axis) + " * " + size : size));
+    if (!rows) return array + "[" + position + "]";
+    const Text row{position_along(nest_.row_axis), blocks_.count(nest_.row_axis) ? kAdd : kPrimary};
+    return array + "[" + within(row, kMultiply) + " * " + size + " + " + position + "]";
+  }
+
+  void print_scan_rows() {
+    const int scan_axis = nest_.vector_axis;
+    const std::vector<int> rows = nest_.row_axis >= 0 ? std::vector<int>{nest_.row_axis} : std::vector<int>{};
+    std::vector<Sink> outside, inside;
+    for (size_t index = 0; index < kernel_.stores.size(); ++index)
+      (axes_of(kernel_, nest_, kernel_.stores[index])[scan_axis] ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+    if (!outside.empty()) print_nest(rows, outside);
+    const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
+    for (const std::vector<ExprId>& level : levels)
+      for (ExprId id : level) declare_carries(id);
+    if (nest_.piece) {
+      const BlockNames& piece = blocks_.at(scan_axis);
+      const std::string& count = axes_.extents[scan_axis];
+      const bool reversed = kernel_.axes[scan_axis].reversed;
+      if (reversed) writer_.open(fmt::format("for (int64_t {0} = {1}; {0} > 0; {0} -= {2})", piece.end, count, piece.size));
+      else writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", piece.first, count, piece.size));
+      if (reversed) writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({} - {}, 0);", piece.first, piece.end, piece.size));
+      else writer_.line(fmt::format("const int64_t {} = std::min({} + {}, {});", piece.end, piece.first, piece.size, count));
+    }
+    std::vector<int> loops = rows;
+    loops.push_back(scan_axis);
+    simd_along_scan_ = true;
+    for (const std::vector<ExprId>& level : levels) print_scan_level(level, loops);
+    print_nest(loops, inside);
+    if (nest_.piece) writer_.close();
+  }
+
+  // Scans that need no more than those before them: their operands with SIMD, then the walk.
+  void print_scan_level(const std::vector<ExprId>& scans, const std::vector<int>& loops) {
+    std::vector<Sink> operands;
+    for (ExprId scan : scans)
+      for (ExprId id : kernel_.exprs[scan].operands) {
+        const Expr& expr = kernel_.exprs[id];
+        const bool computed = (expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis];
+        if (!computed || is_available(id) || kept_.count(id)) continue;
+        operands.push_back({Sink::kKeep, id});
+        kept_[id] = declare_piece(expr.dtype, "kept_" + name_of(id));
+      }
+    if (!operands.empty()) print_nest(loops, operands);
+    std::map<ExprId, std::string> scanned;
+    for (ExprId scan : scans)
+      for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, "scanned");
+    simd_along_scan_ = false;
+    open_loop(nest_.vector_axis);
+    if (nest_.row_axis >= 0) {
+      writer_.line(fmt::format("#pragma GCC unroll {}", kSideBySideUnroll));
+      open_loop(nest_.row_axis);
+    }
+    for (ExprId scan : scans)
+      for (ExprId sibling : print_scan(scan)) writer_.line(scanned.at(sibling) + " = " + available_.at(sibling).text + ";");
+    if (nest_.row_axis >= 0) writer_.close();
+    writer_.close();
+    simd_along_scan_ = true;
+    for (const auto& [id, element] : scanned) available_[id] = cast_text({element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
+  }
+
+  // --- Reductions ------------------------------------------------------------------------------------------------------------------
+
+  std::string reduced_elements() const {
+    std::vector<std::string> extents;
+    for (int axis : nest_.reduce_axes) extents.push_back(axes_.extents[axis]);
+    return extents.empty() ? "1" : join(extents, " * ");
+  }
+
+  Accumulator declare(ExprId id) {
+    const Expr& expr = kernel_.exprs[id];
+    const bool columns = nest_.form == LoopForm::kColumns;
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds);
+    accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
+    if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
+    if (columns) {
+      writer_.line(fmt::format("alignas(64) {} {}[{}];", accumulator.type, accumulator.variable, column_count()));
+      writer_.line(fmt::format("std::fill_n({}, {}, {});", accumulator.variable, column_count(), accumulator.start));
+      accumulator.element = accumulator.variable + "[" + column_position() + "]";
+    } else {
+      writer_.line(fmt::format("{} {} = {};", accumulator.type, accumulator.variable, accumulator.start));
+      if (accumulator.tracks_nan) writer_.line("int " + accumulator.nan_flag + " = 0;");
+      accumulator.element = accumulator.variable;
+    }
+    return accumulator;
+  }
+
+  ExprId first_sibling(ExprId id) const { return siblings_of(kernel_, id).front(); }
+
+  void declare_carries(ExprId id) {
+    const int across = nest_.form == LoopForm::kScanRows ? nest_.row_axis : (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]) ? nest_.vector_axis : -1);
+    const std::vector<Carry> carries = make_carries(kernel_, id, across >= 0 ? size_along(across) : "", across >= 0 ? position_along(across) : "", names_);
+    for (const Carry& carry : carries)
+      for (const std::string& line : carry.declaration) writer_.line(line);
+    carries_[first_sibling(id)] = carries;
+  }
+
+  // Makes the scan and its siblings available, and returns them.
+  std::vector<ExprId> print_scan(ExprId id) {
+    const std::vector<Carry>& carries = carries_.at(first_sibling(id));
+    std::vector<Text> operands;
+    for (ExprId operand : kernel_.exprs[id].operands) operands.push_back(value(operand));
+    for (const std::string& line : scan_step(kernel_, id, carries, operands, names_, helpers_)) writer_.line(line);
+    const std::vector<ExprId> siblings = siblings_of(kernel_, id);
+    for (ExprId sibling : siblings) {
+      const Carry& carry = carries[kernel_.exprs[sibling].component];
+      available_[sibling] = cast_text({carry.element, kPrimary}, carry.dtype, kernel_.exprs[sibling].dtype, helpers_);
+    }
+    return siblings;
+  }
+
+  // After the loops: the result in a variable of its own dtype, or for columns the text that reads it from the array.
+  void finish(ExprId id) {
+    const Expr& expr = kernel_.exprs[id];
+    const Accumulator& accumulator = accumulators_.at(id);
+    if (accumulator.tracks_nan) writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
+    const Text result = accumulator.result_text({accumulator.element, kPrimary}, expr.dtype, helpers_);
+    if (nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(id)) {
+      available_[id] = result;
+      return;
+    }
+    writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
+    available_[id] = {name_of(id), kPrimary};
+  }
+
+  // Is its one use a store outside the loops?
+  bool is_only_stored(ExprId id) const {
+    for (const Expr& expr : kernel_.exprs)
+      if (std::find(expr.operands.begin(), expr.operands.end(), id) != expr.operands.end()) return false;
+    return std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return store.value == id; }) == 1 && std::none_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
+             return store.value == id && over_reduce_axes(axes_of(kernel_, nest_, store));
+           });
+  }
+
+  // --- One nest of loops -------------------------------------------------------------------------------------------------------------
+
+  void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
+    const Placement placement = place(kernel_, nest_, loops, sinks, [&](ExprId id) { return is_available(id); });
+    const std::vector<Guard> guards = common_guards(kernel_, sinks);
+    int deepest = 0;
+    for (const Sink& sink : sinks) deepest = std::max(deepest, depth_of(kernel_, nest_, sink, loops));
+    for (int depth = 0; depth <= deepest; ++depth) {
+      std::vector<ExprId> locals;
+      if (depth > 0) {
+        const int axis = loops[depth - 1];
+        const Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
+        print_pragma(loops, depth, deepest, sinks);
+        open_loop(loops[depth - 1], bounds);
+        in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
+        if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
+      }
+      for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+        if (!placement.reached[id] || placement.depth[id] != depth) continue;
+        if (kernel_.exprs[id].kind == ExprKind::kScan && !available_.count(static_cast<ExprId>(id)))
+          for (ExprId made : print_scan(static_cast<ExprId>(id))) locals.push_back(made);
+        if (!wants_local(static_cast<ExprId>(id), placement)) continue;
+        print_local(static_cast<ExprId>(id));
+        locals.push_back(static_cast<ExprId>(id));
+      }
+      for (const Sink& sink : sinks)
+        if (depth_of(kernel_, nest_, sink, loops) == depth) print_sink(sink);
+      if (depth > 0) scopes_.push_back(locals);
+    }
+    for (int depth = deepest; depth > 0; --depth) {
+      writer_.close();
+      for (ExprId id : scopes_.back())
+        if (!column_values_.count(id)) available_.erase(id);
+      scopes_.pop_back();
+    }
+    guards_.clear();
+    in_whole_vectors_ = false;
+    for (const Sink& sink : sinks)
+      if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
+  }
+
+  // --- Values in a nest ----------------------------------------------------------------------------------------------------------------
+
+  // What a fold takes in: outside its guards, what changes nothing.
+  Text counted(const Expr& fold, ExprId operand) {
+    const Text text = value(operand);
+    const std::string guard = both(lane_guard(), guards_.remaining(fold.access.guards, axes_));
+    if (guard.empty()) return text;
+    return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype), kChoice};
+  }
+
+  DType storage_dtype(ExprId id) const { return kernel_.exprs[id].dtype == DType::b1 ? DType::u8 : kernel_.exprs[id].dtype; }
+
+  bool wants_local(ExprId id, const Placement& placement) {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) return false;
+    if (column_values_.count(id)) return true;
+    const bool hoisted = placement.deepest_user[id] > placement.depth[id];
+    if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
+    if (placement.uses[id] > 1 || hoisted) return true;
+    if (is_load(expr)) return false;
+    return !expr.name.empty() || value(id).text.size() > kLongText;
+  }
+
+  void print_local(ExprId id) {
+    const Text text = value(id);
+    const std::string& name = name_of(id);
+    if (column_values_.count(id)) {
+      available_[id] = {name + "[" + column_position() + "]", kPrimary};
+      writer_.line(available_[id].text + " = " + text.text + ";");
+      return;
+    }
+    writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[id].dtype), name, text.text));
+    available_[id] = {name, kPrimary};
+  }
+
+  // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
+  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
+    const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
+    const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
+    const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
+    const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
+                                       (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
+    if (!simd && !shared) return;
+    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort)
+      return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
+    std::vector<std::string> clauses;
+    if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
+    if (shared) clauses.push_back("num_threads(threads) schedule(static)");
+    const std::string head = std::string("#pragma omp") + (shared ? " parallel for" : "") + (simd ? " simd" : "");
+    const std::string line = clauses.empty() ? head : head + " " + join(clauses, " ");
+    writer_.line(line.size() <= 120 ? line : head + " \\\n    " + join(clauses, " \\\n    "));
+  }
+
+  std::vector<std::string> reduction_clauses(const std::vector<Sink>& sinks) const {
+    std::map<std::string, std::vector<std::string>> variables;
+    for (const Sink& sink : sinks) {
+      if (sink.kind != Sink::kFold) continue;
+      const Accumulator& accumulator = accumulators_.at(sink.id);
+      const std::string section = nest_.form == LoopForm::kColumns ? "[:" + column_count() + "]" : "";
+      variables[accumulator.clause].push_back(accumulator.variable + section);
+      if (accumulator.tracks_nan) variables["|"].push_back(accumulator.nan_flag);
+    }
+    std::vector<std::string> clauses;
+    for (const auto& [operation, list] : variables) clauses.push_back(fmt::format("reduction({} : {})", operation, join(list, ", ")));
+    return clauses;
+  }
+
+  void print_sink(const Sink& sink) {
+    const auto operand = [&](size_t i) { return counted(kernel_.exprs[sink.id], kernel_.exprs[sink.id].operands[i]); };
+    switch (sink.kind) {
+      case Sink::kStore: print_store(kernel_.stores[sink.id]); break;
+      case Sink::kKeep: writer_.line(kept_.at(sink.id) + " = " + value(sink.id).text + ";"); break;
+      case Sink::kColumnValue: break;   // print_local has assigned it
+      case Sink::kFold: {
+        const Expr& expr = kernel_.exprs[sink.id];
+        std::vector<Text> operands;
+        for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
+        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position(kernel_, axes_));
+        const Accumulator& accumulator = accumulators_.at(sink.id);
+        if (in_whole_vectors_ && reads_operand_twice(expr)) {
+          const std::string counted = names_.fresh("counted");
+          writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted, operands[0].text));
+          operands[0] = {counted, kPrimary};
+        }
+        for (const std::string& line : accumulator.fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
+      }
+    }
+  }
+
+  void print_store(const Store& store) {
+    const Access& access = store.access;
+    const DType dtype = kernel_.buffers[access.buffer].dtype;
+    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, dtype == DType::b1 ? DType::b1 : dtype, helpers_);
+    const std::string line = element_of(access) + " = " + stored.text + ";";
+    const std::string guard = both(lane_guard(), guard_text(kernel_, access.guards, axes_));
+    writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
+  }
+
+  // --- Values --------------------------------------------------------------------------------------------------------------------------
+
+  Text value(ExprId id) {
+    const auto found = available_.find(id);
+    if (found != available_.end()) return found->second;
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kConstant) return constant_text(expr, helpers_);
+    if (expr.kind == ExprKind::kIndex) return cast_text(index_text(kernel_, expr.access.index, axes_), DType::i64, expr.dtype, helpers_);
+    if (is_load(expr)) return load(expr);
+    std::vector<Text> operands;
+    std::vector<DType> types;
+    for (ExprId operand : expr.operands) {
+      operands.push_back(value(operand));
+      types.push_back(kernel_.exprs[operand].dtype);
+    }
+    return op_text(expr, operands, types, helpers_);
+  }
+
+  Text load(const Expr& expr) {
+    const Access& access = expr.access;
+    const DType dtype = kernel_.buffers[access.buffer].dtype;
+    const bool varies = expr.kind == ExprKind::kGather || (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
+    std::string guard = both(varies ? lane_guard() : "", guards_.remaining(access.guards, axes_));
+    std::optional<Text> offset;
+    if (expr.kind == ExprKind::kGather) {
+      offset = value(expr.operands[0]);
+      if (expr.operands.size() > 1) guard += (guard.empty() ? "" : " && ") + within(value(expr.operands[1]), kAnd);
+    }
+    const Text element{element_of(access, offset ? &*offset : nullptr), kPrimary};
+    const Text loaded = cast_text(element, dtype == DType::b1 ? DType::u8 : dtype, expr.dtype, helpers_);
+    if (guard.empty()) return loaded;
+    return {guard + " ? " + within(loaded, kOr) + " : " + literal(access.otherwise, expr.dtype, helpers_).text, kChoice};
+  }
+
+  const Simplified& simplified_;
+  const Kernel& kernel_;
+  const LoopNest nest_;
+  HelperSet& helpers_;
+  CodeWriter writer_;
+  Names names_;
+  AxisNames axes_;
+  std::vector<std::string> buffers_, expr_names_;
+  BlocksByAxis blocks_;
+  ProgramStarts starts_{kernel_, nest_};
+  std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
+  std::set<ExprId> column_values_;              // expressions that have an array over the columns
+  std::map<ExprId, std::string> kept_;
+  bool simd_along_scan_ = false;                // the loops being printed may go along the scan axis in any order
+  std::map<ExprId, Accumulator> accumulators_;
+  std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings
+  std::vector<std::vector<ExprId>> scopes_;
+  std::string lanes_;                           // the constant up to which loops over whole vectors run
+  bool in_whole_vectors_ = false;
+  GuardScope guards_{kernel_, writer_, names_};
+};
+
+}  // namespace
+
+std::string print_statements(const Simplified& simplified, HelperSet& helpers, std::vector<std::string>& buffers) {
+  return KernelPrinter(simplified, helpers).print(buffers);
+}
+
+}  // namespace kw::cpu
