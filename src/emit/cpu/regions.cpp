@@ -15,7 +15,7 @@ using namespace kw::kernel;
 
 namespace {
 
-constexpr int64_t kWorthCutting = 4096;    // points of a kernel
+constexpr int64_t kWorthCutting = 256;    // points of a kernel
 constexpr size_t kMostRegions = 16;
 constexpr int64_t kShortestRun = 32;       // elements: a shorter piece of contiguous memory costs more than a mask
 
