@@ -34,6 +34,14 @@ METHODS = {
     "ceilings": "ceilings",
     "calibrate": "calibration",
     "compile_only": "compile_only",
+    "source_facts": "source_facts",
+    "llm_load": "llm_local",
+}
+
+# Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
+STREAMED = {
+    "llm_http": "llm_http",
+    "llm_generate": "llm_local",
 }
 
 
@@ -63,6 +71,25 @@ def _module(name: str) -> Any:
         gc.enable()
 
 
+class Stream:
+    """What a streamed method sees of the protocol."""
+
+    def __init__(self, channel: protocol.Channel, number: Any) -> None:
+        self._channel = channel
+        self._number = number
+        self._cancelled = False
+
+    def send(self, event: dict[str, Any]) -> None:
+        self._channel.send({"id": self._number, "event": event})
+
+    def cancelled(self) -> bool:
+        """Whether the other side has asked for an end. Looks without waiting."""
+        while not self._cancelled and self._channel.is_waiting():
+            message = self._channel.receive()
+            self._cancelled = message is None or message.get("cancel") == self._number
+        return self._cancelled
+
+
 def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
     """Run one request; whatever it raises becomes an error reply."""
     number = request.get("id")
@@ -71,7 +98,10 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
         channel.send({"id": number, "event": {"stage": stage, "fraction": fraction}})
 
     try:
-        reply = {"result": handler(request.get("method"))(request.get("params") or {}, progress)}
+        if (method := request.get("method")) in STREAMED:
+            reply = {"result": _module(STREAMED[method]).stream(request.get("params") or {}, Stream(channel, number))}
+        else:
+            reply = {"result": handler(method)(request.get("params") or {}, progress)}
     except ModuleNotFoundError as error:
         reply = {"error": _missing_module(error).to_json()}
     except BrokenPipeError:
@@ -89,6 +119,14 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
 
 
 def _missing_module(error: ModuleNotFoundError) -> errors.Error:
+    if error.name in ("llama_cpp", "transformers"):
+        package, extra = {"llama_cpp": ("llama-cpp-python", "llama"), "transformers": ("transformers", "transformers")}[error.name]
+        return errors.missing_error(
+            f"no-{package}",
+            f"{sys.executable} cannot import {error.name}, which runs this kind of model.",
+            hint=f"Install it there: pip install {package} (or kernelwright[{extra}]), or name a server's URL with --model.",
+            detail=errors.trace(error),
+        )
     if error.name in ("torch", "triton", "numpy"):
         return errors.missing_error(
             f"no-{error.name}",
@@ -106,6 +144,8 @@ def serve(channel: protocol.Channel) -> None:
             work = _one_step(work)
         if (request := channel.receive()) is None:
             return
+        if "cancel" in request:
+            continue  # it crossed the reply on its way
         if (method := request.get("method")) in IN_SPARE_TIME:
             channel.send({"id": request.get("id"), "result": {}})
             work = _spare_work(IN_SPARE_TIME[method], request.get("params") or {})

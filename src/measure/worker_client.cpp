@@ -55,7 +55,8 @@ WorkerClient::~WorkerClient() = default;
 void WorkerClient::start() {
   if (child_) return;
   Subprocess::Options options;
-  options.command = {options_.python, "-m", "kernelwright.worker"};
+  options.command = options_.prefix;
+  options.command.insert(options.command.end(), {options_.python, "-m", "kernelwright.worker"});
   options.environment = options_.environment;
   const char* inherited = std::getenv("PYTHONPATH");
   options.environment.push_back("PYTHONPATH=" + options_.module_path + (inherited && *inherited ? ":" + std::string(inherited) : ""));
@@ -117,6 +118,21 @@ int64_t WorkerClient::send(const std::string& method, const Json& params, double
 }
 
 void WorkerClient::post(const std::string& method, const Json& params, double limit_seconds) { send(method, params, steady_seconds() + limit_seconds, limit_seconds); }
+
+Json WorkerClient::stream(const std::string& method, const Json& params, double silence_seconds, const OnStreamed& on_event) {
+  const int64_t id = send(method, params, steady_seconds() + silence_seconds, silence_seconds);
+  bool cancelled = false;
+  while (true) {
+    Json reply = receive(steady_seconds() + silence_seconds, silence_seconds);
+    if (!reply.contains("id") || reply["id"] != id) continue;
+    if (reply.contains("error")) throw_reply(reply["error"]);
+    if (reply.contains("result")) return std::move(reply["result"]);
+    if (cancelled || on_event(reply["event"])) continue;
+    cancelled = true;
+    const double deadline = steady_seconds() + silence_seconds;
+    if (const auto outcome = child_->write(frame(Json{{"cancel", id}}.dump()), deadline); outcome != Subprocess::Outcome::kDone) fail(outcome, silence_seconds);
+  }
+}
 
 Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event) {
   const double deadline = steady_seconds() + limit_seconds;

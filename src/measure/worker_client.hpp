@@ -16,6 +16,7 @@ struct WorkerOptions {
   std::string python;                      // executable
   std::string module_path;                 // put before PYTHONPATH
   std::vector<std::string> environment;    // more variables, "CUDA_VISIBLE_DEVICES=2"
+  std::vector<std::string> prefix;         // words before the command: a sandbox that it is started in
 };
 
 // Why a request got no reply. Not an Error: whether it is the candidate's fault or the problem's is the caller's to say.
@@ -36,6 +37,11 @@ class WorkerClient {
   // Sends a request and waits for its reply; starts the child where there is none. Throws kw::Error for an error reply (by its kind),
   // WorkerFailure when the child is gone or silent for `limit_seconds` (it is killed; the next request starts a new one), and Interrupted.
   nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds, const OnEvent& on_event = {});
+
+  // The same for a streamed method: `on_event` gets each event whole; once it returns false the child is told to come to an end. The limit
+  // is on the silence between two messages.
+  using OnStreamed = std::function<bool(const nlohmann::ordered_json& event)>;
+  nlohmann::ordered_json stream(const std::string& method, const nlohmann::ordered_json& params, double silence_seconds, const OnStreamed& on_event);
 
   // Sends a request and leaves its reply unread: for work whose failure shows when its result is asked for.
   void post(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);

@@ -1,0 +1,26 @@
+// The Python process that holds what is Python: TLS and the local models' libraries (docs/worker-protocol.md, "llm_…").
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "llm/backend.hpp"
+#include "measure/worker_client.hpp"
+
+namespace kw::llm {
+
+class Host {
+ public:
+  explicit Host(const HostOptions& options);
+
+  // As WorkerClient's; a process that ends or is silent leaves as kw::Error with the code "model-process".
+  nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+  nlohmann::ordered_json stream(const std::string& method, const nlohmann::ordered_json& params, double silence_seconds,
+                                const WorkerClient::OnStreamed& on_event);
+  void stop() { client_.stop(); }
+
+ private:
+  WorkerClient client_;
+};
+
+}  // namespace kw::llm

@@ -1,0 +1,12 @@
+// pass@k from n samples of which c passed (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"): the share of the sets of k
+// among the n that hold at least one that passed, 1 − C(n − c, k) / C(n, k).
+#pragma once
+
+#include <optional>
+
+namespace kw::llm {
+
+// None where there are fewer than k samples.
+std::optional<double> pass_at_k(int samples, int passed, int k);
+
+}  // namespace kw::llm
