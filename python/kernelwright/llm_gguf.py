@@ -114,7 +114,7 @@ class Gguf:
     def _explain(self, name: str, error: BaseException) -> Exception:
         log = self.log.text()
         lines = [line.strip() for line in log.splitlines() if "error" in line or "failed" in line]
-        said = lines[0].split(": ", 1)[-1] if lines else str(error)
+        said = lines[0].split(": ", 1)[-1].removeprefix("error loading model: ").rstrip(".") if lines else str(error)
         detail = log[-4000:]
         if "unknown model architecture" in log or "unsupported" in log:
             return user_error("unsupported-model", f"llama.cpp cannot run {name}: {said}.", hint="A newer llama-cpp-python may know it.", where=name, detail=detail)
