@@ -376,7 +376,7 @@ class Lowering {
     Coords point = domain_.reduce_points.at(id);
     // A window of the whole input has the input's dimensions for a domain.
     if (!spec.windowed) point.insert(point.end() - static_cast<int64_t>(window.dims.size()), window.dims.size(), Index{});
-    lowered_.windowed = lowered_.windowed || spec.windowed;
+    lowered_.windowed = lowered_.windowed || (spec.windowed && product(window.kernel_shape()) > 1);
     lookups_.guards.clear();
     WindowElement element = element_at(window, point, lookups_);
     ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)

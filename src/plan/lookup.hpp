@@ -18,6 +18,7 @@ enum class LookupKind {
   kAround,           // at its other end (circular padding)
   kReflected,        // from its border, which is not repeated
   kClamped,          // as the border
+  kQuotient, kRemainder,   // of `position`, which is not negative, divided by `shift`
   // Of window number `position` among `shift` windows of uneven sizes over an axis (adaptive pooling)
   kWindowStart,      // its first element: ⌊position · length / shift⌋, of an axis of `extent`
   kWindowEnd,        // one past its last: ⌈(position + 1) · length / shift⌉, of an axis of `extent` − 1

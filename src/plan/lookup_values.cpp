@@ -38,6 +38,12 @@ struct Formula {
     return k.sub(last, k.unary(ScalarOp::kAbs, k.sub(last, distance)));
   }
 
+  // Of what is not negative: neither needs a look at signs.
+  ExprId divided(ScalarOp op) const {
+    const DType dtype = k.highest(lookup.position) < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+    return k.cast(k.binary(op, k.index(lookup.position, dtype), k.integer(lookup.shift, dtype)), whole);
+  }
+
   // Positions and lengths are not negative, so that the quotient is rounded down.
   ExprId window_end(bool last) const {
     const int64_t length = lookup.extent - (last ? 1 : 0), windows = lookup.shift;
@@ -107,6 +113,8 @@ ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
     case LookupKind::kRolled: case LookupKind::kAround: return formula.around();
     case LookupKind::kReflected: return formula.reflected();
     case LookupKind::kClamped: return formula.within(build.sub(formula.position(), formula.integer(lookup.shift)));
+    case LookupKind::kQuotient: return formula.divided(ScalarOp::kTruncDiv);
+    case LookupKind::kRemainder: return formula.divided(ScalarOp::kFmod);
     case LookupKind::kWindowStart: return formula.window_end(false);
     case LookupKind::kWindowEnd: return formula.window_end(true);
     case LookupKind::kNearest: case LookupKind::kNearestExact: return formula.nearest();

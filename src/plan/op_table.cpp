@@ -53,7 +53,7 @@ const NameSet kReductions = {
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "col2im"};
 
 const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
 
@@ -278,7 +278,7 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   const std::string_view base = base_name(node);
   if (!kReductions.contains(base)) return std::nullopt;
-  if (base.find("_pool") != std::string_view::npos) return window_spec(graph, node);
+  if (base.find("_pool") != std::string_view::npos || base == "col2im") return window_spec(graph, node);
   if (kLosses.contains(base)) {
     if (loss_reduction(node) == 0) return std::nullopt;
     const ValueId input = node.value("self"), target = node.value("target");

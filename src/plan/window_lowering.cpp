@@ -66,9 +66,9 @@ std::vector<ExprId> lower_window(const WindowContext& c) {
   const Shape kernel = c.window.kernel_shape();
   const bool folds = product(kernel) > 1;
   const ExprId value = c.build.cast(c.operand, c.dtype);
-  if (c.window.kind == Window::Kind::kAverage) {
+  if (c.window.kind != Window::Kind::kMax) {
     const ExprId total = folds ? c.build.reduce(ReduceOp::kSum, c.dtype, {value}, 0, c.element.guards) : value;
-    return {c.build.div(total, divisor(c))};
+    return {c.window.kind == Window::Kind::kAverage ? c.build.div(total, divisor(c)) : total};
   }
   const ExprId largest = folds ? c.build.reduce(ReduceOp::kMax, c.dtype, {value}, 0, c.element.guards) : value;
   std::vector<ExprId> results = {largest};

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "plan/op_table.hpp"
+#include "plan/unfolded.hpp"
 
 namespace kw::plan {
 
@@ -57,7 +58,7 @@ bool set_adaptive_windows(std::vector<WindowDim>& dims) {
 }  // namespace
 
 bool Window::covers_input() const {
-  return std::all_of(dims.begin(), dims.end(), [](const WindowDim& one) {
+  return kind != Kind::kUnfolded && std::all_of(dims.begin(), dims.end(), [](const WindowDim& one) {
     return one.output == 1 && one.padding == 0 && one.kernel == one.input && (one.dilation == 1 || one.kernel == 1);
   });
 }
@@ -75,6 +76,7 @@ Shape Window::kernel_shape() const {
 std::optional<Window> window_of(const Graph& graph, const Node& node) {
   std::string_view base = base_name(node);
   if (base.starts_with('_')) base.remove_prefix(1);
+  if (base == "col2im") return unfolded_of(graph, node);
   const bool adaptive = base.starts_with("adaptive_");
   if (adaptive) base.remove_prefix(9);
   const bool largest = base.starts_with("max_pool");
@@ -108,6 +110,7 @@ WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups) 
 }
 
 WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups) {
+  if (window.kind == Window::Kind::kUnfolded) return unfolded_at(window, point, lookups);
   const size_t count = window.dims.size(), leading = point.size() - 2 * count;
   WindowElement element;
   element.coords.assign(point.begin(), point.begin() + static_cast<int64_t>(leading));

@@ -1,4 +1,4 @@
-// Sliding windows: pooling of every kind, as a reduction over small axes of window offsets.
+// Sliding windows: pooling of every kind and col2im (unfolded.hpp), as a reduction over small axes of window offsets.
 //   input position = stride · output + dilation · offset − padding, which counts where it lies within the input;
 //   of adaptive pooling to a length that does not divide the input's: ⌊output · input / length⌋ + offset, as far as the window's own end.
 #pragma once
@@ -16,11 +16,12 @@ namespace kw::plan {
 struct WindowDim {
   int64_t input = 1, output = 1;         // lengths
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  int64_t size = 1;                      // of kUnfolded: offsets that a window has; `kernel` of them reach one pixel
   bool uneven = false;                   // windows of several sizes, `kernel` the longest; where they start is looked up
 };
 
 struct Window {
-  enum class Kind { kMax, kAverage };
+  enum class Kind { kMax, kAverage, kUnfolded };
   Kind kind = Kind::kMax;
   ValueId operand = kNoValue;
   std::vector<WindowDim> dims;           // outermost first: the operand's last dimensions
@@ -32,7 +33,7 @@ struct Window {
   Shape kernel_shape() const;
 };
 
-// nullopt: not a pooling that this form has.
+// nullopt: nothing that this form has.
 std::optional<Window> window_of(const Graph& graph, const Node& node);
 
 // First and one past the last element of one of the windows of uneven sizes, as looked-up coordinates.

@@ -338,6 +338,24 @@ def multilabel_margin(d: Draw) -> Case:
 
 
 @case
+def fold(d: Draw) -> Case:
+    size, dilation, stride = ([d.number(1, 4) for _ in range(2)] for _ in range(3))
+    padding = [d.number(0, 2) for _ in range(2)]
+    image = [d.number(max(1, dilation[dim] * (size[dim] - 1) + 1 - 2 * padding[dim]), 14) for dim in range(2)]
+    counts = [(image[dim] + 2 * padding[dim] - dilation[dim] * (size[dim] - 1) - 1) // stride[dim] + 1 for dim in range(2)]
+    columns = d.floats([*d.shape(d.number(0, 1), 3), d.number(1, 3) * size[0] * size[1], counts[0] * counts[1]])
+    return Case(lambda x: F.fold(torch.relu(x), image, size, dilation, padding, stride) * 2, (columns,), exact=False)
+
+
+@case
+def fold_side_by_side(d: Draw) -> Case:
+    size, counts = [d.number(1, 4) for _ in range(2)], [d.number(1, 6) for _ in range(2)]
+    columns = d.floats([d.number(1, 3), d.number(1, 3) * size[0] * size[1], counts[0] * counts[1]])
+    image = [size[dim] * counts[dim] for dim in range(2)]
+    return Case(lambda x: F.fold(x, image, size, stride=size), (columns,))
+
+
+@case
 def bag_of_rows(d: Draw) -> Case:
     rows, mode = d.number(2, 20), d.choice(["sum", "mean", "max"])
     return Case(lambda w, i: F.embedding_bag(i, w, mode=mode), (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2), narrow=False)), exact=False)

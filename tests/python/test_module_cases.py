@@ -1,0 +1,42 @@
+"""Which modules of torch.nn take a library call, on either target: a list that may only become shorter."""
+
+from __future__ import annotations
+
+import pytest
+from module_cases import CASES
+
+from kernelwright import export, library
+
+# What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours.
+LIBRARY = {
+    "FractionalMaxPool2d": {"aten.rand", "aten.fractional_max_pool2d"},
+    "FractionalMaxPool3d": {"aten.rand", "aten.fractional_max_pool3d"},
+    "MaxUnpool": {"aten.index_put"},
+    "EmbeddingBag(sum, offsets)": {"aten._embedding_bag"},
+    "EmbeddingBag(sum, padding)": {"aten._embedding_bag"},
+    "EmbeddingBag(sum, last offset)": {"aten._embedding_bag"},
+    "EmbeddingBag(mean, offsets)": {"aten._embedding_bag"},
+    "EmbeddingBag(mean, padding)": {"aten._embedding_bag"},
+    "EmbeddingBag(mean, last offset)": {"aten._embedding_bag"},
+    "EmbeddingBag(max, offsets)": {"aten._embedding_bag"},
+    "EmbeddingBag(max, padding)": {"aten._embedding_bag"},
+    "EmbeddingBag(max, last offset)": {"aten._embedding_bag"},
+    "EmbeddingBag(weights)": {"aten._embedding_bag"},
+    "Dropout train": {"aten.native_dropout"},
+    "Dropout1d train": {"aten.empty", "aten.bernoulli"},
+    "Dropout2d train": {"aten.empty", "aten.bernoulli"},
+    "Dropout3d train": {"aten.empty", "aten.bernoulli"},
+    "AlphaDropout train": {"aten.empty_permuted", "aten.bernoulli"},
+    "FeatureAlphaDropout train": {"aten.empty", "aten.bernoulli"},
+    "RReLU": {"aten.empty", "aten.rrelu_with_noise_functional"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_library_calls(name: str) -> None:
+    allowed = next((calls for start, calls in LIBRARY.items() if name.startswith(start)), set())
+    module, arguments = CASES[name]()
+    graph = export.export_module(module, arguments)
+    for target in ("triton", "cpu"):
+        assert set(library.compile_graph(graph, target)["library_ops"]) <= allowed, target
