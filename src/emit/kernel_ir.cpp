@@ -70,7 +70,8 @@ class Checker {
     require(!kernel_.stores.empty(), "it stores nothing");
     for (const Store& store : kernel_.stores) {
       require(store.value >= 0 && store.value < static_cast<ExprId>(kernel_.exprs.size()), "a store's value does not exist");
-      check_access(store.access, "store");
+      if (const Expr* scatter = scatter_of(kernel_, store)) check_scatter(*scatter, store);
+      else check_access(store.access, "store");
       require(kernel_.buffers[store.access.buffer].role != BufferRole::kInput, "a store writes to an input");
     }
   }
@@ -127,8 +128,20 @@ class Checker {
     require(expr.operands.size() == 1 || kernel_.exprs[expr.operands[1]].dtype == DType::b1, "a gather's condition is not a boolean");
   }
 
+  void check_scatter(const Expr& expr, const Store& store) const {
+    check_access(store.access, "store");
+    const DType place = kernel_.exprs[expr.operands[0]].dtype;
+    require(place == DType::i64 || place == DType::i32, "a Scatter's place is neither an i32 nor an i64");
+    require(expr.overwrites || expr.reduce == ReduceOp::kSum || expr.reduce == ReduceOp::kProd || expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMin,
+            "a Scatter has a fold that it cannot have");
+  }
+
   void check_expr(const Expr& expr, ExprId id) const {
-    for (ExprId operand : expr.operands) require(operand >= 0 && operand < id, "expression " + std::to_string(id) + " uses a later one");
+    for (ExprId operand : expr.operands) {
+      require(operand >= 0 && operand < id, "expression " + std::to_string(id) + " uses a later one");
+      require(kernel_.exprs[operand].kind != ExprKind::kScatter, "expression " + std::to_string(id) + " reads a Scatter");
+    }
+    if (expr.kind == ExprKind::kScatter) require(expr.operands.size() == 2, "a Scatter has a place and a value");
     if (expr.kind == ExprKind::kLoad) check_access(expr.access, "load");
     if (expr.kind == ExprKind::kIndex) check_index(expr.access.index);
     if (expr.kind == ExprKind::kGather) check_gather(expr);
@@ -186,6 +199,14 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
       siblings.push_back(static_cast<ExprId>(other));
   }
   return siblings;
+}
+
+bool scatters(const Kernel& kernel) {
+  return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) { return scatter_of(kernel, store) != nullptr; });
+}
+
+int64_t reach_of_scatter(const Kernel& kernel, const Store& store) {
+  return kernel.buffers[store.access.buffer].elements - range_of(store.access.index, kernel.axes).highest;
 }
 
 IndexRange range_of(const Index& index, const std::vector<Axis>& axes) {

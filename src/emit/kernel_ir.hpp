@@ -17,7 +17,7 @@ namespace kw::kernel {
 
 enum class AxisKind {
   kParallel,   // programs or threads share it out
-  kReduce,     // folded by Reduce expressions; may also be stored over (softmax writes every column)
+  kReduce,     // folded by Reduce expressions; may also be stored over (softmax writes every column). CPU: also walked in order by Scatters that may meet there
   kScan,       // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
@@ -81,6 +81,8 @@ enum class ExprKind {
   kOp,         // `op` over operands
   kReduce,     // `reduce` of operands over all reduce axes of the kernel, as far as access.guards hold
   kScan,       // `reduce` of operands over the points of the scan axis walked so far, this one included
+  kScatter,    // what a store does with operand 1: it takes it to the element that operand 0 (i32 or i64, in elements) moves its access to, and folds it
+               // with what is there by `reduce` (kSum, kProd, kMax, kMin), or `overwrites` it. Points may meet in one element. Only a store's value
 };
 
 enum class ScalarOp {
@@ -120,6 +122,7 @@ struct Expr {
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
   int component = 0;                     // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
+  bool overwrites = false;               // of a Scatter
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;
@@ -184,6 +187,15 @@ struct Kernel {
 
 // Does the expression read its access's buffer?
 inline bool is_load(const Expr& expr) { return expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kGather; }
+
+// The Scatter that a store's value is, or nullptr.
+inline const Expr* scatter_of(const Kernel& kernel, const Store& store) {
+  const Expr& expr = kernel.exprs[store.value];
+  return expr.kind == ExprKind::kScatter ? &expr : nullptr;
+}
+bool scatters(const Kernel& kernel);
+// How far a Scatter's operand 0 reaches beyond its store's access: its values are less.
+int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 
 // Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes, a Scan
 // varies along the scan axis).

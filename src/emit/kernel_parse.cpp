@@ -125,6 +125,13 @@ class Parser {
       expect("at");
       expr.operands.push_back(reference());
       if (accept("where")) expr.operands.push_back(reference());
+    } else if (what == "scatter") {
+      expr.kind = ExprKind::kScatter;
+      const std::string op = name();
+      expr.overwrites = op == "put";
+      if (const auto found = find_value(kReduceOpNames, op)) expr.reduce = *found;
+      else if (!expr.overwrites) fail(fmt::format("unknown way to scatter '{}'", op));
+      expr.operands = operands();
     } else if (what == "reduce" || what == "scan") {
       expr.kind = what == "scan" ? ExprKind::kScan : ExprKind::kReduce;
       const std::string op = name();

@@ -125,6 +125,7 @@ class Printer {
         return fmt::format("gather {} at {}{}", access(expr.access), label(expr.operands[0]), where);
       }
       case ExprKind::kOp: return std::string(name_of(expr.op)) + operands(expr);
+      case ExprKind::kScatter: return fmt::format("scatter {}{}", expr.overwrites ? "put" : name_of(expr.reduce), operands(expr));
       case ExprKind::kReduce:
       case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/op_registry.hpp"
+#include "passes/expand_scatters.hpp"
 #include "passes/maths.hpp"
 
 namespace kw {
@@ -319,6 +320,15 @@ RewriteCounts expand(Graph& graph) {
   return rewriter.run([&](Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
     if (std::any_of(node.results.begin() + 1, node.results.end(), is_read)) return false;
+    if (const auto scatter = expand_scatter(rewriter, node)) {
+      rewriter.adopt(node.results[0], scatter->id(), NumericTag::kExact);
+      return true;
+    }
+    const auto is_read_once = [&](ValueId id) { return static_cast<size_t>(id) < users.size() && users[id].size() == 1 && !is_output[id]; };
+    if (const auto scatter = scatter_into_addend(rewriter, node, is_read_once)) {
+      rewriter.adopt(node.results[0], scatter->id(), NumericTag::kReassociates);
+      return true;
+    }
     const auto expansion = expansions().find(base_name(node.op));
     if (expansion == expansions().end() || !has_one_type(graph, node)) return false;
     std::optional<Term> term = expansion->second.formula({rewriter, node});

@@ -8,6 +8,7 @@
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
+#include "passes/destinations.hpp"
 #include "passes/expand.hpp"
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
@@ -33,6 +34,7 @@ constexpr Pass kPasses[] = {
     {"rows_first", rows_first},
     {"cse", cse},
     {"dead_code", dead_code},
+    {"destinations", destinations},
     {"fusion", fusion},
 };
 

@@ -23,8 +23,9 @@ void for_each_access(Kernel& kernel, Visit&& visit) {
   for (auto& store : kernel.stores) visit(store.access);
 }
 
+// A position along the reduce axes is asked for, or points that meet there must do so in order.
 bool has_positions(const Kernel& kernel) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+  return kernel::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
     return expr.kind == ExprKind::kReduce && (expr.reduce == kernel::ReduceOp::kArgMax || expr.reduce == kernel::ReduceOp::kArgMin);
   });
 }
@@ -159,6 +160,23 @@ void order_by_stride(Kernel& kernel) {
     axes.push_back(kernel.axes[order[place]]);
     replacement[order[place]] = {0, {{place, 1, 1, 0}}};
   }
+  KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
+}
+
+void put_meeting_axes_last(Kernel& kernel) {
+  const int count = static_cast<int>(kernel.axes.size());
+  std::vector<bool> meets(count, false);
+  for (const auto& store : kernel.stores)
+    for (int axis = 0; axis < count; ++axis) meets[axis] = meets[axis] || (kernel::scatter_of(kernel, store) && !uses_axis(store.access, axis));
+  std::vector<Axis> axes;
+  std::vector<Index> replacement(count);
+  for (const bool wanted : {false, true})
+    for (int axis = 0; axis < count; ++axis) {
+      if (meets[axis] != wanted) continue;
+      replacement[axis] = {0, {{static_cast<int>(axes.size()), 1, 1, 0}}};
+      axes.push_back(kernel.axes[axis]);
+      if (wanted) axes.back().kind = AxisKind::kReduce;
+    }
   KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
 }
 

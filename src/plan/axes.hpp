@@ -21,6 +21,9 @@ void coalesce(kernel::Kernel& kernel);
 // them is asked for: argmax).
 void order_by_stride(kernel::Kernel& kernel);
 
+// Makes the axes along which points of a Scatter may meet in one element reduce axes, in their order.
+void put_meeting_axes_last(kernel::Kernel& kernel);
+
 // Turns the scan axis round where most of what is read and written lies the other way: memory is then walked as it lies, and the axis is reversed.
 void face_forwards(kernel::Kernel& kernel);
 

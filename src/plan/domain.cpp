@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/scatters.hpp"
 #include "plan/windows.hpp"
 #include "support/error.hpp"
 
@@ -118,7 +119,7 @@ class Analysis {
     propagate();
     if (!place_reductions() || !place_outputs()) return std::nullopt;
     for (ValueId output : domain_.outputs)
-      if (!visit(output, domain_.seeds.at(output))) return std::nullopt;
+      if (!(scatters(output) ? visit_scatter(producer(output)) : visit(output, domain_.seeds.at(output)))) return std::nullopt;
     return std::move(domain_);
   }
 
@@ -129,6 +130,7 @@ class Analysis {
     const NodeId node = producer(facts_.roots[value]);
     return node != kNoNode && inside(node);
   }
+  bool scatters(ValueId value) const { return facts_.classes[producer(value)] == OpClass::kScatter; }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
   Extents extents() const { return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents); }
 
@@ -162,6 +164,7 @@ class Analysis {
     NodeId anchor = kNoNode;
     int64_t largest = -1;
     bool reduces = false;
+    if (std::any_of(nodes_.begin(), nodes_.end(), [&](NodeId node) { return facts_.classes[node] == OpClass::kScatter; })) return anchor_at_scatters();
     for (NodeId node : nodes_) {
       if (!folds(node)) continue;
       const bool scan = facts_.classes[node] == OpClass::kScan;
@@ -197,6 +200,26 @@ class Analysis {
     if (value == kNoValue) return false;
     const Coords point = axes_of(shape(value), std::vector<bool>(shape(value).size(), false));
     return seed(value, point);
+  }
+
+  // The points of scatters that run over the same ones. Nothing is folded beside them, and what they write into is not made here.
+  bool anchor_at_scatters() {
+    Shape domain;
+    Coords point;
+    for (NodeId node : nodes_) {
+      if (folds(node)) return false;
+      if (facts_.classes[node] != OpClass::kScatter) continue;
+      const auto spec = scatter_spec(graph_, node);
+      if (!spec || computed_inside(spec->into) || !owns_destination(facts_, node)) return false;
+      if (domain_.scatter_points.empty()) {
+        domain = spec->domain;
+        point = axes_of(domain, std::vector<bool>(domain.size(), false));
+      }
+      if (spec->domain != domain) return false;
+      domain_.scatter_points.emplace(node, point);
+      if (spec->source != kNoValue && shape(spec->source) == domain) seed(spec->source, point);
+    }
+    return true;
   }
 
   // The part of a windowed reduction's point that says where in the window it is.
@@ -438,6 +461,7 @@ class Analysis {
   // An output must be stored once by each point of the parallel axes, or once by each point of the domain.
   bool place_outputs() {
     for (ValueId output : domain_.outputs) {
+      if (scatters(output)) continue;
       if (!find_seed(output)) {
         const auto known = by_shape_.find(shape(output));
         if (known != by_shape_.end()) seed(output, known->second);
@@ -465,6 +489,12 @@ class Analysis {
     return linearise(axes, domain_.extents, extents());
   }
 
+  bool visit_scatter(NodeId node) {
+    const auto spec = scatter_spec(graph_, node);
+    const auto point = spec ? scatter_point(graph_, node, *spec, domain_.scatter_points.at(node), lookups_) : std::nullopt;
+    return point && std::all_of(point->operands.begin(), point->operands.end(), [&](const Pull& one) { return visit(one.value, one.coords); });
+  }
+
   bool visit(ValueId value, const Coords& coords) {
     if (!computed_inside(value)) return true;                     // a load through the value's own strides
     auto& seen = visited_[value];
@@ -487,6 +517,8 @@ class Analysis {
       pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), lookups_);
     } else if (facts_.classes[node] == OpClass::kFactory) {
       return true;
+    } else if (facts_.classes[node] == OpClass::kScatter) {
+      return false;                                               // complete only when the kernel ends
     } else {
       pulls = pull(graph_, node, result, coords, lookups_);
     }

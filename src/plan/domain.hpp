@@ -31,6 +31,7 @@ struct Domain {
   bool scans = false;                              // what follows is one scan axis, which may be longer than the scans (cat before a cumsum's result)
   std::map<ValueId, Coords> seeds;                 // coordinates of a value's element at a point of the domain
   std::map<NodeId, Coords> reduce_points;          // per reduce or scan node: coordinates in its ReduceSpec's domain
+  std::map<NodeId, Coords> scatter_points;         // per scatter node: coordinates in its ScatterSpec's domain
   std::vector<ValueId> outputs;                    // values to store: read outside the group, or graph outputs
 
   bool has_reduction() const { return parallel < static_cast<int>(extents.size()); }

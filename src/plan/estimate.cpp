@@ -29,7 +29,12 @@ class Estimation {
     find_tile();
     for (const Stmt& stmt : kernel_.body) visit(stmt, false);
     find_neighbours();
-    for (const Neighbours& one : stores_) add_access(*one.first, kernel_.exprs[kernel_.stores[one.index].value].dtype, 1, one);
+    for (const Neighbours& one : stores_) {
+      const ExprId value = kernel_.stores[one.index].value;
+      const bool scatters = kernel_.exprs[value].kind == ExprKind::kScatter;
+      // What is folded into memory is read and written.
+      add_access(*one.first, kernel_.exprs[value].dtype, scatters && !kernel_.exprs[value].overwrites ? 2 : 1, one, scatters ? value : kNoExpr);
+    }
     for (const Neighbours& one : loads_) add_access(*one.first, kernel_.exprs[one.index].dtype, load_passes_[one.index], one, one.index);
     count_arithmetic();
     result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds();
@@ -141,11 +146,10 @@ class Estimation {
   }
 
   // Where data says which element is read: whole runs where the place does not change along the contiguous axis.
-  double gathered_share(ExprId id, double size) const {
-    const Expr& expr = kernel_.exprs[id];
-    const std::vector<bool>& moves = expr_axes_[expr.operands[0]];
-    for (const IndexTerm& term : expr.access.index.terms)
-      if (term.coefficient == 1 && term.divisor == 1 && !moves[term.axis] && axis(term.axis).extent > 1) return used_share(expr.access, size);
+  double gathered_share(const Access& access, ExprId id, double size) const {
+    const std::vector<bool>& moves = expr_axes_[kernel_.exprs[id].operands[0]];
+    for (const IndexTerm& term : access.index.terms)
+      if (term.coefficient == 1 && term.divisor == 1 && !moves[term.axis] && axis(term.axis).extent > 1) return used_share(access, size);
     return measured_share(device_.gather_bytes_per_second, size, size / (is_gpu_ ? kSectorBytes : kLineBytes));
   }
 
@@ -164,7 +168,7 @@ class Estimation {
 
   void add_access(const Access& access, DType dtype, int passes, const Neighbours& neighbours, ExprId load = kNoExpr) {
     const double size = static_cast<double>(size_of(dtype));
-    const bool gathers = load != kNoExpr && kernel_.exprs[load].kind == ExprKind::kGather;
+    const bool gathers = load != kNoExpr && kernel_.exprs[load].kind != ExprKind::kLoad;
     const std::vector<bool> used = gathers ? expr_axes_[load] : axes_of_access(kernel_, access);
     double elements = 1, per_program = 1, again_near = 1, again_far = 1;
     int innermost = -1;
@@ -183,7 +187,7 @@ class Estimation {
     elements = buffer > 0 && !gathers ? std::min(asked, buffer) : asked;
     per_program *= static_cast<double>(neighbours.constants.size());
     const double unique = elements * size;
-    const double share = gathers ? gathered_share(load, size) : std::min(1.0, used_share(access, size) * side_by_side(neighbours));
+    const double share = gathers ? gathered_share(access, load, size) : std::min(1.0, used_share(access, size) * side_by_side(neighbours));
     const double cache = static_cast<double>(device_.cache_bytes) * 0.8;
     const bool stays = unique <= cache;
     const double in_flight = per_program * size * std::min(programs_, static_cast<double>(device_.units) * 2);

@@ -13,6 +13,7 @@
 #include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"
 #include "plan/scan_ops.hpp"
+#include "plan/scatters.hpp"
 #include "plan/window_lowering.hpp"
 #include "support/error.hpp"
 
@@ -52,6 +53,10 @@ class Lowering {
       lowered_.kernel.axes.push_back(one);
     }
     for (ValueId output : domain_.outputs) {
+      if (const NodeId producer = graph_.values[output].producer; facts_.classes[producer] == OpClass::kScatter) {
+        lowered_.kernel.stores.push_back(scattered(producer));
+        continue;
+      }
       const Coords& coords = domain_.seeds.at(output);
       const ExprId value = expr_at(output, coords, {});
       const TensorType& type = graph_.type(output);
@@ -213,7 +218,7 @@ class Lowering {
       case OpClass::kReduce: return reduce_result(id, value, coords);
       case OpClass::kScan: return scan_result(id, result, coords);
       case OpClass::kFactory: return factory(node, coords);
-      case OpClass::kExtern: throw NotLowerable{};
+      case OpClass::kScatter: case OpClass::kExtern: throw NotLowerable{};
       default: break;
     }
     lookups_.guards = guards;
@@ -414,6 +419,23 @@ class Lowering {
     const auto& results = graph_.nodes[id].results;
     const bool with_positions = results.size() > 1 && results[1] != kNoValue && (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
     return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel::kNoExpr : build_.all_of(guards), position, with_positions});
+  }
+
+  // Into what holds the node's operand.
+  kernel::Store scattered(NodeId id) {
+    const auto spec = scatter_spec(graph_, id);
+    lookups_.guards.clear();
+    const auto point = spec ? scatter_point(graph_, id, *spec, domain_.scatter_points.at(id), lookups_) : std::nullopt;
+    if (!point) throw NotLowerable{};
+    const TensorType& type = graph_.type(spec->into);
+    const DType dtype = compute_dtype(type.dtype);
+    ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype) : expr_at(spec->source, point->operands[0].coords, {});
+    if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
+    kernel::Store store;
+    store.access.buffer = buffer_of(spec->into, BufferRole::kOutput);
+    store.access.index = dot(point->place, type.strides, 0, extents());
+    store.value = build_.scatter(store.access.index, spec->fold, build_.cast(value, type.dtype));
+    return store;
   }
 
   const GraphFacts& facts_;

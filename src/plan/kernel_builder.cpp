@@ -25,7 +25,7 @@ void append(std::string& key, const Index& index) {
 
 std::string key_of(const Expr& expr) {
   std::string key;
-  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op), static_cast<int>(expr.reduce), expr.component})
+  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op), static_cast<int>(expr.reduce), expr.component, static_cast<int>(expr.overwrites)})
     key += std::to_string(number) + ' ';
   for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
   if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) {
@@ -123,6 +123,17 @@ ExprId KernelBuilder::load(Access access, DType dtype) {
     }
   }
   expr.access = std::move(access);
+  return insert(std::move(expr));
+}
+
+ExprId KernelBuilder::scatter(Index& index, std::optional<ReduceOp> fold, ExprId value) {
+  Expr expr;
+  expr.kind = ExprKind::kScatter;
+  expr.dtype = dtype(value);
+  expr.overwrites = !fold.has_value();
+  expr.reduce = fold.value_or(ReduceOp::kSum);
+  expr.operands = {looked_up(index), value};
+  index = lookups_->affine_part(index);
   return insert(std::move(expr));
 }
 

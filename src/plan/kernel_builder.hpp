@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ class KernelBuilder {
   ExprId integer(int64_t number, DType dtype);
   ExprId index(const Index& index, DType dtype);
   ExprId load(kernel::Access access, DType dtype);           // a Gather where the index or a guard looks up
+  // The store's value: what scatter() makes of a value for the element `index`, whose affine part remains in it.
+  ExprId scatter(Index& index, std::optional<ReduceOp> fold, ExprId value);
   ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
   ExprId cast(ExprId value, DType dtype);
   ExprId scan(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "plan/scatters.hpp"
 #include "plan/windows.hpp"
 
 namespace kw::plan {
@@ -332,6 +333,7 @@ OpClass classify(const Graph& graph, NodeId id) {
   }
   if (reduce_spec(graph, id)) return OpClass::kReduce;
   if (scan_spec(graph, id)) return OpClass::kScan;
+  if (scatter_spec(graph, id)) return OpClass::kScatter;
   if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") && pointwise_is_expressible(graph, node, base)) {
     if (kLosses.contains(base) && loss_reduction(node) != 0) return OpClass::kExtern;
     if (base == "bitwise_not" && dtype_of(graph, node, "self") == DType::f32) return OpClass::kExtern;

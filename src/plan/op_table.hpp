@@ -17,6 +17,7 @@ enum class OpClass {
   kFactory,     // no tensor operand is read (full, arange, zeros_like)
   kReduce,      // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
   kScan,        // walks one axis in order (cumsum); its results have its operand's shape
+  kScatter,     // writes where indices say, into memory that holds its operand (scatters.hpp)
   kExtern,      // a library call
 };
 

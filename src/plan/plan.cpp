@@ -8,6 +8,7 @@
 #include "emit/kernel_text.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
+#include "plan/scatters.hpp"
 #include "support/error.hpp"
 
 namespace kw {
@@ -128,7 +129,12 @@ class ProgramBuilder {
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
     if (!lowered || !scheduler->can_take(*lowered))
       throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " + std::to_string(group.nodes.front()));
+    std::vector<ValueId> scattered;
     for (ValueId output : outputs) {
+      if (facts_.classes[graph_.values[output].producer] == OpClass::kScatter) {
+        scattered.push_back(output);
+        continue;
+      }
       program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{output, graph_.values[output].name, graph_.type(output)});
       available_[output] = true;
     }
@@ -151,6 +157,11 @@ class ProgramBuilder {
       for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
       pending_.push_back(std::move(pending));
+    }
+    for (ValueId output : scattered) {   // the memory that was written into
+      const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
+      program_.steps.emplace_back(std::in_place_type<ViewStep>, ViewStep{output, graph_.values[into].name, graph_.type(output)});
+      available_[output] = true;
     }
   }
 

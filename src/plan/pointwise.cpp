@@ -31,10 +31,12 @@ int transposed_axis(const Kernel& kernel) {
   return -1;
 }
 
-// Does a Gather read rows along the innermost axis, at places that are the same all along it?
+// Does a Gather read rows along the innermost axis, or a Scatter write them, at places that are the same all along it?
 bool looks_up_rows(const Kernel& kernel) {
   const int last = static_cast<int>(kernel.axes.size()) - 1;
   const auto axes = kernel::axes_of_exprs(kernel);
+  for (const auto& store : kernel.stores)
+    if (const kernel::Expr* scatter = kernel::scatter_of(kernel, store); scatter && stride_along(store.access, last) == 1 && !axes[scatter->operands[0]][last]) return true;
   return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
     if (expr.kind != kernel::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
     return std::none_of(expr.operands.begin(), expr.operands.end(), [&](kernel::ExprId operand) { return axes[operand][last]; });

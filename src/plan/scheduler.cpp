@@ -43,6 +43,7 @@ ScheduledKernel as_scheduled(LoweredGroup group) {
 }
 
 ScheduledGroup lower_for_cpu(LoweredGroup group) {
+  if (kernel::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
   order_by_stride(group.kernel);
   coalesce(group.kernel);
   for (auto& axis : group.kernel.axes) {

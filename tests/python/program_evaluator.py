@@ -81,17 +81,33 @@ class Kernel:
         self.full = [int(extent) for _, extent, _ in self.axes]
         self.reduce = [place for place, axis in enumerate(self.axes) if axis[2] == "reduce"]
         values: dict[str, Tensor] = {}
+        scattered: dict[str, tuple[str, Tensor, Tensor]] = {}
         for line in self.lines:
             if line.startswith("store "):
                 value, target = re.match(r"store (%\S+) to (.*)", line).groups()  # type: ignore[union-attr]
                 buffer, index, mask, _ = self.access(target, names)
+                if value in scattered:
+                    self.scatter(memory[buffer], index, *scattered[value])
+                    continue
                 shape = torch.broadcast_shapes(index.shape, values[value].shape, mask.shape)
                 index, stored, mask = index.expand(shape), values[value].expand(shape), mask.expand(shape)
                 assert index[mask].unique().numel() == index[mask].numel(), f"{self.name} stores twice to one place of {buffer}"
                 memory[buffer][index[mask]] = stored[mask]
                 continue
+            if found := re.match(r"(%\S+) = scatter (\w+)\((%\S+), (%\S+)\)", line):
+                scattered[found[1]] = (found[2], values[found[3]], values[found[4]])
+                continue
             label, body, dtype = re.match(r"(%\S+) = (.*) : (\w+)(?: named \w+)?$", line).groups()  # type: ignore[union-attr]
             values[label] = self.value(body, DTYPES[dtype], values, names, memory)
+
+    def scatter(self, memory: Tensor, index: Tensor, fold: str, place: Tensor, value: Tensor) -> None:
+        """At every point of the axes in order, whether or not anything of it varies there."""
+        place, value = (index + place).expand(self.full).flatten().long(), value.expand(self.full).flatten().to(memory.dtype)
+        if fold == "put":
+            for at, one in zip(place.tolist(), value):
+                memory[at] = one
+        else:
+            memory.copy_(memory.scatter_reduce(0, place, value, {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[fold]))
 
     def access(self, text: str, names: dict[str, Any]) -> tuple[str, Tensor, Tensor, float]:
         otherwise = 0.0

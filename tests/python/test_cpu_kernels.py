@@ -91,6 +91,14 @@ def layer_norm(b: Buffers) -> Buffers:
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.double().mean(1).float()}
 
 
+def scattered(b: Buffers) -> Buffers:
+    x, half, place = b["x"].view(30, 12), b["half"].view(30, 12), (b["token"].long() % 20)[:, None].expand(30, 12)
+    return {
+        "products": b["products"].view(20, 12).scatter_reduce(0, place, x, "prod"), "smallest": b["smallest"].view(20, 12).scatter_reduce(0, place, half, "amin"),
+        "put": b["put"].view(20, 12).scatter(0, place, x),
+    }
+
+
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_persistent": lambda b: {"out": torch.softmax(b["x"].view(8, 1000), 1)},
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
@@ -111,6 +119,8 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "scan_columns": scanned_columns,
     "joined_rows": lambda b: {"out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)},
     "rolled": lambda b: {"out": torch.cat([b["x"].view(60, 100)[:56].roll(5, 1), torch.cat([b["x"].view(60, 100)[56:, 95:], b["x"].view(60, 100)[56:, 5:]], 1)])},
+    "scatter_owners": lambda b: {"sums": b["sums"].view(20, 12).index_add(0, b["token"].long() % 20, b["x"].view(3000, 12) * 2)},
+    "scatter_folds": scattered,
 }
 
 

@@ -25,7 +25,11 @@ constexpr int kNeverShort = 1000;                  // what a short axis has to m
 
 class Planner {
  public:
-  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel) { nest_.axes = axes_of_exprs(kernel_); }
+  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel), scatters_(kernel::scatters(kernel_)) {
+    nest_.axes = axes_of_exprs(kernel_);
+    for (size_t id = 0; id < expr_count(); ++id)
+      if (kernel_.exprs[id].kind == ExprKind::kScatter) nest_.axes[id].assign(kernel_.axes.size(), true);
+  }
 
   LoopNest run() {
     find_needed();
@@ -81,7 +85,7 @@ class Planner {
   void choose_vector_axis() {
     int best_score = 0;   // of the best so far
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_)) continue;
+      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_) || (scatters_ && is_serial_axis(axis))) continue;
       int score = 0;
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
@@ -159,7 +163,7 @@ class Planner {
       }
       return;
     }
-    const bool several_passes = !scans() && (nest_.last_phase > 1 || stores_over_reduce_axes());
+    const bool several_passes = !scans() && !scatters_ && (nest_.last_phase > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
@@ -227,7 +231,7 @@ class Planner {
 
   // Threads can share a column's reduction only where OpenMP combines arrays elementwise without losing NaN.
   bool can_share_reduction() const {
-    if (nest_.reduce_axes.empty() || scans()) return false;
+    if (nest_.reduce_axes.empty() || scans() || scatters_) return false;
     if (nest_.form == LoopForm::kRows) return true;
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
@@ -246,6 +250,11 @@ class Planner {
     if (elements < kParallelElements) return;
     if (programs < kEnoughPrograms && elements >= kParallelReduction && can_share_reduction()) {
       nest_.threading = Threading::kReduction;
+      return;
+    }
+    const bool only_scatters = std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return scatter_of(kernel_, store) != nullptr; });
+    if (only_scatters && programs < kEnoughPrograms && !nest_.reduce_axes.empty()) {
+      nest_.threading = Threading::kOwners;
       return;
     }
     if (programs < 2) return;
@@ -361,6 +370,7 @@ class Planner {
   }
 
   const Kernel& kernel_;
+  const bool scatters_;
   LoopNest nest_;
 };
 

@@ -6,6 +6,9 @@
 //   columns     programs over the parallel axes and over blocks of the vector axis, which is parallel; each keeps an array of
 //               accumulators, one per column of its block, and the SIMD loop runs across them
 //
+//   scatters    as columns or rows, the serial axes being those along which points may meet in one element. Where there are few programs, every thread walks
+//               all points and stores those that fall into its own range of places, so that each element still sees its points in order
+//
 //   scans       as columns, the scan axis being the loop that the accumulators go along
 //   scan rows   where that axis is the contiguous one: a program takes a few rows, in pieces that stay in the nearest cache. What is scanned is computed with
 //               SIMD along the rows, then the rows are walked side by side, so that their additions overlap, and SIMD finishes with what was scanned
@@ -21,7 +24,7 @@
 namespace kw::cpu {
 
 enum class LoopForm { kPointwise, kRows, kColumns, kScanRows };
-enum class Threading { kNone, kPrograms, kReduction /* few programs, long reductions: threads share the reduce loops */ };
+enum class Threading { kNone, kPrograms, kReduction /* few programs, long reductions: threads share the reduce loops */, kOwners /* of ranges of places */ };
 
 struct AxisBlock {
   int axis = 0;

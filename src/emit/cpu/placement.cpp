@@ -22,6 +22,7 @@ int depth_of(const Guard& guard, const std::vector<int>& loops) {
 
 std::vector<bool> axes_of(const Kernel& kernel, const LoopNest& nest, const Store& store) {
   std::vector<bool> axes = axes_of_access(kernel, store.access);
+  if (scatter_of(kernel, store) != nullptr) axes.assign(axes.size(), true);   // once for each point, also where all are the same
   for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest.axes[store.value][axis];
   return axes;
 }

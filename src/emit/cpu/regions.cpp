@@ -362,7 +362,7 @@ bool is_pointwise(const Kernel& kernel) {
 std::vector<Region> regions_of(const Kernel& kernel) {
   int64_t points = 1;
   for (const Axis& axis : kernel.axes) points *= axis.extent;
-  const Cuts cuts = is_pointwise(kernel) && points >= kWorthCutting ? Conditions(kernel).worth_taking() : Cuts{};
+  const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting ? Conditions(kernel).worth_taking() : Cuts{};
   std::vector<Region> regions{{kernel, ""}};
   for (const auto& [axis, places] : cuts) {
     std::vector<Region> cut;

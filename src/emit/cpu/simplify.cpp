@@ -163,7 +163,7 @@ bool join_short_axis(Kernel& kernel) {
 }
 
 void join_short_axes(Kernel& kernel) {
-  if (kernel.stores.empty() || !can_gather(kernel)) return;
+  if (kernel.stores.empty() || !can_gather(kernel) || scatters(kernel)) return;
   for (const Axis& axis : kernel.axes)
     if (axis.kind != AxisKind::kParallel || axis.unrolled) return;
   while (join_short_axis(kernel)) continue;
@@ -182,6 +182,7 @@ bool same(const Expr& a, const Expr& b) {
     case ExprKind::kIndex: return a.access.index == b.access.index;
     case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
+    case ExprKind::kScatter: return a.reduce == b.reduce && a.overwrites == b.overwrites;
     case ExprKind::kReduce: case ExprKind::kScan: return a.reduce == b.reduce && a.component == b.component && a.access.guards == b.access.guards;
   }
   return false;

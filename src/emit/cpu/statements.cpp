@@ -7,16 +7,13 @@
 #include <optional>
 #include <set>
 
-#include "emit/cpu/code_writer.hpp"
-#include "emit/cpu/cpp_text.hpp"
 #include "emit/cpu/guard_scope.hpp"
 #include "emit/cpu/kernel_frame.hpp"
 #include "emit/cpu/loop_nest.hpp"
-#include "emit/cpu/names.hpp"
-#include "emit/cpu/placement.hpp"
 #include "emit/cpu/program_starts.hpp"
 #include "emit/cpu/reductions.hpp"
 #include "emit/cpu/scans.hpp"
+#include "emit/cpu/scatters.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -87,6 +84,7 @@ class KernelPrinter {
       const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
       writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
     }
+    if (nest_.threading == Threading::kOwners) scatters_.open_owners();
     for (int axis : nest_.program_axes) open_loop(axis);
     for (const AxisBlock& block : nest_.blocks) {
       const BlockNames& names = blocks_.at(block.axis);
@@ -421,6 +419,7 @@ class KernelPrinter {
         print_local(static_cast<ExprId>(id));
         locals.push_back(static_cast<ExprId>(id));
       }
+      if (depth > 0 && depth < deepest) scatters_.skip_others(placement, depth, [&](ExprId id) { return is_available(id) ? &available_.at(id) : nullptr; });
       for (const Sink& sink : sinks)
         if (depth_of(kernel_, nest_, sink, loops) == depth) print_sink(sink);
       if (depth > 0) scopes_.push_back(locals);
@@ -451,7 +450,7 @@ class KernelPrinter {
 
   bool wants_local(ExprId id, const Placement& placement) {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) return false;
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan || expr.kind == ExprKind::kScatter) return false;
     if (column_values_.count(id)) return true;
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
     if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
@@ -515,21 +514,21 @@ class KernelPrinter {
         std::vector<Text> operands;
         for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
         if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position(kernel_, axes_));
-        const Accumulator& accumulator = accumulators_.at(sink.id);
         if (in_whole_vectors_ && reads_operand_twice(expr)) {
           const std::string counted = names_.fresh("counted");
           writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted, operands[0].text));
           operands[0] = {counted, kPrimary};
         }
-        for (const std::string& line : accumulator.fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
+        for (const std::string& line : accumulators_.at(sink.id).fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
       }
     }
   }
 
   void print_store(const Store& store) {
     const Access& access = store.access;
-    const DType dtype = kernel_.buffers[access.buffer].dtype;
-    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, dtype == DType::b1 ? DType::b1 : dtype, helpers_);
+    if (const Expr* expr = scatter_of(kernel_, store))
+      return scatters_.print(store, value(expr->operands[0]), value(expr->operands[1]), [&](const Text& place) { return element_of(access, &place); });
+    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, kernel_.buffers[access.buffer].dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
     const std::string guard = both(lane_guard(), guard_text(kernel_, access.guards, axes_));
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
@@ -589,6 +588,7 @@ class KernelPrinter {
   std::string lanes_;                           // the constant up to which loops over whole vectors run
   bool in_whole_vectors_ = false;
   GuardScope guards_{kernel_, writer_, names_};
+  ScatterPrinter scatters_{kernel_, buffers_, axes_, writer_, names_, helpers_};
 };
 
 }  // namespace

@@ -27,6 +27,24 @@ def add(left, right):
 def multiply(left, right):
     return left * right
 )"},
+    {"fold_into", R"(@triton.jit
+def fold_into(start, offset, value, mask, fold: tl.constexpr):
+    """Folds values into elements of memory where the mask holds: until no other program's fold came between reading an element and writing it."""
+    if value.dtype.primitive_bitwidth == 64:
+        bits = tl.int64
+    elif value.dtype.primitive_bitwidth == 32:
+        bits = tl.int32
+    else:
+        bits = tl.int16
+    cell = (start + tl.where(mask, offset, 0)).to(tl.pointer_type(bits), bitcast=True)
+    old = tl.load(cell)
+    pending = mask
+    while tl.max(pending.to(tl.int32)) > 0:
+        folded = fold(old.to(value.dtype, bitcast=True), value).to(value.dtype).to(bits, bitcast=True)
+        seen = tl.atomic_cas(cell, old, tl.where(pending, folded, old), sem="relaxed")
+        pending = pending & (seen != old)
+        old = seen
+)"},
     {"four_of", R"(@triton.jit
 def four_of(tile):
     """The four tiles along the last dimension of a tile."""

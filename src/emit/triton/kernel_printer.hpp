@@ -73,6 +73,7 @@ class KernelPrinter {
   void find_what_is_known_to_the_bit();
   std::string stored_text(const kernel::Store& store);
   void store(int index);
+  void scatter(const kernel::Store& store, const kernel::Expr& scatter);
   std::string spread(const std::string& text) const;             // the text's tile with a last dimension of 1
   std::string elements_text(size_t length) const;                // 0, 1, … along that dimension
   std::string vector_pointer(const Vector& vector);

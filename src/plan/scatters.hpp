@@ -1,0 +1,39 @@
+// Ops that write where indices say (index_add, scatter, index_put). Their kernel runs over the points that write, and stores into memory that already
+// holds `self`: into the one tensor that nothing else reads, which the result then is.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+#include "ir/graph.hpp"
+#include "plan/lookup.hpp"
+#include "plan/pull.hpp"
+
+namespace kw::plan {
+
+struct GraphFacts;
+
+struct ScatterSpec {
+  Shape domain;                             // of the points that write
+  ValueId into = kNoValue;
+  ValueId source = kNoValue;                // kNoValue: `number` is written
+  double number = 0.0;
+  double alpha = 1.0;                       // what the source is multiplied by
+  std::optional<kernel::ReduceOp> fold;     // none: the point's value takes the element's place
+};
+
+// nullopt: not such an op, or not in a form that kernels have.
+std::optional<ScatterSpec> scatter_spec(const Graph& graph, NodeId node);
+
+struct ScatterPoint {
+  Coords place;                             // in the result
+  std::vector<Pull> operands;               // the source, if there is one, and the indices
+};
+// nullopt: not expressible.
+std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId node, const ScatterSpec& spec, const Coords& point, Lookups& lookups);
+
+// May the node write into its operand's memory? A kernel of ours has made it as the result is to lie, and nothing else reads it.
+bool owns_destination(const GraphFacts& facts, NodeId node);
+
+}  // namespace kw::plan

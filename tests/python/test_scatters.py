@@ -1,0 +1,123 @@
+"""Ops that write where indices say, in our own kernels: on the CPU for real, in Triton's interpreter, and compiled for Hopper."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+import torch
+from interpreter_process import InterpreterProcess
+from movement_cases import Case, Draw, Wrapped, fault_of
+from scatter_cases import CASES
+from test_movement import emit, load
+
+QUICK = bool(os.environ.get("KW_TEST_QUICK"))
+SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_the_cpu(name: str) -> None:
+    for seed in SEEDS:
+        case = CASES[name](Draw(seed))
+        emitted = emit(case, "cpu")
+        assert emitted["library_ops"] == [], f"seed {seed}: {emitted['library_ops']}"
+        fault = fault_of(case, load(emitted["source"]))
+        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
+    pytest.importorskip("triton")
+    process = InterpreterProcess(tmp_path_factory.mktemp("scatters"), "scatter_cases:interpreted")
+    yield process
+    process.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    from kernelwright import compile_only
+
+    for seed in SEEDS:
+        emitted = emit(CASES[name](Draw(seed)), "triton")
+        assert emitted["library_ops"] == []
+        path = tmp_path / f"candidate_{seed}.py"
+        path.write_text(emitted["source"])
+        fault = interpreter.fault(case=name, seed=seed, candidate=str(path))
+        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
+        if seed == SEEDS[0]:
+            rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
+            assert all(row["ok"] for row in rows), [row["error"] for row in rows]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int16], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax"])
+def test_folds_of_16_bits_compile_for_hopper(dtype: torch.dtype, reduce: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    from kernelwright import compile_only
+
+    arguments = (torch.ones(9, 20, dtype=dtype), torch.zeros(9, 20, dtype=torch.int64), torch.ones(9, 20, dtype=dtype))
+    case = Case(lambda x, i, s: x.scatter_reduce(0, i, s, reduce), arguments, exact=False)
+    path = tmp_path / "candidate.py"
+    path.write_text(emit(case, "triton")["source"])
+    rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
+    assert rows and all(row["ok"] for row in rows), [row["error"] for row in rows]
+    assert not fault_of(case, load(emit(case, "cpu")["source"]))
+
+
+@pytest.mark.parametrize("shape", [(70000,), (70000, 3), (40, 3000), (3000, 40)], ids=str)
+def test_threads_keep_the_order_of_points(shape: tuple[int, ...]) -> None:
+    """The last of those that meet wins, and sums are taken in order, whatever number of threads shares them out."""
+    generator = torch.Generator().manual_seed(1)
+    index = torch.randint(0, 50, (shape[0],), generator=generator)
+    x, source = torch.zeros(50, *shape[1:]), torch.randn(shape, generator=generator)
+
+    def function(x: torch.Tensor, i: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide = i.view(-1, *[1] * (s.dim() - 1)).expand_as(s)
+        return x.index_add(0, i, s), x.scatter(0, wide, s), x.scatter_reduce(0, wide, s, "amax")
+
+    candidate = load(emit(Case(function, (x, index, source)), "cpu")["source"]).ModelNew(Wrapped(function))
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            with torch.no_grad():
+                sums, put, largest = candidate(x, index, source)
+            expected = x.clone()
+            last = torch.zeros(50, dtype=torch.int64)
+            for place, row in enumerate(index.tolist()):
+                last[row] = place
+            hit = torch.zeros(50, dtype=torch.bool).index_fill(0, index, True)
+            assert torch.equal(put[hit], source[last][hit]) and torch.equal(put[~hit], x[~hit])
+            assert torch.equal(largest, function(x, index, source)[2])
+            torch.testing.assert_close(sums, expected.index_add(0, index, source), rtol=1e-5, atol=1e-4)
+            first = sums if count == 1 else first
+            assert torch.equal(sums, first)
+    finally:
+        torch.set_num_threads(threads)
+
+
+OUT_OF_RANGE = {
+    "index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [5]),
+    "negative index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [-1]),
+    "scatter": (lambda x, i: x.scatter(0, i[:, None], 1.0), [5]),
+    "scatter_add": (lambda x, i: x.scatter_add(0, i[:, None], torch.ones(1, 1)), [-1]),
+    "index_put": (lambda x, i: x.index_put((i,), torch.ones(4)), [5]),
+    "negative index_put": (lambda x, i: x.index_put((i,), torch.ones(4)), [-6]),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+@pytest.mark.parametrize("rows", [5, 1])
+def test_an_index_out_of_range_raises_on_the_cpu(name: str, rows: int) -> None:
+    function, wrong = OUT_OF_RANGE[name]
+    x, good = torch.randn(rows, 4), torch.tensor([0])
+    candidate = load(emit(Case(function, (x, good)), "cpu")["source"]).ModelNew(Wrapped(function))
+    with torch.no_grad():
+        assert torch.equal(candidate(x, good), function(x, good))
+        with pytest.raises((IndexError, RuntimeError)):
+            function(x, torch.tensor(wrong))
+        with pytest.raises(IndexError, match="out of range"):
+            candidate(x, torch.tensor(wrong))
+        assert torch.equal(candidate(x, good), function(x, good))
