@@ -171,6 +171,17 @@ struct Exchange {
   bool used() const { return counters >= 0; }
 };
 
+// What a schedule decides about a CPU kernel's loops; 0: the printer chooses from the accesses (emit/cpu/loop_nest.hpp has its choices).
+struct LoopChoices {
+  int64_t along = 0;             // the SIMD loop: 0 along the axis that suits the accesses best, 1 the next, …
+  int64_t columns = 0;           // that a program folds side by side
+  int64_t tile = 0;              // side of the tiles where an operand is transposed
+  int64_t rows = 0, piece = 0;   // of a scan: walked side by side, and elements of them at a time
+  int64_t keep = 0;              // bytes of values that a program computes once and keeps for a later phase
+  int64_t share = 0;             // elements from which on threads share the work
+  bool operator==(const LoopChoices&) const = default;
+};
+
 struct Kernel {
   std::string name;              // "rms_norm_kernel"
   std::string doc;               // one line: what it computes, in the model's words
@@ -182,6 +193,7 @@ struct Kernel {
   Exchange exchange;
   int num_warps = 4;
   int num_stages = 2;
+  LoopChoices loops;
   int max_registers = 0;         // a thread may take; 0: as many as the compiler likes
 };
 

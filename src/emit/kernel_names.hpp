@@ -53,6 +53,12 @@ inline constexpr std::pair<AxisKind, std::string_view> kAxisKindNames[] = {
     {AxisKind::kParallel, "parallel"}, {AxisKind::kReduce, "reduce"}, {AxisKind::kScan, "scan"},
 };
 
+// Of LoopChoices, in the text form and in schedules.
+inline constexpr std::pair<int64_t LoopChoices::*, std::string_view> kLoopChoiceNames[] = {
+    {&LoopChoices::along, "along"}, {&LoopChoices::columns, "columns"}, {&LoopChoices::tile, "tile"}, {&LoopChoices::rows, "rows"},
+    {&LoopChoices::piece, "piece"}, {&LoopChoices::keep, "keep"}, {&LoopChoices::share, "share"},
+};
+
 template <typename Enum, size_t count>
 std::string_view find_name(const std::pair<Enum, std::string_view> (&table)[count], Enum value) {
   for (const auto& [key, name] : table)

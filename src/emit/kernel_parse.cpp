@@ -38,6 +38,7 @@ class Parser {
     const std::string keyword = name();
     if (keyword == "doc") kernel_.doc = quoted();
     else if (keyword == "launch") launch();
+    else if (keyword == "loops") loops();
     else if (keyword == "buffer") buffer();
     else if (keyword == "axis") axis();
     else if (keyword == "exchange") exchange();
@@ -52,6 +53,17 @@ class Parser {
     expect("stages");
     kernel_.num_stages = static_cast<int>(integer());
     if (accept("registers")) kernel_.max_registers = static_cast<int>(integer());
+  }
+
+  void loops() {
+    for (bool found = true; found;) {
+      found = false;
+      for (const auto& [choice, name] : kLoopChoiceNames)
+        if (accept(name)) {
+          kernel_.loops.*choice = integer();
+          found = true;
+        }
+    }
   }
 
   void buffer() {

@@ -40,6 +40,12 @@ class Printer {
     if (!kernel_.doc.empty()) line(1, "doc " + quote(kernel_.doc));
     const std::string registers = kernel_.max_registers == 0 ? "" : fmt::format(" registers {}", kernel_.max_registers);
     line(1, fmt::format("launch warps {} stages {}{}", kernel_.num_warps, kernel_.num_stages, registers));
+    if (kernel_.loops != LoopChoices{}) {
+      std::string choices = "loops";
+      for (const auto& [choice, name] : kLoopChoiceNames)
+        if (kernel_.loops.*choice != 0) choices += fmt::format(" {} {}", name, kernel_.loops.*choice);
+      line(1, choices);
+    }
     for (const Buffer& buffer : kernel_.buffers)
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));

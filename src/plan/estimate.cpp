@@ -37,7 +37,7 @@ class Estimation {
     }
     for (const Neighbours& one : loads_) add_access(*one.first, kernel_.exprs[one.index].dtype, load_passes_[one.index], one, one.index);
     count_arithmetic();
-    result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds();
+    result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds(kernel_, result_, device_);
     return result_;
   }
 
@@ -246,14 +246,6 @@ class Estimation {
     const double exchanged = folds_ * programs_ * tile_ * 8 / (std::max(1.0, each) * shared_rate);
     const double flowing = std::max({memory / narrow + cache, arithmetic, chain}) + exchanged;
     return (flowing + 0.1 * chain) * (1 + 2 * spilled);
-  }
-
-  double cpu_seconds() const {
-    const double units = static_cast<double>(device_.units);
-    const double lanes = std::max(1.0, static_cast<double>(device_.vector_bytes) / 4);
-    const double cache_rate = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second : 4 * device_.copy_bytes_per_second;
-    const double arithmetic = result_.flops / (units * lanes * 1.5e9);
-    return std::max(result_.memory_bytes / device_.copy_bytes_per_second + result_.cache_bytes / cache_rate, arithmetic);
   }
 
   Kernel kernel_;

@@ -17,6 +17,9 @@ struct KernelEstimate {
 // The kernel's body need not be arranged. Costs of a Triton kernel by its tiles, of a CPU kernel by its axes.
 KernelEstimate estimate(const kernel::Kernel& kernel, const DeviceDescription& device);
 
+// Of a CPU kernel: seconds by its loops (emit/cpu/loop_nest.hpp), given what it moves.
+double cpu_seconds(const kernel::Kernel& kernel, const KernelEstimate& moved, const DeviceDescription& device);
+
 // Instructions that one element of the expression costs, roughly.
 double weight_of(const kernel::Expr& expr);
 

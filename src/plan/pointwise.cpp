@@ -88,7 +88,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
+  if (device.target != "triton") return space_for_cpu(group);
   Kernel kernel = group.kernel;
   prepare(kernel);
   std::vector<ParameterRange> ranges = {{"block", {256, 512, 1024, 2048, 4096}}, {"num_warps", {2, 4, 8}}};
@@ -102,7 +102,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_for_cpu(std::move(group));
+  if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
   Kernel& kernel = group.kernel;
   prepare(kernel);
   int64_t layout = parameter(parameters, "layout", kFlat);

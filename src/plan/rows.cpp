@@ -237,7 +237,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
+  if (device.target != "triton") return space_for_cpu(group);
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
@@ -322,7 +322,7 @@ void block_row_finish(Kernel& kernel) {
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_for_cpu(std::move(group));
+  if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
   prepare(group.kernel);
   ScheduledGroup result;
   if (const int64_t exchange = parameter(parameters, "exchange", 0); exchange > 0) {

@@ -81,7 +81,11 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
+  if (device.target != "triton") {
+    LoweredGroup facing = group;
+    face_forwards(facing.kernel);
+    return space_for_cpu(facing);
+  }
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
@@ -111,7 +115,7 @@ void block(Kernel& kernel, const Parameters& parameters) {
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") {
     face_forwards(group.kernel);
-    return lower_for_cpu(std::move(group));
+    return lower_for_cpu(std::move(group), parameters);
   }
   prepare(group.kernel);
   block(group.kernel, parameters);

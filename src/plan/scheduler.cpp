@@ -1,5 +1,7 @@
 #include "plan/scheduler.hpp"
 
+#include "emit/cpu/parts.hpp"
+#include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
 
 namespace kw::plan {
@@ -42,7 +44,8 @@ ScheduledKernel as_scheduled(LoweredGroup group) {
   return scheduled;
 }
 
-ScheduledGroup lower_for_cpu(LoweredGroup group) {
+ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters) {
+  for (const auto& [choice, name] : kernel::kLoopChoiceNames) group.kernel.loops.*choice = parameter(parameters, std::string(name), 0);
   if (kernel::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
   order_by_stride(group.kernel);
   coalesce(group.kernel);
@@ -63,6 +66,15 @@ ScheduledGroup lower_for_cpu(LoweredGroup group) {
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
+}
+
+std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group) {
+  const ScheduledGroup scheduled = lower_for_cpu(group, {});
+  std::vector<ParameterRange> ranges;
+  for (const cpu::ChoiceRange& range : cpu::choices_of(scheduled.kernels.front().kernel))
+    for (const auto& [choice, name] : kernel::kLoopChoiceNames)
+      if (choice == range.choice) ranges.push_back({std::string(name), range.values});
+  return ranges;
 }
 
 }  // namespace kw::plan

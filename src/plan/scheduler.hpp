@@ -55,8 +55,9 @@ int64_t next_power_of_two(int64_t value);
 int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);
 ScheduledKernel as_scheduled(LoweredGroup group);
-// Order, merge and leave to the CPU printer, which chooses loops, threads and SIMD from the accesses.
-ScheduledGroup lower_for_cpu(LoweredGroup group);
+// Order and merge; what the parameters (kernel::LoopChoices, by name) do not say of loops, threads and SIMD, the CPU printer chooses from the accesses.
+ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters);
+std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
 
 extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler, kScanScheduler;
 

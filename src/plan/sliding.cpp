@@ -163,8 +163,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") {
+    std::vector<ParameterRange> ranges = space_for_cpu(group);
+    if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(), [](const kernel::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; }))
+      ranges.push_back({"across", {0, 1}});   // shorter windows are never what the SIMD loop runs along
+    return ranges;
+  }
   return {{"segments", {0, 1}}, {"columns", {1, 2, 4}}, {"rows", {1, 2, 4, 8}}, {"slices", {1, 2}},
           {"x_block", {32, 64, 128, 256, 512}}, {"y_block", {1, 2, 4, 8, 16}}, {"num_warps", {1, 2, 4, 8}}};
 }
@@ -190,19 +195,20 @@ ScheduledGroup scheduled(LoweredGroup group) {
   return result;
 }
 
-ScheduledGroup lower_on_cpu(LoweredGroup group) {
-  ScheduledGroup result = lower_for_cpu(std::move(group));
+ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
+  ScheduledGroup result = lower_for_cpu(std::move(group), parameters);
   Kernel& kernel = result.kernels.back().kernel;
   const int inner = parallel_axes(kernel) - 1;
   // The SIMD loop runs along neighbouring windows, unless those are few and long.
-  const bool across = kernel.axes[inner].extent >= 8 || kernel.axes.back().extent < 8;
+  const bool unless = kernel.axes[inner].extent >= 8 || kernel.axes.back().extent < 8;
+  const bool across = parameter(parameters, "across", unless) != 0;
   for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
   name_windows(kernel);
   return result;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_on_cpu(std::move(group));
+  if (device.target != "triton") return lower_on_cpu(std::move(group), parameters);
   Kernel& kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;

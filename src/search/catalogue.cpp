@@ -66,7 +66,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
   if (!added) return place->second;
   try {
     for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
-      place->second += device_.launch_seconds + (device_.target == "cpu" ? device_.synchronise_seconds : 0) + estimate(one.kernel, device_).seconds;
+      place->second += device_.launch_seconds + estimate(one.kernel, device_).seconds;
   } catch (const Error&) {
     place->second = std::numeric_limits<double>::infinity();   // parameters that do not go together
   }

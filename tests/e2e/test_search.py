@@ -55,6 +55,36 @@ def test_a_search_reports_what_it_tried_and_is_remembered(kw):
     assert kw("optimize", kw.file("branches.py", BRANCHES), "--target", "cpu", "--baseline", "eager", "--json", "-").json()["search"]["tried"] == again["tried"]
 
 
+# One kernel, so that only its loops can be searched.
+COLUMNS = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=0)
+
+
+def get_inputs():
+    return [torch.randn(96, 2048)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(300)
+def test_the_loops_of_a_single_cpu_kernel_are_searched(kw):
+    result = kw("optimize", kw.file("columns.py", COLUMNS), "--target", "cpu", "--budget", 25, "--baseline", "eager", "--json", "-")
+    assert result.code == 0, result.text
+    report = result.json()
+    assert report["verdict"] == "pass"
+    assert report["search"]["tried"] >= 3 and report["search"]["failed"] == 0
+
+
 @pytest.mark.slow
 def test_no_search_without_the_time_for_it(kw):
     result = kw("optimize", kw.file("plain.py", BRANCHES + "\n"), "--target", "cpu", "--budget", 0.5, "--baseline", "eager", "--draws", 1, "--json", "-")

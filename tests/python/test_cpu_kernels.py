@@ -117,6 +117,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
         "largest": b["x"].view(4, 1000).cummax(1)[0], "largest_at": b["x"].view(4, 1000).cummax(1)[1], "smallest": b["x"].view(4, 1000).cummin(1)[0],
     },
     "scan_columns": scanned_columns,
+    "columns_as_told": lambda b: {"out": torch.softmax(b["x"].view(800, 60), 0)},
     "joined_rows": lambda b: {"out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)},
     "rolled": lambda b: {"out": torch.cat([b["x"].view(60, 100)[:56].roll(5, 1), torch.cat([b["x"].view(60, 100)[56:, 95:], b["x"].view(60, 100)[56:, 5:]], 1)])},
     "scatter_owners": lambda b: {"sums": b["sums"].view(20, 12).index_add(0, b["token"].long() % 20, b["x"].view(3000, 12) * 2)},
@@ -137,10 +138,22 @@ def buffers_of(text: str, special: bool) -> Buffers:
 @pytest.mark.parametrize("special", [False, True], ids=["normal", "special"])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_golden_kernel_agrees_with_pytorch(path: Path, special: bool, tmp_path: Path) -> None:
-    text = path.read_text()
-    module = build(tmp_path, text)
+    agrees_with_pytorch(path.stem, path.read_text(), special, tmp_path)
+
+
+# Whatever a schedule says of the loops.
+@pytest.mark.parametrize("choices", ["along 1", "columns 16 tile 8 rows 3 piece 64 keep 1 share 1"])
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_loops_as_told_compute_the_same(path: Path, choices: str, tmp_path: Path) -> None:
+    kept = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("  loops")]
+    launch = next(index for index, line in enumerate(kept) if line.startswith("  launch"))
+    agrees_with_pytorch(path.stem, "".join([*kept[: launch + 1], f"  loops {choices}\n", *kept[launch + 1 :]]), True, tmp_path)
+
+
+def agrees_with_pytorch(stem: str, text: str, special: bool, folder: Path) -> None:
+    module = build(folder, text)
     buffers = buffers_of(text, special)
-    expected = REFERENCES[path.stem](buffers)
+    expected = REFERENCES[stem](buffers)
     name = text.split()[1]
     getattr(module, f"launch_{name}")(*buffers.values())
     for output, wanted in expected.items():

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kSoftmax = R"(kernel softmax_kernel {
   doc "Softmax over each \"row\"."
   launch warps 8 stages 3
+  loops along 1 columns 64
   buffer x : f16[16000] input
   buffer out : f32[16000] output unaligned
   axis row = 16 parallel block 1

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "archive/archive.hpp"
+#include "emit/target_printer.hpp"
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/estimate.hpp"
@@ -367,6 +368,82 @@ TEST(PlanSpeed, ASearchOverAThousandNodesBeginsInTwoSeconds) {
   std::printf("first batch in %.3f s of processor time\n", seconds);
   EXPECT_LT(seconds, 2.0);
   EXPECT_EQ(world.tried.size(), 6u);
+}
+
+// --- On a CPU: what the printer decides by itself, decided otherwise ------------------------------------------------------------------
+
+constexpr const char* kColumnSoftmax = R"(graph G {
+  input %x : f32[16, 256, 3072] user args.0
+  %s = aten.softmax.int(self=%x, dim=1) : f32[16, 256, 3072]
+  return %s
+})";
+
+TEST(SearchOnACpu, WhateverItTriesIsAWholeProgramAndMakesADifference) {
+  const std::pair<const char*, const char*> graphs[] = {
+      {kColumnSoftmax, "columns"},
+      {"graph G {\n input %x : f32[512, 640] user args.0\n input %y : f32[640, 512] user args.1\n %t = aten.transpose.int(self=%y, dim0=0, dim1=1) : f32[512, 640] strides [1, 512]\n"
+       " %a = aten.add.Tensor(self=%x, other=%t) : f32[512, 640]\n return %a\n}", "tile"},
+      {"graph G {\n input %x : f32[512, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[512, 4096]\n return %c\n}", "piece"},
+      {"graph G {\n input %x : f32[4, 8, 256, 256] user args.0\n %y = aten.avg_pool2d.default(self=%x, kernel_size=[16, 16]) : f32[4, 8, 16, 16]\n return %y\n}", "across"},
+      {"graph G {\n input %x : f32[1024, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[1024, 512]\n return %s\n}", "keep"},
+      {"graph G {\n input %x : f32[128, 512] user args.0\n %s = aten.relu.default(self=%x) : f32[128, 512]\n return %s\n}", "share"},
+  };
+  for (const auto& [text, wanted] : graphs) {
+    Setting setting(text, "cpu");
+    std::set<std::string> seen;
+    World world([&, wanted = wanted](const Schedule& schedule) {
+      const Program program = lower(setting.graph, schedule, setting.device);
+      for (const kernel::Kernel& kernel : program.kernels) kernel::check_kernel(kernel);
+      if (parameter(schedule, 0, wanted) >= 0) seen.insert(make_cpu_printer()->kernels(program));
+      return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
+    }, 60);
+    search(setting.catalogue, setting.first, {}, world, {});
+    EXPECT_GT(seen.size(), 1u) << wanted << "\n" << text;
+  }
+}
+
+TEST(SearchOnACpu, FindsWhatTheModelDidNotKnow) {
+  const auto likes_narrow_blocks = [](const Schedule& schedule) {
+    const int64_t columns = parameter(schedule, 0, "columns");
+    return 0.6 + 0.07 * std::abs(std::log2(static_cast<double>(columns > 0 ? columns : 1024)) - 5) + (parameter(schedule, 0, "keep") == 1 ? 0.0 : 0.05);
+  };
+  std::vector<std::vector<std::string>> runs;
+  for (const uint64_t seed : {7u, 7u}) {
+    Setting setting(kColumnSoftmax, "cpu");
+    World world(likes_narrow_blocks, 60);
+    SearchOptions options;
+    options.seed = seed;
+    const SearchResult result = search(setting.catalogue, setting.first, {}, world, options);
+    EXPECT_EQ(parameter(result.schedule, 0, "columns"), 32);
+    EXPECT_EQ(parameter(result.schedule, 0, "keep"), 1);
+    runs.push_back(world.tried);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+double cpu_estimate(const char* text, const plan::Parameters& parameters) {
+  Setting setting(text, "cpu");
+  setting.first.groups.at(0).parameters = parameters;
+  return setting.catalogue.seconds(setting.first);
+}
+
+TEST(SearchOnACpu, TheModelRanks) {
+  // The exponentials of narrow blocks can be kept; wide blocks leave the core's cache before they are walked again.
+  EXPECT_LT(cpu_estimate(kColumnSoftmax, {{"columns", 64}}), cpu_estimate(kColumnSoftmax, {{"columns", 256}}));
+  EXPECT_LT(cpu_estimate(kColumnSoftmax, {{"columns", 256}}), cpu_estimate(kColumnSoftmax, {{"columns", 1024}}));
+  // Where nothing is walked twice, narrow blocks only use cache lines in part.
+  const char* sums = "graph G {\n input %x : f32[4096, 3072] user args.0\n %s = aten.sum.dim_IntList(self=%x, dim=[0]) : f32[3072]\n return %s\n}";
+  EXPECT_LT(cpu_estimate(sums, {{"columns", 512}}), cpu_estimate(sums, {{"columns", 16}}));
+  // Exponentials are dearer than the array that keeps them.
+  const char* rows = "graph G {\n input %x : f32[4096, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[4096, 512]\n return %s\n}";
+  EXPECT_LT(cpu_estimate(rows, {{"keep", 65536}}), cpu_estimate(rows, {{"keep", 1}}));
+  // Threads are worth waking for a million elements, not for a thousand.
+  const auto relu = [](int64_t rows) {
+    const std::string shape = std::to_string(rows) + ", 512]";
+    return "graph G {\n input %x : f32[" + shape + " user args.0\n %s = aten.relu.default(self=%x) : f32[" + shape + "\n return %s\n}";
+  };
+  EXPECT_LT(cpu_estimate(relu(4096).c_str(), {{"share", 1}}), cpu_estimate(relu(4096).c_str(), {{"share", 1 << 30}}));
+  EXPECT_GT(cpu_estimate(relu(2).c_str(), {{"share", 1}}), cpu_estimate(relu(2).c_str(), {{"share", 1 << 30}}));
 }
 
 class Remembering : public testing::Test {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "emit/cpu/kernel_frame.hpp"
-#include "emit/cpu/regions.hpp"
+#include "emit/cpu/parts.hpp"
 #include "emit/cpu/statements.hpp"
 #include "support/text.hpp"
 
@@ -13,25 +13,8 @@ using namespace kw::kernel;
 
 namespace {
 
-// What the function does, one part after the other.
-struct Part {
-  Simplified simplified;
-  std::string place;
-};
-
-std::vector<Part> parts_of(const Kernel& kernel) {
-  const Simplified whole = simplify(kernel);
-  std::vector<Part> parts;
-  for (Region& region : regions_of(whole.kernel)) {
-    const bool is_whole = region.place.empty();
-    const size_t count = region.kernel.exprs.size();
-    parts.push_back({{std::move(region.kernel), is_whole ? whole.extended_sum : std::vector<bool>(count, false), whole.short_folds}, region.place});
-  }
-  return parts;
-}
-
 bool takes_threads(const std::vector<Part>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [](const Part& part) { return plan_loops(part.simplified).threading != Threading::kNone; });
+  return std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.nest.threading != Threading::kNone; });
 }
 
 std::string in_block(const std::string& place, const std::string& statements) {
@@ -53,7 +36,7 @@ PrintedKernel print_kernel(const Kernel& kernel, HelperSet& helpers) {
   std::vector<std::string> buffers;
   std::string statements;
   for (const Part& part : parts) {
-    const std::string printed = print_statements(part.simplified, helpers, buffers);
+    const std::string printed = print_statements(part, helpers, buffers);
     statements += part.place.empty() ? printed : in_block(part.place, printed);
   }
   if (refuses_indices(kernel)) statements = "  int refused = 0;\n" + statements + "  return refused;\n";

@@ -39,6 +39,7 @@ class Planner {
     choose_block();
     choose_threading();
     choose_kept();
+    nest_.times = times();
     choose_counter();
     choose_whole_vectors();
     return std::move(nest_);
@@ -46,6 +47,7 @@ class Planner {
 
  private:
   int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
+  static int64_t or_else(int64_t choice, int64_t own) { return choice != 0 ? choice : own; }
   bool is_serial_axis(int axis) const { return is_serial(kernel_.axes[axis]); }
   bool scans() const { return scan_axis_of(kernel_) >= 0; }
   size_t expr_count() const { return kernel_.exprs.size(); }
@@ -83,7 +85,7 @@ class Planner {
   }
 
   void choose_vector_axis() {
-    int best_score = 0;   // of the best so far
+    std::vector<std::pair<int, int>> scores;   // and their axes
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
       if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_) || (scatters_ && is_serial_axis(axis))) continue;
       int score = 0;
@@ -96,11 +98,13 @@ class Planner {
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
       if (kernel_.axes[axis].vector) score += 1;
       if (reduces() && extent(axis) < kShort) score -= kNeverShort;
-      if (nest_.vector_axis < 0 || score >= best_score) {
-        nest_.vector_axis = axis;
-        best_score = score;
-      }
+      scores.emplace_back(score, axis);
     }
+    std::sort(scores.rbegin(), scores.rend());   // of equals, the inner one
+    nest_.possible_vector_axes = static_cast<int>(scores.size());
+    const size_t choice = std::min<size_t>(static_cast<size_t>(kernel_.loops.along), scores.empty() ? 0 : scores.size() - 1);
+    const int best_score = scores.empty() ? 0 : scores[choice].first;
+    if (!scores.empty()) nest_.vector_axis = scores[choice].second;
     if (scans() && (nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
       nest_.form = LoopForm::kScanRows;
       nest_.row_axis = nest_.vector_axis;
@@ -155,8 +159,9 @@ class Planner {
       const int across = transposed_axis();
       if (across >= 0) {
         std::erase(nest_.program_axes, across);
-        if (extent(across) > kTile) nest_.blocks.push_back({across, kTile});
-        if (extent(vector) > kTile) nest_.blocks.push_back({vector, kTile});
+        const int64_t tile = or_else(kernel_.loops.tile, kTile);
+        if (extent(across) > tile) nest_.blocks.push_back({across, tile});
+        if (extent(vector) > tile) nest_.blocks.push_back({vector, tile});
         nest_.tiled_axis = across;
       } else if (!nest_.program_axes.empty() && programs < kBalancedPrograms && extent(vector) >= 2 * kPointwiseBlock) {
         nest_.blocks.push_back({vector, kPointwiseBlock});
@@ -168,6 +173,7 @@ class Planner {
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
     // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
     while (block > 128 && programs * (extent(vector) / block) < kEnoughPrograms) block /= 2;
+    block = or_else(kernel_.loops.columns, block);
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
   }
 
@@ -182,10 +188,11 @@ class Planner {
   }
 
   void choose_piece(int64_t programs) {
-    if (extent(nest_.vector_axis) > 2 * kPiece) nest_.piece = kPiece;
+    const int64_t piece = or_else(kernel_.loops.piece, kPiece);
+    if (extent(nest_.vector_axis) > 2 * piece) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
-    int64_t block = std::min(rows, kSideBySide);
+    int64_t block = std::min(rows, or_else(kernel_.loops.rows, kSideBySide));
     while (block > 1 && programs * (rows / block) < kEnoughPrograms) block /= 2;
     // Rows that divide evenly have loops of fixed length.
     for (int64_t even = block; even > block / 2; --even)
@@ -247,8 +254,8 @@ class Planner {
     for (const Axis& axis : kernel_.axes) elements *= axis.extent;
     const bool one_loop = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     if (one_loop && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
-    if (elements < kParallelElements) return;
-    if (programs < kEnoughPrograms && elements >= kParallelReduction && can_share_reduction()) {
+    if (elements < or_else(kernel_.loops.share, kParallelElements)) return;
+    if (programs < kEnoughPrograms && elements >= or_else(kernel_.loops.share, kParallelReduction) && can_share_reduction()) {
       nest_.threading = Threading::kReduction;
       return;
     }
@@ -317,24 +324,25 @@ class Planner {
       const int64_t block = nest_.block_of(nest_.vector_axis);
       elements *= block ? block : extent(nest_.vector_axis);
     }
-    int64_t room = kKeptBytes;
-    std::vector<int> uses(expr_count(), 0);
-    const auto count_uses = [&] {
-      std::fill(uses.begin(), uses.end(), 0);
-      for (int phase = 0; phase <= nest_.last_phase; ++phase) {
-        const std::vector<bool> reached = reached_in(phase);
-        for (size_t id = 0; id < expr_count(); ++id) uses[id] += reached[id];
-      }
-    };
-    count_uses();
+    int64_t room = or_else(kernel_.loops.keep, kKeptBytes);
+    std::vector<int> uses = times();
     for (size_t id = expr_count(); id-- > 0;) {
       if (uses[id] < 2 || cost_with_operands(static_cast<ExprId>(id)) < kWorthKeeping) continue;
       const int64_t bytes = elements * size_of(kernel_.exprs[id].dtype);
       if (bytes == 0 || bytes > room) continue;
       room -= bytes;
       nest_.kept[id] = true;
-      count_uses();
+      uses = times();
     }
+  }
+
+  std::vector<int> times() const {
+    std::vector<int> times(expr_count(), 0);
+    for (int phase = 0; phase <= nest_.last_phase; ++phase) {
+      const std::vector<bool> reached = reached_in(phase);
+      for (size_t id = 0; id < expr_count(); ++id) times[id] += reached[id];
+    }
+    return times;
   }
 
   // Gathers by 32-bit positions take twice as many elements at once.

@@ -33,6 +33,7 @@ struct AxisBlock {
 
 struct LoopNest {
   LoopForm form = LoopForm::kPointwise;
+  int possible_vector_axes = 0;
   int vector_axis = -1;                   // −1: no axis is longer than 1
   std::vector<int> program_axes;          // outermost first; those that are blocked or in the SIMD loop are left out
   std::vector<AxisBlock> blocks;          // programs also run over blocks of these axes; the vector axis, if among them, is last
@@ -51,6 +52,7 @@ struct LoopNest {
   std::vector<std::vector<bool>> axes;    // per expression: the axes along which its value differs
   int64_t block_of(int axis) const;       // 0: not blocked
 
+  std::vector<int> times;                 // per expression: in how many phases its loops compute it
   std::vector<bool> kept;                 // per expression: computed once in its phase and kept in an array for the later ones
 };
 

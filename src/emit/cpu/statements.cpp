@@ -28,8 +28,7 @@ constexpr size_t kLongText = 88;   // an expression longer than this gets a name
 
 class KernelPrinter {
  public:
-  KernelPrinter(const Simplified& simplified, HelperSet& helpers)
-      : simplified_(simplified), kernel_(simplified_.kernel), nest_(plan_loops(simplified_)), helpers_(helpers) {}
+  KernelPrinter(const Part& part, HelperSet& helpers) : simplified_(part.simplified), kernel_(simplified_.kernel), nest_(part.nest), helpers_(helpers) {}
 
   // The function's statements. `buffers` becomes the buffers' names in it.
   std::string print(std::vector<std::string>& buffers) {
@@ -570,7 +569,7 @@ class KernelPrinter {
 
   const Simplified& simplified_;
   const Kernel& kernel_;
-  const LoopNest nest_;
+  const LoopNest& nest_;
   HelperSet& helpers_;
   CodeWriter writer_;
   Names names_;
@@ -593,8 +592,8 @@ class KernelPrinter {
 
 }  // namespace
 
-std::string print_statements(const Simplified& simplified, HelperSet& helpers, std::vector<std::string>& buffers) {
-  return KernelPrinter(simplified, helpers).print(buffers);
+std::string print_statements(const Part& part, HelperSet& helpers, std::vector<std::string>& buffers) {
+  return KernelPrinter(part, helpers).print(buffers);
 }
 
 }  // namespace kw::cpu
