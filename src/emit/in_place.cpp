@@ -98,11 +98,23 @@ class Finder {
   }
 
  private:
+  // A kernel stores to the old tensor itself, and the new value is a name for it. A view of the input as it was is written to by nobody.
+  bool written_into(const std::string& old_name, ValueId new_value) const {
+    bool stored = false, named = false;
+    for (const Step& step : program_.steps) {
+      if (const auto* view = std::get_if<ViewStep>(&step)) named = named || (view->value == new_value && view->base == old_name);
+      if (const auto* call = std::get_if<KernelStep>(&step))
+        for (size_t at = 0; at < call->tensors.size(); ++at)
+          stored = stored || (call->tensors[at] == old_name && program_.kernels[call->kernel].buffers[at].role != kernel::BufferRole::kInput);
+    }
+    return stored && named;
+  }
+
   bool may_share(ValueId old_value, ValueId new_value) const {
     const TensorType &from = graph_.type(old_value), &to = graph_.type(new_value);
     if (from.dtype != to.dtype || from.shape != to.shape || from.strides != to.strides || from.device != to.device || !from.is_dense()) return false;
     const std::string &old_name = graph_.values[old_value].name, &new_name = graph_.values[new_value].name;
-    if (!allocated_.contains(new_name)) return false;
+    if (!allocated_.contains(new_name)) return written_into(old_name, new_value);
     const auto writes = uses_.find(new_name);
     if (writes == uses_.end() || writes->second.size() != 1) return false;
     const size_t writer = writes->second[0];

@@ -180,15 +180,33 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
   return result;
 }
 
+// Is `result` what a call leaves in the input `into`, and nothing else?
+bool is_update_of(const Graph& graph, ValueId into, ValueId result) {
+  const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](const GraphInput& one) { return one.value == into; });
+  if (input == graph.inputs.end()) return false;
+  bool updates = false;
+  for (const GraphOutput& output : graph.outputs) {
+    if (output.value == into) return false;
+    if (output.value != result) continue;
+    if (updates || output.kind == OutputKind::kUser || output.target != input->target || (output.kind == OutputKind::kInputMutation) != (input->kind == InputKind::kUser)) return false;
+    updates = true;
+  }
+  return updates;
+}
+
 bool owns_destination(const GraphFacts& facts, NodeId id) {
   const Graph& graph = facts.graph;
   const auto spec = scatter_spec(graph, id);
   if (!spec) return false;
   const ValueId into = spec->into;
   const NodeId producer = graph.values[into].producer;
-  if (producer == kNoNode || facts.roots[into] != into || facts.escapes[into] || facts.readers[into] != std::vector<NodeId>{id}) return false;
-  const OpClass made_by = facts.classes[producer];
-  if (made_by == OpClass::kExtern || made_by == OpClass::kView || kMayAlias.contains(base_name(graph.nodes[producer]))) return false;
+  if (facts.roots[into] != into || facts.escapes[into] || facts.readers[into] != std::vector<NodeId>{id}) return false;
+  if (producer == kNoNode) {
+    if (!is_update_of(graph, into, graph.nodes[id].results[0])) return false;
+  } else {
+    const OpClass made_by = facts.classes[producer];
+    if (made_by == OpClass::kExtern || made_by == OpClass::kView || kMayAlias.contains(base_name(graph.nodes[producer]))) return false;
+  }
   int reads = 0;
   for_each_operand(graph.nodes[id], [&](ValueId operand) { reads += facts.roots[operand] == into; });
   return reads == 1 && graph.type(into) == graph.type(graph.nodes[id].results[0]);

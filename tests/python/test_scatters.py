@@ -13,6 +13,8 @@ from movement_cases import Case, Draw, Wrapped, fault_of
 from scatter_cases import CASES
 from test_movement import emit, load
 
+from kernelwright import export, library
+
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
 SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
 
@@ -96,6 +98,53 @@ def test_threads_keep_the_order_of_points(shape: tuple[int, ...]) -> None:
             assert torch.equal(sums, first)
     finally:
         torch.set_num_threads(threads)
+
+
+class Cache(torch.nn.Module):
+    """Keys written where they belong, and what attention makes of them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.randn(4, 50, 8))
+        self.register_buffer("counts", torch.zeros(50, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        self.keys[:, at] = x * 2
+        self.counts.index_add_(0, at, torch.ones_like(at))
+        return self.keys.sum(1)
+
+
+def test_a_buffer_that_a_call_updates_is_written_into_and_not_copied() -> None:
+    x, at = torch.randn(4, 3, 8), torch.tensor([7, 1, 49])
+    reference = Cache()
+    emitted = library.compile_graph(export.export_module(Cache(), (x, at)), "cpu")
+    assert emitted["library_ops"] == [] and "clone" not in emitted["source"] and "copy_(" not in emitted["source"], emitted["source"]
+    with torch.no_grad():
+        candidate = load(emitted["source"]).ModelNew(reference)
+        places = candidate.module.keys.data_ptr(), candidate.module.counts.data_ptr()
+        copy = Cache()
+        copy.load_state_dict(reference.state_dict())
+        for _ in range(2):
+            torch.testing.assert_close(candidate(x, at), copy(x, at))
+            assert torch.equal(candidate.module.keys, copy.keys) and torch.equal(candidate.module.counts, copy.counts)
+        assert places == (candidate.module.keys.data_ptr(), candidate.module.counts.data_ptr())
+
+
+def test_a_buffer_that_is_still_read_as_it_was_is_copied() -> None:
+    class Both(Cache):
+        def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+            before = self.keys * 1.5
+            self.keys[:, at] = x
+            return before + self.keys
+
+    x, at = torch.randn(4, 3, 8), torch.tensor([7, 1, 49])
+    reference, copy = Both(), Both()
+    copy.load_state_dict(reference.state_dict())
+    candidate = load(library.compile_graph(export.export_module(Both(), (x, at)), "cpu")["source"]).ModelNew(reference)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(candidate(x, at), copy(x, at))
+            assert torch.equal(candidate.module.keys, copy.keys)
 
 
 OUT_OF_RANGE = {
