@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 import torch
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Draw, Wrapped, fault_of
-from scatter_cases import CASES
+from scatter_cases import CASES, GPU_CASES
 from test_movement import emit, load
 
 from kernelwright import export, library
@@ -37,12 +38,18 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
     process.close()
 
 
-@pytest.mark.parametrize("name", CASES)
+def emit_for_gpu(case: Case) -> dict[str, Any]:
+    """From the graph as it would be captured on a GPU."""
+    graph = json.dumps(export.export_module(Wrapped(case.function), case.arguments)).replace('"cpu"', '"cuda"')
+    return library.compile_graph(json.loads(graph), "triton")
+
+
+@pytest.mark.parametrize("name", CASES | GPU_CASES)
 def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     from kernelwright import compile_only
 
     for seed in SEEDS:
-        emitted = emit(CASES[name](Draw(seed)), "triton")
+        emitted = emit_for_gpu((CASES | GPU_CASES)[name](Draw(seed)))
         assert emitted["library_ops"] == []
         path = tmp_path / f"candidate_{seed}.py"
         path.write_text(emitted["source"])

@@ -9,6 +9,10 @@ using namespace precedence;
 
 namespace {
 
+// Asking whose an element is costs a thread as much as a few elements, wherever the answer cannot be foreseen: half of the time between two.
+constexpr int64_t kWorthAsking = 16;
+constexpr int kEnoughThreads = 4;
+
 std::string scattered_text(const Expr& scatter, const std::string& element, DType dtype, const Text& value, DType value_dtype, HelperSet& helpers) {
   if (scatter.overwrites) return element + " = " + cast_text(value, value_dtype, dtype, helpers).text + ";";
   const DType work = is_narrow_float(dtype) ? DType::f32 : dtype;
@@ -28,16 +32,21 @@ std::string scattered_text(const Expr& scatter, const std::string& element, DTyp
 
 }  // namespace
 
-void ScatterPrinter::open_owners() {
+void ScatterPrinter::open_owners(int64_t elements_at_a_place) {
   const std::string owner = names_.fresh("owner");
-  writer_.line("#pragma omp parallel for num_threads(threads) schedule(static)");
-  writer_.open(fmt::format("for (int {0} = 0; {0} < threads; ++{0})", owner));
+  std::string owners = "threads";
+  if (elements_at_a_place < kWorthAsking) {
+    owners = names_.fresh("owners");
+    writer_.line(fmt::format("const int {} = threads < {} ? 1 : threads;", owners, kEnoughThreads));
+  }
+  writer_.line(fmt::format("#pragma omp parallel for num_threads({}) schedule(static)", owners));
+  writer_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", owner, owners));
   for (const Store& store : kernel_.stores) {
     const std::string& name = buffers_[store.access.buffer];
     const std::string first = names_.fresh(name + "_first"), end = names_.fresh(name + "_end");
     const int64_t reach = reach_of_scatter(kernel_, store);
-    writer_.line(fmt::format("const int64_t {} = {} * int64_t{{{}}} / threads;", first, owner, reach));
-    writer_.line(fmt::format("const int64_t {} = ({} + 1) * int64_t{{{}}} / threads;", end, owner, reach));
+    writer_.line(fmt::format("const int64_t {} = {} * int64_t{{{}}} / {};", first, owner, reach, owners));
+    writer_.line(fmt::format("const int64_t {} = ({} + 1) * int64_t{{{}}} / {};", end, owner, reach, owners));
     owned_.push_back({first, end});
   }
 }

@@ -17,8 +17,8 @@ class ScatterPrinter {
   ScatterPrinter(const kernel::Kernel& kernel, const std::vector<std::string>& buffers, const AxisNames& axes, CodeWriter& writer, Names& names, HelperSet& helpers)
       : kernel_(kernel), buffers_(buffers), axes_(axes), writer_(writer), names_(names), helpers_(helpers) {}
 
-  // The loop over threads, each of which owns a range of the places that a store scatters to.
-  void open_owners();
+  // The loop over threads, each of which owns a range of the places that a store scatters to, with so many elements side by side at each.
+  void open_owners(int64_t elements_at_a_place);
 
   // Within owners, in the body of loop `depth`: leaves out the loops inside where their place falls to another thread. `known`: the text of a value that a
   // variable holds, or nullptr.

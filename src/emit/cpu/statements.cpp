@@ -83,7 +83,7 @@ class KernelPrinter {
       const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
       writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
     }
-    if (nest_.threading == Threading::kOwners) scatters_.open_owners();
+    if (nest_.threading == Threading::kOwners) scatters_.open_owners(nest_.vector_axis >= 0 ? extent(nest_.vector_axis) : 1);
     for (int axis : nest_.program_axes) open_loop(axis);
     for (const AxisBlock& block : nest_.blocks) {
       const BlockNames& names = blocks_.at(block.axis);
