@@ -268,12 +268,9 @@ struct ReducedAngle {
 };
 
 // Below 2^20 π/2 is subtracted in two parts, the first of 33 bits so that its multiple is exact (Cody and Waite). Above, the bits of 2/π
-// that matter for the argument's exponent are multiplied in fixed point (Payne and Hanek): the table's entries overlap, entry i is the 32
-// bits of 2/π that end 8·i + 8 bits behind the point.
-alignas(64) static const uint32_t kTwoOverPi[24] = {
-    0x000000a2, 0x0000a2f9, 0x00a2f983, 0xa2f9836e, 0xf9836e4e, 0x836e4e44, 0x6e4e4415, 0x4e441529,
-    0x441529fc, 0x1529fc27, 0x29fc2757, 0xfc2757d1, 0x2757d1f5, 0x57d1f534, 0xd1f534dd, 0xf534ddc0,
-    0x34ddc0db, 0xddc0db62, 0xc0db6295, 0xdb629599, 0x6295993c, 0x95993c43, 0x993c4390, 0x3c439041};
+// that matter for the argument's exponent are multiplied in fixed point (Payne and Hanek). They are shifted out of 64-bit words, 24 zeros in
+// front: a table of them would be gathered from, which took longer than all the rest.
+constexpr uint64_t kTwoOverPi[4] = {0x000000a2f9836e4e, 0x441529fc2757d1f5, 0x34ddc0db6295993c, 0x439041fe5163abde};
 
 INLINE ReducedAngle reduce_angle(float magnitude) {
   const double kRoundToInteger = 6755399441055744.0;  // 1.5·2^52
@@ -283,12 +280,15 @@ INLINE ReducedAngle reduce_angle(float magnitude) {
   const double small_angle = multiply_add(n, -0x1.0b4611a626331p-34, multiply_add(n, -0x1.921fb54400000p+0, x));
 
   const uint32_t bits = bits_of_float(magnitude);
-  const uint32_t word = (bits >> 26) & 15u;
-  const uint32_t mantissa = ((bits & 0x007fffffu) | 0x00800000u) << ((bits >> 23) & 7u);
-  const uint64_t high = static_cast<uint64_t>(mantissa * kTwoOverPi[word]) << 32;
-  const uint64_t middle = static_cast<uint64_t>(mantissa) * kTwoOverPi[word + 4];
-  const uint64_t low = static_cast<uint64_t>(mantissa) * kTwoOverPi[word + 8];
-  const uint64_t fixed = high + middle + (low >> 32);
+  const uint64_t mantissa = static_cast<uint64_t>(((bits & 0x007fffffu) | 0x00800000u) << ((bits >> 23) & 7u));
+  const uint64_t skipped = (bits >> 23) & 56u;  // bits of the first word that weigh whole turns
+  const bool later = (bits >> 29) & 1u;
+  const uint64_t first = later ? kTwoOverPi[1] : kTwoOverPi[0];
+  const uint64_t second = later ? kTwoOverPi[2] : kTwoOverPi[1];
+  const uint64_t third = later ? kTwoOverPi[3] : kTwoOverPi[2];
+  const uint64_t leading = first << skipped | second >> 1 >> (63u - skipped);
+  const uint64_t trailing = (second << skipped | third >> 1 >> (63u - skipped)) >> 32;
+  const uint64_t fixed = mantissa * leading + (mantissa * trailing >> 32);
   const uint64_t quarter = (fixed + (1ull << 61)) >> 62;
   const uint64_t rest = fixed - (quarter << 62);
   const int32_t low_word = static_cast<int32_t>(static_cast<uint32_t>(rest));
