@@ -13,10 +13,11 @@ constexpr int64_t kParallelReduction = 262144;     // from this many elements on
 constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
-constexpr int64_t kTile = 32;
+constexpr int64_t kTile = 32, kNarrowTile = 16;
+constexpr int64_t kSetBytes = 4096;                // lines that lie this far apart share a set of the nearest cache
 constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;   // a run worth a call of memcpy, and one after which threads take turns
 constexpr int64_t kSideBySide = 8, kPiece = 512;   // of the scan's rows and of their elements: an array of both is 16 KB
-constexpr int64_t kMostColumns = 1024, kFewestColumns = 16;
+constexpr int64_t kMostColumns = 1024, kFewestColumns = 64;
 constexpr int64_t kShortRow = 512, kLanes = 16;
 constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
@@ -48,6 +49,11 @@ class Planner {
  private:
   int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
   static int64_t or_else(int64_t choice, int64_t own) { return choice != 0 ? choice : own; }
+  int64_t elements() const {
+    int64_t elements = 1;
+    for (const Axis& axis : kernel_.axes) elements *= axis.extent;
+    return elements;
+  }
   bool is_serial_axis(int axis) const { return is_serial(kernel_.axes[axis]); }
   bool scans() const { return scan_axis_of(kernel_) >= 0; }
   size_t expr_count() const { return kernel_.exprs.size(); }
@@ -156,10 +162,10 @@ class Planner {
         if (extent(vector) > block) nest_.blocks.push_back({vector, block});
         return;
       }
-      const int across = transposed_axis();
+      const auto [across, own_tile] = transposed_axis();
       if (across >= 0) {
         std::erase(nest_.program_axes, across);
-        const int64_t tile = or_else(kernel_.loops.tile, kTile);
+        const int64_t tile = or_else(kernel_.loops.tile, own_tile);
         if (extent(across) > tile) nest_.blocks.push_back({across, tile});
         if (extent(vector) > tile) nest_.blocks.push_back({vector, tile});
         nest_.tiled_axis = across;
@@ -171,8 +177,9 @@ class Planner {
     const bool several_passes = !scans() && !scatters_ && (nest_.last_phase > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
-    // A few blocks for each of many threads, as long as a row of a block stays several cache lines long.
-    while (block > 128 && programs * (extent(vector) / block) < kEnoughPrograms) block /= 2;
+    // A few blocks for each of many threads, as long as a row of a block stays several cache lines long; one line where only blocks can be shared out.
+    const int64_t least = several_passes && elements() >= kParallelElements ? kLanes : 128;
+    while (block > least && programs * (extent(vector) / block) < kEnoughPrograms) block = std::max(block / 2 / kLanes * kLanes, kLanes);
     block = or_else(kernel_.loops.columns, block);
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
   }
@@ -203,8 +210,9 @@ class Planner {
     if (block < rows) nest_.blocks.push_back({nest_.row_axis, block});
   }
 
-  // A parallel axis along which some access is contiguous that strides along the vector axis; −1 where there is none.
-  int transposed_axis() const {
+  // A parallel axis along which some access is contiguous that strides along the vector axis, −1 where there is none; and the side of its tiles.
+  struct Transposed { int axis; int64_t tile; };
+  Transposed transposed_axis() const {
     std::vector<const Access*> accesses;
     for (size_t id = 0; id < expr_count(); ++id)
       if (nest_.needed[id] && is_load(kernel_.exprs[id])) accesses.push_back(&kernel_.exprs[id].access);
@@ -212,9 +220,12 @@ class Planner {
     for (const Access* access : accesses) {
       if (std::abs(stride_along(*access, nest_.vector_axis)) <= 1) continue;
       for (int axis : nest_.program_axes)
-        if (extent(axis) >= kFewestColumns && stride_along(*access, axis) == 1) return axis;
+        if (extent(axis) >= kLanes && stride_along(*access, axis) == 1) {
+          const int64_t step = std::abs(stride_along(*access, nest_.vector_axis)) * size_of(kernel_.buffers[access->buffer].dtype);
+          return Transposed{axis, step % kSetBytes == 0 ? kNarrowTile : kTile};
+        }
     }
-    return -1;
+    return {-1, 0};
   }
 
   static int64_t stride_along(const Access& access, int axis) {
@@ -250,8 +261,7 @@ class Planner {
   void choose_threading() {
     int64_t programs = product_of(nest_.program_axes);
     for (const AxisBlock& block : nest_.blocks) programs *= (extent(block.axis) + block.size - 1) / block.size;
-    int64_t elements = 1;
-    for (const Axis& axis : kernel_.axes) elements *= axis.extent;
+    const int64_t elements = this->elements();
     const bool one_loop = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     if (one_loop && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
     if (elements < or_else(kernel_.loops.share, kParallelElements)) return;
