@@ -3,6 +3,7 @@ kernels call, computed in double precision and rounded once, so that kernels can
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import numpy as np
@@ -79,13 +80,29 @@ def _fma(builder: Any, left: Any, right: Any, addend: Any) -> Any:
         return TensorHandle(exact.astype(np.float32), addend.dtype.scalar)
 
 
+def _index(tensor: Any) -> int:
+    """A scalar as the end of a range: NumPy converts no array of one element by itself."""
+    return int(np.asarray(tensor.handle.data).reshape(()))
+
+
+def _teach_index(patch: Callable[..., None]) -> Callable[..., None]:
+    def patched(tensor: Any, *scope: Any) -> None:   # Triton before 3.5 has no scopes
+        patch(tensor, *scope)
+        (scope[0].set_attr if scope else setattr)(tensor, "__index__", _index)
+
+    return patched
+
+
 def install() -> None:
-    """Make `libdevice` usable, scalars splat as they are, sums of products round once, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
+    """Make `libdevice` usable, scalars splat as they are and end loops, sums of products round once, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
     from triton.language.extra import libdevice
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpreterBuilder
 
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
+    if not hasattr(interpreter._patch_lang_tensor, "__wrapped__"):
+        interpreter._patch_lang_tensor = functools.wraps(interpreter._patch_lang_tensor)(_teach_index(interpreter._patch_lang_tensor))
     InterpreterBuilder.create_splat = _splat
     InterpreterBuilder.create_fma = _fma
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/op_registry.hpp"
+#include "plan/bags.hpp"
 #include "plan/domain.hpp"
 #include "plan/traffic.hpp"
 #include "plan/windows.hpp"
@@ -369,12 +370,12 @@ class Fusion {
     return false;
   }
 
-  // Windows that overlap compute what they read again and again.
+  // Windows that overlap, and bags that name a row more than once, compute what they read again and again.
   bool slides(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
       if (facts_.classes[node] != OpClass::kReduce) return false;
       const auto window = plan::window_of(graph_, graph_.nodes[node]);
-      return window && !window->covers_input();
+      return (window && !window->covers_input()) || plan::bags_of(graph_, graph_.nodes[node]);
     });
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/bags.hpp"
 #include "plan/scatters.hpp"
 #include "plan/windows.hpp"
 #include "support/error.hpp"
@@ -34,6 +35,10 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   for (NodeId id = 0; id < node_count; ++id)   // an empty result that somebody wants is the library's to make
     for (ValueId result : graph.nodes[id].results)
       if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) && classes[id] != OpClass::kView)
+        classes[id] = OpClass::kExtern;
+  for (NodeId id = 0; id < node_count; ++id)   // of a bag's results we make the first
+    for (ValueId result : graph.nodes[id].results)
+      if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue && (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
         classes[id] = OpClass::kExtern;
 }
 
@@ -76,6 +81,7 @@ std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, cons
 
 std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Lookups& lookups) {
   const Node& node = graph.nodes[id];
+  if (const auto bags = spec.windowed ? bags_of(graph, node) : std::nullopt) return bag_element_at(*bags, point, lookups).pulls(*bags, point);
   if (spec.windowed) {
     WindowElement element = element_at(*window_of(graph, node), point, lookups);
     return std::vector<Pull>{{spec.operands[0], std::move(element.coords), std::move(element.guards)}};

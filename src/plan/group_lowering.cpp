@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ir/spoken_name.hpp"
+#include "plan/bag_lowering.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/reductions.hpp"
@@ -314,13 +315,19 @@ class Lowering {
     const Lookup lookup = lookups_.of_axis(axis);
     if (lookup.index == kNoValue) return coordinates_.emplace(axis, computed_coordinate(build_, lookup)).first->second;
     const ExprId size = build_.integer(lookup.extent, DType::i64);
-    ExprId place = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
+    ExprId place = lookup.kind == LookupKind::kElementOr ? element_or(lookup) : build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
     if (lookup.kind == LookupKind::kWrappedElement)
       place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)), build_.add(place, size), place);
     place = build_.binary(ScalarOp::kBounded, place, size);
     if (lookup.extent <= std::numeric_limits<int32_t>::max()) place = build_.cast(place, DType::i32);
     coordinates_.emplace(axis, place);
     return place;
+  }
+
+  ExprId element_or(const Lookup& lookup) {
+    if (!computed_inside(lookup.index)) return build_.cast(filled(lookup.index, lookup.coords, lookup.guards, static_cast<double>(lookup.shift)), DType::i64);
+    const ExprId element = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
+    return build_.select(build_.all_of(lookup.guards), element, build_.integer(lookup.shift, DType::i64));
   }
 
   ExprId factory(const Node& node, const Coords& coords) {
@@ -361,6 +368,7 @@ class Lowering {
     if (done == reductions_.end()) {
       const auto spec = reduce_spec(graph_, id);
       if (const auto window = spec ? window_of(graph_, graph_.nodes[id]) : std::nullopt) return pooled(id, value, *window, *spec);
+      if (const auto bags = spec ? bags_of(graph_, graph_.nodes[id]) : std::nullopt) return bag(id, value, *bags);
       const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), lookups_) : std::nullopt;
       if (!pulls) throw NotLowerable{};
       std::map<ValueId, ExprId> operands;
@@ -394,6 +402,19 @@ class Lowering {
     const Node& node = graph_.nodes[id];
     auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), lookups_});
     return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
+  }
+
+  ExprId bag(NodeId id, ValueId value, const Bags& bags) {
+    lowered_.windowed = lowered_.bags = true;
+    const Coords& point = domain_.reduce_points.at(id);
+    const BagElement element = bag_element_at(bags, point, lookups_);
+    build_.name(build_.index(element.start, DType::i32), "first");
+    const Coords place = {element.row, point[1]};
+    const double outside = value_outside(bags);
+    ExprId operand = computed_inside(bags.table) ? expr_at(bags.table, place, element.guards) : filled(bags.table, place, element.guards, outside);
+    if (computed_inside(bags.table)) operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
+    const ExprId weight = bags.weights == kNoValue ? kernel::kNoExpr : expr_at(bags.weights, {element.place}, element.guards);
+    return reduced(reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second, value);
   }
 
   // Further back, or along a longer axis than its own, a scan walks its operand with the identity where that has no element.

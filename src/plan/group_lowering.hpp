@@ -13,7 +13,8 @@ namespace kw::plan {
 struct LoweredGroup {
   kernel::Kernel kernel;            // no blocks chosen, no body
   std::vector<ValueId> buffers;     // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
-  bool windowed = false;            // its reductions fold sliding windows
+  bool windowed = false;            // its reductions fold sliding windows or bags
+  bool bags = false;                // only the data tell how many elements each of them folds
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).

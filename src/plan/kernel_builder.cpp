@@ -1,5 +1,6 @@
 #include "plan/kernel_builder.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -92,7 +93,10 @@ ExprId KernelBuilder::looked_up(const Index& index) {
   for (const IndexTerm& term : index.terms)
     if (term.axis >= lookups_->own_axes()) reach += std::abs(term.coefficient) * lookups_->extents()[term.axis];
   const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
-  for (const IndexTerm& term : index.terms) {
+  // What is added before what is subtracted.
+  std::vector<IndexTerm> terms = index.terms;
+  std::stable_partition(terms.begin(), terms.end(), [](const IndexTerm& term) { return term.coefficient > 0; });
+  for (const IndexTerm& term : terms) {
     if (term.axis < lookups_->own_axes()) continue;
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
@@ -205,6 +209,18 @@ ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
     constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();
     const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow && guard.upper < kNarrow;
     const DType dtype = narrow ? DType::i32 : DType::i64;
+    if (narrow && range.low >= guard.lower && range.high >= guard.upper) {
+      // Affine part < the rest, which a loop over that part finds before it begins.
+      const Index affine = lookups_->affine_part(guard.index);
+      Index rest{0, guard.index.terms};
+      std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
+      for (kernel::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
+      const ExprId end = looked_up(rest);
+      const int64_t above = guard.upper - affine.constant;
+      name(end, "length");
+      require(compare(ScalarOp::kLess, index({0, affine.terms}, dtype), above == 0 ? cast(end, dtype) : add(cast(end, dtype), integer(above, dtype))));
+      continue;
+    }
     const ExprId position = index(guard.index, dtype);
     if (range.low < guard.lower) require(compare(ScalarOp::kGreaterEqual, position, integer(guard.lower, dtype)));
     if (range.high >= guard.upper) require(compare(ScalarOp::kLess, position, integer(guard.upper, dtype)));

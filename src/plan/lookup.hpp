@@ -13,6 +13,7 @@ namespace kw::plan {
 enum class LookupKind {
   kElement,          // the element `coords` of the tensor `index`; the caller answers for its being in range
   kWrappedElement,   // the same, where a negative one counts from the end
+  kElementOr,        // the same, and `shift` where the tensor has no such element
   // Of `position`, shifted back by `shift`; what leaves the tensor comes back
   kRolled,           // at its end: `position` lies in the tensor and `shift` is not negative
   kAround,           // at its other end (circular padding)

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "plan/bags.hpp"
 #include "plan/scatters.hpp"
 #include "plan/windows.hpp"
 
@@ -54,7 +55,7 @@ const NameSet kReductions = {
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "col2im"};
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "col2im", "_embedding_bag", "_embedding_bag_forward_only"};
 
 const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
 
@@ -250,6 +251,17 @@ std::optional<ReduceSpec> window_spec(const Graph& graph, const Node& node) {
   return spec;
 }
 
+std::optional<ReduceSpec> bag_spec(const Graph& graph, const Node& node) {
+  const auto bags = bags_of(graph, node);
+  if (!bags) return std::nullopt;
+  ReduceSpec spec;
+  spec.domain = {bags->count, graph.type(bags->table).shape[1], bags->entries};
+  spec.reduced = {false, false, true};
+  spec.operands = {bags->table};
+  spec.windowed = true;
+  return spec;
+}
+
 }  // namespace
 
 std::string_view base_name(const Node& node) {
@@ -280,6 +292,7 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   const std::string_view base = base_name(node);
   if (!kReductions.contains(base)) return std::nullopt;
   if (base.find("_pool") != std::string_view::npos || base == "col2im") return window_spec(graph, node);
+  if (base.starts_with("_embedding_bag")) return bag_spec(graph, node);
   if (kLosses.contains(base)) {
     if (loss_reduction(node) == 0) return std::nullopt;
     const ValueId input = node.value("self"), target = node.value("target");

@@ -40,7 +40,7 @@ struct ReduceSpec {
   Shape domain;
   std::vector<bool> reduced;              // per axis of the domain
   std::vector<ValueId> operands;          // those that vary over the whole domain, in argument order
-  bool windowed = false;                  // the domain is the result's dimensions and the window's offsets (windows.hpp); the operand is none of its reshapes
+  bool windowed = false;                  // the domain is the result's dimensions and the offsets of a window (windows.hpp) or bag (bags.hpp); the operand is none of its reshapes
 
   int64_t kept_elements() const;
   int64_t reduced_elements() const;

@@ -7,7 +7,7 @@
 namespace kw::plan {
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler, kBagScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
   return table;
 }
 

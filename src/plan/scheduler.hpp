@@ -59,6 +59,6 @@ ScheduledKernel as_scheduled(LoweredGroup group);
 ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters);
 std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
 
-extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler, kScanScheduler;
+extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler, kBagScheduler, kScanScheduler;
 
 }  // namespace kw::plan

@@ -368,6 +368,28 @@ def bag_of_weighted_rows(d: Draw) -> Case:
     return Case(lambda w, i, s: F.embedding_bag(i, w, per_sample_weights=s, mode="sum"), arguments, exact=False)
 
 
+def _offsets(d: Draw, bags: int, entries: int, last: bool) -> Tensor:
+    """Where each of the bags begins, empty ones among them."""
+    cuts = torch.randint(0, entries + 1, (bags - 1,), generator=d.generator).sort().values
+    return torch.cat((torch.zeros(1, dtype=torch.int64), cuts, torch.full((1 if last else 0,), entries)))
+
+
+@case
+def bag_of_any_size(d: Draw) -> Case:
+    rows, mode, bags, entries, last = d.number(2, 20), d.choice(["sum", "mean", "max"]), d.number(1, 9), d.number(2, 40), bool(d.number(0, 1))
+    padding = d.choice([None, 0, -1])
+    arguments = (d.floats([rows, d.choice([1, 3, 16, 40])]), d.indices(rows, [entries], narrow=False), _offsets(d, bags, entries, last))
+    return Case(lambda w, i, o: F.embedding_bag(i, torch.relu(w) if rows < 4 else w, o, mode=mode, include_last_offset=last, padding_idx=padding) * 2, arguments, exact=False)
+
+
+@case
+def weighted_bag_of_any_size(d: Draw) -> Case:
+    rows, bags, entries, padding = d.number(2, 20), d.number(1, 9), d.number(2, 40), d.choice([None, 1])
+    weight = d.plain(rows, d.number(1, 40))
+    arguments = (weight, d.indices(rows, [entries], narrow=False), _offsets(d, bags, entries, False), d.plain(entries))
+    return Case(lambda w, i, o, s: F.embedding_bag(i, w, o, per_sample_weights=s * 3, mode="sum", padding_idx=padding), arguments, exact=False)
+
+
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 

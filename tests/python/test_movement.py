@@ -68,6 +68,7 @@ OUT_OF_RANGE = {
     "index_select": (lambda x, i: torch.index_select(x, 0, i), [5]),
     "gather": (lambda x, i: torch.gather(x, 0, i[:, None]), [5]),
     "index": (lambda x, i: x[i], [5]),
+    "bag": (lambda x, i: torch.nn.functional.embedding_bag(i.repeat(2), x, i.new_zeros(1)), [5]),
     "negative index": (lambda x, i: x[i], [-6]),
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emit/cpu/reductions.hpp"
+#include "emit/loop_stops.hpp"
 
 namespace kw::cpu {
 
@@ -85,6 +86,31 @@ std::vector<Guard> common_guards(const Kernel& kernel, const std::vector<Sink>& 
     std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
   }
   return common;
+}
+
+bool is_only_stored(const Kernel& kernel, const LoopNest& nest, ExprId id) {
+  for (const Expr& expr : kernel.exprs)
+    if (std::find(expr.operands.begin(), expr.operands.end(), id) != expr.operands.end()) return false;
+  const Store* only = nullptr;
+  for (const Store& store : kernel.stores) {
+    if (store.value != id) continue;
+    if (only) return false;
+    only = &store;
+  }
+  if (!only) return false;
+  const std::vector<bool> axes = axes_of(kernel, nest, *only);
+  return std::none_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), [&](int axis) { return axes[axis]; });
+}
+
+ExprId stop_of(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, int axis) {
+  // Loops over whole vectors leave out the lanes beyond the end themselves.
+  if (nest.whole_vectors && axis == nest.vector_axis) return kNoExpr;
+  std::vector<ExprId> folds;
+  for (const Sink& sink : sinks) {
+    if (sink.kind != Sink::kFold) return kNoExpr;
+    folds.push_back(sink.id);
+  }
+  return kernel::stop_of(kernel, axis, folds);
 }
 
 Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const AxisNames& names) {

@@ -38,6 +38,12 @@ Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::v
 // The guards that every sink has, all being folds: what the loops leave out, none of them misses.
 std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
 
+// Is its one use a store outside the loops?
+bool is_only_stored(const kernel::Kernel& kernel, const LoopNest& nest, kernel::ExprId id);
+
+// From which place on along `axis` no sink takes anything in (loop_stops.hpp).
+kernel::ExprId stop_of(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, int axis);
+
 // The half-open range of `axis` within the guard, where the guard is a sum of it and of others; both texts empty where it is not.
 struct Bounds { std::string first, end; };
 Bounds range_within(const kernel::Kernel& kernel, const kernel::Guard& guard, int axis, const AxisNames& names);

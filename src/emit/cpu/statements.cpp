@@ -376,21 +376,12 @@ class KernelPrinter {
     const Accumulator& accumulator = accumulators_.at(id);
     if (accumulator.tracks_nan) writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
     const Text result = accumulator.result_text({accumulator.element, kPrimary}, expr.dtype, helpers_);
-    if (nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(id)) {
+    if (nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(kernel_, nest_, id)) {
       available_[id] = result;
       return;
     }
     writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
     available_[id] = {name_of(id), kPrimary};
-  }
-
-  // Is its one use a store outside the loops?
-  bool is_only_stored(ExprId id) const {
-    for (const Expr& expr : kernel_.exprs)
-      if (std::find(expr.operands.begin(), expr.operands.end(), id) != expr.operands.end()) return false;
-    return std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return store.value == id; }) == 1 && std::none_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
-             return store.value == id && over_reduce_axes(axes_of(kernel_, nest_, store));
-           });
   }
 
   // --- One nest of loops -------------------------------------------------------------------------------------------------------------
@@ -404,7 +395,8 @@ class KernelPrinter {
       std::vector<ExprId> locals;
       if (depth > 0) {
         const int axis = loops[depth - 1];
-        const Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
+        Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
+        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis); stop != kNoExpr && available_.count(stop)) bounds = {"0", value(stop).text};
         print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
         in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <limits>
 
+#include "emit/loop_stops.hpp"
 #include "emit/python_text.hpp"
 #include "emit/value_range.hpp"
 #include "support/error.hpp"
@@ -404,7 +405,12 @@ void KernelPrinter::loop(const Stmt& statement) {
     if (!is_loop_axis(axis)) continue;
     const std::string& name = axis_names_[axis];
     const int64_t extent = kernel_.axes[axis].extent;
-    const std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
+    std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
+    if (const ExprId stop = kernel_.axes[axis].unrolled ? kNoExpr : stop_of_loop(statement, axis); stop != kNoExpr) {
+      const bool in_tile = std::any_of(axes_[stop].begin(), axes_[stop].end(), [&, at = 0](bool used) mutable { return used & is_dimension(at++); });
+      // Lanes beyond the last row may hold anything.
+      end = in_tile ? fmt::format("tl.minimum(tl.max({}), {})", value_text(stop).text, end) : value_text(stop).text;
+    }
     std::string head = fmt::format("for {} in {}(0, {}):", name, kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
     const bool backwards = backwards_ || kernel_.axes[axis].reversed;
     if (backwards && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
@@ -420,6 +426,17 @@ void KernelPrinter::loop(const Stmt& statement) {
     lines.insert(lines.begin(), head);
   }
   for (const std::string& one : lines) line(one);
+}
+
+// Where all that the loop folds ends (loop_stops.hpp), if that is known before the loop.
+ExprId KernelPrinter::stop_of_loop(const Stmt& statement, int axis) const {
+  std::vector<ExprId> folds;
+  for (const Stmt& inner : statement.body) {
+    if (inner.kind == StmtKind::kStore || inner.kind == StmtKind::kScan) return kNoExpr;
+    if (inner.kind == StmtKind::kAccumulate) folds.push_back(inner.expr);
+  }
+  const ExprId stop = stop_of(kernel_, axis, folds);
+  return stop != kNoExpr && bound_[stop] ? stop : kNoExpr;
 }
 
 std::string KernelPrinter::mark_name(const Mark& mark) {

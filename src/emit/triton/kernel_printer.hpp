@@ -135,6 +135,7 @@ class KernelPrinter {
   void line(const std::string& text) { scopes_.back().lines.push_back(text); }
   void body(const std::vector<kernel::Stmt>& statements);
   void loop(const kernel::Stmt& statement);
+  kernel::ExprId stop_of_loop(const kernel::Stmt& statement, int axis) const;
   bool can_go_backwards() const;
   std::vector<std::string> close_scope(bool loop);
 

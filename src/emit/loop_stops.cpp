@@ -1,0 +1,91 @@
+#include "emit/loop_stops.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace kw::kernel {
+
+namespace {
+
+double identity_of(ReduceOp reduce) {
+  switch (reduce) {
+    case ReduceOp::kMax: return -std::numeric_limits<double>::infinity();
+    case ReduceOp::kMin: return std::numeric_limits<double>::infinity();
+    case ReduceOp::kProd: return 1.0;
+    default: return 0.0;
+  }
+}
+
+class Search {
+ public:
+  Search(const Kernel& kernel, int axis) : kernel_(kernel), axis_(axis), axes_(axes_of_exprs(kernel)) {}
+
+  // Stops of a value that is `identity` past each of them.
+  std::vector<ExprId> of_value(ExprId id, double identity) const {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kGather) return expr.operands.size() > 1 && expr.access.otherwise == identity ? of_condition(expr.operands[1]) : std::vector<ExprId>{};
+    if (expr.kind != ExprKind::kOp) return {};
+    if (expr.op == ScalarOp::kCast) return of_value(expr.operands[0], identity);
+    if (expr.op == ScalarOp::kSelect) {
+      if (is_constant(expr.operands[2], identity)) return together(of_condition(expr.operands[0]), of_value(expr.operands[1], identity));
+      return {};
+    }
+    // A product is 0 where both of its factors are.
+    if (expr.op != ScalarOp::kMul || identity != 0.0) return {};
+    std::vector<ExprId> left = of_value(expr.operands[0], 0.0);
+    const std::vector<ExprId> right = of_value(expr.operands[1], 0.0);
+    std::erase_if(left, [&](ExprId one) { return std::find(right.begin(), right.end(), one) == right.end(); });
+    return left;
+  }
+
+ private:
+  static std::vector<ExprId> together(std::vector<ExprId> left, const std::vector<ExprId>& right) {
+    left.insert(left.end(), right.begin(), right.end());
+    return left;
+  }
+
+  bool is_constant(ExprId id, double number) const {
+    const Expr& expr = kernel_.exprs[id];
+    return expr.kind == ExprKind::kConstant && (is_floating(expr.dtype) ? expr.number : static_cast<double>(expr.integer)) == number;
+  }
+
+  // The axis's own index, perhaps cast to another integer.
+  bool is_place(ExprId id) const {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast) return is_place(expr.operands[0]);
+    return expr.kind == ExprKind::kIndex && expr.access.index == Index{0, {IndexTerm{axis_, 1, 1, 0}}};
+  }
+
+  std::vector<ExprId> of_condition(ExprId id) const {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind != ExprKind::kOp) return {};
+    if (expr.op == ScalarOp::kLogicalAnd) return together(of_condition(expr.operands[0]), of_condition(expr.operands[1]));
+    if (expr.op != ScalarOp::kLess || !is_place(expr.operands[0])) return {};
+    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+      if (axes_[expr.operands[1]][axis] && is_serial(kernel_.axes[axis])) return {};
+    return {expr.operands[1]};
+  }
+
+  const Kernel& kernel_;
+  int axis_;
+  std::vector<std::vector<bool>> axes_;
+};
+
+}  // namespace
+
+ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) {
+  if (reduces.empty() || kernel.axes[static_cast<size_t>(axis)].kind != AxisKind::kReduce) return kNoExpr;
+  const Search search(kernel, axis);
+  std::vector<ExprId> common;
+  for (size_t at = 0; at < reduces.size(); ++at) {
+    const Expr& reduce = kernel.exprs[reduces[at]];
+    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kMax && reduce.reduce != ReduceOp::kMin) return kNoExpr;
+    const std::vector<ExprId> own = search.of_value(reduce.operands[0], identity_of(reduce.reduce));
+    if (at == 0) common = own;
+    std::erase_if(common, [&](ExprId one) { return std::find(own.begin(), own.end(), one) == own.end(); });
+  }
+  return common.empty() ? kNoExpr : common.front();
+}
+
+}  // namespace kw::kernel

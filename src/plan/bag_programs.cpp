@@ -1,0 +1,74 @@
+// Bags of rows: a program takes one bag and some columns, and walks the bag's entries several at a time, so that their rows are on the way together.
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+using kernel::AxisKind;
+using kernel::Kernel;
+
+constexpr int64_t kLanes = 1024;         // of a program at the most: columns times entries at once
+constexpr int64_t kEntries = 16;         // at once
+
+bool can_take(const LoweredGroup& group) { return group.bags && !stores_over_reduce_axes(group.kernel); }
+
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  Kernel kernel = group.kernel;
+  order_by_stride(kernel);
+  const int inner = parallel_axes(kernel) - 1;
+  const int64_t columns = inner < 0 ? 1 : std::min<int64_t>(next_power_of_two(kernel.axes[inner].extent), 256);
+  const int64_t entries = std::min({kEntries, kLanes / columns, next_power_of_two(reduce_points(kernel))});
+  return {{"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
+  if (device.target != "triton") return {};
+  return {{"x_block", {16, 32, 64, 128, 256, 512}}, {"r_block", {1, 4, 8, 16, 32}}, {"num_warps", {1, 2, 4}}};
+}
+
+void name_axes_of_bags(Kernel& kernel) {
+  int parallel = 0;
+  for (auto& axis : kernel.axes) {
+    if (axis.kind == AxisKind::kReduce) axis.name = "entry";
+    else axis.name = parallel_axes(kernel) > 1 && ++parallel == parallel_axes(kernel) ? "column" : parallel > 1 ? "bag_" + std::to_string(parallel) : "bag";
+  }
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  Kernel& kernel = group.kernel;
+  order_by_stride(kernel);
+  const bool on_cpu = device.target != "triton";
+  const int inner = parallel_axes(kernel) - 1;
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    auto& one = kernel.axes[axis];
+    const bool serial = one.kind == AxisKind::kReduce;
+    one.block = 1;
+    if (on_cpu) {
+      // The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis does.
+      one.looped = serial;
+      one.vector = serial && inner == 0;
+      one.unrolled = serial && inner > 0;
+      continue;
+    }
+    if (axis == inner && inner > 0) one.block = std::min(parameter(parameters, "x_block", 1), next_power_of_two(one.extent));
+    if (serial) one.block = std::min(parameter(parameters, "r_block", 1), next_power_of_two(one.extent));
+    one.looped = serial && one.block < one.extent;
+  }
+  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_stages = 1;
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  name_axes_of_bags(result.kernels.back().kernel);
+  return result;
+}
+
+}  // namespace
+
+const Scheduler kBagScheduler{"bags", can_take, defaults, space, lower};
+
+}  // namespace kw::plan
