@@ -130,6 +130,14 @@ struct Operators {
     return become(name + ".default", {{"self", argument_of(node, "self")}, {"dim", node.integers("dim")}, {"keepdim", argument_of(node, "keepdim")}});
   }
 
+  // In evaluation the slope is no random number.
+  bool rrelu() {
+    const bool noise_is_read = node.results.size() > 1 && node.results[1] != kNoValue && context.reads[node.results[1]] > 0;
+    if (node.boolean("training", false) || noise_is_read) return false;
+    node.results.resize(1);
+    return become("leaky_relu.default", {{"self", argument_of(node, "self")}, {"negative_slope", (node.number("lower", 0.125) + node.number("upper", 1.0 / 3.0)) / 2}});
+  }
+
   bool softmax(const std::string& name) {
     const Argument dtype = node.boolean("half_to_float", false) ? Argument(DType::f32) : argument_of(node, "dtype");
     return become(name + ".int", {{"self", argument_of(node, "self")}, {"dim", argument_of(node, "dim")}, {"dtype", dtype}});
@@ -180,6 +188,7 @@ struct Operators {
     if (name == "hardtanh" && is_floating(result().dtype))
       return become("clamp.default", {{"self", self()}, {"min", node.number("min_val", -1.0)}, {"max", node.number("max_val", 1.0)}});
     if (name == "relu6" && is_floating(result().dtype)) return become("clamp.default", {{"self", self()}, {"min", 0.0}, {"max", 6.0}});
+    if (name == "rrelu_with_noise_functional") return rrelu();
     if (op == "max.dim") return extreme("amax");
     if (op == "min.dim") return extreme("amin");
     if (op == "_softmax.default") return softmax("softmax");

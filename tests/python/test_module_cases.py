@@ -11,14 +11,13 @@ from kernelwright import export, library
 LIBRARY = {
     "FractionalMaxPool2d": {"aten.rand", "aten.fractional_max_pool2d"},
     "FractionalMaxPool3d": {"aten.rand", "aten.fractional_max_pool3d"},
-    "MaxUnpool": {"aten.index_put"},
     "Dropout train": {"aten.native_dropout"},
     "Dropout1d train": {"aten.empty", "aten.bernoulli"},
     "Dropout2d train": {"aten.empty", "aten.bernoulli"},
     "Dropout3d train": {"aten.empty", "aten.bernoulli"},
     "AlphaDropout train": {"aten.empty_permuted", "aten.bernoulli"},
     "FeatureAlphaDropout train": {"aten.empty", "aten.bernoulli"},
-    "RReLU": {"aten.empty", "aten.rrelu_with_noise_functional"},
+    "RReLU train": {"aten.empty", "aten.rrelu_with_noise_functional"},
 }
 
 
