@@ -53,7 +53,7 @@ std::optional<Term> expand_fold(Rewriter& rewriter, const Node& node) {
   const DType dtype = fold.type.dtype;
   const bool include = node.boolean("include_self", true), mean = fold.reduce == "mean";
   if ((include && !mean && !by_slice) || fold.into == kNoValue || fold.source == kNoValue || fold.index == kNoValue) return std::nullopt;
-  if (!(dtype == DType::f32 || dtype == DType::f64 || (!mean && (dtype == DType::i32 || dtype == DType::i64))) || !fold.type.is_dense()) return std::nullopt;
+  if (!(dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64) || !fold.type.is_dense()) return std::nullopt;
   const TensorType source = rewriter.type(fold.source);
   if (source.rank() == 0 || source.rank() != fold.type.rank() || fold.type.elements() == 0 || rewriter.type(fold.index).elements() == 0) return std::nullopt;
   if (by_slice) {
@@ -68,7 +68,9 @@ std::optional<Term> expand_fold(Rewriter& rewriter, const Node& node) {
   points.dtype = dtype;
   const ValueId total = fold.sum(start, fold.source, "total");
   const ValueId count = fold.sum(fold.full(fold.type, include ? 1 : 0), fold.full(points, 1), "count");
-  return Term(rewriter, total) / at_least(Term(rewriter, count), 1.0);
+  if (is_floating(dtype)) return Term(rewriter, total) / at_least(Term(rewriter, count), 1.0);
+  const Term counted = Term(rewriter, count).call("clamp.default", {{"min", Argument(int64_t{1})}});
+  return Term(rewriter, total).call("div.Tensor_mode", {{"other", counted}, {"rounding_mode", Argument(std::string("floor"))}});
 }
 
 // x[mask] = number

@@ -154,6 +154,15 @@ def test_a_buffer_that_is_still_read_as_it_was_is_copied() -> None:
             assert torch.equal(candidate.module.keys, copy.keys)
 
 
+def test_a_refused_index_leaves_a_buffer_as_it_was() -> None:
+    x, at = torch.randn(4, 3, 8), torch.tensor([7, 1, 49])
+    candidate = load(library.compile_graph(export.export_module(Cache(), (x, at)), "cpu")["source"]).ModelNew(Cache())
+    before = candidate.module.keys.clone()
+    with torch.no_grad(), pytest.raises(IndexError, match="out of range"):
+        candidate(x, torch.tensor([50, 50, 50]))
+    assert torch.equal(candidate.module.keys, before) and not candidate.module.counts.any()
+
+
 OUT_OF_RANGE = {
     "index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [5]),
     "negative index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [-1]),

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "support/text.hpp"
+
 namespace kw::cpu {
 
 using namespace kw::kernel;
@@ -52,12 +56,21 @@ void ScatterPrinter::open_owners(int64_t elements_at_a_place) {
 }
 
 void ScatterPrinter::skip_others(const Placement& placement, int depth, const std::function<const Text*(ExprId)>& known) {
-  if (owned_.size() != 1) return;
-  const ExprId place = kernel_.exprs[kernel_.stores[0].value].operands[0];
-  const Text* text = known(place);
-  if (!placement.reached[place] || placement.depth[place] != depth || text == nullptr) return;
-  writer_.line(fmt::format("if ({0} < {1} || {0} >= {2}) continue;", within(*text, kRelation + 1), owned_[0].first, owned_[0].end));
-  is_own_ = true;
+  const auto place_of = [&](const Store& store) -> const Text* {
+    const Expr* scatter = scatter_of(kernel_, store);
+    return scatter && placement.reached[scatter->operands[0]] && placement.depth[scatter->operands[0]] <= depth ? known(scatter->operands[0]) : nullptr;
+  };
+  std::vector<std::string> conditions;
+  const Text* first = place_of(kernel_.stores[0]);
+  if (!is_own_ && owned_.size() == 1 && first != nullptr) {
+    conditions.push_back(fmt::format("{0} < {1} || {0} >= {2}", within(*first, kRelation + 1), owned_[0].first, owned_[0].end));
+    is_own_ = true;
+  }
+  if (!is_accepted_ && std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return place_of(store) != nullptr; })) {
+    conditions.push_back("refused");
+    is_accepted_ = true;
+  }
+  if (!conditions.empty()) writer_.line("if (" + join(conditions, " || ") + ") continue;");
 }
 
 void ScatterPrinter::print(const Store& store, Text place, const Text& value, const std::function<std::string(const Text&)>& element_at) {
@@ -72,6 +85,7 @@ void ScatterPrinter::print(const Store& store, Text place, const Text& value, co
     const Owned& owned = owned_[static_cast<size_t>(&store - kernel_.stores.data())];
     guard = fmt::format("{0} >= {1} && {0} < {2}", place.text, owned.first, owned.end) + (guard.empty() ? "" : " && " + guard);
   }
+  if (!is_accepted_) guard = guard.empty() ? "!refused" : "!refused && " + guard;
   const DType dtype = kernel_.buffers[store.access.buffer].dtype;
   const std::string line = scattered_text(scatter, element_at(place), dtype, value, kernel_.exprs[scatter.operands[1]].dtype, helpers_);
   writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);

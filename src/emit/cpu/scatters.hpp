@@ -7,6 +7,7 @@
 
 #include "emit/cpu/code_writer.hpp"
 #include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/kernel_printer.hpp"
 #include "emit/cpu/names.hpp"
 #include "emit/cpu/placement.hpp"
 
@@ -15,13 +16,13 @@ namespace kw::cpu {
 class ScatterPrinter {
  public:
   ScatterPrinter(const kernel::Kernel& kernel, const std::vector<std::string>& buffers, const AxisNames& axes, CodeWriter& writer, Names& names, HelperSet& helpers)
-      : kernel_(kernel), buffers_(buffers), axes_(axes), writer_(writer), names_(names), helpers_(helpers) {}
+      : kernel_(kernel), buffers_(buffers), axes_(axes), writer_(writer), names_(names), helpers_(helpers), is_accepted_(!refuses_indices(kernel)) {}
 
   // The loop over threads, each of which owns a range of the places that a store scatters to, with so many elements side by side at each.
   void open_owners(int64_t elements_at_a_place);
 
-  // Within owners, in the body of loop `depth`: leaves out the loops inside where their place falls to another thread. `known`: the text of a value that a
-  // variable holds, or nullptr.
+  // In the body of loop `depth`: leaves out the loops inside where their place falls to another owner, or an index was refused: what the caller holds is not to
+  // be written in a place that it did not name. `known`: the text of a value that a variable holds, or nullptr.
   void skip_others(const Placement& placement, int depth, const std::function<const Text*(kernel::ExprId)>& known);
 
   void print(const kernel::Store& store, Text place, const Text& value, const std::function<std::string(const Text& place)>& element_at);
@@ -37,6 +38,7 @@ class ScatterPrinter {
   HelperSet& helpers_;
   std::vector<Owned> owned_;        // per store
   bool is_own_ = false;             // whatever is printed stores to the thread's own places
+  bool is_accepted_;                // and to places that the indices name
 };
 
 }  // namespace kw::cpu
