@@ -396,7 +396,7 @@ class KernelPrinter {
       if (depth > 0) {
         const int axis = loops[depth - 1];
         Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
-        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis); stop != kNoExpr && available_.count(stop)) bounds = {"0", value(stop).text};
+        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis); stop != kNoExpr && available_.count(stop) && !column_values_.count(stop)) bounds = {"0", value(stop).text};
         print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
         in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
