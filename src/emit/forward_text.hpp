@@ -38,6 +38,7 @@ struct KernelForward {
   bool restores_strides = false;    // calls restore_strides
   bool trains_batch_norm = false;   // calls train_batch_norm
   bool calls_library = false;       // uses aten
+  bool counts_programs = false;     // calls ended_programs
 };
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names);
 

@@ -59,6 +59,7 @@ class Writer {
     std::vector<std::string> parameters;
     for (const GraphInput& input : inputs_) parameters.push_back(names_.of(input.value));
     for (size_t index = 0; index < program_.steps.size(); ++index) {
+      next_ = index + 1 < program_.steps.size() ? &program_.steps[index + 1] : nullptr;
       std::visit([&](const auto& step) { write(step); }, program_.steps[index]);
       free_after(index);
     }
@@ -87,13 +88,21 @@ class Writer {
     lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), step.zeros ? zeros(step.type) : empty(step.type)));
   }
 
-  void write(const KernelStep& step) {
-    KernelStep named = step;
-    for (std::string& tensor : named.tensors) {
+  KernelStep named(KernelStep step) const {
+    for (std::string& tensor : step.tensors) {
       const auto held = in_place_.find(tensor);
       tensor = names_.of(held == in_place_.end() ? tensor : held->second);
     }
-    for (const std::string& line : split_lines(target_.launch(program_, named))) lines_.push_back(line);
+    return step;
+  }
+
+  void write(const KernelStep& step) {
+    if (step.by_last) return;   // the launch before saw to it
+    const auto* next = next_ ? std::get_if<KernelStep>(next_) : nullptr;
+    std::optional<KernelStep> last;
+    if (next && next->by_last) last = named(*next);
+    if (last) needs_device_ = result_.counts_programs = true;
+    for (const std::string& line : split_lines(target_.launch(program_, named(step), last ? &*last : nullptr))) lines_.push_back(line);
   }
 
   void write(const ViewStep& step) {
@@ -291,6 +300,7 @@ class Writer {
   std::set<std::string> used_, strides_matter_;
   std::map<std::string, std::string> in_place_;            // new value → the buffer that takes it at once
   size_t last_allocation_ = 0;
+  const Step* next_ = nullptr;                             // the step after the one being written
   bool needs_device_ = false;
   KernelForward result_;
 };

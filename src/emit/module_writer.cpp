@@ -31,6 +31,19 @@ constexpr std::string_view kTrainBatchNorm = R"(def train_batch_norm(x, weight, 
 
 )";
 
+// Kernels of one stream run one after the other, so that they can share a counter.
+constexpr std::string_view kEndedPrograms = R"(@functools.cache
+def counter_of(device, stream):
+    return torch.zeros(1, dtype=torch.int32, device=device)
+
+
+def ended_programs(device):
+    """Counts the programs of a kernel that have ended; 0 between kernels, for the last program sets it back."""
+    return counter_of(device, torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0)
+
+
+)";
+
 std::string commented(const std::string& header) {
   std::string out;
   for (const std::string& line : split_lines(header)) out += (line.starts_with('#') ? line : line.empty() ? "#" : "# " + line) + "\n";
@@ -68,13 +81,14 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
 
   std::set<std::string> reserved = python::top_level_names(kernels);
   reserved.merge(python::top_level_names(target.imports()));
-  reserved.insert({"torch", "aten", "os", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "ModelNew", "Model"});
+  reserved.insert({"torch", "aten", "os", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "counter_of", "ended_programs", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "ModelNew", "Model"});
   const TensorNames names(graph, program, reserved);
   const KernelForward forward = kernel_forward_text(graph, program, target, names);
 
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
+  if (forward.counts_programs) functions += kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module);
   std::string ours = device_constant(target);
   if (forward.calls_library) ours += "aten = torch.ops.aten\n";

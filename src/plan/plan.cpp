@@ -154,6 +154,7 @@ class ProgramBuilder {
       pending.identity = identity_of(pending.placed.kernel);
       offsets_of_[pending.identity].insert(pending.placed.offsets);
       KernelStep step;
+      step.by_last = one.by_last;
       for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
       pending_.push_back(std::move(pending));

@@ -31,6 +31,8 @@ struct Rows {
   double weight = 0;                   // arithmetic on each element that the row is folded from
 };
 
+constexpr int64_t kMostJoined = 16;    // partial results that each thread of a launch's last program takes
+
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
@@ -246,6 +248,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back({"exchange", {0, 1024, 2048, 4096, 8192}});
   ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192, 16384}});
   ranges.push_back({"split", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}});
+  if (parameter(defaults(group, device), "split", 1) > 1) ranges.push_back({"together", {0, 1}});
   return ranges;
 }
 
@@ -321,6 +324,16 @@ void block_row_finish(Kernel& kernel) {
   kernel.num_stages = 1;
 }
 
+// Can the last program of `before` combine all rows' parts by itself, in registers?
+bool join_last(Kernel& finish, const Kernel& before) {
+  const int parts = static_cast<int>(finish.axes.size()) - 1;
+  if (parts > 1 && !flatten(finish, 0, parts - 1)) return false;
+  const int64_t rows = finish.axes.size() > 1 ? next_power_of_two(finish.axes.front().extent) : 1;
+  if (rows * finish.axes.back().block > kMostJoined * 32 * before.num_warps) return false;
+  if (finish.axes.size() > 1) finish.axes.front().block = rows;
+  return true;
+}
+
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
   prepare(group.kernel);
@@ -357,7 +370,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         if (full) block_full_finish(finish.kernel, device);
         else block_row_finish(finish.kernel);
+        const bool joined = !full && result.kernels.size() == 1 && parameter(parameters, "together", 1) != 0 && join_last(finish.kernel, result.kernels.front().kernel);
         result.kernels.push_back(as_scheduled(std::move(finish)));
+        result.kernels.back().by_last = joined;
       }
       return result;
     }

@@ -25,6 +25,7 @@ struct Scratch {
 struct ScheduledKernel {
   kernel::Kernel kernel;
   std::vector<int> buffers;
+  bool by_last = false;        // its one program's work is done by the last program of the kernel before to end
 };
 
 struct ScheduledGroup {

@@ -281,7 +281,7 @@ def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[s
         elif step.startswith("call "):
             _call(step[5:], tensors)
         else:
-            name, arguments = re.match(r"(\w+)\((.*)\)", step).groups()  # type: ignore[union-attr]
+            name, arguments = re.match(r"(?:then, in its last program, )?(\w+)\((.*)\)", step).groups()  # type: ignore[union-attr]
             kernels[name].run([_flat(tensors[one]) for one in arguments.split(", ")])
     returned = re.search(r"^  return (.*)$", text, re.MULTILINE)
     names = re.findall(r"%(\w+)", returned[1]) if returned else []

@@ -17,7 +17,7 @@ std::string module_of(const Program& program) {
     KernelStep step;
     step.kernel = static_cast<int>(index);
     for (const kernel::Buffer& buffer : program.kernels[index].buffers) step.tensors.push_back(buffer.name);
-    const std::string launch = printer->launch(program, step);
+    const std::string launch = printer->launch(program, step, nullptr);
     text += "\n\ndef launch_" + program.kernels[index].name + "(" + join(step.tensors, ", ") + "):\n";
     for (const std::string& line : split_lines(launch.empty() ? "pass" : launch)) text += "    " + line + "\n";
   }

@@ -23,7 +23,7 @@ std::string module_of(const kernel::Kernel& kernel) {
   for (const kernel::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
   const auto printer = make_triton_printer();
   std::string out = printer->imports() + "\n\n" + printer->kernels(program) + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
-  const std::string launch = printer->launch(program, step);
+  const std::string launch = printer->launch(program, step, nullptr);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
     if (!line.empty()) out += "    " + line + "\n";
   return out + "\n\n" + printer->trailer(program);

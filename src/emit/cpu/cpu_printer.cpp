@@ -54,7 +54,7 @@ class CpuPrinter : public TargetPrinter {
            parameters + "]\n\n" + std::string(cpu::kLoaderText) + (refuses ? kRunCheckedText : "");
   }
 
-  std::string launch(const Program& program, const KernelStep& step) const override {
+  std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
     std::vector<std::string> arguments;

@@ -7,6 +7,7 @@
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/joined_launch.hpp"
 #include "emit/triton/kernel_printer.hpp"
 #include "support/text.hpp"
 
@@ -25,6 +26,7 @@ Printed print_all(const Program& program) {
     printed.kernels += printer.run();
     printed.helpers.insert(printer.helpers().begin(), printer.helpers().end());
   }
+  for (const triton::JoinedLaunch& joined : triton::joined_launches(program)) printed.kernels += "\n\n" + triton::joined_function(program, joined);
   return printed;
 }
 
@@ -37,19 +39,55 @@ bool has_loop(const Kernel& kernel) {
   return false;
 }
 
-std::string signature_of(const Kernel& kernel) {
+// One launchable function: what a launch passes to it and compiles it with.
+struct Launchable {
+  std::string name;
+  std::vector<triton::JoinedParameter> pointers;
+  std::vector<triton::JoinedConstant> constants;
+  const Kernel* kernel = nullptr;        // whose options hold
+  bool counts = false;                   // its programs, as they end
+};
+
+Launchable launchable(const Kernel& kernel) {
+  Launchable one{kernel.name, {}, {}, &kernel, false};
+  for (const kernel::Buffer& buffer : kernel.buffers) one.pointers.push_back({buffer.name, &buffer});
+  for (const triton::BlockConstant& constant : triton::block_constants(kernel)) one.constants.push_back({constant.name, constant.value});
+  return one;
+}
+
+Launchable launchable(const Program& program, const triton::JoinedLaunch& joined) {
+  return {joined.name, triton::joined_pointers(program, joined), triton::joined_constants(program, joined), &program.kernels[joined.first], true};
+}
+
+std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
-  for (const kernel::Buffer& buffer : kernel.buffers) {
-    pointers.push_back(fmt::format("\"{}_ptr\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
-    if (buffer.aligned) aligned.push_back(fmt::format("\"{}_ptr\"", buffer.name));
+  for (const triton::JoinedParameter& pointer : one.pointers) {
+    pointers.push_back(fmt::format("\"{}_ptr\": \"{}\"", pointer.name, triton::pointer_name(pointer.buffer->dtype)));
+    if (pointer.buffer->aligned) aligned.push_back(fmt::format("\"{}_ptr\"", pointer.name));
   }
-  for (const triton::BlockConstant& constant : triton::block_constants(kernel)) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
+  if (one.counts) {
+    pointers.push_back(fmt::format("\"{}\": \"*i32\"", triton::kEndedPointer));
+    aligned.push_back(fmt::format("\"{}\"", triton::kEndedPointer));
+  }
+  for (const triton::JoinedConstant& constant : one.constants) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
-  std::string options = has_loop(kernel) ? fmt::format(" \"num_stages\": {},", kernel.num_stages) : "";
-  if (kernel.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", kernel.max_registers);
+  std::string options = has_loop(*one.kernel) ? fmt::format(" \"num_stages\": {},", one.kernel->num_stages) : "";
+  if (one.kernel->max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.kernel->max_registers);
   options += fmt::format(" \"{}\": False,", kFusion);
   return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
-                     kernel.name, join(pointers, ", "), join(constants, ", "), kernel.num_warps, options, join(aligned, ", "));
+                     one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
+}
+
+// What a launch passes for the tensors of a step.
+std::vector<std::string> tensors_of(const Program& program, const KernelStep& step) {
+  std::vector<std::string> arguments;
+  for (size_t at = 0; at < step.tensors.size(); ++at) {
+    const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
+    const std::string& tensor = step.tensors[at];
+    arguments.push_back((offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
+                        (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
+  }
+  return arguments;
 }
 
 class TritonPrinter : public TargetPrinter {
@@ -65,23 +103,27 @@ class TritonPrinter : public TargetPrinter {
     return triton::helper_definitions(printed.helpers) + "\n\n" + printed.kernels;
   }
 
-  std::string launch(const Program& program, const KernelStep& step) const override {
+  std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
-    std::vector<std::string> sizes, arguments;
+    std::vector<std::string> sizes, arguments = tensors_of(program, step);
     for (int64_t size : triton::grid_of(kernel)) sizes.push_back(std::to_string(size));
-    for (size_t at = 0; at < step.tensors.size(); ++at) {
-      const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
-      const std::string tensor = step.tensors[at];
-      arguments.push_back((offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
-                          (is_eight_bit_float(kernel.buffers[at].dtype) ? ".view(torch.uint8)" : ""));
+    Launchable one = launchable(kernel);
+    if (last) {
+      const auto all = triton::joined_launches(program);
+      const triton::JoinedLaunch& joined = triton::joined_launch(all, step, *last);
+      one = launchable(program, joined);
+      const std::vector<std::string> of_last = tensors_of(program, *last);
+      for (size_t at = 0; at < of_last.size(); ++at)
+        if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
+      arguments.push_back("ended_programs(device)");
     }
-    for (const triton::BlockConstant& constant : triton::block_constants(kernel)) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
+    for (const triton::JoinedConstant& constant : one.constants) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
     arguments.push_back(fmt::format("{}=False", kFusion));
-    const std::string head = fmt::format("{}[({}{})](", kernel.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
+    const std::string head = fmt::format("{}[({}{})](", one.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
 
@@ -99,7 +141,15 @@ class TritonPrinter : public TargetPrinter {
   std::string trailer(const Program& program) const override {
     if (program.kernels.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out = "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
-    for (const Kernel& kernel : program.kernels) out += signature_of(kernel);
+    std::set<int> joined, alone;
+    for (size_t index = 0; index < program.steps.size(); ++index) {
+      const auto* step = std::get_if<KernelStep>(&program.steps[index]);
+      const auto* next = index + 1 < program.steps.size() ? std::get_if<KernelStep>(&program.steps[index + 1]) : nullptr;
+      if (step) (step->by_last || (next && next->by_last) ? joined : alone).insert(step->kernel);
+    }
+    for (int kernel = 0; kernel < static_cast<int>(program.kernels.size()); ++kernel)
+      if (alone.contains(kernel) || !joined.contains(kernel)) out += signature_of(launchable(program.kernels[kernel]));
+    for (const triton::JoinedLaunch& joined : triton::joined_launches(program)) out += signature_of(launchable(program, joined));
     return out + "]\n";
   }
 };
