@@ -45,7 +45,8 @@ def test_quotients_by_sums_are_rounded_correctly_only_for_a_step_behind_them(tmp
     """The last places of a sum, or of an exponential, depend on its order and its author already."""
     inputs = [torch.randn(64, 256)]
     assert "div.rn" not in machine_code(lambda x: [torch.softmax(x, 1), x.sigmoid()], inputs, tmp_path)
-    for stepped in (lambda x: (torch.softmax(x, 1) * 100).round(), lambda x: x.sigmoid() > 0.3):
+    assert "div.rn" not in machine_code(lambda x: [torch.xlogy(torch.softmax(x, 1), torch.softmax(x, 1))], inputs, tmp_path)  # asks whether it is 0
+    for stepped in (lambda x: torch.exp(torch.softmax(x, 1)) - 1 == 0, lambda x: (torch.softmax(x, 1) * 100).round(), lambda x: x.sigmoid() > 0.3):
         code = machine_code(stepped, inputs, tmp_path)
         assert "div.rn.f32" in code and "div.full" not in code
 

@@ -65,8 +65,8 @@ TEST(Defaults, RowsThatShareASamplesScaleAreTakenTogether) {
     return %out
   })").groups.at(0).parameters.at("x_block");
   };
-  EXPECT_EQ(rows_of_a_tile("[128, 1, 1152]"), 2);      // one such load for two of the row's own
-  EXPECT_EQ(rows_of_a_tile("[1152]"), 2);              // all rows' scale stays in the first cache
+  EXPECT_EQ(rows_of_a_tile("[128, 1, 1152]"), 1);      // one such load for two of the row's own
+  EXPECT_EQ(rows_of_a_tile("[1152]"), 1);              // all rows' scale stays in the first cache
   EXPECT_EQ(schedule_of(R"(graph G {
     input %x : f32[128, 256, 1152] user args.0
     input %scale : f32[128, 1, 1152] user args.1

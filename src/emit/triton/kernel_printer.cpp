@@ -214,12 +214,19 @@ std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body
 // What rounds to a whole number, to 8 bits or to a truth turns the last place of its operands into a whole step.
 void KernelPrinter::find_what_decides() {
   decides_.assign(kernel_.exprs.size(), false);
+  // Whether a value is NaN does not hang on its last place, nor whether a product or quotient is 0.
+  const auto asks_for_more = [&](const Expr& expr) {
+    if (expr.op != ScalarOp::kEqual && expr.op != ScalarOp::kNotEqual) return true;
+    const Expr &left = kernel_.exprs[expr.operands[0]], &right = kernel_.exprs[expr.operands[1]];
+    const bool scales = left.kind == ExprKind::kOp && (left.op == ScalarOp::kMul || left.op == ScalarOp::kDiv || left.op == ScalarOp::kReciprocal || left.op == ScalarOp::kExp);
+    return expr.operands[0] != expr.operands[1] && !(scales && right.kind == ExprKind::kConstant && is_floating(right.dtype) && right.number == 0.0);
+  };
   const auto rounds = [&](const Expr& expr) {
     if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin;
     if (expr.kind != ExprKind::kOp) return false;
     if (expr.op == ScalarOp::kCast) return !is_floating(expr.dtype) || is_eight_bit_float(expr.dtype);
     if (expr.op == ScalarOp::kSign || (expr.op >= ScalarOp::kFloorDiv && expr.op <= ScalarOp::kFmod)) return true;
-    return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) || (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual);
+    return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) || (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual && asks_for_more(expr));
   };
   for (size_t id = kernel_.exprs.size(); id-- > 0;)
     if (decides_[id] || rounds(kernel_.exprs[id]))
