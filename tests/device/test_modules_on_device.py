@@ -82,6 +82,7 @@ CASES: dict[str, Case] = {
     "two_exchanges": function(lambda x: torch.softmax(F.layer_norm(x, (50_000,)), -1) + x.prod(-1, keepdim=True), (300, 50_000), path="exchange"),
     "extremes_exchange": function(lambda x: (x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)), (300, 70_001), path="exchange"),
     "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
+    "loss_of_rows": function(lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean"), (20_000, 1000), (20_000, 1000), path="persistent"),
     "log_softmax_half": function(lambda x: torch.log_softmax(x, -1), (777, 1025), dtype=torch.float16),
     "layer_norm_persistent": layer(lambda: nn.LayerNorm(768), 2048, 768, path="persistent"),
     "layer_norm_split": layer(lambda: nn.LayerNorm((64, 256, 256)), 4, 64, 256, 256, path="split"),
@@ -146,3 +147,37 @@ def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
     torch.manual_seed(3)
     assert torch.equal(made(x) == 0, expected == 0)
     assert torch.equal(state, torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state())
+
+
+@torch.no_grad()
+def test_the_last_program_adds_the_same_parts_in_the_same_order(device: str, target: str) -> None:
+    """Call after call and on two streams at once: the counter of programs that have ended is a stream's own."""
+    module = Function(lambda x, y: (((x - y) ** 2).mean() + 1, (x * 2).sum(0)))
+    inputs = [torch.randn(20_000, 96, device=device) for _ in range(2)]
+    made = kernelwright.optimize(module, inputs, target=target, verified=False)
+    first = [result.clone() for result in made(*inputs)]
+    torch.testing.assert_close(first, list(module(*inputs)), rtol=1e-5, atol=1e-2)
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()] if device == "cuda" else []
+    results = []
+    for call in range(100):
+        with torch.cuda.stream(streams[call % 2] if streams else None):
+            results.append(made(*inputs))
+    if device == "cuda":
+        torch.cuda.synchronize()
+    for result in results:
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(result, first, strict=True))
+
+
+@torch.no_grad()
+@pytest.mark.time_limit(300)
+def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -> None:
+    if device == "cpu":
+        pytest.skip("minutes on a CPU, where offsets beyond 32 bits have a test of their own")
+    rows, columns = 1031, 2_100_000
+    x = torch.randint(-9, 10, (rows, columns), dtype=torch.int8, device=device)
+    assert x.numel() > 1 << 31
+    module = Function(lambda x: (x * 3 - 1, x.sum(1), x.sum(0), x.amax(), x.argmin(1)))
+    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    assert made.report["kernels"] and not made.report["library_ops"]
+    for ours, theirs in zip(made(x), module(x), strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
