@@ -185,7 +185,39 @@ def _exit_with_parent(read_fd: int, parent: int) -> None:
     os._exit(1)
 
 
+def _limit_itself(limits: str) -> None:
+    """What a process that runs untrusted candidates may not exceed: "PROCESSES,FILE_BYTES,MEMORY_BYTES", 0 for no limit."""
+    import resource
+
+    processes, file_bytes, memory = (int(part) for part in limits.split(","))
+    if processes:
+        # The limit is on all of the user's threads.
+        user = os.getuid()
+        running = 0
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit() and os.stat(f"/proc/{name}").st_uid == user:
+                    running += len(os.listdir(f"/proc/{name}/task"))
+        _lower(resource.RLIMIT_NPROC, running + processes)
+    if file_bytes:
+        _lower(resource.RLIMIT_FSIZE, file_bytes)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails instead
+    if memory:
+        _lower(resource.RLIMIT_DATA, memory)
+    _lower(resource.RLIMIT_CORE, 0)
+
+
+def _lower(what: int, wanted: int) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(what)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(what, (limit, limit))
+
+
 def main() -> int:
+    if limits := os.environ.get("KW_LIMITS"):
+        _limit_itself(limits)
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     parent = os.getppid()
     channel = _claim_standard_streams()

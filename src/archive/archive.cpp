@@ -44,6 +44,28 @@ ResultRecord read_result(const Statement& row) {
   return record;
 }
 
+constexpr const char* kCompletionColumns =
+    "SELECT c.hash, c.problem, c.run, c.sample, c.turn, c.model, c.request, c.text, c.usage, c.created, j.completion, j.candidate, j.verdict, j.passed, j.record "
+    "FROM completions c LEFT JOIN judgements j ON j.completion = c.hash ";
+
+JudgedCompletion read_completion(const Statement& row) {
+  JudgedCompletion one;
+  CompletionRecord& completion = one.completion;
+  completion.hash = row.text(0);
+  completion.problem = row.text(1);
+  completion.run = row.text(2);
+  completion.sample = static_cast<int>(row.integer(3));
+  completion.turn = static_cast<int>(row.integer(4));
+  completion.model = row.text(5);
+  completion.request = row.text(6);
+  completion.text = row.text(7);
+  completion.usage = row.text(8);
+  completion.created = row.text(9);
+  one.judged = !row.is_null(10);
+  one.judgement = {completion.hash, row.text(11), row.text(12), row.integer(13) != 0, row.text(14)};
+  return one;
+}
+
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
 
 }  // namespace
@@ -122,6 +144,24 @@ void Archive::add(const ResultRecord& record) {
   statement.bind(record.report).run();
 }
 
+std::string Archive::add(const CompletionRecord& record) {
+  const std::string hash = hash_of(record);
+  Statement(database_, "INSERT OR IGNORE INTO completions(hash, problem, run, sample, turn, model, request, text, usage) VALUES (?,?,?,?,?,?,?,?,?)")
+      .bind(hash).bind(record.problem).bind(record.run).bind(int64_t{record.sample}).bind(int64_t{record.turn}).bind(record.model).bind(record.request)
+      .bind(record.text).bind(record.usage).run();
+  return hash;
+}
+
+void Archive::add(const JudgementRecord& record) {
+  Statement statement(database_, "INSERT OR IGNORE INTO judgements(completion, candidate, verdict, passed, record) VALUES (?,?,?,?,?)");
+  statement.bind(record.completion);
+  for (const std::string& hash : {record.candidate, record.verdict}) {
+    if (hash.empty()) statement.bind_null();
+    else statement.bind(hash);
+  }
+  statement.bind(int64_t{record.passed}).bind(record.record).run();
+}
+
 void Archive::add_fact(std::string_view environment, std::string_view name, std::string_view value_json) {
   Statement(database_, "INSERT INTO facts(environment, name, value) VALUES (?,?,?)").bind(environment).bind(name).bind(value_json).run();
 }
@@ -160,6 +200,29 @@ std::optional<ResultRecord> Archive::result(std::string_view id_or_hash_prefix) 
   statement.bind(static_cast<int64_t>(id_or_hash_prefix.size())).bind(id_or_hash_prefix);
   if (id_or_hash_prefix.empty() || !statement.step()) return std::nullopt;
   return read_result(statement);
+}
+
+std::vector<JudgedCompletion> Archive::completions(std::string_view run) {
+  Statement statement(database_, std::string(kCompletionColumns) + "WHERE c.run=? ORDER BY c.sample, c.turn, c.created");
+  statement.bind(run);
+  std::vector<JudgedCompletion> records;
+  while (statement.step()) records.push_back(read_completion(statement));
+  return records;
+}
+
+void Archive::each_completion(const std::function<void(const JudgedCompletion&)>& body) {
+  Statement statement(database_, std::string(kCompletionColumns) + "ORDER BY c.created, c.run, c.sample, c.turn");
+  while (statement.step()) body(read_completion(statement));
+}
+
+std::vector<std::pair<std::string, std::string>> Archive::passed(std::string_view target, int64_t limit) {
+  Statement statement(database_,
+                      "SELECT p.problem, p.candidate, max(v.created) AS latest FROM proposals p JOIN verdicts v ON v.problem = p.problem AND v.candidate = p.candidate "
+                      "WHERE p.target=? AND v.passed=1 GROUP BY p.problem ORDER BY latest DESC LIMIT ?");
+  statement.bind(target).bind(limit);
+  std::vector<std::pair<std::string, std::string>> found;
+  while (statement.step()) found.emplace_back(statement.text(0), statement.text(1));
+  return found;
 }
 
 std::string Archive::text_of(std::string_view sql, std::string_view key) {

@@ -24,6 +24,10 @@ std::string hash_parts(std::string_view kind, std::initializer_list<std::string_
 // Name and path are left out: the same source under another name is the same problem.
 std::string hash_of(const ProblemRecord& record) { return hash_parts("problem", {record.source}); }
 
+std::string hash_of(const CompletionRecord& record) {
+  return hash_parts("completion", {record.problem, record.run, std::to_string(record.sample), std::to_string(record.turn), record.model, record.request, record.text});
+}
+
 std::string hash_of(const ProposalRecord& record) {
   return hash_parts("proposal", {record.problem, record.candidate, record.target, record.proposer, record.emitter, record.schedule});
 }

@@ -15,7 +15,7 @@ struct ProblemRecord {
 struct ProposalRecord {
   std::string problem, candidate;     // hashes
   std::string target;                 // "triton", "cpu"
-  std::string proposer;               // "scheduler", "person"
+  std::string proposer;               // "scheduler", "search", "person", "llm:MODEL"
   std::string emitter;                // version of what printed it
   std::string schedule;               // JSON, or empty
 };
@@ -49,6 +49,31 @@ struct ResultRecord {
   std::string created;                // filled when read
 };
 
+// What a language model answered. `run` names the settings that samples of one kind share; a sample's turn after the first is a repair.
+struct CompletionRecord {
+  std::string problem, run;           // hashes
+  int sample = 0, turn = 0;
+  std::string model;
+  std::string request;                // JSON: messages or raw text, sampling parameters, template. Never a key
+  std::string text;
+  std::string usage;                  // JSON: how it ended, tokens, seconds
+  std::string hash, created;          // filled when read
+};
+
+struct JudgementRecord {
+  std::string completion;             // hash
+  std::string candidate, verdict;     // hashes; either may be empty
+  bool passed = false;
+  std::string record;                 // JSON: repairs, code, reason, seconds
+};
+
+struct JudgedCompletion {
+  CompletionRecord completion;
+  bool judged = false;
+  JudgementRecord judgement;
+};
+
+std::string hash_of(const CompletionRecord& record);
 std::string hash_of(const ProblemRecord& record);
 std::string hash_of(const ProposalRecord& record);
 std::string hash_of(const VerdictRecord& record);

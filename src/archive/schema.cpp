@@ -4,6 +4,7 @@
 #include <thread>
 #include <sys/stat.h>
 
+#include <span>
 #include <string>
 
 #include "support/error.hpp"
@@ -54,16 +55,39 @@ CREATE INDEX results_by_key ON results(problem, target, policy, emitter, environ
 
 constexpr const char* kTableNames[] = {"problems", "candidates", "proposals", "environments", "facts", "verdicts", "measurements", "results"};
 
-void create_tables(Database& database) {
-  database.execute(kTables);
-  for (const char* table : kTableNames)
+// Version 2: what language models wrote, stored before it is judged, so that no completion is paid for twice.
+constexpr const char* kModelTables = R"sql(
+CREATE TABLE completions(
+  hash TEXT PRIMARY KEY, problem TEXT NOT NULL REFERENCES problems(hash), run TEXT NOT NULL, sample INTEGER NOT NULL, turn INTEGER NOT NULL,
+  model TEXT NOT NULL, request TEXT NOT NULL, text TEXT NOT NULL, usage TEXT NOT NULL,
+  created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now'))) WITHOUT ROWID;
+CREATE INDEX completions_by_run ON completions(run, sample, turn);
+CREATE TABLE judgements(
+  completion TEXT PRIMARY KEY REFERENCES completions(hash), candidate TEXT REFERENCES candidates(hash), verdict TEXT REFERENCES verdicts(hash),
+  passed INTEGER NOT NULL, record TEXT NOT NULL,
+  created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now'))) WITHOUT ROWID;
+)sql";
+
+constexpr const char* kModelTableNames[] = {"completions", "judgements"};
+
+void create_tables(Database& database, const char* tables, std::span<const char* const> names) {
+  database.execute(tables);
+  for (const char* table : names)
     for (const char* verb : {"UPDATE", "DELETE"}) {
       const std::string name = table;
       const std::string trigger = "CREATE TRIGGER " + name + "_no_" + verb + " BEFORE " + verb + " ON " + name +
                                   " BEGIN SELECT RAISE(ABORT, 'the archive is append-only'); END";
       database.execute(trigger.c_str());
     }
-  database.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
+}
+
+// Brings an archive of version `from` (0: an empty file) to today's.
+void upgrade(Database& database, int64_t from) {
+  if (from < 1) {
+    create_tables(database, kTables, kTableNames);
+    database.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
+  }
+  if (from < 2) create_tables(database, kModelTables, kModelTableNames);
   database.execute(("PRAGMA user_version = " + std::to_string(kArchiveSchemaVersion)).c_str());
 }
 
@@ -109,13 +133,18 @@ void prepare_schema(Database& database) {
       if (pragma(database, "SELECT count(*) FROM sqlite_master") != 0)
         throw Error(ErrorKind::kUser, "the file " + database.path() + " is a database of another program.",
                     "Set KW_ARCHIVE to another file; this one was left as it is.");
-      create_tables(database);
+      upgrade(database, 0);
     }
     transaction.commit();
   }
   if (pragma(database, "PRAGMA application_id") != kApplicationId)
     throw Error(ErrorKind::kUser, "the file " + database.path() + " is a database of another program.",
                 "Set KW_ARCHIVE to another file; this one was left as it is.");
+  if (const int64_t version = pragma(database, "PRAGMA user_version"); version < kArchiveSchemaVersion) {
+    Transaction transaction(database);
+    if (const int64_t still = pragma(database, "PRAGMA user_version"); still < kArchiveSchemaVersion) upgrade(database, still);
+    transaction.commit();
+  }
   const int64_t version = pragma(database, "PRAGMA user_version");
   if (version != kArchiveSchemaVersion)
     throw Error(ErrorKind::kMissing,

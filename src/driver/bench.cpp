@@ -69,8 +69,10 @@ class ResultsFile {
 
 // What must agree for an earlier line to stand.
 Json key_of(const std::string& source_hash, const BenchOptions& options) {
-  return {{"source", source_hash},      {"kw", emitter_version()},         {"target", options.target},
-          {"policy", options.policy},   {"emit_only", options.emit_only},  {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
+  Json key = {{"source", source_hash},      {"kw", emitter_version()},         {"target", options.target},
+              {"policy", options.policy},   {"emit_only", options.emit_only},  {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
+  if (!options.proposer.model.model.empty()) key["proposer"] = to_json(options.proposer);
+  return key;
 }
 
 struct Job {
@@ -198,6 +200,8 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     fs::create_directories(fs::path(candidate).parent_path(), error);
     Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"size", options.size},
                     {"policy", options.policy}, {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
+    if (!options.proposer.model.model.empty()) request["proposer"] = to_json(options.proposer);
+    request["fresh"] = options.redo;
     jobs.push_back({i, std::move(request), std::move(line)});
   }
   Runner runner(options, std::move(jobs), [&](const Job& job, Json result) {

@@ -1,10 +1,12 @@
-// A whole suite: every problem through optimize, in child processes, so that nothing one problem does can end the run.
+// A whole suite: every problem through optimize, or through generate with a language model, in child processes, so that nothing one problem does can end the run.
 #pragma once
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "driver/generate.hpp"
 
 namespace kw {
 
@@ -29,6 +31,8 @@ struct BenchOptions {
   bool redo = false;                       // do not skip what is there
   std::vector<std::string> baselines;
   int draws = 0;                           // 0: optimize's own default
+  // A language model instead of the compiler, when its name is not empty: what GenerateOptions has by the same names.
+  GenerateOptions proposer;
 };
 
 struct BenchRun {

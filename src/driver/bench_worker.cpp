@@ -9,6 +9,7 @@
 #include "driver/error_json.hpp"
 #include "driver/optimize.hpp"
 #include "driver/problem_file.hpp"
+#include "driver/sampling.hpp"
 #include "driver/session.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -30,6 +31,7 @@ class BenchWorker {
     Json reply;
     bool clean = false;
     try {
+      if (request.contains("proposer")) return propose(request);
       OptimizeOptions options;
       options.problem = request.at("problem");
       options.output = request.at("output");
@@ -62,8 +64,32 @@ class BenchWorker {
   }
 
  private:
+  // A language model's turn. It stays loaded from problem to problem; every sample is in the archive, so that a run that was broken off goes on.
+  Json propose(const Json& request) {
+    GenerateOptions options = generate_options_from(request.at("proposer"));
+    options.problem = request.at("problem");
+    options.output = request.at("output");
+    options.target = request.at("target");
+    options.size = request.value("size", "");
+    options.policy = request.at("policy");
+    options.baselines = request.at("baselines").get<std::vector<std::string>>();
+    options.budget_seconds = request.at("budget");
+    options.draws = request.at("draws");
+    options.lock = request.value("lock", "");
+    options.fresh = request.value("fresh", false);
+    if (!threads_) {
+      const Environment environment = find_environment();
+      threads_ = std::make_unique<SamplingThreads>(llm::open_backends(options.model, {environment.python, environment.module_path}));
+    }
+    GenerateOutcome outcome = generate(options, progress_, threads_.get());
+    if (outcome.fault || outcome.interrupted) threads_.reset();
+    if (outcome.fault) throw *outcome.fault;
+    return outcome.report;
+  }
+
   Progress progress_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<SamplingThreads> threads_;
   int served_ = 0;
 };
 

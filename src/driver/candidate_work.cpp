@@ -6,6 +6,7 @@
 #include "capture/reader.hpp"
 #include "driver/device_facts.hpp"
 #include "driver/environment.hpp"
+#include "driver/judgement.hpp"
 #include "driver/optimize.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/report.hpp"
@@ -51,24 +52,8 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   Json report = new_report("verify", problem, target);
   report["policy"] = options.policy;
   Session session(environment, progress, options.timeout_seconds);
-  Json figures = Json::object();
-  try {
-    figures = session.verify({.problem = problem.path, .size = problem.size, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
-                              .draws = options.draws, .lock = "", .input_bytes = 0});
-    add_verification(report, figures, options.policy);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kCandidateFailed) throw;
-    const ErrorText& text = error.text();
-    add_failure(report, text.message, text.code, text.detail);
-    report["where"] = text.where;
-    report["source"] = text.source;
-    report["hint"] = text.hint;
-  } catch (const WorkerFailure& failure) {
-    if (const std::string what = session.problem_failure(problem.path, problem.size, device); !what.empty())
-      throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: " + what, .where = problem.path, .source = "",
-                                              .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
-    add_failure(report, "The candidate " + failure.what + ".", "worker-failed", failure.log);
-  }
+  const Json figures = judge(session, {.problem = problem.path, .size = problem.size, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
+                                       .draws = options.draws, .lock = "", .input_bytes = 0}, report);
   store_verdict(problem, candidate, environment, report, figures);
   report["candidate"] = candidate.path;
   report["seconds"] = {{"total", seconds_now() - began}};

@@ -15,6 +15,7 @@
 #include "driver/environment.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/device_facts.hpp"
+#include "driver/judgement.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
 #include "driver/search_run.hpp"
@@ -281,17 +282,6 @@ class Optimisation {
     return bytes;
   }
 
-  // Per output: eager's largest error over the draws. A network that amplifies rounding moves that far from run to run.
-  std::map<std::string, double> eager_errors() const {
-    std::map<std::string, double> result;
-    for (const Json& row : report_["errors"])
-      if (row["eager"].is_object() && row["eager"]["norm"].is_number()) {
-        double& known = result[row["output"].get<std::string>()];
-        known = std::max(known, row["eager"]["norm"].get<double>());
-      }
-    return result;
-  }
-
   void measure(Archive& archive) {
     if (options_.budget_seconds <= 0) return;
     const double began = seconds_now();
@@ -323,7 +313,7 @@ class Optimisation {
 
   Json timed_samples() {
     MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.timing_seconds(), .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors()};
+                           .budget_seconds = options_.timing_seconds(), .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_)};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {

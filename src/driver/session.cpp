@@ -45,10 +45,10 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   throw Error(ErrorKind::kInternal, std::move(text));
 }
 
-Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds) {
+Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers, const Confinement& sandbox)
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command}), timeout_(timeout_seconds) {
   // On one core they would only take turns.
-  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
+  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command});
 }
 
 void Session::start() {
@@ -130,7 +130,10 @@ Json verify_params(const VerifyRequest& request, uint64_t seed) {
 
 void Session::prepare(const VerifyRequest& request) {
   // Beside other processes on the device, what is made ahead would take memory out of turn.
-  if (!tracer_ || !request.lock.empty()) return;
+  if (tracer_ && request.lock.empty()) prepare_at_once(request);
+}
+
+void Session::prepare_at_once(const VerifyRequest& request) {
   try {
     if (!request.seed) prepared_seed_ = secret_seed();
     worker_.post("prepare", verify_params(request, request.seed ? *request.seed : *prepared_seed_), timeout_);

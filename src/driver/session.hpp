@@ -9,6 +9,7 @@
 
 #include "driver/environment.hpp"
 #include "driver/progress.hpp"
+#include "driver/sandbox.hpp"
 #include "measure/worker_client.hpp"
 
 namespace kw {
@@ -52,8 +53,10 @@ class Session {
   // With kTwo, a process of its own traces the model and builds kernels, while the other makes what candidates are verified against.
   enum class Workers { kOne, kTwo };
 
+  // `sandbox`: what its processes are started in, for candidates that nobody vouches for (sandbox.hpp).
   // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
-  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne);
+  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne,
+          const Confinement& sandbox = {});
 
   void start();                      // the workers begin to import PyTorch
   void stop();
@@ -62,6 +65,8 @@ class Session {
   std::string capture(const std::string& problem, const std::string& size, const std::string& device);
   // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside the candidate. Does not wait.
   void prepare(const VerifyRequest& request);
+  // The same with whatever workers there are, for a session that only waits for a candidate.
+  void prepare_at_once(const VerifyRequest& request);
   // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its verification.
   void build(const std::string& candidate);
   // Gives back the memory and the GPU context of the process that traced.

@@ -57,6 +57,27 @@ Json against(const std::vector<const Json*>& lines, const char* baseline) {
   return out;
 }
 
+// Of a language model: the mean over all problems; one that has no figure (the file does not load) counts as 0. Only the k that all the others have.
+void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
+  std::map<int, std::pair<double, int>> sums;
+  int sampled = 0, judged = 0;
+  for (const Json* line : lines) {
+    if (!line->contains("pass_at_k")) continue;
+    ++sampled;
+    judged += line->value("judged", 0);
+    for (const auto& [k, share] : (*line)["pass_at_k"].items()) {
+      auto& [sum, count] = sums[std::stoi(k)];
+      sum += share.get<double>();
+      ++count;
+    }
+  }
+  if (sampled == 0) return;
+  out["samples"] = judged;
+  out["pass_at_k"] = Json::object();
+  for (const auto& [k, sum] : sums)
+    if (sum.second == sampled) out["pass_at_k"][std::to_string(k)] = sum.first / static_cast<double>(lines.size());
+}
+
 Json group_figures(const std::vector<const Json*>& lines) {
   int correct = 0, emitted = 0, kernels = 0, kernels_compiled = 0;
   for (const Json* line : lines) {
@@ -71,6 +92,7 @@ Json group_figures(const std::vector<const Json*>& lines) {
   if (emitted) out["emitted"] = emitted;
   if (kernels) out["kernels_compiled"] = {{"ok", kernels_compiled}, {"of", kernels}};
   for (const char* baseline : kBaselines) out[baseline] = against(lines, baseline);
+  add_pass_at_k(out, lines);
   return out;
 }
 
@@ -126,6 +148,10 @@ std::string summary_text(const Json& summary) {
     if (all[baseline]["measured"] == 0) continue;
     text += fmt::format("\nfast_p against {:<8}", baseline);
     for (const auto& [threshold, share] : all[baseline]["fast_p"].items()) text += fmt::format("  {}: {:.3f}", threshold, share.get<double>());
+  }
+  if (all.contains("pass_at_k")) {
+    text += fmt::format("\n{} samples", all["samples"].get<int>());
+    for (const auto& [k, share] : all["pass_at_k"].items()) text += fmt::format("  pass@{}: {:.1f}%", k, 100 * share.get<double>());
   }
   if (all.contains("kernels_compiled"))
     text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());

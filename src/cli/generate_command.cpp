@@ -1,0 +1,67 @@
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/model_options.hpp"
+#include "cli/options.hpp"
+#include "cli/report_text.hpp"
+#include "cli/sampling_options.hpp"
+#include "driver/error_json.hpp"
+#include "driver/generate.hpp"
+#include "support/interrupt.hpp"
+
+namespace kw::cli {
+
+namespace {
+
+int run_generate(const GenerateOptions& options, bool show_prompt, Console& console) {
+  if (show_prompt) {
+    console.print(prompt_for(options));
+    return kGood;
+  }
+  if (options.model.model.empty())
+    throw Error(ErrorKind::kUser, ErrorText{.message = "Which model? --model is missing.", .where = "", .source = "",
+                                            .hint = "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2; --show-prompt needs none.", .detail = "", .code = "no-model"});
+  GenerateOutcome outcome = generate(options, console);
+  if (outcome.fault) outcome.report["error"] = to_json(*outcome.fault);
+  console.print(generate_text(outcome.report));
+  console.write_json(outcome.report);
+  if (outcome.interrupted) {
+    console.warn("interrupted; " + outcome.kept);
+    return kInterruptedExitCode;
+  }
+  if (outcome.fault) {
+    console.warn(render(*outcome.fault));
+    console.warn(outcome.kept + ".");
+    return outcome.fault->exit_code();
+  }
+  return outcome.report["verdict"] == "pass" ? kGood : kAnswerIsNo;
+}
+
+}  // namespace
+
+void define_generate(CLI::App& app, Invocation& invocation) {
+  struct Options {
+    GenerateOptions generate;
+    bool show_prompt = false;
+  };
+  auto options = std::make_shared<Options>();
+  GenerateOptions& generate = options->generate;
+  app.add_option("PROBLEM", generate.problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
+  add_model(app, generate.model);
+  add_sampling(app, generate);
+  app.add_option_function<uint64_t>("--seed", [&generate](const uint64_t& value) { generate.seed = value; }, "Of the sampling: another seed is another run  [0]")->type_name("S");
+  app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model");
+  app.add_option("-o,--output", generate.output, "Where the best candidate goes  [STEM_kw.py in the current folder]")->type_name("FILE");
+  add_target(app, generate.target);
+  add_size(app, generate.size);
+  add_policy(app, generate.policy);
+  app.add_option("--draws", generate.draws, "Draws of inputs and weights  [one of each of the five kinds]")->check(CLI::Range(1, 10000))->type_name("N");
+  app.add_option("--budget", generate.budget_seconds, "Seconds of timing what passed; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
+  add_baselines(app, generate.baselines);
+  app.add_option("--timeout", generate.timeout_seconds, "Seconds after which a candidate counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
+  app.add_flag("--fresh", generate.fresh, "Ask again for what the archive holds of this run");
+  invocation.run = [options](Console& console) { return run_generate(options->generate, options->show_prompt, console); };
+}
+
+}  // namespace kw::cli

@@ -1,0 +1,21 @@
+// What a model is told of its last answer.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "llm/extract.hpp"
+
+namespace kw {
+
+struct Feedback {
+  std::string what;        // one sentence or two
+  std::string evidence;    // lines of code, a compiler's output, figures; may be empty
+};
+
+Feedback feedback_on(const llm::Fault& fault);
+
+// `report` of a verification that failed, and the worker's figures, which say where in a tensor it is furthest off.
+Feedback feedback_on(const nlohmann::ordered_json& report, const nlohmann::ordered_json& figures);
+
+}  // namespace kw

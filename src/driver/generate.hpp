@@ -1,0 +1,53 @@
+// A problem file and a language model in; the best verified one of k candidates and a report of all of them out (docs/llm.md).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/progress.hpp"
+#include "llm/backend.hpp"
+#include "support/error.hpp"
+
+namespace kw {
+
+struct GenerateOptions {
+  std::string problem, output;               // as OptimizeOptions has them
+  std::string target = "auto", size, policy = "reference";
+  llm::ModelOptions model;
+  std::string prompt = "chat";               // template: chat, kernelllm, base, or a file
+  int samples = 10;                          // k
+  int shots = 1;                             // examples in the prompt: 0, 1 (the format's), more (of the archive)
+  int repair = 0;                            // further turns for an answer that fails
+  double temperature = 1.0, top_p = 0.97;
+  int max_tokens = 2048;
+  std::optional<uint64_t> seed;              // of the sampling; the draws of a verification stay secret
+  int draws = 0;                             // 0: the worker's default
+  double timeout_seconds = 120;              // of one verification
+  double budget_seconds = 10;                // of timing, all in all; 0: verify only
+  std::vector<std::string> baselines = {"eager", "compile"};
+  bool fresh = false;                        // do not go on from what the archive holds of this run
+  std::string lock;                          // as OptimizeOptions has it
+};
+
+// What of the options decides a model's answers and their number, for a bench's children and the keys of its results.
+nlohmann::ordered_json to_json(const GenerateOptions& options);
+GenerateOptions generate_options_from(const nlohmann::ordered_json& json);
+
+struct GenerateOutcome {
+  nlohmann::ordered_json report;             // docs/json.md
+  std::optional<Error> fault;                // what ended the run early, such as a server that is gone
+  bool interrupted = false;
+  std::string kept;                          // then: what is left of the work, in words
+};
+
+// The first verified candidate is written as soon as there is one, the best once they are timed. Every completion is in the archive the moment it
+// came, every verdict the moment it was given; the same options go on from there. Throws kw::Error for what ends a run before its first sample.
+// With `shared`, those threads and the model they have loaded are used; after a fault or an interrupt they are of no more use.
+GenerateOutcome generate(const GenerateOptions& options, Progress& progress, class SamplingThreads* shared = nullptr);
+
+// The prompt that generate() would send first, without asking the model: its tokens are estimated.
+std::string prompt_for(const GenerateOptions& options);
+
+}  // namespace kw

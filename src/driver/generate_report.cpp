@@ -1,0 +1,96 @@
+#include "driver/generate_report.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "llm/pass_at_k.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kAsked[] = {1, 5, 10, 20, 50, 100};
+
+Json pass_at(int samples, int passed) {
+  Json out = Json::object();
+  for (const int k : kAsked)
+    if (const auto share = llm::pass_at_k(samples, passed, k)) out[std::to_string(k)] = *share;
+  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked)) out[std::to_string(samples)] = *llm::pass_at_k(samples, passed, samples);
+  return out;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+Json usage_json(const llm::Completion& completion) {
+  return {{"finish", completion.finish}, {"prompt_tokens", completion.prompt_tokens}, {"completion_tokens", completion.completion_tokens}, {"estimated", completion.tokens_estimated},
+          {"seconds", completion.seconds}, {"first_token_seconds", completion.first_token_seconds}, {"retries", completion.retries}, {"waited_seconds", completion.waited_seconds}};
+}
+
+void SampleLog::add(int sample, int turn, const Json& record, bool passed) {
+  Sample& one = samples_[sample];
+  one.turns[turn] = record;
+  one.passed = one.passed || passed;
+  if (turn == 0) one.passed_at_first = passed;
+}
+
+int SampleLog::passed() const {
+  return static_cast<int>(std::count_if(samples_.begin(), samples_.end(), [](const auto& one) { return one.second.passed; }));
+}
+
+std::string SampleLog::commonest_fault() const {
+  std::map<std::string, int> reasons;
+  for (const auto& [number, sample] : samples_) ++reasons[sample.turns.rbegin()->second.value("reason", "")];
+  const auto most = std::max_element(reasons.begin(), reasons.end(), [](const auto& one, const auto& other) { return one.second < other.second; });
+  return most == reasons.end() ? "" : most->first;
+}
+
+void SampleLog::describe(Json& report) const {
+  Json rows = Json::array(), codes = Json::object(), repairs = Json::object();
+  int at_first = 0, prompt_tokens = 0, completion_tokens = 0, ran = 0;
+  double writing = 0;
+  std::vector<double> overheads;
+  for (const auto& [number, sample] : samples_) {
+    at_first += sample.passed_at_first;
+    Json turns = Json::array();
+    for (const auto& [turn, record] : sample.turns) {
+      Json row;
+      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "reused", "same_as_before"})
+        if (record.contains(field)) row[field] = record[field];
+      turns.push_back(std::move(row));
+      const Json usage = record.value("usage", Json::object());
+      prompt_tokens += usage.value("prompt_tokens", 0);
+      completion_tokens += usage.value("completion_tokens", 0);
+      writing += usage.value("seconds", 0.0);
+      ran += record.value("ran", false);
+      for (const Json& repair : record.value("repairs", Json::array())) {
+        const std::string text = repair, kind = text.substr(0, text.find(':'));
+        repairs[kind] = repairs.value(kind, 0) + 1;
+      }
+      if (record.contains("seconds")) overheads.push_back(record["seconds"].value("overhead", 0.0));
+    }
+    const std::string code = sample.passed ? "pass" : sample.turns.rbegin()->second.value("code", "");
+    codes[code] = codes.value(code, 0) + 1;
+    rows.push_back({{"sample", number}, {"passed", sample.passed}, {"turns", turns}});
+  }
+  report["judged"] = judged();
+  report["passed"] = passed();
+  report["passed_at_first"] = at_first;
+  report["ran"] = ran;
+  report["pass_at_k"] = pass_at(judged(), passed());
+  report["pass_at_k_without_repair"] = pass_at(judged(), at_first);
+  report["codes"] = codes;
+  report["repairs_made"] = repairs;
+  report["tokens"] = {{"prompt", prompt_tokens}, {"completion", completion_tokens}, {"per_second", writing > 0 ? Json(completion_tokens / writing) : Json()}};
+  report["overhead_ms"] = {{"median", median(overheads) * 1000}, {"largest", overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000}};
+  report["samples"] = rows;
+}
+
+}  // namespace kw

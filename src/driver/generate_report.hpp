@@ -1,0 +1,34 @@
+// What became of the samples, for the report and for pass@k.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "llm/backend.hpp"
+
+namespace kw {
+
+nlohmann::ordered_json usage_json(const llm::Completion& completion);
+
+class SampleLog {
+ public:
+  // One turn of one sample, judged; turns of a sample come in order. `record` as it is stored.
+  void add(int sample, int turn, const nlohmann::ordered_json& record, bool passed);
+
+  int judged() const { return static_cast<int>(samples_.size()); }
+  int passed() const;
+  std::string commonest_fault() const;
+
+  // samples, passed, pass_at_k (with and without repairs), tokens, repairs, codes, overhead.
+  void describe(nlohmann::ordered_json& report) const;
+
+ private:
+  struct Sample {
+    std::map<int, nlohmann::ordered_json> turns;
+    bool passed = false, passed_at_first = false;
+  };
+  std::map<int, Sample> samples_;
+};
+
+}  // namespace kw

@@ -1,0 +1,42 @@
+#include "driver/judges.hpp"
+
+#include <utility>
+
+#include "driver/judgement.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+Judges::Judges(const Environment& environment, Progress& progress, const Sandbox& sandbox, VerifyRequest request, double timeout_seconds)
+    : environment_(environment), progress_(progress), sandbox_(sandbox), request_(std::move(request)), timeout_(timeout_seconds) {}
+
+std::unique_ptr<Judges::Cell> Judges::cell() {
+  auto cell = std::make_unique<Cell>();
+  cell->session = std::make_unique<Session>(environment_, progress_, timeout_, Session::Workers::kOne, sandbox_.around(cell->scratch.folder()));
+  cell->session->be_quiet(true);
+  return cell;
+}
+
+void Judges::get_ready() {
+  if (next_) return;
+  next_ = cell();
+  next_->session->prepare_at_once(request_);
+}
+
+Json Judges::judge(const std::string& source, Json& report) {
+  get_ready();
+  const std::unique_ptr<Cell> now = std::move(next_);
+  VerifyRequest request = request_;
+  request.candidate = now->scratch.write("candidate.py", source);
+  return kw::judge(*now->session, request, report);
+}
+
+Json Judges::measure(const std::string& source, const std::vector<std::string>& baselines, const std::map<std::string, double>& eager_errors, double budget_seconds, int64_t input_bytes) {
+  const std::unique_ptr<Cell> now = cell();
+  MeasureRequest request{.problem = request_.problem, .size = request_.size, .candidate = now->scratch.write("candidate.py", source), .device = request_.device, .baselines = baselines, .kernels = {},
+                         .budget_seconds = budget_seconds, .lock = request_.lock, .input_bytes = input_bytes, .eager_errors = eager_errors};
+  return now->session->measure(request);
+}
+
+}  // namespace kw

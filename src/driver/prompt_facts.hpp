@@ -1,0 +1,13 @@
+// What goes into a prompt beside the problem: the device in words, and solved problems of the archive that are like this one.
+#pragma once
+
+#include "archive/archive.hpp"
+#include "driver/environment.hpp"
+#include "driver/problem_file.hpp"
+#include "llm/prompts.hpp"
+
+namespace kw {
+
+llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash, const ProblemFile& problem, const std::string& target, int shots);
+
+}  // namespace kw

@@ -1,0 +1,230 @@
+"""`kw generate` against a scripted server: real prompts, extraction, verification and archive, with answers that are known beforehand."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command_line import GOOD
+from model_server import RIGHT, WRONG, ModelServer, fenced
+
+pytestmark = [pytest.mark.slow, pytest.mark.time_limit(400)]
+
+QUICKLY = ("--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-")
+
+
+def generate(kw, server, *arguments, **options):
+    return kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *QUICKLY, *arguments, **options)
+
+
+def codes(report):
+    return [sample["turns"][-1]["code"] for sample in report["samples"]]
+
+
+def test_the_best_of_k_is_kept_and_every_sample_accounted_for(kw):
+    cut_off = "```python\n" + RIGHT[:700]
+    with ModelServer([fenced(RIGHT), fenced(WRONG), "I am sorry.", cut_off]) as server:
+        result = generate(kw, server, "-k", 4, "--concurrency", 1)
+    assert result.code == 0, result.text
+    report = result.json()
+    assert codes(report) == ["pass", "inaccurate", "no-code", "syntax-error"], report
+    assert (report["judged"], report["passed"], report["ran"]) == (4, 1, 2)
+    assert report["pass_at_k"]["1"] == 0.25 and report["pass_at_k"]["4"] == 1.0
+    assert report["samples"][0]["turns"][0]["repairs"] == ["imports added: torch, nn"]
+    assert report["tokens"]["completion"] > 0 and report["overhead_ms"]["median"] < 1000
+    written = Path(report["candidate"])
+    assert written.name == "problem_kw.py" and "Made by Kernelwright with scripted" in written.read_text()
+    assert kw("verify", "problem.py", written, "--target", "cpu", "--draws", 5).code == 0
+    # Messages carry the problem and the form; sampling parameters are those that were asked for.
+    sent = server.requests[0]
+    assert "torch.softmax(torch.tanh(x)" in sent["messages"][-1]["content"] and "compile_cpp" in sent["messages"][-1]["content"]
+    assert (sent["temperature"], sent["top_p"]) == (1.0, 0.97)
+    assert len({request["seed"] for request in server.requests}) == 4
+
+
+def test_none_passed_is_exit_code_1_and_no_file(kw):
+    with ModelServer([fenced(WRONG)]) as server:
+        result = generate(kw, server, "-k", 2)
+    assert result.code == 1, result.text
+    assert not (kw.folder / "problem_kw.py").exists()
+    report = result.json()
+    assert report["verdict"] == "fail" and "of 2 samples" in report["reason"]
+    # The same wrong source twice is one verification.
+    assert report["ran"] == 1
+
+
+def test_more_samples_go_on_from_the_archive(kw):
+    with ModelServer(["nothing", "nothing at all"]) as server:
+        generate(kw, server, "-k", 2, "--concurrency", 1)
+        assert len(server.requests) == 2
+        report = generate(kw, server, "-k", 5, "--concurrency", 1).json()
+        assert len(server.requests) == 5
+        assert report["judged"] == 5
+        assert [sample["turns"][0].get("reused", False) for sample in report["samples"]] == [True, True, False, False, False]
+        # Another seed, or --fresh, is another matter.
+        generate(kw, server, "-k", 2, "--seed", 7)
+        assert len(server.requests) == 7
+
+
+def test_a_failure_is_the_next_turns_message(kw):
+    with ModelServer([fenced(WRONG), fenced(RIGHT)]) as server:
+        report = generate(kw, server, "-k", 1, "--repair", 2).json()
+    assert report["verdict"] == "pass" and report["passed_at_first"] == 0
+    assert report["pass_at_k"]["1"] == 1.0 and report["pass_at_k_without_repair"]["1"] == 0.0
+    assert len(server.requests) == 2
+    roles = [message["role"] for message in server.requests[1]["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+    told = server.requests[1]["messages"][-1]["content"]
+    assert "relative error" in told and "worst at" in told and "should be" in told, told
+
+
+def test_a_compilers_words_reach_the_model(kw):
+    broken = RIGHT.replace("double total = 0;", "double total = nonsense;")
+    with ModelServer([fenced(broken), "```python\nclass ModelNew(:\n```", fenced(RIGHT)]) as server:
+        report = generate(kw, server, "-k", 1, "--repair", 3).json()
+    assert report["verdict"] == "pass"
+    assert "nonsense" in server.requests[1]["messages"][-1]["content"]
+    assert "class ModelNew(:" in server.requests[2]["messages"][-1]["content"]
+
+
+def test_the_same_wrong_answer_ends_a_conversation(kw):
+    with ModelServer([fenced(WRONG)]) as server:
+        report = generate(kw, server, "-k", 1, "--repair", 5).json()
+    assert report["verdict"] == "fail"
+    assert len(server.requests) == 2
+
+
+def test_ctrl_c_keeps_what_is_found_and_the_same_command_goes_on(kw):
+    def hang(handler, body):
+        handler.begin_stream()
+        handler.event("I think")
+        time.sleep(60)
+
+    command = ("generate", kw.file("problem.py", GOOD), "--model")
+    with ModelServer([fenced(RIGHT), hang]) as server:
+        process = kw.start(*command, server.url, *QUICKLY, "-k", 3, "--concurrency", 1)
+        deadline = time.monotonic() + 90
+        while not (kw.folder / "problem_kw.py").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 130, out + err
+        assert "1 of 3 samples are in the archive" in err
+        report = json.loads(out)
+        assert report["interrupted"] is True and report["passed"] == 1
+        server.answers = ["no"]
+        again = kw(*command, server.url, *QUICKLY, "-k", 3)
+        assert again.code == 0
+        assert [sample["passed"] for sample in again.json()["samples"]] == [True, False, False]
+        assert len(server.requests) == 4
+
+
+def test_keys_are_sent_and_never_kept(kw):
+    key = "sk-unmistakable-4711"
+    refusal = {"status": 401, "body": json.dumps({"error": {"message": f"Incorrect API key provided: {key}."}})}
+    with ModelServer(["nothing", refusal]) as server:
+        result = generate(kw, server, "-k", 2, "--concurrency", 1, "--key-variable", "MY_KEY", env={"MY_KEY": key})
+    assert set(server.keys) == {f"Bearer {key}"}
+    assert result.code == 2 and "refuses the key" in result.err and "***" in result.err
+    assert key not in result.text
+    for path in kw.folder.rglob("*"):
+        assert not path.is_file() or key.encode() not in path.read_bytes(), path
+
+
+def test_completions_are_exported_for_training(kw):
+    with ModelServer([fenced(WRONG), fenced(RIGHT)]) as server:
+        generate(kw, server, "-k", 1, "--repair", 1)
+    lines = [json.loads(line) for line in kw("archive", "export", "--completions").out.splitlines()]
+    assert [(line["turn"], line["reward"]["passed"], line["reward"]["ran"]) for line in lines] == [(0, False, True), (1, True, True)]
+    assert [message["role"] for message in lines[1]["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert "class ModelNew" in lines[0]["candidate"]
+    assert lines[0]["verdict"]["code"] == "inaccurate"
+    assert lines[0]["request"]["temperature"] == 1.0
+
+
+def test_timing_chooses_among_those_that_passed(kw):
+    slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 200; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
+    with ModelServer([fenced(slow), fenced(RIGHT)]) as server:
+        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, "-k", 2, "--concurrency", 1, "--target", "cpu", "--draws", 1, "--budget", 3, "--baseline", "eager", "--json", "-")
+    report = result.json()
+    assert report["passed"] == 2 and report["time_ms"]["ours"] > 0
+    assert "repeat" not in Path(report["candidate"]).read_text()
+
+
+HARM = """
+import torch.hub
+
+
+class ModelNew(Model):
+    def forward(self, x):
+        {what}
+        return super().forward(x)
+"""
+KERNEL = RIGHT[: RIGHT.index("class ModelNew")]
+
+
+def harmful(what: str) -> str:
+    """Past the static checks: a kernel that is compiled and called, and beside it what a kernel has no business with."""
+    used = "\n\ndef unused(x):\n    kernels.tanh_softmax(pointer(x))\n"
+    return fenced(KERNEL + used + HARM.format(what=what))
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+def test_harm_is_contained(kw):
+    target = kw.folder / "precious.txt"
+    target.write_text("precious")
+    answers = [
+        harmful(f"torch.hub.os.remove({str(target)!r})"),
+        harmful(f"torch.hub.os.system('echo gone > {target}')"),
+        harmful("torch.hub.urlopen('http://192.0.2.1/', timeout=5)"),
+        harmful("torch.hub.os.kill(1, 9); torch.hub.os.kill(-1, 9)"),
+        harmful("torch.hub.os.write(1, b'pass'); torch.hub.os.closerange(3, 64)"),
+        fenced(RIGHT),
+    ]
+    with ModelServer(answers) as server:
+        report = generate(kw, server, "-k", len(answers), "--concurrency", 1).json()
+    assert report["sandbox"]["kind"] == "bubblewrap", report["sandbox"]
+    assert target.read_text() == "precious"
+    # The shell's failure is its own; what is computed is right all the same. The others raise, or end their own process.
+    assert [sample["passed"] for sample in report["samples"]] == [False, True, False, False, False, True], report["samples"]
+
+
+def test_without_a_sandbox_the_report_says_what_is_missing(kw):
+    folder = kw.folder / "bin"
+    folder.mkdir()
+    for name in ("g++", "sh"):
+        os.symlink(shutil.which(name), folder / name)
+    with ModelServer([fenced(RIGHT)]) as server:
+        result = generate(kw, server, "-k", 1, env={"PATH": str(folder)})
+    assert result.code == 0, result.text
+    sandbox = result.json()["sandbox"]
+    assert sandbox["kind"] == "none"
+    assert any("no network: bubblewrap (bwrap) is not installed" in line for line in sandbox["missing"])
+    assert "unprotected no network" in result.err
+
+
+def test_prompts_can_be_seen_without_a_model(kw):
+    problem = kw.file("problem.py", GOOD)
+    shown = kw("generate", problem, "--show-prompt", "--target", "cpu")
+    assert shown.code == 0
+    for part in ("=== system", "=== user", "torch.softmax(torch.tanh(x)", "scale_add_relu", "tokens"):
+        assert part in shown.out, part
+    assert "scale_add_relu" not in kw("generate", problem, "--show-prompt", "--target", "cpu", "--shots", 0).out
+    assert "=== raw" in kw("generate", problem, "--show-prompt", "--target", "cpu", "--prompt", "kernelllm").out
+    own = kw.file("own.txt", "=== raw\nMake it fast:\n{{problem}}\n")
+    assert "Make it fast:\nimport torch" in kw("generate", problem, "--show-prompt", "--prompt", own).out
+    bad = kw("generate", problem, "--show-prompt", "--prompt", kw.file("bad.txt", "=== raw\n{{nonsense}}\n"))
+    assert bad.code == 2 and "{{nonsense}}" in bad.err
+
+
+def test_solved_problems_become_examples(kw):
+    with ModelServer([fenced(RIGHT)]) as server:
+        generate(kw, server, "-k", 1)
+    like = kw.file("like.py", GOOD.replace("torch.tanh(x)", "torch.sigmoid(x)"))
+    shown = kw("generate", like, "--show-prompt", "--target", "cpu", "--shots", 2).out
+    assert "Examples, of other modules" in shown and "tanh_softmax" in shown
+    assert "def compile_cpp" not in shown
