@@ -31,6 +31,11 @@ def summarise(reply: dict[str, Any]) -> dict[str, Any]:
     return _call("kw_summarise", reply)
 
 
+def prompt(problem: str, target: str, template: str, shots: int = 1) -> dict[str, Any]:
+    """What a language model is asked for a problem: {"messages": [...]} or {"raw": text}."""
+    return _call("kw_prompt", {"problem": problem, "target": target, "template": template, "shots": shots})
+
+
 def _call(name: str, request: dict[str, Any]) -> dict[str, Any]:
     from .protocol import encode
 
@@ -68,7 +73,7 @@ def _library() -> ctypes.CDLL:
             hint="Build it (./kw doctor in a checkout, or pip install .), or set KW_LIBRARY to its path.",
         )
     library = ctypes.CDLL(str(path))
-    for name in ("kw_compile", "kw_judge", "kw_summarise"):
+    for name in ("kw_compile", "kw_judge", "kw_prompt", "kw_summarise"):
         function = getattr(library, name)
         function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_void_p
     library.kw_free.argtypes, library.kw_free.restype = [ctypes.c_void_p], None

@@ -7,6 +7,7 @@
 #include "driver/compile.hpp"
 #include "driver/error_json.hpp"
 #include "driver/report.hpp"
+#include "llm/prompts.hpp"
 #include "plan/schedule_json.hpp"
 #include "support/error.hpp"
 
@@ -60,7 +61,19 @@ Json compile_request(const Json& request) {
           {"library_ops", compiled.library_ops}, {"schedule", Json::parse(schedule_to_json(compiled.schedule))}, {"seconds", seconds}};
 }
 
+Json prompt_request(const Json& request) {
+  const llm::PromptFacts facts{.target = request.value("target", "triton"), .problem = request.at("problem"), .hardware = request.value("hardware", ""), .examples = {}, .shots = request.value("shots", 1)};
+  if (facts.target != "triton" && facts.target != "cpu") throw Error(ErrorKind::kUser, "there is no target \"" + facts.target + "\".", "Use triton or cpu.");
+  const llm::Prompt prompt = llm::fill(llm::load_template(request.value("template", "chat")), facts, 0, [](const llm::Prompt&) { return 0; }).prompt;
+  if (prompt.messages.empty()) return {{"raw", prompt.raw}};
+  Json messages = Json::array();
+  for (const llm::Message& message : prompt.messages) messages.push_back({{"role", message.role}, {"content", message.content}});
+  return {{"messages", messages}};
+}
+
 }  // namespace
+
+char* kw_prompt(const char* request) { return answer(request, prompt_request); }
 
 char* kw_compile(const char* request) { return answer(request, compile_request); }
 

