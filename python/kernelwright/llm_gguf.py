@@ -144,6 +144,11 @@ class Gguf:
         import llama_cpp
 
         grammar = llama_cpp.LlamaGrammar.from_string(params["grammar"], verbose=False) if params.get("grammar") else None
+        # llama.cpp keeps what it has read of the last prompt. All but the last token are read in one go and the last alone, whether they are
+        # kept or not: another division into batches rounds otherwise, and the same seed would give another answer.
+        if len(tokens) > 1 and [*self.llama._input_ids[: len(tokens) - 1]] != tokens[:-1]:
+            self.llama.reset()
+            self.llama.eval(tokens[:-1])
         pieces = self.llama.create_completion(
             tokens,
             max_tokens=params["max_tokens"],
