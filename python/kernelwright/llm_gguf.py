@@ -90,7 +90,9 @@ class Gguf:
 
         self.log = _Log()
         name = os.path.basename(path)
-        threads = params.get("threads") or None
+        cores = len(os.sched_getaffinity(0))
+        # Half of many, since two threads of a core share its arithmetic; all of few, where every one counts.
+        threads = params.get("threads") or (cores if cores <= 4 else cores // 2)
         layers = params.get("gpu_layers", -1)
         common = {"n_gpu_layers": layers, "n_threads": threads, "n_threads_batch": threads, "verbose": False}
         try:

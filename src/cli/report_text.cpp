@@ -126,6 +126,21 @@ std::string verdict_line(const Json& report) {
   return "failed     " + report.value("reason", "") + "\n";
 }
 
+// Who proposed what, where several did.
+std::string proposer_lines(const Json& report) {
+  if (!report.contains("proposers")) return "";
+  std::string text;
+  for (const Json& one : report["proposers"]) {
+    text += fmt::format("  proposer   {}: {}", one["proposer"].get<std::string>(), one["verdict"].get<std::string>());
+    if (one.contains("judged")) text += fmt::format(", {} of {} answers", one["passed"].get<int>(), one["judged"].get<int>());
+    if (has_number(one, "ms")) text += ", " + milliseconds(one["ms"].get<double>());
+    if (one.contains("tokens")) text += fmt::format(", {} tokens", one["tokens"]["prompt"].get<int>() + one["tokens"]["completion"].get<int>());
+    if (has_number(one, "seconds")) text += fmt::format(", took {:.1f} s", one["seconds"].get<double>());
+    text += one["proposer"] == report["winner"] && report.value("verdict", "") == "pass" ? "  <- kept\n" : "\n";
+  }
+  return text;
+}
+
 std::string notes(const Json& report) {
   std::string text;
   if (report.contains("notes"))
@@ -151,7 +166,7 @@ double total_seconds(const Json& report) {
 
 std::string optimize_text(const Json& report) {
   std::string text = verdict_line(report);
-  text += time_table(report) + roofline_line(report) + kernels_line(report) + search_line(report) + notes(report);
+  text += time_table(report) + roofline_line(report) + kernels_line(report) + search_line(report) + proposer_lines(report) + notes(report);
   const std::string candidate = report.contains("candidate") && report["candidate"].is_string() ? report["candidate"].get<std::string>() : "";
   if (!candidate.empty()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", candidate);
   if (report.value("from_archive", false))

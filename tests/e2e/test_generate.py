@@ -261,3 +261,21 @@ def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
         assert len(server.requests) == 6
         assert more.json()["all"]["pass_at_k"]["1"] == pytest.approx(1 / 6)
     assert kw(*bench, "--proposer", "magic").code == 2
+
+
+def test_the_compilers_kernel_is_the_floor(kw):
+    command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--proposer", "auto", "--json", "-", "-k", 2)
+    slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 300; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
+    with ModelServer([fenced(slow), fenced(WRONG)]) as server:
+        result = kw(*command, "--model", server.url)
+    assert result.code == 0, result.text
+    report = result.json()
+    assert report["winner"] == "scheduler"
+    assert [one["proposer"].split(":")[0] for one in report["proposers"]] == ["scheduler", "llm"]
+    assert report["proposers"][1]["passed"] == 1 and report["proposers"][1]["tokens"]["completion"] > 0
+    assert "repeat" not in Path(report["candidate"]).read_text()
+    # A server that is gone does not cost the compiler's answer.
+    result = kw(*command, "--model", "http://127.0.0.1:9/v1")
+    assert result.code == 0, result.text
+    assert any("no server" in note for note in result.json()["notes"])
+    assert kw("optimize", "problem.py", "--proposer", "auto").code == 2
