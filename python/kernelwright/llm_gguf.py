@@ -91,8 +91,8 @@ class Gguf:
         self.log = _Log()
         name = os.path.basename(path)
         cores = len(os.sched_getaffinity(0))
-        # Half of many, since two threads of a core share its arithmetic; all of few, where every one counts.
-        threads = params.get("threads") or (cores if cores <= 4 else cores // 2)
+        # Half of them: two threads of a core share its arithmetic, and the judge works meanwhile. On two cores, one writes as fast as both.
+        threads = params.get("threads") or max(1, cores // 2)
         layers = params.get("gpu_layers", -1)
         common = {"n_gpu_layers": layers, "n_threads": threads, "n_threads_batch": threads, "verbose": False}
         try:

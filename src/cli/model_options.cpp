@@ -14,7 +14,7 @@ CLI::Option* add_model(CLI::App& app, llm::ModelOptions& model) {
   app.add_option("--answer-time", model.patience.total_seconds, "Seconds after which an answer is cut off")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
   app.add_option("--context", model.context, "Tokens that a local model reads and writes together  [its own, at most 8192]")->check(CLI::Range(128, 10'000'000))->type_name("N");
   app.add_option("--gpu-layers", model.gpu_layers, "GGUF: layers on the GPU; -1: all")->capture_default_str()->type_name("N");
-  app.add_option("--threads", model.threads, "GGUF: threads  [half the cores, all of up to 4]")->check(CLI::Range(1, 1024))->type_name("N");
+  app.add_option("--threads", model.threads, "GGUF: threads  [half the cores]")->check(CLI::Range(1, 1024))->type_name("N");
   app.add_option("--device-map", model.device, "Hugging Face folder: auto (the GPU where there is one), cpu, cuda:1, or a device map")->capture_default_str()->type_name("DEVICE");
   app.add_option("--dtype", model.dtype, "Hugging Face folder: auto, float32, bfloat16, float16")->capture_default_str()->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))->type_name("DTYPE");
   return option;
