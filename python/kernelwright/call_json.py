@@ -140,7 +140,8 @@ def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, list):
             return {"list": [shape(item) for item in value]}
         if isinstance(value, tuple):
-            return {"tuple": [shape(item) for item in value]}
+            named = {"named": type(value).__name__} if type(value).__module__ == "torch.return_types" else {}
+            return {"tuple": [shape(item) for item in value]} | named
         raise errors.user_error(
             "unsupported-output",
             f"forward returns {errors.plain(value)}, which cannot be rebuilt.",

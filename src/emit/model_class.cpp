@@ -360,6 +360,7 @@ def warn_once(reason):
     const bool is_list = shape.contains("list");
     for (const Json& item : is_list ? shape["list"] : shape.at("tuple")) parts.push_back(shaped(item));
     const std::string inner = join(parts, ", ");
+    if (shape.contains("named")) return fmt::format("torch.return_types.{}(({}))", shape["named"].get<std::string>(), inner + (parts.size() == 1 ? "," : ""));
     return is_list ? "[" + inner + "]" : "(" + inner + (parts.size() == 1 ? ",)" : ")");
   }
 

@@ -106,6 +106,8 @@ def run(graph, module, args=(), kwargs=None):
 
 
 def rebuild(shape, outputs):
+    if "named" in shape:
+        return getattr(torch.return_types, shape["named"])([rebuild(item, outputs) for item in shape["tuple"]])
     ((kind, content),) = shape.items()
     if kind == "output":
         return outputs[content]

@@ -149,3 +149,15 @@ def test_backend_refuses_options_it_does_not_know():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="no option speed"):
         torch.compile(Gated(), backend=backend, options={"speed": 11})(torch.randn(4, 16))
+
+
+def test_named_results_stay_named() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, x):
+            return torch.max(x * 2, dim=1), torch.sort(x, dim=1, stable=True)
+
+    x = torch.randn(20, 9)
+    ours = kernelwright.optimize(Named(), [x], target="cpu", verified=False)(x)
+    for mine, theirs in zip(ours, Named()(x), strict=True):
+        assert type(mine) is type(theirs)
+        assert torch.equal(mine.values, theirs.values) and torch.equal(mine.indices, theirs.indices)

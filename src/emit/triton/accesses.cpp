@@ -188,12 +188,18 @@ void KernelPrinter::scatter(const Store& store, const Expr& scatter) {
     const std::string name = fold == "add" ? "add" : fold == "larger" ? "max" : "min";
     return line(fmt::format("tl.atomic_{}({}, {}{}, sem=\"relaxed\")", name, at, text, options));
   }
-  // The hardware orders no floats by PyTorch's rules and multiplies nothing.
+  // The hardware multiplies nothing and orders 16-bit floats only two by two.
   const bool is_tile = dimensions_.count > 0;
   const std::string shape = is_tile ? tile_shape(all) : "[1]", first = kernel_.buffers[store.access.buffer].name + "_ptr";
   const std::string offset = at.size() > first.size() ? at.substr(first.size() + 3) : "0", everywhere = fmt::format("tl.full({}, True, tl.int1)", shape);
+  const std::string inside = mask.empty() ? everywhere : fmt::format("({}) & {}", mask, everywhere);
+  if ((value.dtype == DType::f32 || value.dtype == DType::f64) && scatter.reduce != ReduceOp::kProd) {
+    const std::string helper = scatter.reduce == ReduceOp::kMax ? "raise_to" : "lower_to";
+    helpers_.insert(helper);
+    return line(fmt::format("{}({}, {}, {}, {})", helper, first, offset, text, inside));
+  }
   helpers_.insert({"fold_into", fold});
-  line(fmt::format("fold_into({}, {}, {}, {}, {})", first, offset, text, mask.empty() ? everywhere : fmt::format("({}) & {}", mask, everywhere), fold));
+  line(fmt::format("fold_into({}, {}, {}, {}, {})", first, offset, text, inside, fold));
 }
 
 // --- Vectors: the tile with one more dimension, of the elements side by side ----------------------------------------------------

@@ -45,6 +45,36 @@ def fold_into(start, offset, value, mask, fold: tl.constexpr):
         pending = pending & (seen != old)
         old = seen
 )"},
+    {"raise_to", R"(@triton.jit
+def raise_to(start, offset, value, mask):
+    """Makes elements of memory at least values where the mask holds; NaN wins. Floats order as the integers of their bits, those below zero the other way round."""
+    if value.dtype.primitive_bitwidth == 64:
+        bits = tl.where(value != value, 0x7FF8000000000000, value.to(tl.int64, bitcast=True))
+        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
+    else:
+        bits = tl.where(value != value, 0x7FC00000, value.to(tl.int32, bitcast=True))
+        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
+    # Most values change nothing, and what is NaN stays so.
+    old = tl.load(start + offset, mask=mask, other=0.0)
+    mask = mask & (old == old) & ((value > old) | (value != value))
+    tl.atomic_max(signed, bits, mask=mask & (bits >= 0), sem="relaxed")
+    tl.atomic_min(unsigned, bits.to(unsigned.dtype.element_ty, bitcast=True), mask=mask & (bits < 0), sem="relaxed")
+)"},
+    {"lower_to", R"(@triton.jit
+def lower_to(start, offset, value, mask):
+    """Makes elements of memory at most values where the mask holds; NaN wins. Floats order as the integers of their bits, those below zero the other way round."""
+    if value.dtype.primitive_bitwidth == 64:
+        bits = tl.where(value != value, -0x8000000000000, value.to(tl.int64, bitcast=True))
+        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
+    else:
+        bits = tl.where(value != value, -0x400000, value.to(tl.int32, bitcast=True))
+        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
+    # Most values change nothing, and what is NaN stays so.
+    old = tl.load(start + offset, mask=mask, other=0.0)
+    mask = mask & (old == old) & ((value < old) | (value != value))
+    tl.atomic_min(signed, bits, mask=mask & (bits >= 0), sem="relaxed")
+    tl.atomic_max(unsigned, bits.to(unsigned.dtype.element_ty, bitcast=True), mask=mask & (bits < 0), sem="relaxed")
+)"},
     {"four_of", R"(@triton.jit
 def four_of(tile):
     """The four tiles along the last dimension of a tile."""
