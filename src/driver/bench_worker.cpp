@@ -24,6 +24,20 @@ namespace {
 // candidate does not: what that left behind (memory, threads, a broken CUDA context) would be the next problem's.
 constexpr int kProblemsPerWorker = 50;
 
+// What both kinds of proposers are told of a problem: OptimizeOptions and GenerateOptions have these in common.
+template <typename Options>
+void read_common(const Json& request, Options& options) {
+  options.problem = request.at("problem");
+  options.output = request.at("output");
+  options.target = request.at("target");
+  options.size = request.value("size", "");
+  options.policy = request.at("policy");
+  options.baselines = request.at("baselines").get<std::vector<std::string>>();
+  options.budget_seconds = request.at("budget");
+  options.draws = request.at("draws");
+  options.lock = request.value("lock", "");
+}
+
 class BenchWorker {
  public:
   Json answer(const Json& request) {
@@ -33,17 +47,9 @@ class BenchWorker {
     try {
       if (request.contains("proposer")) return propose(request);
       OptimizeOptions options;
-      options.problem = request.at("problem");
-      options.output = request.at("output");
-      options.target = request.at("target");
-      options.size = request.value("size", "");
-      options.policy = request.at("policy");
-      options.baselines = request.at("baselines").get<std::vector<std::string>>();
-      options.budget_seconds = request.at("budget");
-      options.draws = request.at("draws");
+      read_common(request, options);
       options.emit_only = request.at("emit_only");
       options.timeout_seconds = request.value("timeout", 600.0);
-      options.lock = request.value("lock", "");
       options.fresh = true;   // the run's own lines are what it resumes from
       // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same names.
       const bool has_imports = !read_problem_file(options.problem).imports.empty();
@@ -67,15 +73,7 @@ class BenchWorker {
   // A language model's turn. It stays loaded from problem to problem; every sample is in the archive, so that a run that was broken off goes on.
   Json propose(const Json& request) {
     GenerateOptions options = generate_options_from(request.at("proposer"));
-    options.problem = request.at("problem");
-    options.output = request.at("output");
-    options.target = request.at("target");
-    options.size = request.value("size", "");
-    options.policy = request.at("policy");
-    options.baselines = request.at("baselines").get<std::vector<std::string>>();
-    options.budget_seconds = request.at("budget");
-    options.draws = request.at("draws");
-    options.lock = request.value("lock", "");
+    read_common(request, options);
     options.fresh = request.value("fresh", false);
     if (!threads_) {
       const Environment environment = find_environment();
