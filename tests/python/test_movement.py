@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import types
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
 import pytest
 import torch
+from case_checks import check_in_triton, check_on_the_cpu, emit, load
 from interpreter_process import InterpreterProcess
-from movement_cases import CASES, Case, Draw, Wrapped, fault_of
-
-from kernelwright import export, library
-
-QUICK = bool(os.environ.get("KW_TEST_QUICK"))
-SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
-
-
-def emit(case: Case, target: str) -> dict[str, Any]:
-    return library.compile_graph(export.export_module(Wrapped(case.function), case.arguments), target)
-
-
-def load(source: str) -> types.ModuleType:
-    candidate = types.ModuleType("candidate")
-    exec(source, candidate.__dict__)
-    return candidate
+from movement_cases import CASES, Case, Wrapped
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_cpu(name: str) -> None:
-    for seed in SEEDS:
-        case = CASES[name](Draw(seed))
-        emitted = emit(case, "cpu")
-        assert emitted["library_ops"] == [], f"seed {seed}: {emitted['library_ops']}"
-        fault = fault_of(case, load(emitted["source"]))
-        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
+    check_on_the_cpu(CASES[name])
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +27,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
 
 @pytest.mark.parametrize("name", CASES)
 def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
-    from kernelwright import compile_only
-
-    for seed in SEEDS:
-        emitted = emit(CASES[name](Draw(seed)), "triton")
-        assert emitted["library_ops"] == []
-        path = tmp_path / f"candidate_{seed}.py"
-        path.write_text(emitted["source"])
-        fault = interpreter.fault(case=name, seed=seed, candidate=str(path))
-        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
-        if seed == SEEDS[0]:
-            rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
-            assert all(row["ok"] for row in rows), [row["error"] for row in rows]
+    check_in_triton(name, lambda draw: emit(CASES[name](draw), "triton"), interpreter, tmp_path)
 
 
 OUT_OF_RANGE = {

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 import torch
+from case_checks import check_in_triton, check_on_the_cpu, emit, load
 from interpreter_process import InterpreterProcess
-from movement_cases import Case, Draw, Wrapped, fault_of
+from movement_cases import Case, Wrapped, fault_of
 from scatter_cases import CASES, GPU_CASES
-from test_movement import emit, load
 
 from kernelwright import export, library
-
-QUICK = bool(os.environ.get("KW_TEST_QUICK"))
-SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_cpu(name: str) -> None:
-    for seed in SEEDS:
-        case = CASES[name](Draw(seed))
-        emitted = emit(case, "cpu")
-        assert emitted["library_ops"] == [], f"seed {seed}: {emitted['library_ops']}"
-        fault = fault_of(case, load(emitted["source"]))
-        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
+    check_on_the_cpu(CASES[name])
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +37,7 @@ def emit_for_gpu(case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES | GPU_CASES)
 def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
-    from kernelwright import compile_only
-
-    for seed in SEEDS:
-        emitted = emit_for_gpu((CASES | GPU_CASES)[name](Draw(seed)))
-        assert emitted["library_ops"] == []
-        path = tmp_path / f"candidate_{seed}.py"
-        path.write_text(emitted["source"])
-        fault = interpreter.fault(case=name, seed=seed, candidate=str(path))
-        assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
-        if seed == SEEDS[0]:
-            rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
-            assert all(row["ok"] for row in rows), [row["error"] for row in rows]
+    check_in_triton(name, lambda draw: emit_for_gpu((CASES | GPU_CASES)[name](draw)), interpreter, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int16], ids=str)
