@@ -174,18 +174,22 @@ class Reference:
     def is_double(self) -> bool:
         return self.name != "fp32-eager"
 
-    def run(self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]]) -> tuple[Any, list[Any], torch.nn.Module] | None:
-        """The result, the inputs as the forward left them, and the module likewise; None where only eager can serve."""
+    def run(
+        self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None = None
+    ) -> tuple[Any, list[Any], torch.nn.Module] | None:
+        """The result, the inputs as the forward left them, and the module likewise; None where only eager can serve. `around`: a mode to run it in."""
         while self.is_double:
             try:
-                return self._attempt(model, inputs, seed, drawn)
+                return self._attempt(model, inputs, seed, drawn, around)
             except Exception as error:
                 # The traceback's frames hold the tensors that filled the memory.
                 reason = error.with_traceback(None)
             self._fall_back(reason, inputs)
         return None
 
-    def _attempt(self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]]) -> tuple[Any, list[Any], torch.nn.Module]:
+    def _attempt(
+        self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None
+    ) -> tuple[Any, list[Any], torch.nn.Module]:
         if self.module is None:
             self.module = to_double(self.problem.construct(self.device, seed=self.seed))
             self.module.train(model.training)
@@ -193,7 +197,7 @@ class Reference:
         arguments = _widened(inputs, self.device)
         seed_everything(seed)
         with torch.no_grad(), _default_dtype(torch.float64), StayDouble():
-            with Replay(drawn) if drawn else contextlib.nullcontext():
+            with Replay(drawn) if drawn else contextlib.nullcontext(), around or contextlib.nullcontext():
                 result = self.module(*arguments)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

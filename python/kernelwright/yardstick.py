@@ -18,6 +18,7 @@ from .limits import limit_memory
 from .reference import Record, Reference, free_memory, seed_everything
 from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
 from .state import Snapshot, StateCopy
+from .ties import Ties, operators as operators_with_ties
 
 # Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
 _ASSERTING = {
@@ -45,6 +46,7 @@ class Draw:
     eager: Outcome | None = None
     reference: dict[str, torch.Tensor] | None = None
     is_double: bool = True
+    leaves_ties_open: bool = False
 
     @property
     def forward_seed(self) -> int:
@@ -152,14 +154,24 @@ class Yardstick:
             return draw
         if number == 0:
             self._bounded = bool(record.operators & _ASSERTING)
+        draw.leaves_ties_open = bool(record.operators & operators_with_ties())
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
         draw.is_double = self.reference.is_double
         return draw
 
-    def _reference(self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]]) -> dict[str, torch.Tensor]:
+    def run_again(self, draw: Draw, ties: Ties) -> tuple[Outcome, dict[str, torch.Tensor]]:
+        """Eager and the reference on this draw with another choice among equal elements."""
+        self.refill(draw)
+        eager, record = self.run_eager(draw.forward_seed, ties)
+        self.refill(draw)
+        return eager, self._reference(eager, draw.forward_seed, record.drawn, ties.anew())
+
+    def _reference(
+        self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None = None
+    ) -> dict[str, torch.Tensor]:
         """The reference's value of every tensor in `eager`."""
-        got = self.reference.run(self.model, self.inputs.values, seed, drawn)
+        got = self.reference.run(self.model, self.inputs.values, seed, drawn, around)
         if got is None:
             return dict(eager.tensors)
         result, arguments, module = got

@@ -115,6 +115,14 @@ def test_inputs_of_8_bit_floats_change_between_calls():
     assert torch.equal(codes.view(torch.uint8).sort().values, before.view(torch.uint8))
 
 
+TIES = PROBLEM.replace("torch.tanh(x) * 2", "x.topk(9, 1).indices").replace("torch.rand(64, 64)", "torch.randint(0, 3, (64, 64)).float()")
+
+
+@pytest.mark.parametrize(("positions", "ok"), [("63 - x.flip(1).sort(1, True).indices[:, :9]", True), ("x.sort(1).indices[:, :9].contiguous()", False)])
+def test_ties_that_eager_leaves_open_pass_the_recheck(timed, positions, ok):
+    assert timed(f"class ModelNew(Model):\n    def forward(self, x):\n        return ({positions}).contiguous()\n", TIES)["recheck"]["ok"] is ok
+
+
 @pytest.mark.slow
 def test_random_modules_and_running_statistics_pass_the_recheck(timed):
     problem = PROBLEM.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.bn = nn.BatchNorm1d(64)\n    def forward").replace(
