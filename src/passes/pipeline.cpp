@@ -12,6 +12,7 @@
 #include "passes/expand.hpp"
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
+#include "passes/identities.hpp"
 #include "passes/layout.hpp"
 #include "passes/rows_first.hpp"
 #include "support/error.hpp"
@@ -31,6 +32,7 @@ constexpr Pass kPasses[] = {
     {"expand", expand},
     {"fold", fold},
     {"layout", layout},
+    {"identities", identities},
     {"rows_first", rows_first},
     {"cse", cse},
     {"dead_code", dead_code},
