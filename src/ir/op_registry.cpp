@@ -74,14 +74,14 @@ constexpr Family kFamilies[] = {
     {kPooling, 1, kPure,
      "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d "
      "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
-     "adaptive_max_pool3d lp_pool1d lp_pool2d lp_pool3d max_unpool2d max_unpool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+     "adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d lp_pool1d lp_pool2d lp_pool3d max_unpool2d max_unpool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d "
      "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d "
      "_upsample_bilinear2d_aa _upsample_bicubic2d_aa interpolate grid_sampler grid_sampler_2d grid_sampler_3d affine_grid_generator"},
     {kScan, 1, kPure, "cumsum cumprod cummax cummin logcumsumexp cumulative_trapezoid"},
     {kRandom, 4, kImpure,
      "rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial normal normal_functional uniform exponential geometric cauchy log_normal "
      "random poisson binomial dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout _fused_dropout rrelu rrelu_with_noise "
-     "rrelu_with_noise_functional fractional_max_pool2d fractional_max_pool3d _standard_gamma _sample_dirichlet"},
+     "rrelu_with_noise_functional _standard_gamma _sample_dirichlet"},
     {kFactory, 0, kPure,
      "full full_like zeros zeros_like ones ones_like new_full new_zeros new_ones arange linspace logspace eye scalar_tensor tril_indices triu_indices "
      "hann_window hamming_window kaiser_window bartlett_window blackman_window vander"},

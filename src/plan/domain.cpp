@@ -83,8 +83,12 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, cons
   const Node& node = graph.nodes[id];
   if (const auto bags = spec.windowed ? bags_of(graph, node) : std::nullopt) return bag_element_at(*bags, point, lookups).pulls(*bags, point);
   if (spec.windowed) {
-    WindowElement element = element_at(*window_of(graph, node), point, lookups);
-    return std::vector<Pull>{{spec.operands[0], std::move(element.coords), std::move(element.guards)}};
+    const Window window = *window_of(graph, node);
+    WindowElement element = element_at(window, point, lookups);
+    std::vector<Pull> pulls = {{spec.operands[0], std::move(element.coords), std::move(element.guards)}};
+    for (const WindowDim& dim : window.dims)
+      if (dim.sample >= 0) pulls.push_back({window.samples, sample_at(window, dim, point), {}});
+    return pulls;
   }
   const Shape& input = graph.type(spec.operands[0]).shape;
   const auto input_coords = reshape(point, spec.domain, input, lookups.extents());

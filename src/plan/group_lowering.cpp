@@ -314,6 +314,8 @@ class Lowering {
     if (const auto found = coordinates_.find(axis); found != coordinates_.end()) return found->second;
     const Lookup lookup = lookups_.of_axis(axis);
     if (lookup.index == kNoValue) return coordinates_.emplace(axis, computed_coordinate(build_, lookup)).first->second;
+    if (lookup.kind == LookupKind::kFractionalStart)
+      return coordinates_.emplace(axis, fractional_start(build_, lookup, expr_at(lookup.index, lookup.coords, lookup.guards))).first->second;
     const ExprId size = build_.integer(lookup.extent, DType::i64);
     ExprId place = lookup.kind == LookupKind::kElementOr ? element_or(lookup) : build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
     if (lookup.kind == LookupKind::kWrappedElement)

@@ -23,6 +23,7 @@ enum class LookupKind {
   // Of window number `position` among `shift` windows of uneven sizes over an axis (adaptive pooling)
   kWindowStart,      // its first element: ⌊position · length / shift⌋, of an axis of `extent`
   kWindowEnd,        // one past its last: ⌈(position + 1) · length / shift⌉, of an axis of `extent` − 1
+  kFractionalStart,  // of windows that start where the number `coords` of the tensor `index` says (fractional pooling)
   // Of `position` in a resized axis (resize.hpp)
   kNearest, kNearestExact,
   kLinear, kCubic,   // its element number `shift`

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ir/numbers.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -123,6 +124,24 @@ ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
     default: break;
   }
   fail_internal(__FILE__, __LINE__, "an element of an index tensor is loaded, not computed");
+}
+
+// ⌊(position + sample) · α⌋ − ⌊sample · α⌋ with α = (extent − 1) / (windows − 1), as PyTorch's own rounding and truncation have it; the last window ends with the axis.
+ExprId fractional_start(KernelBuilder& build, const Lookup& lookup, ExprId sample) {
+  const ExprId last = build.integer(lookup.extent - 1, DType::i32);
+  if (lookup.shift == 1) return last;
+  const DType dtype = compute_dtype(lookup.work);
+  const auto held = [&](double value) { return as_double(number_in(lookup.work, value).value_or(value)); };
+  const auto rounded = [&](ExprId value) { return build.cast(build.cast(value, lookup.work), dtype); };
+  const double quotient = held(static_cast<double>(lookup.extent - 1)) / held(static_cast<double>(lookup.shift - 1));
+  const ExprId alpha = build.constant(held(quotient), dtype);
+  const auto whole = [&](ExprId value) { return build.cast(rounded(build.mul(value, alpha)), DType::i32); };
+  const ExprId position = build.index(lookup.position, DType::i32), first = build.cast(sample, dtype);
+  const ExprId start = build.sub(whole(rounded(build.add(rounded(build.cast(position, dtype)), first))), whole(first));
+  const ExprId within = build.binary(ScalarOp::kMinimum, build.binary(ScalarOp::kMaximum, start, build.integer(0, DType::i32)), last);
+  const ExprId result = build.select(build.compare(ScalarOp::kEqual, position, build.integer(lookup.shift - 1, DType::i32)), last, within);
+  build.name(result, "window_start");
+  return result;
 }
 
 ExprId weight_of_tap(KernelBuilder& build, const Lookup& tap) {

@@ -6,8 +6,11 @@
 
 namespace kw::plan {
 
-// The coordinate, an i32 or i64; of every kind but kElement and kWrappedElement, whose value the caller loads.
+// The coordinate, an i32 or i64; of every kind that names no tensor, whose value the caller loads.
 ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup);
+
+// The coordinate of kFractionalStart; `sample`: the number that it depends on, in its compute dtype.
+ExprId fractional_start(KernelBuilder& build, const Lookup& lookup, ExprId sample);
 
 // What the element that a tap of kLinear or kCubic finds is multiplied by.
 ExprId weight_of_tap(KernelBuilder& build, const Lookup& tap);

@@ -55,7 +55,7 @@ const NameSet kReductions = {
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "col2im", "_embedding_bag", "_embedding_bag_forward_only"};
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d", "col2im", "_embedding_bag", "_embedding_bag_forward_only"};
 
 const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
 

@@ -55,6 +55,39 @@ bool set_adaptive_windows(std::vector<WindowDim>& dims) {
   return true;
 }
 
+// PyTorch keeps the width's number first in two dimensions and last in three.
+bool set_fractional_windows(const Graph& graph, const Node& node, Window& window) {
+  const size_t count = window.dims.size();
+  const auto kernel = settings(node, "kernel_size", count, {});
+  window.samples = node.value("random_samples");
+  if (!kernel || kernel->size() != count || window.samples == kNoValue) return false;
+  const TensorType &samples = graph.type(window.samples), &input = graph.type(window.operand);
+  const int64_t leading = input.rank() - static_cast<int64_t>(count);
+  if (leading < 1 || leading > 2 || samples.rank() != 3 || !is_floating(samples.dtype) || samples.shape[2] != static_cast<int64_t>(count)) return false;
+  if (samples.shape[1] != input.shape[leading - 1] || samples.shape[0] < (leading == 2 ? input.shape[0] : 1)) return false;
+  // Its CPU kernels compute in the tensor's own type, those for GPUs in at least single precision.
+  window.start_dtype = samples.dtype == DType::f64 || samples.device == "cpu" ? samples.dtype : DType::f32;
+  for (size_t dim = 0; dim < count; ++dim) {
+    WindowDim& one = window.dims[dim];
+    one.kernel = (*kernel)[dim];
+    if (one.kernel < 1 || one.kernel > one.input || one.output < 1 || one.input > std::numeric_limits<int32_t>::max()) return false;
+    one.sample = static_cast<int64_t>(count == 2 ? count - 1 - dim : dim);
+  }
+  return true;
+}
+
+Index fractional_start(const Window& window, const WindowDim& dim, const Coords& point, const Index& output, Lookups& lookups) {
+  Lookup lookup;
+  lookup.kind = LookupKind::kFractionalStart;
+  lookup.extent = dim.input - dim.kernel + 1;
+  lookup.index = window.samples;
+  lookup.coords = sample_at(window, dim, point);
+  lookup.position = output;
+  lookup.shift = dim.output;
+  lookup.work = window.start_dtype;
+  return lookups.add(std::move(lookup));
+}
+
 }  // namespace
 
 bool Window::covers_input() const {
@@ -79,6 +112,8 @@ std::optional<Window> window_of(const Graph& graph, const Node& node) {
   if (base == "col2im") return unfolded_of(graph, node);
   const bool adaptive = base.starts_with("adaptive_");
   if (adaptive) base.remove_prefix(9);
+  const bool fractional = base.starts_with("fractional_");
+  if (fractional) base.remove_prefix(11);
   const bool largest = base.starts_with("max_pool");
   if (!largest && !base.starts_with("avg_pool")) return std::nullopt;
   const size_t count = base.size() > 8 && base[8] >= '1' && base[8] <= '3' ? static_cast<size_t>(base[8] - '0') : 0;
@@ -90,6 +125,7 @@ std::optional<Window> window_of(const Graph& graph, const Node& node) {
   if (!is_floating(input.dtype) || input.rank() != output.rank() || input.shape.size() < count) return std::nullopt;
   const size_t leading = input.shape.size() - count;
   for (size_t dim = leading; dim < input.shape.size(); ++dim) window.dims.push_back({.input = input.shape[dim], .output = output.shape[dim]});
+  if (fractional) return set_fractional_windows(graph, node, window) ? std::optional(window) : std::nullopt;
   if (adaptive ? !set_adaptive_windows(window.dims) : !set_windows(node, window.dims)) return std::nullopt;
   window.counts_padding = adaptive || node.boolean("count_include_pad", true);
   const Argument* divisor = node.find("divisor_override");
@@ -109,6 +145,11 @@ WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups) 
   return {std::move(start), lookups.add(std::move(lookup))};
 }
 
+Coords sample_at(const Window& window, const WindowDim& dim, const Coords& point) {
+  const size_t leading = point.size() - 2 * window.dims.size();
+  return {leading == 2 ? point[0] : Index{}, point[leading - 1], constant_index(dim.sample)};
+}
+
 WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups) {
   if (window.kind == Window::Kind::kUnfolded) return unfolded_at(window, point, lookups);
   const size_t count = window.dims.size(), leading = point.size() - 2 * count;
@@ -122,6 +163,11 @@ WindowElement element_at(const Window& window, const Coords& point, Lookups& loo
       Index position = add(start, point[leading + count + dim], extents);
       element.guards.push_back({add(position, scale(end, -1, extents), extents), std::numeric_limits<int64_t>::min(), 0});
       element.coords.push_back(std::move(position));
+      continue;
+    }
+    if (one.sample >= 0) {
+      const Index start = fractional_start(window, one, point, point[leading + dim], lookups);
+      element.coords.push_back(add(start, point[leading + count + dim], lookups.extents()));
       continue;
     }
     const Extents extents = lookups.extents();

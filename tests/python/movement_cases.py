@@ -390,6 +390,31 @@ def weighted_bag_of_any_size(d: Draw) -> Case:
     return Case(lambda w, i, o, s: F.embedding_bag(i, w, o, per_sample_weights=s * 3, mode="sum", padding_idx=padding), arguments, exact=False)
 
 
+def _pooled_at_random(d: Draw, dims: int) -> Case:
+    """A window ends where the axis does, and where the others start is a matter of the last bit of the numbers."""
+    kernel = [d.number(1, 4) for _ in range(dims)]
+    output = [d.number(1, 9) for _ in range(dims)]
+    planes = d.shape(d.number(1, 2), 3)
+    dtype = d.choice([torch.float32, torch.float32, torch.float16, torch.float64])  # Triton's interpreter does not round to bfloat16
+    x = d.floats([*planes, *(k + o - 1 + d.number(1, 14) for k, o in zip(kernel, output))], dtype).clone().round_()
+    for special in (float("nan"), float("-inf")):
+        x[torch.rand(x.shape, generator=d.generator) < 0.05] = special
+    samples = torch.rand(planes[0] if len(planes) == 2 else 1, planes[-1], dims, generator=d.generator).to(x.dtype)
+    samples[samples == 1] = 0  # rounded up
+    pool = getattr(torch.ops.aten, f"fractional_max_pool{dims}d")
+    return Case(lambda x, s: pool(torch.relu(x) if kernel[0] == 3 else x, kernel, output, s), (x, samples))
+
+
+@case
+def fractional_pool_2d(d: Draw) -> Case:
+    return _pooled_at_random(d, 2)
+
+
+@case
+def fractional_pool_3d(d: Draw) -> Case:
+    return _pooled_at_random(d, 3)
+
+
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,7 @@ from kernelwright import export, library
 
 # What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours.
 LIBRARY = {
-    "FractionalMaxPool2d": {"aten.rand", "aten.fractional_max_pool2d"},
-    "FractionalMaxPool3d": {"aten.rand", "aten.fractional_max_pool3d"},
+    "FractionalMaxPool": {"aten.rand"},
     "Dropout train": {"aten.native_dropout"},
     "Dropout1d train": {"aten.empty", "aten.bernoulli"},
     "Dropout2d train": {"aten.empty", "aten.bernoulli"},

@@ -89,6 +89,17 @@ def test_costly_producers_of_many_windows_are_stored(tmp_path: Path) -> None:
     check(lambda x: F.max_pool2d(F.mish(x), 5, 1, 2), randn(1, 2, 8, 9), tmp_path=tmp_path, launches=2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_windows_that_start_where_random_numbers_say(dtype: torch.dtype, tmp_path: Path) -> None:
+    """In PyTorch's own arithmetic: a start that is one off shows at once in the positions."""
+    samples = torch.rand(40, 3, 3, generator=torch.Generator().manual_seed(7)).to(dtype)
+    x = randn(40, 3, 97, 41, dtype=dtype)
+    for size in ((1, 1), (2, 7), (60, 39), (95, 20)):
+        check(lambda x, s, size=size: torch.ops.aten.fractional_max_pool2d(x, [3, 2], size, s), x, samples[..., :2].contiguous(), tmp_path=tmp_path, launches=1)
+    boxes = randn(40, 3, 41, 8, 12, dtype=dtype)
+    check(lambda x, s: torch.ops.aten.fractional_max_pool3d(torch.relu(x), [2, 1, 3], [9, 6, 5], s), boxes, samples * 9 - 4, tmp_path=tmp_path, launches=1)
+
+
 @pytest.mark.parametrize("size", [3, 4])
 def test_local_response_norm(size: int, tmp_path: Path) -> None:
     check(lambda x: F.local_response_norm(x, size), randn(2, 5, 6, 7), tmp_path=tmp_path)
