@@ -150,10 +150,12 @@ cuda = [d.name for d in distributions() if d.name.startswith("nvidia-")]
 sys.exit(bool(cuda) or not version("torch").endswith("+cpu"))' || failed 3 "pip installed a CUDA build of PyTorch"
 }
 
+cache_tag() { "$python" -c 'import sys; print(sys.implementation.cache_tag)'; }
+
 # fill_beside WANTS_TESTS: for the user's own Python, what it lacks, in a folder of ours on its path.
 fill_beside() {
   local tag lacking name pinned=()
-  tag=$("$python" -c 'import sys; print(sys.implementation.cache_tag)')
+  tag=$(cache_tag)
   # Left by another Python: compiled packages would not fit.
   [[ -d $beside && $(cat "$beside/filled" 2>/dev/null) != "$tag" ]] && rm -rf "$beside"
   lacking=$(PYTHONPATH=$beside "$python" -c '

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes this checkout ready to run: setup.sh WANTS_TESTS. Called by `kw`, which passes KW_HOME and KW_PYTHON_KEY.
+# Makes this checkout ready to run: setup.sh WANTS_TESTS WANTS_MODELS (models.sh). Called by `kw`, which passes KW_HOME and KW_PYTHON_KEY.
 # Each step looks first and acts only where it must, so that stopping at any point and starting again goes on.
 set -u
 wants_tests=$1
+wants_models=${2:-}
 
 mkdir -p "$KW_HOME/.kw" 2>/dev/null && : 2>/dev/null >>"$KW_HOME/.kw/lock" || {
   printf '%s\n' "kw: cannot write in $KW_HOME/.kw, where the set-up keeps its state." \
@@ -10,7 +11,7 @@ mkdir -p "$KW_HOME/.kw" 2>/dev/null && : 2>/dev/null >>"$KW_HOME/.kw/lock" || {
   exit 3
 }
 
-for part in ready progress packages python build; do
+for part in ready progress packages python models build; do
   # shellcheck source=/dev/null
   source "$KW_HOME/setup/$part.sh"
 done
@@ -22,9 +23,10 @@ exec 8>>"$KW_HOME/.kw/lock"
 if type -P flock >/dev/null && ! flock -n 8; then
   say "kw: another kw is setting up this checkout; waiting for it (its log: $KW_HOME/.kw/setup.log)"
   flock 8
-  [[ $wants_tests == 0 ]] && is_ready && exit 0
+  [[ $wants_tests == 0 && -z $wants_models ]] && is_ready && exit 0
 fi
 
+[[ -n $wants_models ]] && step_count=5
 began=$SECONDS
 first_time=0
 [[ -e $KW_HOME/.kw/ready ]] || first_time=1
@@ -45,6 +47,7 @@ needs_venv=0
 step_packages "$wants_tests" "$needs_venv"
 step_python "$wants_tests"
 step_build "$wants_tests"
+step_models "$wants_models"
 
 touch -r "$KW_HOME/.kw/ready.next" "$KW_HOME/.kw/mark"
 printf '%s\n' "$KW_HOME" "$KW_PYTHON_KEY" "$python" "$python_path" >"$KW_HOME/.kw/ready.next" || failed 3 "could not write .kw/ready"

