@@ -5,6 +5,7 @@
 
 #include "ir/text.hpp"
 #include "ir/verifier.hpp"
+#include "passes/broadcasts.hpp"
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
@@ -33,6 +34,7 @@ constexpr Pass kPasses[] = {
     {"fold", fold},
     {"layout", layout},
     {"identities", identities},
+    {"broadcasts", broadcasts},
     {"rows_first", rows_first},
     {"cse", cse},
     {"dead_code", dead_code},

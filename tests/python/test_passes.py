@@ -215,6 +215,42 @@ def test_formulas_that_pytorch_has_an_operator_for(after_passes, special):
         assert not differs.any(), (mine[differs], theirs[differs], exact[differs])
 
 
+def _broadcast_extremes(self, x, y, labels):
+    wide = x[:, None].expand(6, 5, 8)
+    both = wide * 2 + y.unsqueeze(1)
+    return (wide.amax(1), both.amin((1, 2)), wide.flatten(0, 1).view(6, 5, 8).amax(), both.transpose(0, 1).amax(0), wide.isnan().any(1), (both > 0).all(), wide.argmax(1), wide.argmin(1, keepdim=True),
+            both.max(1).values, wide[1:4].amax(1), x.repeat(5, 1, 1).amax(0), labels.expand(5, 6, 8).sum(0), labels.unsqueeze(2).expand(6, 8, 3).prod(2), (labels > 3)[None].expand(4, 6, 8).sum((0, 1)),
+            wide.norm(float("inf"), 1), wide.norm(-float("inf"), (0, 1)), wide.contiguous().amin(1))  # fmt: skip
+
+
+def _broadcast_sums(self, x, y, labels):
+    wide = x[:, None].expand(6, 5, 8)
+    both = (wide * 2 + y.unsqueeze(1)).sigmoid()
+    row = x[0].expand(4096, 8)
+    return (wide.sum(1), both.sum(), both.sum((0, 1)), row.sum(0), row.bfloat16().sum(0), row.half().mean((0, 1)), row.bfloat16().sum(), wide.mean((0, 1)), wide.prod(1), x[:, None].expand(6, 2, 8).prod(1), wide.var(1),
+            x[:, None].expand(6, 2, 8).var(1, correction=2), wide.std((0, 1)), wide.var((0, 1), unbiased=False), both.var(), wide.logsumexp(1), wide.logsumexp((0, 1)), x[:, None].half().expand(6, 5, 8).logsumexp(1),
+            wide.norm(2, 1), wide.norm(1), both.norm(3, (1, 2)), (wide + labels.unsqueeze(1)).sum(1), (wide * 2 + y.unsqueeze(1)).mean(1))  # fmt: skip
+
+
+@pytest.mark.parametrize("special", [False, True], ids=["numbers", "special values"])
+def test_folds_of_broadcasts(after_passes, special):
+    inputs = _inputs(special)
+    inputs["x"][inputs["x"].abs() == 3e38] = 1e15   # PyTorch's sums overflow where ours need not
+    for function, exact in (_broadcast_extremes, True), (_broadcast_sums, False):
+        module = Module(function)
+        text = after_passes(module, inputs, ["canonicalise", "broadcasts", "dead_code"])
+        folds = [line for line in text.splitlines() if re.search(r"= aten.(sum|mean|amax|amin|argmax|argmin|prod|var|std|logsumexp|linalg_vector_norm|any|all)\.", line)]
+        with torch.no_grad():
+            ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+        assert len(folds) < len(eager) - 3, text
+        for mine, theirs in zip(ours, eager, strict=True):
+            if exact and not (special and theirs.is_floating_point()):
+                _assert_same_bits(mine, theirs, text)
+            else:   # which of two zeros an extreme takes is PyTorch's affair, whether anything else differs is not
+                tolerance = 0 if exact else {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(theirs.dtype, 0)
+                torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=True)
+
+
 def _row_losses(self, x, y, labels):
     wide = torch.cat([x, y, x, -y, x * y, x], dim=1)
     probability, share = torch.softmax(wide, -1), wide / wide.norm(dim=1, keepdim=True)
