@@ -43,7 +43,7 @@ def _compile(module: Any, entry: dict[str, Any], sm: int) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         compiled = compile_entry(module, entry, sm)
-        row |= {"ok": True, "shared_bytes": compiled.metadata.shared, **_resources(compiled.asm.get("cubin"))}
+        row |= {"ok": True, "shared_bytes": compiled.metadata.shared, **_resources(compiled)}
     except Exception as error:
         row["error"] = str(error) or type(error).__name__
     row["seconds"] = time.perf_counter() - began
@@ -71,9 +71,9 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 
-def _resources(cubin: bytes | None) -> dict[str, int | None]:
-    """Registers a thread and bytes of spilled registers, as the CUDA tools read them from the machine code."""
-    tool = _tool("cuobjdump")
+def _resources(compiled: Any) -> dict[str, int | None]:
+    """Registers a thread, and bytes of registers that it spills, as the CUDA tools read them from the machine code."""
+    cubin, tool = compiled.asm.get("cubin"), _tool("cuobjdump")
     if not cubin or tool is None:
         return {"registers": None, "spills": None}
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -81,8 +81,26 @@ def _resources(cubin: bytes | None) -> dict[str, int | None]:
         file.flush()
         text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
     registers, stack = re.search(r"REG:(\d+)", text), re.search(r"STACK:(\d+)", text)
-    # What is spilled lives on the thread's stack; kernels of Triton put nothing else there.
-    return {"registers": int(registers.group(1)) if registers else None, "spills": int(stack.group(1)) if stack else None}
+    on_stack = int(stack.group(1)) if stack else None
+    return {"registers": int(registers.group(1)) if registers else None, "spills": on_stack and _spilled(compiled, on_stack)}
+
+
+def _spilled(compiled: Any, on_stack: int) -> int:
+    """How much of what lies on a thread's stack is spilled registers: sines and cosines keep the digits of π there. Only the assembler tells, and not its output."""
+    code, tool = compiled.asm.get("ptx"), _tool("ptxas")
+    target = re.search(r"^\.target\s+(\w+)", code or "", re.MULTILINE)
+    if tool is None or target is None:
+        return on_stack
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "kernel.ptx")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(code)
+        command = [tool, "-v", f"--gpu-name={target.group(1)}", source, "-o", os.path.join(folder, "kernel.cubin")]
+        if not getattr(compiled.metadata, "enable_fp_fusion", True):
+            command.append("--fmad=false")
+        text = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    stores = re.search(r"(\d+) bytes spill stores", text)
+    return min(on_stack, int(stores.group(1))) if stores else on_stack
 
 
 def _tool(name: str) -> str | None:

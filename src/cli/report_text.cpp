@@ -68,6 +68,15 @@ std::string roofline_line(const Json& report) {
                      roofline.value("bound", "memory"), milliseconds(roofline.value("floor_ms", 0.0)));
 }
 
+std::string spills_line(const Json& report) {
+  std::string text;
+  if (!report.contains("compiled") || !report["compiled"].contains("each")) return text;
+  for (const Json& kernel : report["compiled"]["each"])
+    if (has_number(kernel, "spills") && kernel["spills"] > 0)
+      text += fmt::format("{}{} spills {} bytes of registers a thread", text.empty() ? "  spills     " : ", ", kernel.value("name", ""), kernel["spills"].get<int64_t>());
+  return text.empty() ? text : text + "\n";
+}
+
 std::string kernels_line(const Json& report) {
   if (!report.contains("kernels")) return "";
   const size_t kernels = report["kernels"].size();
@@ -88,7 +97,7 @@ std::string kernels_line(const Json& report) {
     text += ", no library calls";
   }
   if (has_number(report, "share_in_our_kernels")) text += fmt::format("; {:.0f}% of the time in ours", 100 * report["share_in_our_kernels"].get<double>());
-  return text + "\n";
+  return text + "\n" + spills_line(report);
 }
 
 // The draw and output that came nearest to the bound, or went furthest over it.
@@ -108,9 +117,10 @@ std::string worst_error(const Json& report) {
 }
 
 std::string search_line(const Json& report) {
-  if (!report.contains("search") || !has_number(report["search"], "speedup")) return "";
-  const Json& search = report["search"];
-  return fmt::format("  search     {:.2f}x the first candidate's speed; {} tried, {} of them known{}\n", search["speedup"].get<double>(), search.value("tried", 0),
+  const char* what = report.contains("search") ? "search" : "relief";
+  if (!report.contains(what) || !has_number(report[what], "speedup")) return "";
+  const Json& search = report[what];
+  return fmt::format("  {}     {:.2f}x the first candidate's speed; {} tried, {} of them known{}\n", what, search["speedup"].get<double>(), search.value("tried", 0),
                      search.value("reused", 0), search.value("exhausted", false) ? ", nothing left to try" : "");
 }
 

@@ -81,6 +81,19 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   return compiled;
 }
 
+std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions) {
+  const std::unique_ptr<TargetPrinter> printer = printer_for(compiled.schedule.target);
+  std::set<size_t> groups;
+  const auto& steps = compiled.program.steps;
+  for (size_t index = 0; index < steps.size(); ++index) {
+    const auto* step = std::get_if<KernelStep>(&steps[index]);
+    if (!step || step->by_last) continue;
+    const auto* next = index + 1 < steps.size() ? std::get_if<KernelStep>(&steps[index + 1]) : nullptr;
+    if (functions.contains(printer->function(compiled.program, *step, next && next->by_last ? next : nullptr))) groups.insert(static_cast<size_t>(step->group));
+  }
+  return {groups.begin(), groups.end()};
+}
+
 Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) {
   const std::unique_ptr<TargetPrinter> printer = printer_for(options.target);
   const DeviceDescription device = default_device(options.target);

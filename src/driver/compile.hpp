@@ -1,6 +1,7 @@
 // Graph → candidate source: the part of the way that needs no PyTorch. The command line, the bench and the C API all go through here.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,5 +50,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last =
 
 // The same problem under another schedule of `base`'s graph. Throws kUser when the schedule does not fit it.
 Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOptions& options);
+
+// The schedule's groups whose kernels are among these functions of the source.
+std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions);
 
 }  // namespace kw

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
@@ -33,6 +34,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kHopper = 90;   // what --emit-only compiles Triton kernels for
+constexpr double kReliefSeconds = 30;   // for schedules that spill less, where no search was asked for; a few seconds will do
 
 // One run of optimize(): its parts in the order in which it needs them.
 class Optimisation {
@@ -159,15 +161,12 @@ class Optimisation {
     const double began = seconds_now();
     const Json reply = session().compile_only(output_, kHopper);
     add_seconds("machine_code", began);
-    int good = 0;
-    for (const Json& kernel : reply["kernels"]) {
-      if (kernel.value("ok", false)) ++good;
-      else if (report_["verdict"] == "emitted") {
+    for (const Json& kernel : reply["kernels"])
+      if (!kernel.value("ok", false) && report_["verdict"] == "emitted") {
         report_["verdict"] = "fail";
         report_["reason"] = kernel.value("name", "") + " does not compile for sm_" + std::to_string(kHopper) + ": " + kernel.value("error", "");
       }
-    }
-    report_["compiled"] = {{"sm", kHopper}, {"kernels", reply["kernels"].size()}, {"ok", good}, {"each", reply["kernels"]}};
+    add_machine_code(report_, reply, kHopper);
   }
 
   // From the boldest schedule to plain library calls, until one passes.
@@ -241,17 +240,40 @@ class Optimisation {
     return Json::object();
   }
 
-  // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place.
+  // Registers and spills of the verified candidate's kernels, which are in Triton's cache by now, into the report; the groups whose kernels spill.
+  std::vector<size_t> spilling_groups() {
+    if (target_ != "triton" || compiled_.kernels.empty()) return {};
+    std::set<std::string> spilling;
+    try {
+      const Json devices = session().hello()["cuda"];
+      const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number() ? devices[0]["sm"].get<int>() : kHopper;
+      add_machine_code(report_, session().compile_only(output_, sm), sm);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kInternal) throw;
+      add_note(report_, "spilled registers were not looked for: " + error.text().message);
+      return {};
+    }
+    for (const Json& kernel : report_["compiled"]["each"])
+      if (kernel["spills"].is_number() && kernel["spills"] > 0) spilling.insert(kernel["name"]);
+    return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
+  }
+
+  // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place. Where a kernel spills registers, those that ask
+  // for fewer are tried whether or not a search was asked for: which of them is faster is measured.
   void search(Archive& archive) {
-    if (options_.search_seconds() <= 0 || compiled_.kernels.empty()) return;
+    if (options_.budget_seconds <= 0 || compiled_.kernels.empty()) return;
     const double began = seconds_now();
+    const bool whole = options_.search_seconds() > 0;
+    const std::vector<size_t> spilling = spilling_groups();
+    if (!whole && spilling.empty()) return;
     const Compiled first = compiled_;
     const Json verified = report_;
     SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
-                          .device = device(), .budget_seconds = options_.search_seconds(), .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
-                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .description = known_device(archive, environment_, environment_hash_, target_),
+                          .device = device(), .budget_seconds = whole ? options_.search_seconds() : kReliefSeconds, .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
+                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = !whole, .description = known_device(archive, environment_, environment_hash_, target_),
                           .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }};
-    report_["search"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
+    report_[whole ? "search" : "relief"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
+    if (!spilling.empty() && compiled_.source != first.source) spilling_groups();
     add_seconds("search", began);
   }
 

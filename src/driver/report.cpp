@@ -131,6 +131,12 @@ void add_kernels(Json& report, const Compiled& compiled) {
   report["library_ops"] = compiled.library_ops;
 }
 
+void add_machine_code(Json& report, const Json& reply, int sm) {
+  int good = 0;
+  for (const Json& kernel : reply["kernels"]) good += kernel.value("ok", false);
+  report["compiled"] = {{"sm", sm}, {"kernels", reply["kernels"].size()}, {"ok", good}, {"each", reply["kernels"]}};
+}
+
 bool passed(const Json& report) { return report.value("verdict", "") == "pass"; }
 
 void add_note(Json& report, const std::string& note) {

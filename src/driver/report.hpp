@@ -27,6 +27,9 @@ double cpu_cache_bytes();   // of the last level; 0 where the system does not sa
 // kernels, library_calls, library_ops, schedule summary.
 void add_kernels(nlohmann::ordered_json& report, const Compiled& compiled);
 
+// compiled: what a worker's compile_only answered.
+void add_machine_code(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply, int sm);
+
 bool passed(const nlohmann::ordered_json& report);
 void add_note(nlohmann::ordered_json& report, const std::string& note);
 

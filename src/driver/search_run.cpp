@@ -8,6 +8,7 @@
 
 #include "measure/statistics.hpp"
 #include "plan/schedule_json.hpp"
+#include "search/relief.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
 #include "support/interrupt.hpp"
@@ -23,6 +24,7 @@ namespace {
 constexpr double kRaceSecondsEach = 0.4;      // of timing, per candidate of a race
 constexpr double kVerifyShare = 4;            // better candidates are verified on the way when this many verifications' time has passed
 constexpr int kMostJobs = 8;
+constexpr int kMostReliefs = 5;               // with what the archive knows, one batch
 
 class SearchRun : public search::Evaluator {
  public:
@@ -37,11 +39,14 @@ class SearchRun : public search::Evaluator {
     session_.be_quiet(true);
     search::SearchResult result;
     try {
-      std::vector<Schedule> remembered;
-      if (auto known = memory_.best_known(catalogue_, first_.schedule)) remembered.push_back(std::move(*known));
+      std::vector<Candidate> given;
       search::SearchOptions options;
       options.seed = request_.seed;
-      result = search::search(catalogue_, first_.schedule, remembered, *this, options);
+      options.only_given = request_.only_relief;
+      if (auto known = memory_.best_known(catalogue_, first_.schedule)) given.push_back({std::move(*known), "as known from the archive", "", 0});
+      for (search::Move& move : search::relief_moves(catalogue_, first_.schedule, request_.spilling, kMostReliefs))
+        given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
+      result = search::search(catalogue_, first_.schedule, std::move(given), *this, options);
       give_back();
     } catch (...) {
       session_.be_quiet(false);

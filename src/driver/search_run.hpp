@@ -26,6 +26,8 @@ struct SearchRequest {
   uint64_t seed = 0;
   int64_t input_bytes = 0;
   CompileOptions compile;
+  std::vector<size_t> spilling;        // groups of the first candidate whose kernels spill registers: schedules that ask for fewer are tried first
+  bool only_relief = false;            // and no others
   DeviceDescription description;       // calibrated where it has been
   // Verifies a better candidate and, when it passes, writes it where the user wants it.
   std::function<bool(Compiled)> accept;

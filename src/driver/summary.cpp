@@ -96,6 +96,15 @@ Json group_figures(const std::vector<const Json*>& lines) {
   return out;
 }
 
+// Kernels that spill registers, and how many bytes of each thread's.
+void add_spilling(Json& spilling, const Json& line) {
+  if (!line.contains("compiled") || !line["compiled"].is_object() || !line["compiled"].contains("each")) return;
+  for (const Json& kernel : line["compiled"]["each"])
+    if (kernel.contains("spills") && kernel["spills"].is_number() && kernel["spills"] > 0)
+      spilling.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"kernel", kernel.value("name", "")}, {"bytes", kernel["spills"]},
+                          {"registers", kernel["registers"]}});
+}
+
 std::string reason_of(const Json& line) {
   if (line.contains("error") && line["error"].is_object()) {
     const std::string where = line["error"].value("where", "");
@@ -111,17 +120,18 @@ std::string figure(const Json& value, const char* format) { return value.is_numb
 Json summarise(const std::vector<Json>& lines) {
   std::vector<const Json*> all;
   std::map<std::string, std::vector<const Json*>> categories;
-  Json failures = Json::array();
+  Json failures = Json::array(), spilling = Json::array();
   for (const Json& line : lines) {
     all.push_back(&line);
     categories[line.value("category", "")].push_back(&line);
+    add_spilling(spilling, line);
     const std::string verdict = line.value("verdict", "");
     if (verdict != "pass" && verdict != "emitted")
       failures.push_back({{"problem", line.value("problem", "")}, {"category", line.value("category", "")}, {"verdict", verdict}, {"reason", reason_of(line)}});
   }
   Json by_category = Json::object();
   for (const auto& [name, members] : categories) by_category[name.empty() ? "." : name] = group_figures(members);
-  return {{"all", group_figures(all)}, {"categories", by_category}, {"failures", failures}};
+  return {{"all", group_figures(all)}, {"categories", by_category}, {"spilling", spilling}, {"failures", failures}};
 }
 
 std::string summary_text(const Json& summary) {
@@ -155,6 +165,14 @@ std::string summary_text(const Json& summary) {
   }
   if (all.contains("kernels_compiled"))
     text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());
+  if (const Json& spilling = summary["spilling"]; !spilling.empty()) {
+    text += fmt::format("\n{} kernel{} spill{} registers:", spilling.size(), spilling.size() == 1 ? "" : "s", spilling.size() == 1 ? "s" : "");
+    const char* separator = " ";
+    for (const Json& kernel : spilling) {
+      text += fmt::format("{}{}/{} {} B", separator, kernel["problem"].get<std::string>(), kernel["kernel"].get<std::string>(), kernel["bytes"].get<int64_t>());
+      separator = ", ";
+    }
+  }
   const Json& failures = summary["failures"];
   if (!failures.empty()) text += fmt::format("\n\n{} without a verified module:", failures.size());
   for (const Json& failure : failures) text += fmt::format("\n  {:<40} {}", failure["problem"].get<std::string>(), failure["reason"].get<std::string>());

@@ -15,8 +15,9 @@ namespace kw {
 struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType type; bool zeros = false; };
 
 // kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting `offsets[i]` elements after its data pointer.
+// group: of the schedule, whose work it does.
 // by_last: the kernel is one program, and the last program of the step before, also a KernelStep, does its work: one launch for both.
-struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; bool by_last = false; };
+struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; bool by_last = false; int group = 0; };
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
 struct ExternStep { NodeId node = kNoNode; };

@@ -15,6 +15,8 @@ class TargetPrinter {
   virtual bool shares_tiles() const = 0;                                   // several threads work on one program's tile, in no order among them
   virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
+  // The function that a launch of `step` calls, `last` with it (below).
+  virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const { return program.kernels[step.kernel].name; }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
   virtual std::string requirements(const Program&) const { return ""; }    // Python statements in why_not(), unindented: return what stands against a launch

@@ -215,14 +215,14 @@ class Estimation {
     }
   }
 
-  double gpu_seconds() const {
+  double gpu_seconds() {
     const double threads = 32.0 * kernel_.num_warps;
     const double each = std::max(1.0, tile_ / threads);
     int loads = 0, folded = 0;
     for (const int passes : load_passes_) loads += passes > 0;
     for (const Expr& expr : kernel_.exprs) folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
     const int live = iterations_ > 0 ? std::max(1, loads_in_loop_) + folded : std::max(1, loads) + 1;
-    const double registers = kFixedRegisters + each * live;
+    const double registers = result_.registers = kFixedRegisters + each * live;
     double resident = std::floor(std::min({kRegistersOfUnit / (std::min(registers, kMostRegisters) * threads), kThreadsOfUnit / threads, 32.0}));
     resident = std::max(1.0, resident);
     const double spilled = std::max(0.0, registers - kMostRegisters) / kMostRegisters;

@@ -11,6 +11,7 @@ struct KernelEstimate {
   double memory_bytes = 0;       // through the device's memory: what caches serve is left out
   double cache_bytes = 0;        // read again out of the last cache
   double flops = 0;              // weighted by what an operation costs
+  double registers = 0;          // of a thread, were there as many as it likes; 0 on a CPU
   double seconds = 0;            // without the launch
 };
 

@@ -85,7 +85,7 @@ class ProgramBuilder {
       if (one.scheduler == "extern") {
         for (NodeId node : one.nodes) call_library(node);
       } else if (!outputs[group].empty()) {
-        add_kernels(one, outputs[group]);
+        add_kernels(group, outputs[group]);
       }
     }
     for (const auto& output : graph_.outputs)
@@ -123,7 +123,8 @@ class ProgramBuilder {
       if (result != kNoValue) available_[result] = true;
   }
 
-  void add_kernels(const GroupSchedule& group, const std::vector<ValueId>& outputs) {
+  void add_kernels(size_t index, const std::vector<ValueId>& outputs) {
+    const GroupSchedule& group = schedule_.groups[index];
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
     if (!scheduler) throw Error(ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + group.scheduler + "'");
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
@@ -155,6 +156,7 @@ class ProgramBuilder {
       offsets_of_[pending.identity].insert(pending.placed.offsets);
       KernelStep step;
       step.by_last = one.by_last;
+      step.group = static_cast<int>(index);
       for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
       pending_.push_back(std::move(pending));

@@ -73,6 +73,16 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
   return place->second;
 }
 
+double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& parameters) const {
+  double most = 0;
+  try {
+    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels) most = std::max(most, estimate(one.kernel, device_).registers);
+  } catch (const Error&) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return most;
+}
+
 double Catalogue::seconds(const Schedule& schedule) {
   const auto outputs = stored_values(facts_, nodes_of(schedule));
   double total = 0;

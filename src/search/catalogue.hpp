@@ -37,6 +37,8 @@ class Catalogue {
   // Seconds that the cost model gives a group under these parameters; infinity where it cannot be lowered so.
   double seconds(GroupEntry& entry, const plan::Parameters& parameters);
   double seconds(const Schedule& schedule);
+  // Registers that a thread of its hungriest kernel asks for, by the cost model; infinity where it cannot be lowered so.
+  double registers(const GroupEntry& entry, const plan::Parameters& parameters) const;
 
   // The groups in an order in which they can run, each with its scheduler and defaults; parameters of groups that `known` has too (with the same
   // outputs) stay. nullopt: there is no order, or a group is no kernel.

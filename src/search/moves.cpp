@@ -30,15 +30,6 @@ std::vector<std::vector<ValueId>> outputs_of(const Catalogue& catalogue, const S
   return stored_values(catalogue.facts(), groups);
 }
 
-std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before) {
-  std::string text;
-  for (const auto& [name, value] : parameters) {
-    const auto known = before.find(name);
-    if (known == before.end() || known->second != value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
-  }
-  return text;
-}
-
 bool contains(const Nodes& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
 
 Nodes joined(const Nodes& left, const Nodes& right) {
@@ -262,7 +253,17 @@ Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const Stand
   return move;
 }
 
-// All combinations of the group's parameters, or of every other value of each where those are too many.
+}  // namespace
+
+std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before) {
+  std::string text;
+  for (const auto& [name, value] : parameters) {
+    const auto known = before.find(name);
+    if (known == before.end() || known->second != value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  }
+  return text;
+}
+
 std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now) {
   size_t count = 1;
   for (const plan::ParameterRange& range : entry.space) count *= std::max<size_t>(1, range.values.size());
@@ -279,8 +280,6 @@ std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::
   }
   return all;
 }
-
-}  // namespace
 
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule) {
   std::vector<Move> moves;

@@ -19,6 +19,12 @@ struct Move {
 // All three look at the groups that cost most, and leave out those that together make less than a tenth of the time: a graph of a thousand nodes has as
 // many neighbours as one of twenty.
 
+// All combinations of a group's parameters, from `now` on, or of every other value of each where those are too many.
+std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now);
+
+// What a change of parameters is called: "num_warps 8, r_block 256".
+std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before);
+
 // One parameter of one group set to another of its values.
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule);
 

@@ -27,9 +27,12 @@ class Search {
   Search(Catalogue& catalogue, const Schedule& first, Evaluator& evaluator, const SearchOptions& options)
       : catalogue_(catalogue), first_(first), evaluator_(evaluator), options_(options) {}
 
-  SearchResult run(const std::vector<Schedule>& remembered) {
+  SearchResult run(std::vector<Candidate> given) {
     seen_.insert(evaluator_.identity(first_));
-    for (const Schedule& schedule : remembered) offer({schedule, "as known from the archive", "", 0.0}, false);
+    for (Candidate& candidate : given) {
+      candidate.expected = 0.0;
+      offer(std::move(candidate), false);
+    }
     expand(first_, 1.0, true);
     std::vector<Candidate> batch = pick();
     if (!batch.empty()) evaluator_.prepare(batch);
@@ -77,6 +80,7 @@ class Search {
 
   // `schedule` takes `ratio` of the first one's time: so its neighbours are expected to.
   void expand(const Schedule& schedule, double ratio, bool anew) {
+    if (options_.only_given) return;
     const double seconds = catalogue_.seconds(schedule);
     if (!(seconds > 0) || !std::isfinite(seconds)) return;
     offer_moves(parameter_moves(catalogue_, schedule), ratio, seconds);
@@ -220,8 +224,8 @@ class Search {
 
 }  // namespace
 
-SearchResult search(Catalogue& catalogue, const Schedule& first, const std::vector<Schedule>& remembered, Evaluator& evaluator, const SearchOptions& options) {
-  return Search(catalogue, first, evaluator, options).run(remembered);
+SearchResult search(Catalogue& catalogue, const Schedule& first, std::vector<Candidate> given, Evaluator& evaluator, const SearchOptions& options) {
+  return Search(catalogue, first, evaluator, options).run(std::move(given));
 }
 
 }  // namespace kw::search

@@ -53,6 +53,7 @@ struct SearchOptions {
   int promising = 12;                // combinations of parameters per group to begin with
   int regroupings = 12;              // of each kind, per expansion
   double hopeless = 2.5;             // expected ratio beyond which nothing is tried
+  bool only_given = false;           // the given schedules, and none of their neighbours
 };
 
 struct Progressed {
@@ -70,7 +71,7 @@ struct SearchResult {
   bool exhausted = false;            // nothing was left to try
 };
 
-// `remembered`: schedules to try first. `first` must have been verified.
-SearchResult search(Catalogue& catalogue, const Schedule& first, const std::vector<Schedule>& remembered, Evaluator& evaluator, const SearchOptions& options);
+// `given`: candidates to try first. `first` must have been verified.
+SearchResult search(Catalogue& catalogue, const Schedule& first, std::vector<Candidate> given, Evaluator& evaluator, const SearchOptions& options);
 
 }  // namespace kw::search

@@ -225,6 +225,38 @@ def test_kernels_compile_for_hopper_without_a_gpu(tmp_path):
     assert not bad["ok"] and "nothing" in bad["error"]
 
 
+SPILLING = """
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+@triton.jit
+def spilling_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    y = tl.load(x_ptr + BLOCK + offsets)
+    tl.store(out_ptr + offsets, x / tl.sum(x * y) + y)
+
+@triton.jit
+def sine_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, libdevice.sin(tl.load(x_ptr + offsets)))
+
+KERNEL_SIGNATURES = [
+    {"kernel": "spilling_kernel", "signature": {"x_ptr": "*fp32", "out_ptr": "*fp32"}, "constexprs": {"BLOCK": 8192}, "num_warps": 4, "maxnreg": 64, "divisible_by_16": []},
+    {"kernel": "sine_kernel", "signature": {"x_ptr": "*fp32", "out_ptr": "*fp32"}, "constexprs": {"BLOCK": 128}, "num_warps": 4, "divisible_by_16": []},
+]
+"""
+
+
+def test_spilled_registers_are_told_from_what_a_sine_keeps_on_the_stack(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "kernels.py").write_text(SPILLING)
+    spilling, sine = compile_only.run({"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None)["kernels"]
+    assert spilling["ok"] and spilling["registers"] == 64 and spilling["spills"] > 100, spilling
+    assert sine["ok"] and sine["spills"] == 0, sine
+
+
 def test_a_file_without_signatures_is_explained(tmp_path):
     pytest.importorskip("triton")
     (tmp_path / "kernels.py").write_text("x = 1\n")

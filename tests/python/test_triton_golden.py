@@ -33,6 +33,11 @@ def layer_norm(b: Buffers) -> Buffers:
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.mean(1)}
 
 
+def moments_of_shares(b: Buffers) -> Buffers:
+    share = torch.softmax(b["x"].view(6, 1000), 1)
+    return {"mean": share.mean(1), "spread": ((share - share.mean(1, keepdim=True)) ** 2).sum(1)}
+
+
 UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "reciprocal": torch.reciprocal, "floor": torch.floor, "ceil": torch.ceil,
     "trunc": torch.trunc, "round": torch.round, "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
@@ -128,6 +133,8 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
     "layer_norm": layer_norm,
     "layer_norm_looped": lambda b: {"out": F.layer_norm(b["x"].view(6, 1000).float(), (1000,))},
+    "group_norm_looped_slices": lambda b: {"out": F.layer_norm(b["x"].view(6, 600), (600,))},
+    "moments_of_shares_looped": moments_of_shares,
     "gelu": lambda b: {"out": F.gelu(b["x"].view(100, 10) + b["bias"], approximate="tanh")},
     "arg_max_columns": lambda b: {"out": b["x"].view(3, 70, 20).argmax(1), "at_least": b["x"].view(3, 70, 20).argmin(1)},
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},

@@ -19,6 +19,7 @@
 #include "plan/schedule_json.hpp"
 #include "search/memory.hpp"
 #include "search/moves.hpp"
+#include "search/relief.hpp"
 #include "search/search.hpp"
 #include "support/interrupt.hpp"
 
@@ -245,7 +246,7 @@ TEST(Search, RememberedSchedulesComeFirst) {
   known.groups[0].parameters["num_warps"] = 32;
   known.groups[0].parameters["x_block"] = 2;
   World world(likes_many_warps, 6);
-  search(setting.catalogue, setting.first, {known}, world, {});
+  search(setting.catalogue, setting.first, {{known, "", "", 0}}, world, {});
   ASSERT_FALSE(world.tried.empty());
   EXPECT_EQ(world.tried.front(), schedule_to_json(known));
 }
@@ -528,6 +529,49 @@ TEST(Estimate, FewLongRowsAreBetterCut) {
   ASSERT_GT(parameter(whole, 0, "split"), 1);
   whole.groups[0].parameters["split"] = 1;
   EXPECT_LT(5 * setting.catalogue.seconds(setting.first), setting.catalogue.seconds(whole));
+}
+
+TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
+  Setting setting(R"(graph G {
+    input %x : f32[64, 30000] user args.0
+    input %r : f32[64, 30000] user args.1
+    %s = aten.softmax.int(self=%x, dim=1) : f32[64, 30000]
+    %g = aten.gelu.default(self=%s) : f32[64, 30000]
+    %a = aten.add.Tensor(self=%g, other=%r) : f32[64, 30000]
+    return %a
+  })");
+  ASSERT_EQ(setting.first.groups.size(), 1u);
+  const auto registers = [&](const GroupSchedule& group) {
+    return setting.catalogue.registers(*setting.catalogue.find(group.nodes, {setting.graph.nodes[group.nodes.back()].results[0]}), group.parameters);
+  };
+  const double before = registers(setting.first.groups[0]);
+  const std::vector<Move> moves = relief_moves(setting.catalogue, setting.first, {0}, 5);
+  ASSERT_EQ(moves.size(), 5u);
+  int cuts = 0;
+  for (const Move& move : moves) {
+    cuts += move.regroups;
+    if (!move.regroups) {
+      EXPECT_LT(registers(move.schedule.groups[0]), before) << move.change;
+    }
+    EXPECT_FALSE(lower(setting.graph, move.schedule, setting.device).kernels.empty());
+  }
+  EXPECT_GE(cuts, 1);
+  EXPECT_TRUE(relief_moves(setting.catalogue, setting.first, {}, 5).empty());
+}
+
+TEST(Relief, OnlyWhatIsGivenIsTried) {
+  Setting setting(kSoftmax);
+  std::vector<Candidate> given;
+  for (Move& move : relief_moves(setting.catalogue, setting.first, {0}, 3)) given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
+  ASSERT_FALSE(given.empty());
+  World world([](const Schedule&) { return 0.7; });
+  SearchOptions options;
+  options.only_given = true;
+  const size_t count = given.size();
+  const SearchResult result = search(setting.catalogue, setting.first, std::move(given), world, options);
+  EXPECT_EQ(world.tried.size(), count);
+  EXPECT_TRUE(result.exhausted);
+  EXPECT_NE(result.schedule, setting.first);
 }
 
 }  // namespace

@@ -154,8 +154,16 @@ std::string KernelPrinter::run() {
 
 // --- Axes ---------------------------------------------------------------------------------------------------------------------
 
+std::string KernelPrinter::block_name(int axis) const { return "BLOCK_" + upper(kernel_.axes[axis].name); }
+
+// Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.
+std::string KernelPrinter::block_start(int axis) const {
+  const std::string& name = axis_names_[axis];
+  return backwards_ || kernel_.axes[axis].reversed ? fmt::format("{}_block * {}", name, block_name(axis)) : name + "_start";
+}
+
 std::string KernelPrinter::arange(int axis) const {
-  std::string out = fmt::format("tl.arange(0, BLOCK_{})", upper(kernel_.axes[axis].name));
+  std::string out = fmt::format("tl.arange(0, {})", block_name(axis));
   if (dimensions_.count == 1) return out;
   std::vector<std::string> parts(dimensions_.count, "None");
   parts[dimensions_.of_axis[axis]] = ":";
@@ -422,12 +430,10 @@ void KernelPrinter::loop(const Stmt& statement) {
     const bool backwards = backwards_ || kernel_.axes[axis].reversed;
     if (backwards && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
     if (is_dimension(axis)) {
-      const std::string block = "BLOCK_" + upper(kernel_.axes[axis].name);
-      // Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.
+      const std::string block = block_name(axis);
       head = backwards ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
                         : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
-      const std::string start = backwards ? fmt::format("{}_block * {}", name, block) : name + "_start";
-      if (python::has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", start, lanes(axis)))));
+      if (python::has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
     }
     for (std::string& one : lines) one = indented(one);
     lines.insert(lines.begin(), head);

@@ -52,6 +52,8 @@ class KernelPrinter {
   bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
   bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
   std::string arange(int axis) const;
+  std::string block_name(int axis) const;
+  std::string block_start(int axis) const;      // of a looped axis of the tile, within its loop
   // A block of a reversed axis is loaded from its end, so that the first lane is the first of the scan: Triton's own backward scan turns every value
   // round among the lanes of the warp and back again, ten shuffles an element.
   std::string lanes(int axis) const;
@@ -113,6 +115,9 @@ class KernelPrinter {
   std::vector<int> folded_dimensions() const;   // of the tile, that reduce or scan axes are
   bool folds() const;
   bool keeps_first_place(kernel::ExprId id) const;
+  struct LaneCounts { int axis; bool is_one; std::string in_last_block; };   // the axis, whether one loop counts, and which lanes the last block has
+  std::optional<LaneCounts> lane_counts(kernel::ExprId id) const;
+  bool is_later_round(kernel::ExprId id) const;
   bool varies_along_reduce_tile(kernel::ExprId id) const;
 
   // Rows spread over programs

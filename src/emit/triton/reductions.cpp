@@ -198,20 +198,43 @@ std::vector<std::string> KernelPrinter::accumulators(ExprId id) {
     return derived_names_[key];
   };
   if (is_arg(expr.reduce)) return {accumulator(component_name(id, 0) + "_value"), accumulator(component_name(id, 0))};
-  if (is_moments(expr.reduce)) return {accumulator(component_name(id, 0)), accumulator(component_name(id, 1)), accumulator(component_name(id, 0) + "_count")};
+  if (is_moments(expr.reduce)) {
+    std::vector<std::string> names = {accumulator(component_name(id, 0)), accumulator(component_name(id, 1)), accumulator(component_name(id, 0) + "_count")};
+    if (const auto counts = lane_counts(id); counts && !counts->is_one) names.push_back(accumulator(component_name(id, 0) + "_whole_blocks"));
+    return names;
+  }
   if (is_max_sum_exp(expr.reduce)) return {accumulator(component_name(id, 0)), accumulator(component_name(id, 1))};
   return {folds() ? accumulator(component_name(id, 0)) : component_name(id, 0)};
 }
 
-// Whether a looped argmax meets the places of each lane in ascending order, from the lane's number on.
-bool KernelPrinter::keeps_first_place(ExprId id) const {
-  // Only the first pass over a row is sure to go forwards.
+// How many elements each lane of looped moments has met is the same for all but those that the last block leaves out: two numbers do for it, instead of one a lane, in registers,
+// and a division by it.
+std::optional<KernelPrinter::LaneCounts> KernelPrinter::lane_counts(ExprId id) const {
+  if (kernel_.exprs[id].reduce != ReduceOp::kMoments) return std::nullopt;
+  int ragged = -1, loops = 0;
+  for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
+    loops += kernel_.axes[axis].looped;
+    if (!padding_.padded[axis]) continue;
+    if (ragged >= 0 || !kernel_.axes[axis].looped || kernel_.axes[axis].reversed || kernel_.axes[axis].unrolled || !is_dimension(axis)) return std::nullopt;
+    ragged = axis;
+  }
+  if (ragged < 0) return std::nullopt;
+  // A later pass over the row may go backwards, and meets the last block first.
+  return LaneCounts{ragged, loops == 1 && !is_later_round(id), fmt::format("{} < {}", arange(ragged), kernel_.axes[ragged].extent % kernel_.axes[ragged].block)};
+}
+
+bool KernelPrinter::is_later_round(ExprId id) const {
   std::vector<bool> later(kernel_.exprs.size(), false);
   for (ExprId other = 0; other < id; ++other) {
     later[other] = kernel_.exprs[other].kind == ExprKind::kReduce;
     for (ExprId operand : kernel_.exprs[other].operands) later[other] = later[other] || later[operand];
   }
-  if (!is_arg(kernel_.exprs[id].reduce) || later[kernel_.exprs[id].operands[0]]) return false;
+  return later[kernel_.exprs[id].operands[0]];
+}
+
+// Whether a looped argmax meets the places of each lane in ascending order, from the lane's number on.
+bool KernelPrinter::keeps_first_place(ExprId id) const {
+  if (!is_arg(kernel_.exprs[id].reduce) || is_later_round(id)) return false;   // only the first pass over a row is sure to go forwards
   int reduce_axes = 0;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
     if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
@@ -246,10 +269,12 @@ void KernelPrinter::init(ExprId id) {
     }
     start(names[1], wide ? "9223372036854775807" : "2147483647", wide ? DType::i64 : DType::i32, shape);
   } else if (is_moments(expr.reduce)) {
-    const bool counts_lanes = expr.reduce == ReduceOp::kCombineMoments || padding_.any();
+    const auto lane_counts = this->lane_counts(id);
+    const bool counts_lanes = expr.reduce == ReduceOp::kCombineMoments || (padding_.any() && !lane_counts);
     start(names[0], "0.0", expr.dtype, shape);
     start(names[1], "0.0", expr.dtype, shape);
     start(names[2], "0.0", expr.dtype, counts_lanes ? shape : "()");
+    if (lane_counts && !lane_counts->is_one) start(names[3], "0.0", expr.dtype, "()");
   } else if (is_max_sum_exp(expr.reduce)) {
     start(names[0], "float(\"-inf\")", expr.dtype, shape);
     start(names[1], "0.0", expr.dtype, shape);
@@ -289,10 +314,17 @@ void KernelPrinter::accumulate(ExprId id) {
     const std::string value = value_text(expr.operands[0]).text;
     const std::string delta = component_name(id, 0) + "_delta";
     line(fmt::format("{} = {}", delta, where_valid(fmt::format("{} - {}", value, names[0]), "0.0")));
-    line(fmt::format("{} += {}", names[2], padding_.any() ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
+    const auto lane_counts = this->lane_counts(id);
+    const bool counts_lanes = padding_.any() && !lane_counts;
+    line(fmt::format("{} += {}", names[2], counts_lanes ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
+    std::string share_text = fmt::format("1.0 / {}", counts_lanes ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]);
+    if (lane_counts && !lane_counts->is_one) {
+      line(fmt::format("{} += tl.where({} + {} <= {}, 1.0, 0.0)", names[3], block_start(lane_counts->axis), block_name(lane_counts->axis), kernel_.axes[lane_counts->axis].extent));
+      share_text = fmt::format("tl.where({}, {}, 1.0 / tl.maximum({}, 1.0))", lane_counts->in_last_block, share_text, names[3]);
+    }
     // The difference of two shares, not the share of a difference, which overflows between the largest values of either sign.
     const std::string share = component_name(id, 0) + "_share";
-    line(fmt::format("{} = 1.0 / {}", share, padding_.any() ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]));
+    line(fmt::format("{} = {}", share, share_text));
     const std::string moved = fmt::format("{} + ({} * {} - {} * {})", names[0], value, share, names[0], share);
     line(fmt::format("{} = {}", names[0], where_valid(moved, names[0])));
     line(fmt::format("{} += {} * ({} - {})", names[1], delta, value, names[0]));
@@ -416,6 +448,10 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
   std::vector<std::string> values = parts;
   if (parts.empty())
     for (size_t position = 0; position < 3; ++position) values.push_back(factor(operand_tile(id, position)));
+  if (const auto lane_counts = parts.empty() ? std::nullopt : this->lane_counts(id)) {
+    values[2] = component_name(id, 0) + "_counts";
+    line(fmt::format("{} = tl.where({}, {}, {})", values[2], lane_counts->in_last_block, parts[2], lane_counts->is_one ? parts[2] + " - 1.0" : parts[3]));
+  }
   std::string count = elements;
   if (combines) {
     count = component_name(id, 2);

@@ -103,6 +103,10 @@ class TritonPrinter : public TargetPrinter {
     return triton::helper_definitions(printed.helpers) + "\n\n" + printed.kernels;
   }
 
+  std::string function(const Program& program, const KernelStep& step, const KernelStep* last) const override {
+    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name : program.kernels[step.kernel].name;
+  }
+
   std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
