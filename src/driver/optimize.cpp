@@ -34,6 +34,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kHopper = 90;   // what --emit-only compiles Triton kernels for
+constexpr int kFewSpills = 16;          // bytes: cost less than the seconds that it takes to find out
 constexpr double kReliefSeconds = 30;   // for schedules that spill less, where no search was asked for; a few seconds will do
 
 // One run of optimize(): its parts in the order in which it needs them.
@@ -254,7 +255,7 @@ class Optimisation {
       return {};
     }
     for (const Json& kernel : report_["compiled"]["each"])
-      if (kernel["spills"].is_number() && kernel["spills"] > 0) spilling.insert(kernel["name"]);
+      if (kernel["spills"].is_number() && kernel["spills"] > kFewSpills) spilling.insert(kernel["name"]);
     return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
   }
 

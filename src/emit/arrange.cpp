@@ -71,6 +71,7 @@ class Arranger {
   void run() {
     find_needed();
     find_phases();
+    if (is_tight()) delay_loads();
     kernel_.body.clear();
     for (int phase = 0; phase <= last_phase_; ++phase) arrange_phase(phase);
   }
@@ -106,6 +107,37 @@ class Arranger {
       for (ExprId operand : kernel_.exprs[id].operands) phase_[id] = std::max(phase_[id], phase_[operand]);
       if (kernel_.exprs[id].kind == ExprKind::kReduce) ++phase_[id];
       if (needed_[id]) last_phase_ = std::max(last_phase_, phase_[id]);
+    }
+  }
+
+  // Would what is loaded at the start take most of a thread's registers?
+  bool is_tight() const {
+    constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
+    if (looped_) return false;
+    double tile = 1;
+    for (const Axis& axis : kernel_.axes) tile *= static_cast<double>(axis.block);
+    const double threads = 32.0 * kernel_.num_warps;
+    const double registers = kernel_.max_registers > 0 ? kernel_.max_registers : std::min(kMost, kOfUnit / threads);
+    int loads = 0;
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) loads += needed_[id] && is_long_load(static_cast<ExprId>(id));
+    return loads > 1 && tile / threads * loads >= kShare * registers;
+  }
+
+  bool is_long_load(ExprId id) const { return is_load(expr(id)) && over_serial_axes(axes_[id]); }
+
+  // What only a later round reads is loaded then: reductions wait for all threads, so that the assembler cannot move loads behind them by itself.
+  void delay_loads() {
+    std::vector<int> asked(kernel_.exprs.size(), last_phase_);   // the first round that needs it
+    for (const Store& store : kernel_.stores) asked[store.value] = std::min(asked[store.value], phase_[store.value]);
+    for (ExprId id = static_cast<ExprId>(kernel_.exprs.size()) - 1; id >= 0; --id) {
+      if (!needed_[id]) continue;
+      const int round = is_reduce(id) ? phase_[id] - 1 : phase_[id] > 0 ? phase_[id] : asked[id];
+      for (ExprId operand : expr(id).operands) asked[operand] = std::min(asked[operand], round);
+    }
+    for (ExprId id = 0; id < static_cast<ExprId>(kernel_.exprs.size()); ++id) {
+      if (!needed_[id] || is_reduce(id)) continue;
+      if (is_long_load(id)) phase_[id] = std::max(phase_[id], asked[id]);
+      for (ExprId operand : expr(id).operands) phase_[id] = std::max(phase_[id], phase_[operand]);
     }
   }
 

@@ -133,7 +133,20 @@ int64_t block_without_padding(int64_t length) {
   return block;
 }
 
-void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+// Shortens the blocks of a looped row until a thread has registers for what it keeps of each of its elements: loads, and accumulators but for the counts of moments.
+void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen) {
+  constexpr int64_t kRegistersOfUnit = 65536, kMostRegisters = 255, kOther = 16, kLeastBlock = 1024;
+  int64_t kept = std::max(1, rows.kept_loads);
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const auto& expr = kernel.exprs[id];
+    if (expr.kind != kernel::ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
+    kept += expr.reduce <= kernel::ReduceOp::kAll ? 1 : 2;
+  }
+  const int64_t threads = 32 * chosen["num_warps"], room = std::min(kMostRegisters, kRegistersOfUnit / threads) - kOther;
+  while (chosen["r_block"] > std::max(kLeastBlock, threads) && chosen["r_block"] / threads * kept > room) chosen["r_block"] /= 2;
+}
+
+void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length);
   // Arithmetic this heavy takes longer than the memory; below it padded lanes cost nothing.
   if (!rows.again && rows.weight >= 20 && width <= 4096 && width * 4 > rows.length * 5 && rows.length > 64) {
@@ -169,6 +182,7 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
     chosen["r_block"] = 16384;
     chosen["num_warps"] = 32;
   }
+  if (rows.again) leave_registers(kernel, rows, chosen);
 }
 
 // Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and a count.
@@ -233,7 +247,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (rows.along_rows) choose_along_rows(rows, chosen, device);
+  if (rows.along_rows) choose_along_rows(kernel, rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
   // A row that one program cannot keep and that is needed again.
   if (rows.along_rows && rows.again && !chosen["persistent"]) {
@@ -365,7 +379,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       prepare(kernels->partial.kernel);
       Parameters partial = parameters;
       const Rows rows = rows_of(kernels->partial.kernel);
-      if (rows.along_rows) choose_along_rows(rows, partial, device);
+      if (rows.along_rows) choose_along_rows(kernels->partial.kernel, rows, partial, device);
       else choose_across_rows(kernels->partial.kernel, rows, partial, device);
       block(kernels->partial.kernel, partial);
       result.kernels.push_back(as_scheduled(std::move(kernels->partial)));

@@ -56,6 +56,32 @@ TEST(Arrange, PersistentRowReadsOnce) {
   EXPECT_EQ(shape_of(kernel, kernel.body), "let x; finish largest; let exponential; finish total; store; ");
 }
 
+// Rows as long as registers allow: what is only added at the end would take the place of what is kept.
+TEST(Arrange, TightRegistersPutOffLoadsThatNoReductionNeeds) {
+  for (const int64_t block : {1024, 32768}) {
+    Kernel kernel = softmax(false);
+    kernel.num_warps = 32;
+    kernel.axes[1].block = block;
+    kernel.buffers.push_back({"residual", DType::bf16, 8 * 100, BufferRole::kInput, true});
+    Expr load; load.kind = ExprKind::kLoad; load.dtype = DType::bf16; load.access = {2, {0, {{0, 100, 1, 0}, {1, 1, 1, 0}}}, {}, 0.0};
+    Expr cast; cast.kind = ExprKind::kOp; cast.op = ScalarOp::kCast;
+    Expr sum; sum.kind = ExprKind::kOp; sum.op = ScalarOp::kAdd;
+    // In front of the reductions, as lowering may have it.
+    kernel.exprs.insert(kernel.exprs.begin(), load);
+    for (size_t id = 1; id < kernel.exprs.size(); ++id)
+      for (ExprId& operand : kernel.exprs[id].operands) ++operand;
+    cast.operands = {0};
+    kernel.exprs.push_back(cast);
+    sum.operands = {kernel.stores[0].value + 1, static_cast<ExprId>(kernel.exprs.size() - 1)};
+    kernel.exprs.push_back(sum);
+    kernel.stores[0].value = static_cast<ExprId>(kernel.exprs.size() - 1);
+    check_kernel(kernel);
+    arrange(kernel);
+    EXPECT_EQ(shape_of(kernel, kernel.body), block == 1024 ? "let residual; let x; finish largest; let exponential; finish total; store; "
+                                                           : "let x; finish largest; let exponential; finish total; let residual; store; ");
+  }
+}
+
 TEST(Arrange, LoopedRowHasOneLoopForEachPhase) {
   Kernel kernel = softmax(true);
   arrange(kernel);
