@@ -136,12 +136,14 @@ int64_t block_without_padding(int64_t length) {
 // Shortens the blocks of a looped row until a thread has registers for what it keeps of each of its elements: loads, and accumulators but for the counts of moments.
 void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen) {
   constexpr int64_t kRegistersOfUnit = 65536, kMostRegisters = 255, kOther = 16, kLeastBlock = 1024;
+  constexpr double kLongFormula = 40;
   int64_t kept = std::max(1, rows.kept_loads);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
     if (expr.kind != kernel::ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
     kept += expr.reduce <= kernel::ReduceOp::kAll ? 1 : 2;
   }
+  if (rows.weight >= kLongFormula) kept += 4;   // on its way
   const int64_t threads = 32 * chosen["num_warps"], room = std::min(kMostRegisters, kRegistersOfUnit / threads) - kOther;
   while (chosen["r_block"] > std::max(kLeastBlock, threads) && chosen["r_block"] / threads * kept > room) chosen["r_block"] /= 2;
 }
@@ -182,7 +184,7 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     chosen["r_block"] = 16384;
     chosen["num_warps"] = 32;
   }
-  if (rows.again) leave_registers(kernel, rows, chosen);
+  leave_registers(kernel, rows, chosen);
 }
 
 // Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and a count.
