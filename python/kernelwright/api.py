@@ -17,7 +17,7 @@ import torch
 
 from . import candidate as candidates, errors, library, problem as problems
 
-_CAUTIONS = ("fused", "unfused", "library")
+_CAUTIONS = ("fused", "library-draws", "unfused", "library")
 
 
 class VerificationError(RuntimeError):

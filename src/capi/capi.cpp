@@ -44,7 +44,7 @@ char* answer(const char* request, Body&& body) noexcept {
 Caution caution_of(const std::string& name) {
   for (const Caution caution : kCautions)
     if (name_of(caution) == name) return caution;
-  throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".", "Use fused, unfused or library.");
+  throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".", "Use fused, library-draws, unfused or library.");
 }
 
 Json compile_request(const Json& request) {

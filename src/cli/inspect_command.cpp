@@ -92,7 +92,7 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
   app.add_option("--stage", options->stage, "What to show")->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))->type_name("graph|passes|schedule|kernels|source");
   add_target(app, options->target);
   add_size(app, options->size);
-  app.add_option("--caution", options->caution, "How much is fused")->capture_default_str()->check(CLI::IsMember({"fused", "unfused", "library"}))->type_name("fused|unfused|library");
+  app.add_option("--caution", options->caution, "How much is fused")->capture_default_str()->check(CLI::IsMember({"fused", "library-draws", "unfused", "library"}))->type_name("fused|library-draws|unfused|library");
   app.add_option("--disable-pass", options->disabled, "Leave out a pass, by name, or all")->type_name("NAME")->delimiter(',');
   app.add_option("--print-before", options->before, "With --stage passes: the graph before a pass")->type_name("PASS")->delimiter(',');
   app.add_option("--print-after", options->after, "With --stage passes: the graph after a pass")->type_name("PASS")->delimiter(',');

@@ -8,6 +8,7 @@
 #include "driver/progress.hpp"
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
+#include "emit/triton/keep_mask.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -51,7 +52,9 @@ std::string header_of(const Compiled& compiled, const CompileOptions& options) {
 void count_steps(Compiled& compiled) {
   for (const kernel::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
   for (const Step& step : compiled.program.steps)
-    if (const auto* call = std::get_if<ExternStep>(&step)) {
+    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
+      if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) == compiled.kernels.end()) compiled.kernels.emplace_back(triton::kKeepMaskKernel);
+    } else if (call) {
       ++compiled.library_calls;
       std::string op = compiled.graph.nodes[static_cast<size_t>(call->node)].op;
       op = op.substr(0, op.rfind('.'));
@@ -64,6 +67,7 @@ void count_steps(Compiled& compiled) {
 std::string name_of(Caution caution) {
   switch (caution) {
     case Caution::kNone: return "fused";
+    case Caution::kLibraryDraws: return "library-draws";
     case Caution::kUnfused: return "unfused";
     case Caution::kLibrary: return "library";
   }
@@ -103,8 +107,10 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
     compiled.seconds.emplace_back(stage, seconds_now() - began);
     began = seconds_now();
   };
-  compiled.passes = run_passes(graph, options.passes);
-  if (options.caution != Caution::kNone) separate_groups(graph);
+  PassOptions passes = options.passes;
+  if (options.caution != Caution::kNone) passes.disabled.emplace_back("draws");
+  compiled.passes = run_passes(graph, passes);
+  if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);
   lap("passes");
   if (last == CompileStage::kPasses) return compiled;

@@ -127,11 +127,23 @@ class Writer {
     lines_.push_back(python::wrapped_call(fmt::format("{}, {}, {} = train_batch_norm(", name(0), name(3), name(4)), arguments, ")"));
   }
 
+  void write_keep_mask(const Node& node) {
+    std::vector<std::string> arguments = {python::tuple(node.integers("size")), python::number(node.number("keep", 0.0)), text_of(*node.find("dtype")), device(graph_.type(node.results[0]).device)};
+    if (!node.boolean("dropout", true)) arguments.push_back("dropout=False");
+    if (node.value("self") != kNoValue) arguments.push_back("beside=" + names_.of(node.value("self")));
+    result_.calls_library = true;   // in the mask's definition
+    lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = keep_mask(", arguments, ")"));
+  }
+
   void write(const ExternStep& step) {
     const Node& node = graph_.nodes[step.node];
     if (is_plain_batch_norm(node)) {
       write_batch_norm(node);
       restore_strides_of(node);
+      return;
+    }
+    if (step.mask_vector > 0) {
+      write_keep_mask(node);
       return;
     }
     std::vector<std::string> arguments;

@@ -75,7 +75,8 @@ std::string stripped(std::string text) {
 }  // namespace
 
 std::string write_module(const Graph& graph, const Program& program, const TargetPrinter& target, const ModuleText& text) {
-  const std::string kernels = program.kernels.empty() ? "" : stripped(target.kernels(program));
+  std::string kernels = target.kernels(program);
+  if (!kernels.empty()) kernels = stripped(kernels);
   const std::string trailer = target.trailer(program);
   const bool wraps_module = text.problem_source.empty();
 

@@ -20,7 +20,8 @@ struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType typ
 struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; bool by_last = false; int group = 0; };
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
-struct ExternStep { NodeId node = kNoNode; };
+// mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/triton/keep_mask.hpp): elements side by side that a thread is expected to take.
+struct ExternStep { NodeId node = kNoNode; int64_t mask_vector = 0; };
 
 // name = base.as_strided(shape, strides, offset): a view that costs nothing.
 struct ViewStep { ValueId value = kNoValue; std::string base; TensorType type; };

@@ -81,7 +81,7 @@ constexpr Family kFamilies[] = {
     {kRandom, 4, kImpure,
      "rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial normal normal_functional uniform exponential geometric cauchy log_normal "
      "random poisson binomial dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout _fused_dropout rrelu rrelu_with_noise "
-     "rrelu_with_noise_functional _standard_gamma _sample_dirichlet"},
+     "rrelu_with_noise_functional _standard_gamma _sample_dirichlet kw.keep_mask"},
     {kFactory, 0, kPure,
      "full full_like zeros zeros_like ones ones_like new_full new_zeros new_ones arange linspace logspace eye scalar_tensor tril_indices triu_indices "
      "hann_window hamming_window kaiser_window bartlett_window blackman_window vander"},

@@ -10,6 +10,7 @@
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
 #include "passes/destinations.hpp"
+#include "passes/draws.hpp"
 #include "passes/expand.hpp"
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
@@ -36,6 +37,7 @@ constexpr Pass kPasses[] = {
     {"identities", identities},
     {"broadcasts", broadcasts},
     {"rows_first", rows_first},
+    {"draws", draws},
     {"cse", cse},
     {"dead_code", dead_code},
     {"destinations", destinations},

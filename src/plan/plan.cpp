@@ -28,6 +28,9 @@ const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
   fail_internal(__FILE__, __LINE__, "no scheduler takes a lowered group");
 }
 
+// As long as the count of elements and the tensor's address leave it so.
+int64_t mask_vector(const Node& node) { return node.boolean("dropout", true) ? 16 / size_of(std::get<DType>(*node.find("dtype"))) : 1; }
+
 // Where each buffer's accesses begin, moved out of the kernel: slices at other places of a tensor then share one kernel.
 struct Placed {
   kernel::Kernel kernel;
@@ -118,7 +121,7 @@ class ProgramBuilder {
 
   void call_library(NodeId node) {
     for_each_operand(graph_.nodes[node], [&](ValueId operand) { make_view(operand); });
-    program_.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{node});
+    program_.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{node, graph_.nodes[node].op == "kw.keep_mask.default" ? mask_vector(graph_.nodes[node]) : 0});
     for (ValueId result : graph_.nodes[node].results)
       if (result != kNoValue) available_[result] = true;
   }

@@ -7,7 +7,8 @@ from module_cases import CASES
 
 from kernelwright import export, library
 
-# What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours.
+# What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours. These graphs are captured on
+# the CPU: on a GPU dropout's masks are ours too (test_keep_mask.py).
 LIBRARY = {
     "FractionalMaxPool": {"aten.rand"},
     "Dropout train": {"aten.native_dropout"},
@@ -16,7 +17,6 @@ LIBRARY = {
     "Dropout3d train": {"aten.empty", "aten.bernoulli"},
     "AlphaDropout train": {"aten.empty_permuted", "aten.bernoulli"},
     "FeatureAlphaDropout train": {"aten.empty", "aten.bernoulli"},
-    "RReLU eval": {"aten.empty"},  # the noise that nothing reads
     "RReLU train": {"aten.empty", "aten.rrelu_with_noise_functional"},
 }
 

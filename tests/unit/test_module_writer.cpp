@@ -53,7 +53,7 @@ Program read_program(const std::string& text, const Graph& graph) {
       while (words >> name) step.tensors.push_back(name);
       program.steps.push_back(step);
     } else if (verb == "call" && words >> name) {
-      program.steps.push_back(ExternStep{graph.values[value_named(graph, name)].producer});
+      program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{graph.values[value_named(graph, name)].producer});
     } else if (verb == "view" && words >> name) {
       ViewStep step;
       step.value = value_named(graph, name);
@@ -71,7 +71,7 @@ Program read_program(const std::string& text, const Graph& graph) {
     }
   }
   if (program.steps.empty())
-    for (size_t node = 0; node < graph.nodes.size(); ++node) program.steps.push_back(ExternStep{static_cast<NodeId>(node)});
+    for (size_t node = 0; node < graph.nodes.size(); ++node) program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{static_cast<NodeId>(node)});
   return program;
 }
 

@@ -8,6 +8,7 @@
 #include "emit/target_printer.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/joined_launch.hpp"
+#include "emit/triton/keep_mask.hpp"
 #include "emit/triton/kernel_printer.hpp"
 #include "support/text.hpp"
 
@@ -99,8 +100,10 @@ class TritonPrinter : public TargetPrinter {
 
   std::string kernels(const Program& program) const override {
     const Printed printed = print_all(program);
-    if (printed.helpers.empty()) return printed.kernels;
-    return triton::helper_definitions(printed.helpers) + "\n\n" + printed.kernels;
+    std::string text = printed.helpers.empty() ? "" : triton::helper_definitions(printed.helpers);
+    for (const std::string& part : {triton::keep_mask_definition(program), printed.kernels})
+      if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
+    return text;
   }
 
   std::string function(const Program& program, const KernelStep& step, const KernelStep* last) const override {
@@ -143,7 +146,8 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string trailer(const Program& program) const override {
-    if (program.kernels.empty()) return "KERNEL_SIGNATURES = []\n";
+    const std::string masks = triton::keep_mask_signatures(program);
+    if (program.kernels.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out = "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     std::set<int> joined, alone;
     for (size_t index = 0; index < program.steps.size(); ++index) {
@@ -154,7 +158,7 @@ class TritonPrinter : public TargetPrinter {
     for (int kernel = 0; kernel < static_cast<int>(program.kernels.size()); ++kernel)
       if (alone.contains(kernel) || !joined.contains(kernel)) out += signature_of(launchable(program.kernels[kernel]));
     for (const triton::JoinedLaunch& joined : triton::joined_launches(program)) out += signature_of(launchable(program, joined));
-    return out + "]\n";
+    return out + masks + "]\n";
   }
 };
 
