@@ -1,7 +1,8 @@
 """Compiles the kernels of an emitted Triton file to machine code without a GPU.
 
 The file ends with `KERNEL_SIGNATURES`, a list of dicts: `kernel` (the function's name), `signature` (argument → Triton type), `constexprs`,
-`num_warps`, `num_stages`, `enable_fp_fusion`, and `divisible_by_16` (the arguments that a launch would specialise on).
+`num_warps`, `num_stages`, `enable_fp_fusion`, `divisible_by_16` (the arguments that a launch would specialise on), and `true_from_sm` (constexprs that
+depend on the device: from which compute capability on they are true).
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     while not isinstance(function, JITFunction):
         function = function.fn
     constants = dict(entry.get("constexprs") or {})
+    constants |= {name: sm >= least for name, least in (entry.get("true_from_sm") or {}).items()}
     given = dict(entry["signature"])
     signature = {name: "constexpr" if name in constants else given[name] for name in function.arg_names if name in given or name in constants}
     aligned = set(entry.get("divisible_by_16") or ())

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "emit/kernel_text.hpp"
+#include "emit/triton/helpers.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -105,13 +106,15 @@ std::string eight_bit_name(DType dtype) { return std::string(torch_name(dtype)).
 Text cast_text(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
   if (operation.dtype == operation.operand_dtype) return operand;
   if (is_eight_bit_float(operation.operand_dtype)) {
-    const Text wide = helper("float_of_" + eight_bit_name(operation.operand_dtype), {operand}, operation.operand_dtype, helpers);
+    helpers.emplace_back(kHardwareFloat8);
+    const Text wide = helper("float_of_" + eight_bit_name(operation.operand_dtype), {operand, {kHardwareFloat8Constant}}, operation.operand_dtype, helpers);
     return operation.dtype == DType::f32 ? wide : Text{fmt::format("{}.to({})", wide.text, dtype_name(operation.dtype))};
   }
   if (is_eight_bit_float(operation.dtype)) {
     const bool single = operation.operand_dtype == DType::f32;
     const Text value = single ? operand : Text{fmt::format("{}.to(tl.float32)", wrap(operand, Binding::kAtom))};
-    return helper(eight_bit_name(operation.dtype) + "_of_float", {value}, DType::f32, helpers);
+    helpers.emplace_back(kHardwareFloat8);
+    return helper(eight_bit_name(operation.dtype) + "_of_float", {value, {kHardwareFloat8Constant}}, DType::f32, helpers);
   }
   if (operation.dtype == DType::b1) return {wrap(operand, Binding::kAdd) + " != 0", Binding::kCompare};
   if (operand.constant) return {typed(operand, operation.dtype)};

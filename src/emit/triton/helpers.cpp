@@ -199,17 +199,26 @@ def nonnegative_power(base, exponent):
 def sign(value):
     return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)
 )"},
+    // GPUs of capability 8.9 convert by way of half precision and round twice.
+    {"hardware_float8", R"(def hardware_float8():
+    """Whether the GPU converts single precision to 8-bit floats itself, rounding once."""
+    return DEVICE == "cuda" and torch.cuda.get_device_capability() >= (9, 0)
+)"},
     {"float_of_float8_e4m3fn", R"(@triton.jit
-def float_of_float8_e4m3fn(code):
+def float_of_float8_e4m3fn(code, HARDWARE_FLOAT8: tl.constexpr):
     """The number that a byte stands for: half precision's bits with an exponent that is 8 too small, and no infinity."""
+    if HARDWARE_FLOAT8:
+        return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
     bits = code.to(tl.int16)
     magnitude = ((bits & 127) << 7).to(tl.float16, bitcast=True).to(tl.float32) * 256.0
     magnitude = tl.where((bits & 127) == 127, float("nan"), magnitude)
     return tl.where(bits >= 128, magnitude * -1.0, magnitude)
 )"},
     {"float8_e4m3fn_of_float", R"(@triton.jit
-def float8_e4m3fn_of_float(value):
+def float8_e4m3fn_of_float(value, HARDWARE_FLOAT8: tl.constexpr):
     """The byte of the nearest number, ties to even; the largest beyond it."""
+    if HARDWARE_FLOAT8:
+        return value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
     bits = value.to(tl.int32, bitcast=True)
     magnitude = bits & 0x7FFFFFFF
     normal = (magnitude - 0x3BF80001 + ((magnitude >> 20) & 1)) >> 20
@@ -220,13 +229,18 @@ def float8_e4m3fn_of_float(value):
     return code.to(tl.uint8)
 )"},
     {"float_of_float8_e5m2", R"(@triton.jit
-def float_of_float8_e5m2(code):
+def float_of_float8_e5m2(code, HARDWARE_FLOAT8: tl.constexpr):
     """The number that a byte stands for: the upper half of half precision's bits."""
+    if HARDWARE_FLOAT8:
+        return code.to(tl.float8e5, bitcast=True).to(tl.float32)
     return (code.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
 )"},
     {"float8_e5m2_of_float", R"(@triton.jit
-def float8_e5m2_of_float(value):
+def float8_e5m2_of_float(value, HARDWARE_FLOAT8: tl.constexpr):
     """The byte of the nearest number, ties to even; infinity beyond the largest, as PyTorch has it and the hardware's conversion has not."""
+    if HARDWARE_FLOAT8:
+        nearest = value.to(tl.float8e5).to(tl.uint8, bitcast=True)
+        return tl.where(tl.abs(value) >= 61440.0, tl.where(value < 0.0, 0xFC, 0x7C), nearest).to(tl.uint8)
     bits = value.to(tl.int32, bitcast=True)
     magnitude = bits & 0x7FFFFFFF
     normal = (magnitude - 0x37F00001 + ((magnitude >> 21) & 1)) >> 21

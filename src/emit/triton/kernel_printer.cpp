@@ -8,6 +8,7 @@
 
 #include "emit/loop_stops.hpp"
 #include "emit/python_text.hpp"
+#include "emit/triton/helpers.hpp"
 #include "emit/value_range.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -61,6 +62,10 @@ std::vector<BlockConstant> block_constants(const Kernel& kernel) {
   std::vector<BlockConstant> result;
   for (const Axis& axis : kernel.axes)
     if (axis.block > 1) result.push_back({"BLOCK_" + upper(axis.name), axis.block});
+  const bool converts = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const Expr& expr) {
+    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && (is_eight_bit_float(expr.dtype) || is_eight_bit_float(kernel.exprs[expr.operands[0]].dtype));
+  });
+  if (converts) result.push_back({kHardwareFloat8Constant, 1});
   return result;
 }
 
@@ -80,7 +85,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
-            "float8_e5m2_of_float", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "four_of", "together", "raise_to", "lower_to", "_"};
+            "float8_e5m2_of_float", "hardware_float8", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "four_of", "together", "raise_to", "lower_to", "_"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {

@@ -60,6 +60,8 @@ Launchable launchable(const Program& program, const triton::JoinedLaunch& joined
   return {joined.name, triton::joined_pointers(program, joined), triton::joined_constants(program, joined), &program.kernels[joined.first], true};
 }
 
+bool asks_hardware(const triton::JoinedConstant& constant) { return constant.name.ends_with(triton::kHardwareFloat8Constant); }
+
 std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
   for (const triton::JoinedParameter& pointer : one.pointers) {
@@ -70,11 +72,16 @@ std::string signature_of(const Launchable& one) {
     pointers.push_back(fmt::format("\"{}\": \"*i32\"", triton::kEndedPointer));
     aligned.push_back(fmt::format("\"{}\"", triton::kEndedPointer));
   }
-  for (const triton::JoinedConstant& constant : one.constants) constants.push_back(fmt::format("\"{}\": {}", constant.name, constant.value));
+  std::string from_capability;
+  for (const triton::JoinedConstant& constant : one.constants) {
+    constants.push_back(asks_hardware(constant) ? fmt::format("\"{}\": True", constant.name) : fmt::format("\"{}\": {}", constant.name, constant.value));
+    if (asks_hardware(constant)) from_capability += fmt::format("{}\"{}\": {}", from_capability.empty() ? "" : ", ", constant.name, triton::kHardwareFloat8Capability);
+  }
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
   std::string options = has_loop(*one.kernel) ? fmt::format(" \"num_stages\": {},", one.kernel->num_stages) : "";
   if (one.kernel->max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.kernel->max_registers);
   options += fmt::format(" \"{}\": False,", kFusion);
+  if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
   return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
                      one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
@@ -125,7 +132,8 @@ class TritonPrinter : public TargetPrinter {
         if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
       arguments.push_back("ended_programs(device)");
     }
-    for (const triton::JoinedConstant& constant : one.constants) arguments.push_back(fmt::format("{}={}", constant.name, constant.value));
+    for (const triton::JoinedConstant& constant : one.constants)
+      arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8) : fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
