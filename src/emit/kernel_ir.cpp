@@ -93,6 +93,8 @@ class Checker {
       require(is_serial(axis) || !axis.looped, "parallel axis " + axis.name + " is looped");
       require(axis.kind == AxisKind::kReduce || !axis.cooperative, "axis " + axis.name + " is cooperative and no reduce axis");
       require(axis.kind == AxisKind::kScan || !axis.reversed, "axis " + axis.name + " is reversed and no scan axis");
+      require(axis.ahead == 1 || (axis.kind == AxisKind::kScan && axis.looped && !axis.reversed && axis.ahead > 0 && blocks_of(axis) % axis.ahead == 0),
+              "axis " + axis.name + " is read ahead, and no scan axis whose blocks that divides");
       require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
       require(axis.kind != AxisKind::kReduce || axis.cooperative == kernel_.exchange.used(), "cooperative axes and their exchange go together");
       require(axis.kind == AxisKind::kParallel || axis.looped || axis.cooperative || axis.block >= axis.extent, "persistent axis " + axis.name + " is longer than its block");
@@ -151,6 +153,7 @@ class Checker {
       require(expr.access.guards.empty() || expr.reduce <= ReduceOp::kAll, "a Reduce other than a simple fold has guards");
     }
     if (expr.kind == ExprKind::kScan) require(can_scan(expr) && scan_axis_of(kernel_) >= 0, "a Scan has no scan axis, or an operation or operands that it cannot have");
+    require(!expr.network || (expr.kind == ExprKind::kScan && expr.reduce == ReduceOp::kProd && !kernel_.axes[scan_axis_of(kernel_)].reversed), "a network is no product along a row");
     if (expr.kind != ExprKind::kOp) return;
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
     if (expr.op == ScalarOp::kSelect) require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");

@@ -33,6 +33,7 @@ struct Axis {
   bool unrolled = false;         // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton writes them out, the CPU never
                                  // makes it the SIMD loop
   bool reversed = false;         // scan axes: walked from the end to the start
+  int64_t ahead = 1;             // looped scan axes: blocks that are read before the first of them is worked on; it divides their number
   bool cooperative = false;      // reduce axes: every block has a program of its own, and those of one row exchange partial results (Exchange)
 };
 
@@ -123,6 +124,8 @@ struct Expr {
   ReduceOp reduce = ReduceOp::kSum;
   int component = 0;                     // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
   bool overwrites = false;               // of a Scatter
+  bool network = false;                  // of a Scan of kProd: multiplied in one order, so that what overflows does not hang on the hardware: what is carried enters
+                                         // with the block's first element, and the block is a Sklansky network
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;

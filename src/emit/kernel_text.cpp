@@ -50,8 +50,8 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}", axis.name, axis.extent, find_name(kAxisKindNames, axis.kind), axis.block,
-                          axis.looped ? " looped" : "", axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "", axis.vector ? " vector" : "",
+      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}{}", axis.name, axis.extent, find_name(kAxisKindNames, axis.kind), axis.block,
+                          axis.looped ? " looped" : "", axis.ahead > 1 ? fmt::format(" ahead {}", axis.ahead) : "", axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "", axis.vector ? " vector" : "",
                           axis.unrolled ? " unrolled" : ""));
     if (const Exchange& exchange = kernel_.exchange; exchange.used())
       line(1, fmt::format("exchange counters {} partials {}", kernel_.buffers.at(exchange.counters).name, kernel_.buffers.at(exchange.partials).name));
@@ -135,7 +135,7 @@ class Printer {
       case ExprKind::kReduce:
       case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
-        return fmt::format("{} {}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", name_of(expr.reduce), component, operands(expr), guards(expr.access));
+        return fmt::format("{} {}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), guards(expr.access));
       }
     }
     return "";

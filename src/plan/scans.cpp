@@ -1,6 +1,7 @@
 // Scans: a program walks its rows in blocks with a carry between them, each element read and written once. Where the scanned axis is not the
 // contiguous one, a tile of columns walks down it.
 #include <algorithm>
+#include <bit>
 
 #include "plan/axes.hpp"
 #include "plan/scheduler.hpp"
@@ -41,6 +42,26 @@ Rows rows_of(const Kernel& kernel) {
   return rows;
 }
 
+// PyTorch's CUDA kernel multiplies along contiguous rows in chunks (aten/src/ATen/native/cuda/ScanUtils.cuh): two columns a thread, and as many threads a
+// row as keep the ratio of a block's threads near that of rows to columns. 0: the whole row is scanned in another way.
+int64_t chunk_of_product(const Rows& rows) {
+  if (rows.count == 1) return 0;
+  const auto log2_of = [](int64_t count) { return std::bit_width(static_cast<uint64_t>(next_power_of_two(count))) - 1; };
+  const int64_t threads = std::clamp<int64_t>((9 + log2_of(rows.length) - log2_of(rows.count)) / 2, 4, 9);
+  return int64_t{2} << threads;
+}
+
+// A row's product leaves the range of floats after a few dozen elements, and where, and whether for 0, infinity or NaN, hangs on the order of multiplication:
+// it is PyTorch's where that order can be had cheaply, which is while a chunk's row is a few values a lane.
+constexpr int64_t kWidestNetwork = 256;
+
+bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
+  if (!rows.along_rows || kernel.axes[kernel::scan_axis_of(kernel)].reversed || chunk_of_product(rows) == 0 || chunk_of_product(rows) > kWidestNetwork) return false;
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
+    return expr.kind == kernel::ExprKind::kScan && expr.reduce == kernel::ReduceOp::kProd && (expr.dtype == DType::f32 || expr.dtype == DType::f64);
+  });
+}
+
 bool can_take(const LoweredGroup& group) { return kernel::scan_axis_of(group.kernel) >= 0; }
 
 void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
@@ -55,6 +76,17 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
   // One warp: a scan then needs no shared memory and no barriers, 8 instructions an element instead of 13 for four warps and 16 for eight, and 32
   // programs of 4 KB each in flight hide the memory's latency.
   chosen["num_warps"] = 1;
+}
+
+// Four rows a program, a warp each, and 256 elements of each on their way: on an H200 2.26 ms for 32,768 rows of 32,768, where one block of 32 at a time takes
+// 2.70 and PyTorch's own kernel 4.5.
+void choose_in_order(const Rows& rows, Parameters& chosen) {
+  const int64_t block = std::min(chunk_of_product(rows), next_power_of_two(rows.length));
+  chosen["persistent"] = block >= rows.length;
+  chosen["r_block"] = block;
+  chosen["ahead"] = std::max<int64_t>(1, 256 / block);
+  chosen["x_block"] = std::min<int64_t>(4, next_power_of_two(rows.count));
+  chosen["num_warps"] = chosen["x_block"];
 }
 
 void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
@@ -75,7 +107,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (rows.along_rows) choose_along_rows(rows, chosen, device);
+  if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
+  else if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
   return chosen;
 }
@@ -90,6 +123,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {{"num_warps", {1, 2, 4, 8}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128, 256}}};
+  if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], {"ahead", {1, 2, 4, 8, 16}}};
   if (rows.along_rows) ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192}});
   else ranges.push_back({"r_block", {1, 4, 8, 16, 32, 64}});
   if (next_power_of_two(rows.length) <= 8192) ranges.push_back({"persistent", {0, 1}});
@@ -108,6 +142,9 @@ void block(Kernel& kernel, const Parameters& parameters) {
   scan.looped = parameter(parameters, "persistent", 0) == 0;
   scan.block = next_power_of_two(scan.extent);
   if (scan.looped) scan.block = std::min(parameter(parameters, "r_block", 1024), scan.block);
+  // As many blocks as there are: none stands outside the row.
+  if (scan.looped)
+    for (scan.ahead = parameter(parameters, "ahead", 1); blocks_of(scan) % scan.ahead != 0;) scan.ahead /= 2;
   kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
   kernel.num_stages = 1;
 }
@@ -118,6 +155,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     return lower_for_cpu(std::move(group), parameters);
   }
   prepare(group.kernel);
+  const bool in_order = multiplies_in_order(group.kernel, rows_of(group.kernel));
+  for (auto& expr : group.kernel.exprs) expr.network = in_order && expr.kind == kernel::ExprKind::kScan && expr.reduce == kernel::ReduceOp::kProd;
   block(group.kernel, parameters);
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));

@@ -181,3 +181,15 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
     assert made.report["kernels"] and not made.report["library_ops"]
     for ours, theirs in zip(made(x), module(x), strict=True):
         assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096), (3000, 4096), (300, 32767), (20000, 48), (64, 64, 1000), (1024, 65536)], ids=str)
+def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: str, target: str) -> None:
+    """Which products of a row leave the range of floats, and to 0, infinity or NaN, hangs on the order of multiplication: bit for bit."""
+    if device == "cpu":
+        pytest.skip("PyTorch multiplies one after the other on a CPU, as we do")
+    x = torch.exp2(torch.rand(shape, device=device) * 40 - 20)
+    module = Function(lambda x: x.cumprod(-1))
+    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    assert made.report["kernels"] and not made.report["library_ops"]
+    torch.testing.assert_close(made(x), module(x), rtol=0, atol=0, equal_nan=True)

@@ -183,6 +183,8 @@ def test_harm_is_contained(kw):
         harmful("torch.hub.urlopen('http://192.0.2.1/', timeout=5)"),
         harmful("torch.hub.os.kill(1, 9); torch.hub.os.kill(-1, 9)"),
         harmful("torch.hub.os.write(1, b'pass'); torch.hub.os.closerange(3, 64)"),
+        harmful("torch.hub.os.ftruncate(torch.hub.os.open('large', 66), 1 << 45)"),
+        harmful("self.kept = torch.ones(1 << 42, dtype=torch.uint8)"),
         fenced(RIGHT),
     ]
     with ModelServer(answers) as server:
@@ -190,7 +192,7 @@ def test_harm_is_contained(kw):
     assert report["sandbox"]["kind"] == "bubblewrap", report["sandbox"]
     assert target.read_text() == "precious"
     # The shell's failure is its own; what is computed is right all the same. The others raise, or end their own process.
-    assert [sample["passed"] for sample in report["samples"]] == [False, True, False, False, False, True], report["samples"]
+    assert [sample["passed"] for sample in report["samples"]] == [False, True, False, False, False, False, False, True], report["samples"]
 
 
 def test_without_a_sandbox_the_report_says_what_is_missing(kw):

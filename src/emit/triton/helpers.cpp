@@ -27,6 +27,24 @@ def add(left, right):
 def multiply(left, right):
     return left * right
 )"},
+    {"multiply_in_order", R"(@triton.jit
+def multiply_in_order(values, carried, axis: tl.constexpr, STEPS: tl.constexpr):
+    """Products along rows of 2 ** STEPS values, each row after what it carries, multiplied in the order of PyTorch's CUDA kernel: which overflow, and to what, is the same."""
+    lane = tl.arange(0, 2 ** STEPS)
+    if len(values.shape) == 2:
+        lane = tl.broadcast_to(lane[None, :], values.shape)
+    products = tl.where(lane == 0, values * carried, values)
+    for step in tl.static_range(STEPS):
+        right = ((lane >> step) & 1) == 1
+        before = tl.gather(products, tl.where(right, ((lane >> step) << step) - 1, lane), axis)
+        products = tl.where(right, products * before, products)
+    return products
+)"},
+    {"last_in_row", R"(@triton.jit
+def last_in_row(products, axis: tl.constexpr):
+    """The last of each row, in all its places."""
+    return tl.gather(products, tl.full(products.shape, products.shape[axis] - 1, tl.int32), axis)
+)"},
     {"fold_into", R"(@triton.jit
 def fold_into(start, offset, value, mask, fold: tl.constexpr):
     """Folds values into elements of memory where the mask holds: until no other program's fold came between reading an element and writing it."""

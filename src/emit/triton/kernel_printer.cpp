@@ -85,7 +85,8 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
-            "float8_e5m2_of_float", "hardware_float8", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "four_of", "together", "raise_to", "lower_to", "_"};
+            "float8_e5m2_of_float", "hardware_float8", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "multiply_in_order", "last_in_row",
+            "four_of", "together", "raise_to", "lower_to", "_"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
@@ -177,13 +178,13 @@ std::string KernelPrinter::arange(int axis) const {
 
 std::string KernelPrinter::lanes(int axis) const {
   if (!kernel_.axes[axis].reversed) return arange(axis);
-  return fmt::format("BLOCK_{} - 1 - {}", upper(kernel_.axes[axis].name), arange(axis));
+  return fmt::format("{} - 1 - {}", block_name(axis), arange(axis));
 }
 
 std::string KernelPrinter::tile_shape(const std::vector<bool>& axes) const {
   std::vector<std::string> sizes(dimensions_.count, "1");
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (is_dimension(axis) && axes[axis]) sizes[dimensions_.of_axis[axis]] = "BLOCK_" + upper(kernel_.axes[axis].name);
+    if (is_dimension(axis) && axes[axis]) sizes[dimensions_.of_axis[axis]] = block_name(axis);
   return "[" + join(sizes, ", ") + "]";
 }
 
@@ -213,7 +214,7 @@ std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body
     std::string value = wide(axis, program);
     if (is_dimension(axis)) {
       if (flattened && value.find(' ') != std::string::npos && value.back() != ')') value = "(" + value + ")";
-      value = fmt::format("{} * BLOCK_{} + {}", value, upper(kernel_.axes[axis].name), arange(axis));
+      value = fmt::format("{} * {} + {}", value, block_name(axis), arange(axis));
     }
     definitions.push_back(fmt::format("{} = {}", axis_names_[axis], value));
   }
@@ -418,8 +419,11 @@ void KernelPrinter::loop(const Stmt& statement) {
   backwards_ = reads_again && loop_axes == 1 && !backwards_ && can_go_backwards();
 
   scopes_.push_back({});
+  scan_line_.reset();
   body(statement.body);
+  const size_t counted = scopes_.back().lines.size();
   std::vector<std::string> lines = close_scope(true);
+  const size_t definitions = lines.size() - counted;
   if (backwards_) line("# Backwards: what the pass before read last is still in the cache.");
   for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
     if (!is_loop_axis(axis)) continue;
@@ -438,7 +442,12 @@ void KernelPrinter::loop(const Stmt& statement) {
       const std::string block = block_name(axis);
       head = backwards ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
                         : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
-      if (python::has_word(join(lines, "\n"), name)) lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
+      if (kernel_.axes[axis].ahead > 1) {
+        head = fmt::format("for {}_start in range(0, {}, {} * {}):", name, end, kernel_.axes[axis].ahead, block);
+        lines = read_ahead(lines, definitions + scan_line_.value_or(counted), axis);
+      } else if (python::has_word(join(lines, "\n"), name)) {
+        lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
+      }
     }
     for (std::string& one : lines) one = indented(one);
     lines.insert(lines.begin(), head);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -134,6 +135,8 @@ class KernelPrinter {
   std::string folded_block(kernel::ExprId id, const std::vector<std::string>& values);
   std::vector<std::string> scan_operands(kernel::ExprId id);
   std::string scan_helper(kernel::ExprId id);
+  void network(kernel::ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running);
+  std::vector<std::string> read_ahead(const std::vector<std::string>& lines, size_t scan_line, int axis);
 
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);
@@ -163,6 +166,7 @@ class KernelPrinter {
   bool roughly_ = false;
   bool backwards_ = false;                            // the loop printed last goes from the end to the start
   int64_t exchanges_ = 0, exchanged_slots_ = 0;       // so far
+  std::optional<size_t> scan_line_;                   // of a loop's lines, where its first Scan begins
   std::vector<Scope> scopes_;
   std::vector<Mark> marks_;
 };

@@ -2,6 +2,11 @@
 // rows of the tile.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "emit/python_text.hpp"
 #include "emit/triton/kernel_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -13,6 +18,19 @@ using namespace kernel;
 namespace {
 
 bool is_name(const std::string& text) { return text.find_first_of(" (") == std::string::npos; }
+
+// The names that "a, b = …" defines.
+std::vector<std::string> defined_by(const std::string& line) {
+  const size_t equals = line.find(" = ");
+  if (equals == std::string::npos) return {};
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < equals;) {
+    const size_t end = std::min(line.find(", ", begin), equals);
+    names.push_back(line.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return python::is_identifier(name); }) ? names : std::vector<std::string>{};
+}
 
 }  // namespace
 
@@ -37,7 +55,8 @@ void KernelPrinter::init_scan(ExprId id) {
     scalar = true;
     for (size_t axis = 0; axis < axes.size(); ++axis) scalar = scalar && !(axes[axis] && is_dimension(axis));
   }
-  const std::string shape = scalar ? "()" : tile_shape(axes);
+  // A network's is in every place of the row.
+  const std::string shape = expr.network ? full_tile(id) : scalar ? "()" : tile_shape(axes);
   const std::vector<std::string> names = carries(id);
   const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
   if (names.size() == 1) return start(names[0], identity_text(expr.reduce, dtype, 0), dtype, shape);
@@ -118,14 +137,58 @@ std::string KernelPrinter::folded_block(ExprId id, const std::vector<std::string
   return fold(values.size() == 1 ? values[0] : "(" + join(values, ", ") + ")", "combine_fn=" + scan_helper(id));
 }
 
+// The block's products after what is carried; where there is a loop, what is carried on.
+void KernelPrinter::network(ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running) {
+  const int axis = scan_axis_of(kernel_), dimension = dimensions_.of_axis[axis];
+  const bool carries_on = is_loop_axis(axis);
+  const std::string carried = carries_on ? carries(id)[0] : "1.0";
+  helpers_.insert("multiply_in_order");
+  line(fmt::format("{} = multiply_in_order({}, {}, axis={}, STEPS={})", running[0], values[0], carried, dimension, std::bit_width(static_cast<uint64_t>(kernel_.axes[axis].block)) - 1));
+  if (!carries_on) return;
+  helpers_.insert("last_in_row");
+  line(fmt::format("{} = last_in_row({}, axis={})", carried, running[0], dimension));
+}
+
+// The lines of a loop's body, for several blocks at once: what stands before the first Scan for all of them, so that their reads are under way together,
+// then the rest for one after the other.
+std::vector<std::string> KernelPrinter::read_ahead(const std::vector<std::string>& lines, size_t scan_line, int axis) {
+  std::set<std::string> carried, own = {axis_names_[axis]};
+  for (const auto& [key, name] : derived_names_)
+    if (key.starts_with("carry.")) carried.insert(name);
+  for (const std::string& one : lines)
+    for (const std::string& name : defined_by(one))
+      if (!carried.contains(name)) own.insert(name);
+  std::vector<std::string> before, after;
+  for (int64_t block = 0; block < kernel_.axes[axis].ahead; ++block) {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (const std::string& name : own) names.emplace_back(name, fresh(fmt::format("{}_{}", name, block), ""));
+    const auto renamed = [&](std::string text) {
+      for (const auto& [from, to] : names) {
+        text = python::rename_word(text, from, to);
+        // A keyword keeps its name.
+        for (size_t at = text.find(", " + to + "="); at != std::string::npos; at = text.find(", " + to + "=", at)) text.replace(at + 2, to.size(), from);
+      }
+      return text;
+    };
+    const std::string blocks = block == 0 ? "" : fmt::format(" + {}{}", block == 1 ? "" : std::to_string(block) + " * ", block_name(axis));
+    before.push_back(fmt::format("{} = {}", renamed(axis_names_[axis]), wide(axis, fmt::format("{}_start{} + {}", axis_names_[axis], blocks, lanes(axis)))));
+    for (size_t at = 0; at < lines.size(); ++at) (at < scan_line ? before : after).push_back(renamed(lines[at]));
+  }
+  before.insert(before.end(), after.begin(), after.end());
+  return before;
+}
+
 void KernelPrinter::scan(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   const int axis = scan_axis_of(kernel_);
+  if (!scan_line_) scan_line_ = scopes_.back().lines.size();
   const std::vector<std::string> values = scan_operands(id);
   std::vector<std::string> running;
   for (size_t component = 0; component < expr.operands.size(); ++component) running.push_back(component_name(id, static_cast<int>(component)));
   const auto assign = [&](const std::vector<std::string>& names, const std::string& text) { line(fmt::format("{} = {}", join(names, ", "), text)); };
-  if (!is_loop_axis(axis)) {
+  if (expr.network) {
+    network(id, values, running);
+  } else if (!is_loop_axis(axis)) {
     assign(running, is_dimension(axis) ? scanned_block(id, values) : join(values, ", "));
   } else if (!is_dimension(axis)) {
     const std::vector<std::string> before = carries(id);
