@@ -53,9 +53,10 @@ int bench(Options options, Console& console) {
   const Environment environment = find_environment();
   BenchOptions& bench = options.bench;
   if (options.proposer.starts_with("llm:")) bench.proposer.model.model = options.proposer.substr(4);
+  else if (options.proposer.starts_with("edits:")) bench.proposer.model.model = options.proposer.substr(6), bench.proposer.edits = true;
   else if (options.proposer != "scheduler")
-    throw Error(ErrorKind::kUser, "there is no proposer " + options.proposer + ".", "--proposer takes scheduler or llm:MODEL, with MODEL as `kw generate --model` has it.");
-  if (!bench.proposer.model.model.empty()) llm::place_of(bench.proposer.model.model);
+    throw Error(ErrorKind::kUser, "there is no proposer " + options.proposer + ".", "--proposer takes scheduler, llm:MODEL or edits:MODEL, with MODEL as `kw generate --model` has it.");
+  if (!bench.proposer.model.model.empty() && !(bench.proposer.edits && bench.proposer.model.model == kSearchAsModel)) llm::place_of(bench.proposer.model.model);
   bench.target = resolve_target(bench.target, environment, !bench.emit_only);
   if (bench.emit_only) bench.devices = {""};
   else if (bench.target == "cpu") bench.devices = {"cpu"};
@@ -100,7 +101,7 @@ void define_bench(CLI::App& app, Invocation& invocation) {
   app.add_option("--draws", options->bench.draws, "Draws of inputs and weights  [one of each kind]")->check(CLI::Range(1, 10000))->type_name("N");
   app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile every kernel for sm_90");
   app.add_flag("--fresh", options->bench.redo, "Run what has a result already, too");
-  app.add_option("--proposer", options->proposer, "scheduler: the compiler; llm:MODEL: a language model, with all its options")->capture_default_str()->type_name("scheduler|llm:MODEL");
+  app.add_option("--proposer", options->proposer, "scheduler: the compiler; llm:MODEL: a language model, with all its options; edits:MODEL: one that picks schedules")->capture_default_str()->type_name("scheduler|llm:MODEL|edits:MODEL");
   add_model(app, options->bench.proposer.model)->group("");
   add_sampling(app, options->bench.proposer);
   invocation.run = [options](Console& console) { return bench(*options, console); };

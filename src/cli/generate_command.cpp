@@ -16,15 +16,19 @@ namespace {
 
 int run_generate(const GenerateOptions& options, bool show_prompt, Console& console) {
   if (show_prompt) {
-    console.print(prompt_for(options));
+    const auto shown = prompt_for(options, console);
+    console.print(shown["prompt"].get<std::string>());
+    console.write_json(shown);
     return kGood;
   }
   if (options.model.model.empty())
     throw Error(ErrorKind::kUser, ErrorText{.message = "Which model? --model is missing.", .where = "", .source = "",
                                             .hint = "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2; --show-prompt needs none.", .detail = "", .code = "no-model"});
+  if (options.emit_only && !options.edits)
+    throw Error(ErrorKind::kUser, "--emit-only goes with --edits: what a model writes has to be run to be trusted.");
   GenerateOutcome outcome = generate(options, console);
   if (outcome.fault) outcome.report["error"] = to_json(*outcome.fault);
-  console.print(generate_text(outcome.report));
+  console.print(options.edits ? edits_text(outcome.report) : generate_text(outcome.report));
   console.write_json(outcome.report);
   if (outcome.interrupted) {
     console.warn("interrupted; " + outcome.kept);
@@ -35,7 +39,7 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
     console.warn(outcome.kept + ".");
     return outcome.fault->exit_code();
   }
-  return outcome.report["verdict"] == "pass" ? kGood : kAnswerIsNo;
+  return outcome.report["verdict"] == "fail" ? kAnswerIsNo : kGood;
 }
 
 }  // namespace
@@ -51,6 +55,7 @@ void define_generate(CLI::App& app, Invocation& invocation) {
   add_model(app, generate.model);
   add_sampling(app, generate);
   app.add_option_function<uint64_t>("--seed", [&generate](const uint64_t& value) { generate.seed = value; }, "Of the sampling: another seed is another run  [0]")->type_name("S");
+  app.add_flag("--emit-only", generate.emit_only, "With --edits: write and compile without running, for a device that is not here");
   app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model");
   app.add_option("-o,--output", generate.output, "Where the best candidate goes  [STEM_kw.py in the current folder]")->type_name("FILE");
   add_target(app, generate.target);

@@ -5,7 +5,7 @@
 namespace kw::cli {
 
 CLI::Option* add_model(CLI::App& app, llm::ModelOptions& model) {
-  CLI::Option* option = app.add_option("--model", model.model, "URL[#NAME] of an OpenAI-compatible server, openai:NAME, a .gguf file, a Hugging Face folder, or smollm2")->type_name("MODEL");
+  CLI::Option* option = app.add_option("--model", model.model, "URL[#NAME] of an OpenAI-compatible server, openai:NAME, a .gguf file, a Hugging Face folder, or smollm2; with --edits also random, and search (the compiler's own)")->type_name("MODEL");
   app.add_option("--api", model.api, "What a server is asked: chat for messages, completions for raw prompts")->capture_default_str()->check(CLI::IsMember({"auto", "chat", "completions"}))->type_name("auto|chat|completions");
   app.add_option("--key-variable", model.key_variable, "The environment variable that holds the server's key")->capture_default_str()->type_name("NAME");
   app.add_option("--concurrency", model.concurrency, "Requests at once  [4 to a server, 1 for a local model]")->check(CLI::Range(1, 256))->type_name("N");

@@ -208,6 +208,34 @@ std::string generate_text(const Json& report) {
   return text + fmt::format("{:.1f} s\n", total_seconds(report));
 }
 
+std::string edits_text(const Json& report) {
+  std::string text = verdict_line(report);
+  const Json& edits = report["edits"];
+  const int judged = report.value("judged", 0);
+  text += fmt::format("  edits      {} schedules evaluated, the compiler's own the first", edits["evaluations"].get<int>());
+  if (judged) text += fmt::format("; {} answers, {} right, of {:.0f} possible in {} kernel{}", judged, report["passed"].get<int>(), edits["combinations"].get<double>(), edits["groups"].get<int>(), edits["groups"] == 1 ? "" : "s");
+  text += "\n";
+  for (const auto& [code, count] : report["codes"].items())
+    if (code != "pass") text += fmt::format("  {:>4} x {}\n", count.get<int>(), code);
+  if (report.contains("search")) {
+    // The evaluations that were better than all before, as they came.
+    double best = 1;
+    int number = 1;
+    for (const Json& one : report["search"]["trials"]) {
+      ++number;
+      if (!has_number(one, "ratio") || one["state"] != "measured" || one["ratio"].get<double>() >= best) continue;
+      best = one["ratio"].get<double>();
+      text += fmt::format("  {:>8}   {:.3f} of the compiler's time{}  {}\n", number, best, report.value("verdict", "") == "emitted" ? ", as the cost model has it" : "", one["change"].get<std::string>());
+    }
+    if (best == 1 && edits["evaluations"] != 1) text += report.value("verdict", "") == "emitted" ? "             none is expected to be faster\n" : "             none was faster\n";
+  }
+  const Json& tokens = report["tokens"];
+  if (has_number(tokens, "per_second")) text += fmt::format("  tokens     {} read, {} written, {:.0f} a second\n", tokens["prompt"].get<int>(), tokens["completion"].get<int>(), tokens["per_second"].get<double>());
+  text += time_table(report) + roofline_line(report) + notes(report);
+  if (report["candidate"].is_string()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", report["candidate"].get<std::string>());
+  return text + fmt::format("{:.1f} s\n", total_seconds(report));
+}
+
 std::string verify_text(const Json& report) {
   std::string text = verdict_line(report);
   if (const std::string where = report.value("where", ""); !where.empty()) text += "  at " + where + ": " + report.value("source", "") + "\n";

@@ -8,6 +8,7 @@ namespace kw::cli {
 
 std::string optimize_text(const nlohmann::ordered_json& report);
 std::string generate_text(const nlohmann::ordered_json& report);
+std::string edits_text(const nlohmann::ordered_json& report);
 std::string verify_text(const nlohmann::ordered_json& report);
 std::string measure_text(const nlohmann::ordered_json& report);
 std::string device_text(const nlohmann::ordered_json& report);

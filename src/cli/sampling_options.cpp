@@ -5,12 +5,13 @@
 namespace kw::cli {
 
 void add_sampling(CLI::App& app, GenerateOptions& options) {
-  app.add_option("-k,--samples", options.samples, "Answers to ask for")->capture_default_str()->check(CLI::Range(1, 100000))->type_name("K");
+  app.add_flag("--edits", options.edits, "The model writes no code: it picks the parameters of the compiler's kernels, so that every answer is a correct program");
+  app.add_option("-k,--samples", options.samples, "Answers to ask for; with --edits: schedules to evaluate, the compiler's own as the first")->capture_default_str()->check(CLI::Range(1, 100000))->type_name("K");
   app.add_option("--repair", options.repair, "Further turns for an answer that fails, with the verdict as the next message")->capture_default_str()->check(CLI::Range(0, 100))->type_name("N");
   app.add_option("--temperature", options.temperature, "Of the sampling")->capture_default_str()->check(CLI::Range(0.0, 10.0))->type_name("T");
   app.add_option("--top-p", options.top_p, "Of the sampling")->capture_default_str()->check(CLI::Range(0.0, 1.0))->type_name("P");
   app.add_option("--max-tokens", options.max_tokens, "Tokens of one answer")->capture_default_str()->check(CLI::Range(1, 10'000'000))->type_name("N");
-  app.add_option("--prompt", options.prompt, "Template: chat, kernelllm, base, or a file")->capture_default_str()->type_name("NAME|FILE");
+  app.add_option("--prompt", options.prompt, "Template: chat, kernelllm, base, edits, or a file")->capture_default_str()->type_name("NAME|FILE");
   app.add_option("--shots", options.shots, "Examples in the prompt: 0, 1 (the format's), or more (solved problems of the archive)")->capture_default_str()->check(CLI::Range(0, 64))->type_name("N");
 }
 

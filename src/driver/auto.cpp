@@ -34,9 +34,9 @@ bool is_faster(const Json& report, const Json& other) {
 }  // namespace
 
 Json optimize_with_model(const OptimizeOptions& options, GenerateOptions model, Progress& progress) {
-  llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
+  if (!(model.edits && model.model.model == kSearchAsModel)) llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
   Json report = optimize(options, progress);
-  const std::string output = resolve_output(options.output, options.problem), proposer = "llm:" + model.model.model;
+  const std::string output = resolve_output(options.output, options.problem), proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
   Json proposers = Json::array({row("scheduler", report)});
   const Scratch scratch;
   model.problem = options.problem;

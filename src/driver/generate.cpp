@@ -9,6 +9,7 @@
 
 #include "archive/archive.hpp"
 #include "capture/reader.hpp"
+#include "driver/edits.hpp"
 #include "driver/environment.hpp"
 #include "driver/feedback.hpp"
 #include "driver/generate_report.hpp"
@@ -199,7 +200,7 @@ class Generation {
 
   void ask(int sample, int turn, llm::Prompt prompt) {
     if (turn == 0) ++open_;
-    threads_->ask({sample, turn, std::move(prompt), {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = options_.max_tokens, .seed = seed_of(sample, turn), .stop = {}, .grammar = ""}}, turn > 0);
+    threads_->ask({sample, turn, std::move(prompt), {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = options_.max_tokens, .seed = seed_of(sample, turn), .stop = {}, .grammar = "", .schema = ""}}, turn > 0);
   }
 
   void show() const {
@@ -451,6 +452,7 @@ class Generation {
 }  // namespace
 
 GenerateOutcome generate(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
+  if (options.edits) return generate_edits(options, progress, shared);
   Generation generation(options, progress, shared);
   GenerateOutcome outcome;
   outcome.report = generation.run();
@@ -460,17 +462,15 @@ GenerateOutcome generate(const GenerateOptions& options, Progress& progress, Sam
   return outcome;
 }
 
-std::string prompt_for(const GenerateOptions& options) {
+Json prompt_for(const GenerateOptions& options, Progress& progress) {
+  if (options.edits) return edit_prompt_for(options, progress);
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, false);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   Archive archive;
   const llm::FilledPrompt filled = llm::fill(llm::load_template(options.prompt), prompt_facts(archive, environment, archive.add_environment(environment.description_json()), problem, target, options.shots), 0,
                                              [](const llm::Prompt& prompt) { return llm::estimate_tokens(prompt.text()); });
-  std::string text;
-  for (const llm::Message& message : filled.prompt.messages) text += "=== " + message.role + "\n" + message.content + "\n";
-  if (filled.prompt.messages.empty()) text = "=== raw\n" + filled.prompt.raw + "\n";
-  return text + fmt::format("=== about {} tokens, {} examples of the archive\n", filled.tokens, filled.examples);
+  return {{"version", kReportVersion}, {"command", "generate"}, {"prompt", llm::shown(filled.prompt) + fmt::format("=== about {} tokens, {} examples of the archive\n", filled.tokens, filled.examples)}};
 }
 
 }  // namespace kw

@@ -12,12 +12,17 @@
 
 namespace kw {
 
+// With edits, as a model: the compiler's own best-first search.
+inline constexpr const char* kSearchAsModel = "search";
+
 struct GenerateOptions {
   std::string problem, output;               // as OptimizeOptions has them
   std::string target = "auto", size, policy = "reference";
   llm::ModelOptions model;
-  std::string prompt = "chat";               // template: chat, kernelllm, base, or a file
-  int samples = 10;                          // k
+  bool edits = false;                        // the model picks schedules of the compiler's kernels and writes no code (driver/edits.hpp)
+  bool emit_only = false;                    // edits alone: written and compiled without being run
+  std::string prompt = "chat";               // template: chat, kernelllm, base, edits, or a file
+  int samples = 10;                          // k; with edits: schedules that are evaluated, the compiler's own among them
   int shots = 1;                             // examples in the prompt: 0, 1 (the format's), more (of the archive)
   int repair = 0;                            // further turns for an answer that fails
   double temperature = 1.0, top_p = 0.97;
@@ -29,6 +34,7 @@ struct GenerateOptions {
   std::vector<std::string> baselines = {"eager", "compile"};
   bool fresh = false;                        // do not go on from what the archive holds of this run
   std::string lock;                          // as OptimizeOptions has it
+  std::string template_name() const { return edits && prompt == "chat" ? "edits" : prompt; }
 };
 
 // What of the options decides a model's answers and their number, for a bench's children and the keys of its results.
@@ -47,7 +53,7 @@ struct GenerateOutcome {
 // With `shared`, those threads and the model they have loaded are used; after a fault or an interrupt they are of no more use.
 GenerateOutcome generate(const GenerateOptions& options, Progress& progress, class SamplingThreads* shared = nullptr);
 
-// The prompt that generate() would send first, without asking the model: its tokens are estimated.
-std::string prompt_for(const GenerateOptions& options);
+// What generate() would send first, without asking the model: `prompt`, whose tokens are estimated; with edits also `grammar` and `schema` of the answer.
+nlohmann::ordered_json prompt_for(const GenerateOptions& options, Progress& progress);
 
 }  // namespace kw

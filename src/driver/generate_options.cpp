@@ -23,6 +23,7 @@ void each_field(Options& options, const Field& field) {
   field("retries", options.model.patience.attempts);
   field("silence", options.model.patience.silence_seconds);
   field("answer_time", options.model.patience.total_seconds);
+  field("edits", options.edits);
   field("prompt", options.prompt);
   field("samples", options.samples);
   field("shots", options.shots);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <set>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,7 @@
 #include "driver/environment.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/device_facts.hpp"
+#include "driver/emit_run.hpp"
 #include "driver/judgement.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
@@ -57,7 +59,7 @@ class Optimisation {
     if (!options_.emit_only) session().prepare(verify_request());
     capture();
     begin_report();
-    if (options_.emit_only) return emit();
+    if (options_.emit_only) return emit(archive);
     propose_until_verified(archive);
     session().end_tracing();
     if (passed(report_)) {
@@ -138,7 +140,7 @@ class Optimisation {
     return compiled;
   }
 
-  Json emit() {
+  Json emit(Archive& archive) {
     for (const Caution caution : kCautions) {
       try {
         compiled_ = compile_at(caution);
@@ -154,8 +156,17 @@ class Optimisation {
     write_file_atomically(output_, compiled_.source);
     report_["candidate"] = fs::absolute(output_).lexically_normal().string();
     if (target_ == "triton" && !compiled_.kernels.empty() && !environment_.triton_version.empty()) compile_for_hopper();
+    if (options_.evaluations > 0) report_["search"] = emit_edits(archive);
     finish();
     return report_;
+  }
+
+  // Schedules that are proposed, as far as they can be looked at without the device.
+  Json emit_edits(Archive& archive) {
+    const EmitRequest request{.evaluations = options_.evaluations, .proposer = options_.proposer, .search_seed = options_.search_seed, .compile = compile_options(Caution::kNone),
+                              .description = known_device(archive, environment_, environment_hash_, target_), .problem_hash = archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports}),
+                              .environment_hash = environment_hash_, .sm = target_ == "triton" && !environment_.triton_version.empty() ? kHopper : 0};
+    return emit_schedules(request, compiled_, session(), archive, scratch_);
   }
 
   void compile_for_hopper() {
@@ -198,7 +209,7 @@ class Optimisation {
       // What was made ahead of this one, later ones will have to wait for.
       verify_seconds_ = seconds_now() - began + figures.value("prepared_seconds", 0.0);
       compiled_ = std::move(compiled);
-      store_attempt(archive, attempt, figures);
+      store_attempt(archive, compiled_, attempt, figures, candidate_hash_, verdict_);
       attempt["seconds"] = report_["seconds"];
       if (!passed(attempt) && caution != Caution::kLibrary) {
         const std::string note = "The " + name_of(caution) + " candidate failed (" + attempt["reason"].get<std::string>() + "); a more cautious one was tried.";
@@ -262,38 +273,53 @@ class Optimisation {
   // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place. Where a kernel spills registers, those that ask
   // for fewer are tried whether or not a search was asked for: which of them is faster is measured.
   void search(Archive& archive) {
-    if (options_.budget_seconds <= 0 || compiled_.kernels.empty()) return;
+    if ((options_.budget_seconds <= 0 && options_.evaluations <= 0) || compiled_.kernels.empty()) return;
     const double began = seconds_now();
-    const bool whole = options_.search_seconds() > 0;
+    const bool whole = options_.search_seconds() > 0 || options_.evaluations > 0;
     const std::vector<size_t> spilling = spilling_groups();
     if (!whole && spilling.empty()) return;
     const Compiled first = compiled_;
     const Json verified = report_;
     SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
-                          .device = device(), .budget_seconds = whole ? options_.search_seconds() : kReliefSeconds, .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(0),
+                          .device = device(), .budget_seconds = whole ? options_.search_seconds() : kReliefSeconds, .evaluations = options_.evaluations, .proposer = options_.proposer,
+                          .proposed_by = options_.proposed_by, .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(options_.search_seed),
                           .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = !whole, .description = known_device(archive, environment_, environment_hash_, target_),
-                          .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }};
+                          .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }, .check = {}};
+    if (options_.proposer) request.check = [&](const Compiled& other) -> std::string {
+      const Json& attempt = check(archive, verified, other).attempt;
+      return passed(attempt) ? "" : attempt.value("reason", "It did not pass its verification.");
+    };
     report_[whole ? "search" : "relief"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
     if (!spilling.empty() && compiled_.source != first.source) spilling_groups();
     add_seconds("search", began);
   }
 
+  struct Checked {
+    Json attempt;                              // the report with this candidate's verdict
+    std::string candidate, verdict;            // hashes
+  };
+
+  // Verified, once for each source.
+  const Checked& check(Archive& archive, const Json& verified, const Compiled& other) {
+    const auto known = checked_.find(other.source);
+    if (known != checked_.end()) return known->second;
+    Checked checked{.attempt = verified, .candidate = "", .verdict = ""};
+    const std::string path = scratch_.write(file_.name + "_kw.py", other.source);
+    const Json figures = verify(path, input_bytes(other.graph), checked.attempt);
+    store_attempt(archive, other, checked.attempt, figures, checked.candidate, checked.verdict);
+    return checked_[other.source] = std::move(checked);
+  }
+
   // Is `better` right? Then it is the answer from here on.
   bool accept(Archive& archive, const Json& verified, Compiled better) {
-    Json attempt = verified;
-    const std::string path = scratch_.write(file_.name + "_kw.py", better.source);
-    const Json figures = verify(path, input_bytes(better.graph), attempt);
-    std::swap(compiled_, better);
-    const std::string candidate = candidate_hash_, verdict = verdict_;
-    store_attempt(archive, attempt, figures);
-    if (!passed(attempt)) {
-      std::swap(compiled_, better);
-      candidate_hash_ = candidate;
-      verdict_ = verdict;
-      return false;
-    }
-    if (report_.contains("archive_error")) attempt["archive_error"] = report_["archive_error"];
-    report_ = std::move(attempt);
+    const Checked& checked = check(archive, verified, better);
+    if (!passed(checked.attempt)) return false;
+    const Json error = report_.value("archive_error", Json());
+    report_ = checked.attempt;
+    if (!error.is_null()) report_["archive_error"] = error;
+    candidate_hash_ = checked.candidate;
+    verdict_ = checked.verdict;
+    compiled_ = std::move(better);
     add_kernels(report_, compiled_);
     write_file_atomically(output_, compiled_.source);
     return true;
@@ -358,13 +384,13 @@ class Optimisation {
     }
   }
 
-  void store_attempt(Archive& archive, const Json& attempt, const Json& figures) {
+  void store_attempt(Archive& archive, const Compiled& compiled, const Json& attempt, const Json& figures, std::string& candidate, std::string& verdict) {
     store([&] {
       archive.together([&] {
         archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
-        candidate_hash_ = archive.add_candidate(compiled_.source);
-        archive.add(ProposalRecord{key_.problem, candidate_hash_, target_, "scheduler", key_.emitter, schedule_to_json(compiled_.schedule)});
-        verdict_ = archive.add(VerdictRecord{key_.problem, candidate_hash_, environment_hash_, options_.policy, passed(attempt), attempt["reason"], figures.dump()});
+        candidate = archive.add_candidate(compiled.source);
+        archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter, schedule_to_json(compiled.schedule)});
+        verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy, passed(attempt), attempt["reason"], figures.dump()});
       });
     });
   }
@@ -413,6 +439,7 @@ class Optimisation {
   Graph graph_;
   Compiled compiled_;
   Json report_, seconds_ = Json::object();
+  std::map<std::string, Checked> checked_;     // by source
 };
 
 }  // namespace

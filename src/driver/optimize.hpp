@@ -1,6 +1,8 @@
 // A problem file in; a verified, measured candidate and its report out.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +11,10 @@
 #include "driver/progress.hpp"
 
 namespace kw {
+
+struct EditContext;                          // search_run.hpp
+namespace search { class Proposer; }
+using MakeProposer = std::function<std::unique_ptr<search::Proposer>(const EditContext& context)>;
 
 inline constexpr double kTimingSeconds = 10;
 
@@ -25,10 +31,15 @@ struct OptimizeOptions {
   int draws = 0;                             // 0: the worker's default
   std::optional<uint64_t> seed;
   double timing_seconds() const { return budget_seconds < kTimingSeconds ? budget_seconds : kTimingSeconds; }
-  double search_seconds() const { return budget_seconds - timing_seconds(); }
+  double search_seconds() const { return evaluations > 0 ? 0 : budget_seconds - timing_seconds(); }
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
   std::string lock;                          // file that serialises timing on a device with other processes; empty: none
+  // Instead of a search by time: so many schedules beside the compiler's own, from `proposer` or, without one, from the search in the order of `search_seed`.
+  int evaluations = 0;
+  uint64_t search_seed = 0;
+  std::shared_ptr<const MakeProposer> proposer;
+  std::string proposed_by = "search";        // in the archive
 };
 
 // The report of docs/json.md. verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only when it passed or emit_only

@@ -16,19 +16,6 @@ namespace {
 constexpr int64_t kMostResults = 2000;
 constexpr size_t kLongestExample = 8000;      // bytes; a long example teaches less than it costs
 
-// The name, and what was measured of it.
-std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target) {
-  std::string words = target == "cpu" ? environment.cpu_name.empty() ? "this CPU" : "a CPU: " + environment.cpu_name + ", " + std::to_string(environment.cpu_threads) + " threads"
-                                      : environment.gpus.empty() ? "an NVIDIA GPU" : "a GPU: " + environment.gpus.front();
-  const auto fact = archive.find_fact(environment_hash, "ceilings " + device_of(target));
-  const Json ceilings = fact ? Json::parse(*fact, nullptr, false) : Json();
-  if (ceilings.is_object() && ceilings.contains("copy_bytes_per_second") && ceilings["copy_bytes_per_second"].is_number())
-    words += fmt::format(", {:.3g} GB/s of memory bandwidth", ceilings["copy_bytes_per_second"].get<double>() / 1e9);
-  if (ceilings.is_object() && ceilings.contains("flops") && ceilings["flops"].is_object() && ceilings["flops"].contains("fp32") && ceilings["flops"]["fp32"].is_number())
-    words += fmt::format(", {:.3g} TFLOP/s in fp32", ceilings["flops"]["fp32"].get<double>() / 1e12);
-  return words;
-}
-
 // The part of a candidate that a model is to write: without the copy of the problem above what kw emits, and without the helpers that a
 // model's C++ is given. Empty where it is in a form that models are not asked for, or only calls the library.
 std::string own_part(const std::string& source, const std::string& target) {
@@ -40,6 +27,18 @@ std::string own_part(const std::string& source, const std::string& target) {
 }
 
 }  // namespace
+
+std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target) {
+  std::string words = target == "cpu" ? environment.cpu_name.empty() ? "this CPU" : "a CPU: " + environment.cpu_name + ", " + std::to_string(environment.cpu_threads) + " threads"
+                                      : environment.gpus.empty() ? "an NVIDIA GPU" : "a GPU: " + environment.gpus.front();
+  const auto fact = archive.find_fact(environment_hash, "ceilings " + device_of(target));
+  const Json ceilings = fact ? Json::parse(*fact, nullptr, false) : Json();
+  if (ceilings.is_object() && ceilings.contains("copy_bytes_per_second") && ceilings["copy_bytes_per_second"].is_number())
+    words += fmt::format(", {:.3g} GB/s of memory bandwidth", ceilings["copy_bytes_per_second"].get<double>() / 1e9);
+  if (ceilings.is_object() && ceilings.contains("flops") && ceilings["flops"].is_object() && ceilings["flops"].contains("fp32") && ceilings["flops"]["fp32"].is_number())
+    words += fmt::format(", {:.3g} TFLOP/s in fp32", ceilings["flops"]["fp32"].get<double>() / 1e12);
+  return words;
+}
 
 llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash, const ProblemFile& problem, const std::string& target, int shots) {
   llm::PromptFacts facts{.target = target, .problem = problem.source, .hardware = device_in_words(archive, environment, environment_hash, target), .examples = {}, .shots = shots};

@@ -39,14 +39,7 @@ class SearchRun : public search::Evaluator {
     session_.be_quiet(true);
     search::SearchResult result;
     try {
-      std::vector<Candidate> given;
-      search::SearchOptions options;
-      options.seed = request_.seed;
-      options.only_given = request_.only_relief;
-      if (auto known = memory_.best_known(catalogue_, first_.schedule)) given.push_back({std::move(*known), "as known from the archive", "", 0});
-      for (search::Move& move : search::relief_moves(catalogue_, first_.schedule, request_.spilling, kMostReliefs))
-        given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
-      result = search::search(catalogue_, first_.schedule, std::move(given), *this, options);
+      result = propose();
       give_back();
     } catch (...) {
       session_.be_quiet(false);
@@ -57,20 +50,40 @@ class SearchRun : public search::Evaluator {
     return describe(result);
   }
 
+  search::SearchResult propose() {
+    if (request_.proposer) {
+      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash};
+      const std::unique_ptr<search::Proposer> proposer = (*request_.proposer)(context);
+      return search::evaluate_proposals(first_.schedule, *proposer, *this, request_.evaluations);
+    }
+    std::vector<Candidate> given;
+    search::SearchOptions options;
+    options.seed = request_.seed;
+    options.most = request_.evaluations;
+    options.only_given = request_.only_relief;
+    if (auto known = request_.evaluations ? std::nullopt : memory_.best_known(catalogue_, first_.schedule)) given.push_back({std::move(*known), "as known from the archive", "", 0});
+    for (search::Move& move : search::relief_moves(catalogue_, first_.schedule, request_.spilling, kMostReliefs))
+      given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
+    return search::search(catalogue_, first_.schedule, std::move(given), *this, options);
+  }
+
   std::string identity(const Schedule& schedule) override {
     try {
       Compiled compiled = with_schedule(first_, schedule, request_.compile);
       std::string hash = sha256_hex(compiled.source);
       sources_[schedule_to_json(schedule)] = std::move(compiled.source);
       return hash;
-    } catch (const Error&) {
-      return "";   // parameters that do not go together
+    } catch (const Error& error) {
+      unfit_ = "These parameters do not go together: " + error.text().message;
+      return "";
     }
   }
 
+  std::string unfit() const override { return unfit_; }
+
   bool has_time() override {
     throw_if_interrupted();
-    return seconds() + (pending_ ? request_.verify_seconds : 0) < request_.budget_seconds;
+    return request_.evaluations > 0 || seconds() + (pending_ ? request_.verify_seconds : 0) < request_.budget_seconds;
   }
 
   void prepare(const std::vector<Candidate>& batch) override {
@@ -96,11 +109,15 @@ class SearchRun : public search::Evaluator {
       else if (std::string fault = builder_ ? builder_->fault(scratch_.folder() + "/" + name_of(batch[i])) : ""; !fault.empty()) outcomes[i] = failed(fault);
       else racing.push_back(i);
     }
+    if (request_.check) check(batch, racing, outcomes);
     // Compilers take the very cores that CPU candidates are timed on; a GPU is timed meanwhile.
     if (builder_ && request_.device == "cpu") builder_->wait_for_all();
     if (!racing.empty()) race(batch, best, racing, outcomes);
-    for (size_t i = 0; i < batch.size(); ++i)
+    for (size_t i = 0; i < batch.size(); ++i) {
       if (!outcomes[i].reused) remember(batch[i], outcomes[i]);
+      // Known under the name of another file: as a candidate of this one it is new.
+      else if (request_.proposer) archive_.add_candidate(sources_.at(schedule_to_json(batch[i].schedule)));
+    }
     return outcomes;
   }
 
@@ -121,6 +138,7 @@ class SearchRun : public search::Evaluator {
   }
 
   void report(const search::Standing& standing) override {
+    if (request_.evaluations > 0) return progress_.update(fmt::format("{} of {} tried, best {:.2f}x", standing.tried, request_.evaluations, 1 / standing.best), static_cast<double>(standing.tried) / request_.evaluations);
     progress_.update(fmt::format("{} tried, best {:.2f}x, {:.0f} s left", standing.tried, 1 / standing.best, std::max(0.0, request_.budget_seconds - seconds())),
                      std::min(1.0, seconds() / request_.budget_seconds));
   }
@@ -137,6 +155,18 @@ class SearchRun : public search::Evaluator {
     if (!hello["cuda"].is_array() || hello["cuda"].empty()) return 90;
     const Json& sm = hello["cuda"][0]["sm"];
     return sm.is_number() ? sm.get<int>() : 90;
+  }
+
+  // Takes those that are wrong out of `racing`.
+  void check(const std::vector<Candidate>& batch, std::vector<size_t>& racing, std::vector<Outcome>& outcomes) {
+    if (racing.empty()) return;
+    give_back();
+    std::erase_if(racing, [&](size_t i) {
+      progress_.update("verifying " + batch[i].change, -1);
+      const std::string fault = request_.check(with_schedule(first_, batch[i].schedule, request_.compile));
+      if (!fault.empty()) outcomes[i] = failed(fault);
+      return !fault.empty();
+    });
   }
 
   // What races keep loaded makes room for a verification.
@@ -194,7 +224,7 @@ class SearchRun : public search::Evaluator {
     try {
       archive_.together([&] {
         const std::string hash = archive_.add_candidate(sources_.at(schedule_to_json(candidate.schedule)));
-        archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, "search", emitter_version(), schedule_to_json(candidate.schedule)});
+        archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, request_.proposed_by, emitter_version(), schedule_to_json(candidate.schedule)});
       });
     } catch (const Error&) {
       // The report tells of the archive's fault when the result is stored.
@@ -202,12 +232,10 @@ class SearchRun : public search::Evaluator {
   }
 
   Json describe(const search::SearchResult& result) const {
-    Json history = Json::array();
-    for (const auto& one : result.history)
-      history.push_back({{"seconds", one.seconds}, {"tried", one.tried}, {"speedup", 1 / one.ratio}, {"change", one.change}});
-    return {{"budget_seconds", request_.budget_seconds}, {"seconds", seconds_now() - began_}, {"seed", request_.seed}, {"tried", result.standing.tried},
-            {"pruned", result.standing.pruned}, {"failed", result.standing.failed}, {"reused", result.standing.reused}, {"exhausted", result.exhausted},
-            {"speedup", 1 / result.ratio}, {"history", history}, {"schedule", Json::parse(schedule_to_json(result.schedule))}};
+    Json json = search_json(result, request_.evaluations, seconds_now() - began_);
+    json["budget_seconds"] = request_.budget_seconds;
+    json["seed"] = request_.seed;
+    return json;
   }
 
   const SearchRequest& request_;
@@ -221,12 +249,28 @@ class SearchRun : public search::Evaluator {
   search::Memory memory_;
   std::unique_ptr<Builder> builder_;
   std::map<std::string, std::string> sources_;   // by schedule
-  std::string anchor_;
+  std::string anchor_, unfit_;
   double began_ = 0, last_confirmed_ = 0;
   bool pending_ = false, loaded_ = false;
 };
 
 }  // namespace
+
+Json search_json(const search::SearchResult& result, int evaluations, double seconds) {
+  Json history = Json::array(), trials = Json::array();
+  for (const auto& one : result.history) history.push_back({{"seconds", one.seconds}, {"tried", one.tried}, {"speedup", 1 / one.ratio}, {"change", one.change}});
+  double best = 1;
+  for (const search::Trial& one : result.trials) {
+    const Outcome& outcome = one.outcome;
+    const char* state = outcome.state == Outcome::State::kMeasured ? "measured" : outcome.state == Outcome::State::kPruned ? "stopped" : "failed";
+    if (outcome.state == Outcome::State::kMeasured) best = std::min(best, outcome.ratio);
+    trials.push_back({{"change", one.change}, {"state", state}, {"ratio", outcome.ratio > 0 ? Json(outcome.ratio) : Json()}, {"best", best}, {"reused", outcome.reused}});
+    if (!outcome.reason.empty()) trials.back()["reason"] = outcome.reason;
+  }
+  return {{"budget_seconds", 0}, {"evaluations", evaluations}, {"seconds", seconds}, {"seed", 0}, {"tried", result.standing.tried}, {"pruned", result.standing.pruned},
+          {"failed", result.standing.failed}, {"reused", result.standing.reused}, {"exhausted", result.exhausted}, {"speedup", 1 / result.ratio}, {"history", history}, {"trials", trials},
+          {"schedule", Json::parse(schedule_to_json(result.schedule))}};
+}
 
 Json search_schedules(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive, Scratch& scratch,
                       Progress& progress) {

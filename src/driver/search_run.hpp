@@ -9,19 +9,32 @@
 #include "archive/archive.hpp"
 #include "driver/builder.hpp"
 #include "driver/compile.hpp"
+#include "driver/optimize.hpp"
 #include "driver/progress.hpp"
 #include "driver/scratch.hpp"
 #include "driver/session.hpp"
 #include "search/memory.hpp"
+#include "search/propose.hpp"
 #include "search/search.hpp"
 
 namespace kw {
+
+// Where schedules are to come from, when not from the best-first search (search/propose.hpp).
+struct EditContext {
+  search::Catalogue& catalogue;
+  const Schedule& first;
+  Archive& archive;
+  std::string problem_hash, environment_hash;
+};
 
 struct SearchRequest {
   std::string problem, size;           // path, and which of its SIZES
   std::string problem_hash, environment_hash, policy, lock;
   std::string device;                  // "cpu" or "cuda"
-  double budget_seconds = 0;
+  double budget_seconds = 0;           // without `evaluations`
+  int evaluations = 0;                 // of schedules beside the first: a count instead of a time, and nothing remembered to begin with
+  std::shared_ptr<const MakeProposer> proposer;   // none: best-first
+  std::string proposed_by = "search";  // in the archive
   double verify_seconds = 0;           // what verifying the first candidate took
   uint64_t seed = 0;
   int64_t input_bytes = 0;
@@ -31,10 +44,14 @@ struct SearchRequest {
   DeviceDescription description;       // calibrated where it has been
   // Verifies a better candidate and, when it passes, writes it where the user wants it.
   std::function<bool(Compiled)> accept;
+  // Verifies one that a proposer brought; empty, or what is wrong with it. accept() of the same one need not do it again. None: only better ones are verified.
+  std::function<std::string(const Compiled&)> check;
 };
 
 // `first` has been verified. What was found is kept by `accept` as it is found; Interrupted leaves as it came. The report's `search` object.
 nlohmann::ordered_json search_schedules(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive,
                                         Scratch& scratch, Progress& progress);
+
+nlohmann::ordered_json search_json(const search::SearchResult& result, int evaluations, double seconds);
 
 }  // namespace kw

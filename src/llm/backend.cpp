@@ -7,6 +7,7 @@
 #include "llm/host.hpp"
 #include "llm/http_backend.hpp"
 #include "llm/local_backend.hpp"
+#include "llm/random_backend.hpp"
 #include "llm/tokens.hpp"
 #include "support/error.hpp"
 
@@ -55,6 +56,10 @@ ModelPlace place_of(const std::string& model) {
     place.path = model;
     return place;
   }
+  if (model == "random") {
+    place.kind = ModelKind::kRandom;
+    return place;
+  }
   std::error_code error;
   place.path = fs::absolute(model, error).lexically_normal().string();
   if (fs::is_directory(model, error)) {
@@ -74,6 +79,10 @@ ModelPlace place_of(const std::string& model) {
 std::vector<std::unique_ptr<Backend>> open_backends(const ModelOptions& options, const HostOptions& host) {
   const ModelPlace place = place_of(options.model);
   std::vector<std::unique_ptr<Backend>> backends;
+  if (place.kind == ModelKind::kRandom) {
+    backends.push_back(std::make_unique<RandomBackend>());
+    return backends;
+  }
   if (place.kind != ModelKind::kHttp) {
     backends.push_back(std::make_unique<LocalBackend>(place, options, std::make_shared<Host>(host)));
     return backends;

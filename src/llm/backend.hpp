@@ -32,6 +32,7 @@ struct Sampling {
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
   std::string grammar;             // GBNF that the answer has to follow; empty: none
+  std::string schema;              // the same as a JSON Schema, for servers; both or neither
 };
 
 struct Completion {
@@ -68,7 +69,7 @@ struct Patience {
 
 // What `--model` and the options around it say.
 struct ModelOptions {
-  std::string model;               // URL[#NAME], "openai:NAME", a .gguf file, a Hugging Face folder, or "smollm2"
+  std::string model;               // URL[#NAME], "openai:NAME", a .gguf file, a Hugging Face folder, "smollm2", or "random"
   std::string api = "auto";        // "chat", "completions"
   std::string key_variable = "OPENAI_API_KEY";
   int concurrency = 0;             // requests at once; 0: 4 over HTTP, 1 for a local model
@@ -80,7 +81,7 @@ struct ModelOptions {
   Patience patience;
 };
 
-enum class ModelKind { kHttp, kGguf, kTransformers };
+enum class ModelKind { kHttp, kGguf, kTransformers, kRandom };
 
 // What the name means. Throws kUser for a file that is none of these.
 struct ModelPlace {

@@ -130,7 +130,12 @@ Json HttpBackend::body_of(const Prompt& prompt, const Sampling& sampling) const 
                {"max_tokens", sampling.max_tokens}};
   if (sampling.seed) body["seed"] = *sampling.seed & 0x7fffffff;
   if (!sampling.stop.empty()) body["stop"] = sampling.stop;
-  if (!sampling.grammar.empty()) body["grammar"] = sampling.grammar;
+  if (!sampling.schema.empty()) {
+    const Json schema = Json::parse(sampling.schema);
+    if (structure_ == Structure::kResponseFormat) body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"strict", true}, {"schema", schema}}}};
+    else if (structure_ == Structure::kGuidedJson) body["guided_json"] = schema;
+    else if (structure_ == Structure::kGrammar) body["grammar"] = sampling.grammar;
+  }
   if (!is_chat(prompt)) {
     body["prompt"] = prompt.messages.empty() ? prompt.raw : prompt.text();
     return body;
@@ -264,6 +269,12 @@ Completion HttpBackend::generate(const Prompt& prompt, const Sampling& sampling,
       // Servers that do not know how to count while they stream.
       if (code == "request-refused" && body.contains("stream_options") && mentions(error.text().message, {"stream_options", "include_usage"})) {
         body.erase("stream_options");
+        continue;
+      }
+      // OpenAI's form, vLLM's of old, llama.cpp's of old; a server that knows none of them is asked in words alone.
+      if (code == "request-refused" && !sampling.schema.empty() && structure_ != Structure::kNone && mentions(error.text().message, {"response_format", "schema", "guided", "grammar", "structured"})) {
+        structure_ = static_cast<Structure>(static_cast<int>(structure_) + 1);
+        body = body_of(prompt, sampling);
         continue;
       }
       if (code != "no-server" && code != "server-silent" && code != "broken-answer") throw;

@@ -49,6 +49,9 @@ class HttpBackend : public Backend {
   std::string served_name_;
   int context_ = 0;
   bool looked_ = false;
+  // How a server is told what an answer may look like; the next where it refuses one.
+  enum class Structure { kResponseFormat, kGuidedJson, kGrammar, kNone };
+  Structure structure_ = Structure::kResponseFormat;
 };
 
 Transport transport_through(std::shared_ptr<Host> host, const ModelOptions& options);

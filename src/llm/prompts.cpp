@@ -14,8 +14,8 @@ namespace kw::llm {
 
 namespace {
 
-constexpr const char* kOwn[] = {"chat", "kernelllm", "base"};
-constexpr std::string_view kPlaceholders[] = {"language", "problem", "form", "example", "examples", "hardware"};
+constexpr const char* kOwn[] = {"chat", "kernelllm", "base", "edits"};
+constexpr std::string_view kPlaceholders[] = {"language", "problem", "form", "example", "examples", "hardware", "space", "trials", "own"};
 constexpr std::string_view kMark = "=== ";
 
 struct Part {
@@ -36,8 +36,6 @@ std::vector<Part> parts_of(const std::string& text) {
   for (Part& part : parts) part.text = trimmed(part.text);
   return parts;
 }
-
-using Values = std::vector<std::pair<std::string_view, std::string>>;
 
 // One pass, so that a problem which itself contains {{…}} stays as it is.
 std::string replaced(std::string_view text, const Values& values) {
@@ -68,10 +66,10 @@ void check(const Template& form, const std::string& path) {
       const size_t close = part.text.find("}}", open);
       const std::string name = close == std::string::npos ? "" : part.text.substr(open + 2, close - open - 2);
       if (std::find(std::begin(kPlaceholders), std::end(kPlaceholders), name) == std::end(kPlaceholders)) refuse("has an unknown placeholder {{" + name + "}}");
-      has_problem = has_problem || name == "problem";
+      has_problem = has_problem || name == "problem" || name == "space";
     }
   }
-  if (!has_problem) refuse("has no {{problem}}");
+  if (!has_problem) refuse("has no {{problem}}, nor {{space}} for schedules");
 }
 
 std::string example_text(const Example& example) { return "### Model\n```python\n" + trimmed(example.problem) + "\n```\n### ModelNew\n```python\n" + trimmed(example.candidate) + "\n```"; }
@@ -87,13 +85,7 @@ Prompt filled(const Template& form, const PromptFacts& facts, size_t archived) {
                          {"example", examples},
                          {"examples", examples.empty() ? "" : std::string(archived ? "Examples, of other modules:" : "An example, of another module:") + "\n\n" + examples + "\n\nNow the module to rewrite.\n"},
                          {"hardware", facts.hardware.empty() ? "" : ", for " + facts.hardware}};
-  Prompt prompt;
-  for (const Part& part : parts_of(form.text)) {
-    std::string text = replaced(part.text, values);
-    if (part.role == "raw") prompt.raw = std::move(text);
-    else prompt.messages.push_back({part.role, std::move(text)});
-  }
-  return prompt;
+  return rendered(form, values);
 }
 
 std::set<std::string> names_in(std::string_view text) {
@@ -122,12 +114,29 @@ Template load_template(const std::string& name_or_path) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(name_or_path, error))
       throw Error(ErrorKind::kUser, ErrorText{.message = "There is no prompt template " + name_or_path + ".", .where = "", .source = "",
-                                              .hint = "--prompt takes chat, kernelllm, base or a file.", .detail = "", .code = "no-template"});
+                                              .hint = "--prompt takes chat, kernelllm, base, edits or a file.", .detail = "", .code = "no-template"});
     form.name = std::filesystem::path(name_or_path).filename().string();
     form.text = read_file(name_or_path);
   }
   check(form, name_or_path);
   return form;
+}
+
+Prompt rendered(const Template& form, const Values& values) {
+  Prompt prompt;
+  for (const Part& part : parts_of(form.text)) {
+    std::string text = replaced(part.text, values);
+    if (part.role == "raw") prompt.raw = std::move(text);
+    else prompt.messages.push_back({part.role, std::move(text)});
+  }
+  return prompt;
+}
+
+std::string shown(const Prompt& prompt) {
+  if (prompt.messages.empty()) return "=== raw\n" + prompt.raw + "\n";
+  std::string text;
+  for (const Message& message : prompt.messages) text += "=== " + message.role + "\n" + message.content + "\n";
+  return text;
 }
 
 FilledPrompt fill(const Template& form, const PromptFacts& facts, int budget, const std::function<int(const Prompt&)>& count) {

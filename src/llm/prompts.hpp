@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "llm/backend.hpp"
@@ -10,15 +12,20 @@
 namespace kw::llm {
 
 // "=== ROLE" lines divide a template into messages ("system", "user", "assistant") or mark its only part as "raw"; what stands above the
-// first is a comment. {{language}}, {{problem}}, {{form}}, {{example}}, {{examples}} and {{hardware}} are filled in.
+// first is a comment. {{language}}, {{problem}}, {{form}}, {{example}}, {{examples}} and {{hardware}} are filled in; in prompts for schedules
+// {{hardware}}, {{space}}, {{trials}} and {{own}}.
 struct Template {
-  std::string name;                // "chat", "kernelllm", "base", or the file's name
+  std::string name;                // "chat", "kernelllm", "base", "edits", or the file's name
   std::string text;
   std::string hash() const;        // of the text: part of what a run is known by
 };
 
-// Throws kUser for a file that cannot be read, has no part, an unknown part or an unknown placeholder, or leaves out {{problem}}.
+// Throws kUser for a file that cannot be read, has no part, an unknown part or an unknown placeholder, or leaves out {{problem}} and {{space}}.
 Template load_template(const std::string& name_or_path);
+
+using Values = std::vector<std::pair<std::string_view, std::string>>;   // by placeholder
+Prompt rendered(const Template& form, const Values& values);
+std::string shown(const Prompt& prompt);   // for people, part by part
 
 struct Example {
   std::string problem, candidate;  // sources

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plan/op_table.hpp"
+#include "search/standing.hpp"
 
 namespace kw::search {
 
@@ -18,17 +19,7 @@ namespace {
 
 constexpr size_t kMostCombinations = 4096;   // of one group's parameters; beyond, only every other value is combined
 constexpr size_t kMostJoinedNodes = 96;
-constexpr size_t kMostGroups = 16;           // looked at from one schedule
-constexpr double kWorthLooking = 0.9;        // of the time is in the groups that are looked at
 constexpr int kMostAttempts = 8;             // per regrouping that is wanted
-
-std::string label(const Graph& graph, const Nodes& nodes) { return std::string(plan::base_name(graph.nodes[nodes.back()])); }
-
-std::vector<std::vector<ValueId>> outputs_of(const Catalogue& catalogue, const Schedule& schedule) {
-  std::vector<Nodes> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
-  return stored_values(catalogue.facts(), groups);
-}
 
 bool contains(const Nodes& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
 
@@ -42,43 +33,6 @@ Nodes without(const Nodes& nodes, const Nodes& gone) {
   Nodes rest;
   std::set_difference(nodes.begin(), nodes.end(), gone.begin(), gone.end(), std::back_inserter(rest));
   return rest;
-}
-
-// The groups of a schedule, what each is taken to cost, and which are worth a look.
-struct Standing {
-  std::vector<GroupEntry*> entries;      // nullptr: nothing to choose
-  std::vector<double> seconds;
-  std::vector<std::vector<size_t>> alike;   // per group: those of the same work and parameters, itself the first of them; empty for the others
-  std::vector<size_t> worth;             // the most expensive first, one of those that are alike
-  double total = 0;
-};
-
-Standing standing_of(Catalogue& catalogue, const Schedule& schedule) {
-  Standing standing;
-  std::map<std::pair<std::string, plan::Parameters>, size_t> known;
-  const auto outputs = outputs_of(catalogue, schedule);
-  for (size_t group = 0; group < schedule.groups.size(); ++group) {
-    const GroupSchedule& now = schedule.groups[group];
-    GroupEntry* entry = catalogue.find(now.nodes, outputs[group]);
-    standing.seconds.push_back(entry ? catalogue.seconds(*entry, now.parameters) : 0.0);
-    standing.total += standing.seconds.back();
-    const bool ours = entry && entry->scheduler && now.scheduler != "extern";
-    standing.entries.push_back(ours ? entry : nullptr);
-    standing.alike.emplace_back();
-    if (!ours) continue;
-    // Repeated layers get the same parameters.
-    const size_t first = known.emplace(std::pair{entry->text, now.parameters}, group).first->second;
-    if (first == group) standing.worth.push_back(group);
-    standing.alike[first].push_back(group);
-  }
-  const auto cost = [&](size_t group) { return standing.seconds[group] * static_cast<double>(standing.alike[group].size()); };
-  std::stable_sort(standing.worth.begin(), standing.worth.end(), [&](size_t a, size_t b) { return cost(a) > cost(b); });
-  double ours = 0, seen = 0;
-  for (const size_t group : standing.worth) ours += cost(group);
-  size_t kept = 0;
-  while (kept < std::min(standing.worth.size(), kMostGroups) && (kept < 2 || seen < kWorthLooking * ours)) seen += cost(standing.worth[kept++]);
-  standing.worth.resize(kept);
-  return standing;
 }
 
 class Grouping {
@@ -238,13 +192,13 @@ class Grouping {
   Catalogue& catalogue_;
   const Schedule& schedule_;
   int most_, attempts_ = 0;
-  Standing standing_;
+  GroupStanding standing_;
   std::vector<Nodes> groups_;
   std::vector<bool> library_;
   std::vector<Move> moves_;
 };
 
-Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const Standing& standing, size_t group, const plan::Parameters& parameters) {
+Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const GroupStanding& standing, size_t group, const plan::Parameters& parameters) {
   const GroupSchedule& now = schedule.groups[group];
   Move move{schedule, label(catalogue.graph(), now.nodes) + ": " + text_of(parameters, now.parameters), false, 0};
   const double each = catalogue.seconds(*standing.entries[group], parameters) - standing.seconds[group];
@@ -283,7 +237,7 @@ std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::
 
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule) {
   std::vector<Move> moves;
-  const Standing standing = standing_of(catalogue, schedule);
+  const GroupStanding standing = standing_of(catalogue, schedule);
   for (const size_t group : standing.worth) {
     const GroupSchedule& now = schedule.groups[group];
     GroupEntry* entry = standing.entries[group];
@@ -301,7 +255,7 @@ std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule
 
 std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule, int most) {
   std::vector<Move> moves;
-  const Standing standing = standing_of(catalogue, schedule);
+  const GroupStanding standing = standing_of(catalogue, schedule);
   for (const size_t group : standing.worth) {
     const GroupSchedule& now = schedule.groups[group];
     GroupEntry* entry = standing.entries[group];

@@ -7,25 +7,19 @@
 
 #include "plan/schedule_json.hpp"
 #include "search/moves.hpp"
+#include "search/ranking.hpp"
 #include "support/hash.hpp"
 
 namespace kw::search {
 
 namespace {
 
-constexpr double kBetter = 0.99;        // less than one percent is not worth another kernel
 constexpr double kWorthExpanding = 1.1; // of the best
-
-struct Known {
-  Candidate candidate;
-  Outcome outcome;
-  bool confirmed = false, rejected = false;
-};
 
 class Search {
  public:
   Search(Catalogue& catalogue, const Schedule& first, Evaluator& evaluator, const SearchOptions& options)
-      : catalogue_(catalogue), first_(first), evaluator_(evaluator), options_(options) {}
+      : catalogue_(catalogue), first_(first), evaluator_(evaluator), options_(options), ranking_(first, evaluator) {}
 
   SearchResult run(std::vector<Candidate> given) {
     seen_.insert(evaluator_.identity(first_));
@@ -39,14 +33,14 @@ class Search {
     while (!batch.empty() && evaluator_.has_time()) {
       std::vector<Candidate> next = pick();
       if (!next.empty()) evaluator_.prepare(next);
-      const Known* best = leader();
+      const Ranking::Known* best = ranking_.leader();
       take(batch, evaluator_.measure(batch, best ? &best->candidate : nullptr));
       batch = std::move(next);
       // What was just learnt may offer something new where nothing was left.
       if (batch.empty() && !(batch = pick()).empty()) evaluator_.prepare(batch);
     }
-    result_.exhausted = batch.empty();
-    return finish();
+    ranking_.result().exhausted = batch.empty() && !full();
+    return ranking_.finish();
   }
 
  private:
@@ -106,6 +100,7 @@ class Search {
       candidate.identity = evaluator_.identity(candidate.schedule);
       if (candidate.identity.empty() || !seen_.insert(candidate.identity).second) continue;
       batch.push_back(std::move(candidate));
+      ++picked_;
       return true;
     }
     return false;
@@ -114,7 +109,7 @@ class Search {
   // The most promising first; of every batch, one in three is another grouping, since the model knows least about those.
   std::vector<Candidate> pick() {
     std::vector<Candidate> batch;
-    while (static_cast<int>(batch.size()) < options_.batch) {
+    while (static_cast<int>(batch.size()) < options_.batch && !full()) {
       const bool regroup = batch.size() % 3 == 2;
       if (!pop(regroup ? groupings_ : frontier_, batch) && !pop(regroup ? frontier_ : groupings_, batch)) break;
     }
@@ -123,44 +118,20 @@ class Search {
 
   // Outcomes
 
-  // The best that has not been rejected; nullptr: the first schedule.
-  Known* leader() {
-    Known* best = nullptr;
-    for (Known& one : known_)
-      if (!one.rejected && is_better(one.outcome) && (!best || one.outcome.ratio < best->outcome.ratio)) best = &one;
-    return best;
-  }
-
-  static bool is_better(const Outcome& outcome) { return outcome.state == Outcome::State::kMeasured && outcome.ratio < kBetter && outcome.high < 1; }
-
   void take(const std::vector<Candidate>& batch, const std::vector<Outcome>& outcomes) {
-    const Known* before = leader();
-    const double best_before = before ? before->outcome.ratio : 1.0;
+    const double before = ranking_.best();
     std::vector<size_t> improving;
     for (size_t i = 0; i < batch.size(); ++i) {
-      const Outcome& outcome = outcomes[i];
-      Standing& standing = result_.standing;
-      ++standing.tried;
-      standing.reused += outcome.reused;
-      standing.pruned += outcome.state == Outcome::State::kPruned;
-      standing.failed += outcome.state == Outcome::State::kFailed;
-      if (outcome.state != Outcome::State::kMeasured) continue;
-      known_.push_back({batch[i], outcome});
-      if (is_better(outcome)) improving.push_back(i);
+      ranking_.take(batch[i], outcomes[i]);
+      if (Ranking::is_better(outcomes[i])) improving.push_back(i);
     }
-    Known* best = leader();
-    const double ratio = best ? best->outcome.ratio : 1.0;
-    if (best && ratio < kBetter * best_before) {
-      result_.history.push_back({evaluator_.seconds(), result_.standing.tried, ratio, best->candidate.change});
-      if (!best->confirmed) settle(*best, false);
-    }
-    best = leader();
-    result_.standing.best = best ? best->outcome.ratio : 1.0;
+    ranking_.settle_leader(before, false);
+    const double best = ranking_.best();
     for (size_t i = 0; i < batch.size(); ++i)
-      if (outcomes[i].state == Outcome::State::kMeasured && outcomes[i].ratio <= kWorthExpanding * result_.standing.best)
+      if (outcomes[i].state == Outcome::State::kMeasured && outcomes[i].ratio <= kWorthExpanding * best)
         expand(batch[i].schedule, outcomes[i].ratio, regrouped(batch[i].schedule));
     combine(batch, outcomes, improving);
-    evaluator_.report(result_.standing);
+    evaluator_.report(ranking_.result().standing);
   }
 
   bool regrouped(const Schedule& schedule) const {
@@ -172,7 +143,7 @@ class Search {
 
   // Improvements of different groups add up.
   void combine(const std::vector<Candidate>& batch, const std::vector<Outcome>& outcomes, const std::vector<size_t>& improving) {
-    const Known* best = leader();
+    const Ranking::Known* best = ranking_.leader();
     if (!best) return;
     const Schedule base = best->candidate.schedule;
     const double base_ratio = best->outcome.ratio;
@@ -191,25 +162,7 @@ class Search {
     }
   }
 
-  void settle(Known& known, bool last) {
-    const auto verdict = evaluator_.confirm(known.candidate, known.outcome.ratio, last);
-    known.confirmed = verdict == Evaluator::Verdict::kPassed;
-    known.rejected = verdict == Evaluator::Verdict::kFailed;
-    if (known.rejected) ++result_.standing.failed;
-  }
-
-  SearchResult finish() {
-    Known* best = leader();
-    while (best && !best->confirmed) {
-      settle(*best, true);
-      // Nobody may hang on to "later" at the end.
-      if (!best->confirmed) best->rejected = true;
-      best = leader();
-    }
-    result_.schedule = best ? best->candidate.schedule : first_;
-    result_.ratio = result_.standing.best = best ? best->outcome.ratio : 1.0;
-    return std::move(result_);
-  }
+  bool full() const { return options_.most > 0 && picked_ >= options_.most; }
 
   Catalogue& catalogue_;
   const Schedule& first_;
@@ -218,8 +171,8 @@ class Search {
   Queue frontier_, groupings_;
   std::map<std::string, std::pair<double, bool>> waiting_;   // schedule → where it stands: expected, among the groupings
   std::set<std::string> popped_, seen_;                      // schedules; identities
-  std::vector<Known> known_;
-  SearchResult result_;
+  Ranking ranking_;
+  int picked_ = 0;
 };
 
 }  // namespace

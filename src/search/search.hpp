@@ -36,6 +36,7 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
   virtual std::string identity(const Schedule& schedule) = 0;                    // empty: cannot be emitted
+  virtual std::string unfit() const { return "cannot be emitted"; }              // why the last identity was empty
   virtual bool has_time() = 0;                                                   // false ends the search
   virtual void prepare(const std::vector<Candidate>& batch) = 0;                 // begins to build; may return before it is done
   // One outcome per candidate; `best` is raced against too, nullptr while it is the first schedule.
@@ -54,6 +55,7 @@ struct SearchOptions {
   int regroupings = 12;              // of each kind, per expansion
   double hopeless = 2.5;             // expected ratio beyond which nothing is tried
   bool only_given = false;           // the given schedules, and none of their neighbours
+  int most = 0;                      // candidates in all; 0: as many as there is time for
 };
 
 struct Progressed {
@@ -63,11 +65,18 @@ struct Progressed {
   std::string change;
 };
 
+// One evaluation.
+struct Trial {
+  std::string change;
+  Outcome outcome;
+};
+
 struct SearchResult {
   Schedule schedule;                 // the best one that passed its verification; the first where nothing better did
   double ratio = 1;
   Standing standing;
   std::vector<Progressed> history;   // each improvement
+  std::vector<Trial> trials;         // in the order in which they were measured
   bool exhausted = false;            // nothing was left to try
 };
 

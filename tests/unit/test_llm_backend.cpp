@@ -73,7 +73,7 @@ TEST(LlmHttp, StreamsACompletionThatIsCutAnywhere) {
   server.answers = {answer};
   HttpBackend backend = server.backend();
   std::string seen;
-  const Completion completion = backend.generate(kPrompt, {.temperature = 0.5, .top_p = 0.9, .max_tokens = 11, .seed = 3, .stop = {"END"}, .grammar = ""}, [&](std::string_view piece) {
+  const Completion completion = backend.generate(kPrompt, {.temperature = 0.5, .top_p = 0.9, .max_tokens = 11, .seed = 3, .stop = {"END"}, .grammar = "", .schema = ""}, [&](std::string_view piece) {
     seen += piece;
     return true;
   });
@@ -91,6 +91,33 @@ TEST(LlmHttp, StreamsACompletionThatIsCutAnywhere) {
   EXPECT_EQ(sent["max_tokens"], 11);
   EXPECT_EQ(sent["seed"], 3);
   EXPECT_EQ(sent["stop"][0], "END");
+}
+
+TEST(LlmHttp, AFormForTheAnswerIsAskedForAsTheServerKnowsIt) {
+  Server server;
+  const std::string good = delta("{}") + kEnd;
+  server.answers = {page(400, R"({"error": {"message": "response_format is not supported"}})"), page(422, R"({"detail": "Extra inputs are not permitted: guided_json"})"), streamed({good}), streamed({good})};
+  HttpBackend backend = server.backend();
+  const Sampling sampling{.seed = {}, .stop = {}, .grammar = "root ::= \"{}\"", .schema = R"({"type": "object"})"};
+  EXPECT_EQ(backend.generate(kPrompt, sampling, {}).text, "{}");
+  EXPECT_EQ(server.requests[0]["response_format"]["json_schema"]["schema"]["type"], "object");
+  EXPECT_EQ(server.requests[0]["response_format"]["json_schema"]["strict"], true);
+  EXPECT_EQ(server.requests[1]["guided_json"]["type"], "object");
+  EXPECT_FALSE(server.requests[1].contains("response_format"));
+  EXPECT_EQ(server.requests[2]["grammar"], sampling.grammar);
+  // What it knows is remembered.
+  backend.generate(kPrompt, sampling, {});
+  EXPECT_EQ(server.requests[3]["grammar"], sampling.grammar);
+  EXPECT_FALSE(server.requests[3].contains("guided_json"));
+}
+
+TEST(LlmHttp, AServerThatKnowsNoFormIsAskedInWords) {
+  Server server;
+  for (int i = 0; i < 3; ++i) server.answers.push_back(page(400, R"({"error": {"message": "unknown field: grammar, schema, guided"}})"));
+  server.answers.push_back(streamed({delta("{}") + kEnd}));
+  HttpBackend backend = server.backend();
+  EXPECT_EQ(backend.generate(kPrompt, {.seed = {}, .stop = {}, .grammar = "g", .schema = "{}"}, {}).text, "{}");
+  for (const char* field : {"response_format", "guided_json", "grammar"}) EXPECT_FALSE(server.requests.back().contains(field));
 }
 
 TEST(LlmHttp, RawPromptsGoToCompletions) {
@@ -197,7 +224,7 @@ TEST(LlmHttp, AnAnswerBeyondMaxTokensIsCutOff) {
   for (int i = 0; i < 4000; ++i) answer.data.push_back(delta("line " + std::to_string(i * 7919) + "\n"));
   server.answers = {answer};
   HttpBackend backend = server.backend();
-  EXPECT_EQ(backend.generate(kPrompt, {.max_tokens = 10, .seed = {}, .stop = {}, .grammar = ""}, {}).finish, "length");
+  EXPECT_EQ(backend.generate(kPrompt, {.max_tokens = 10, .seed = {}, .stop = {}, .grammar = "", .schema = ""}, {}).finish, "length");
 }
 
 TEST(LlmHttp, TheCallerMayStopIt) {

@@ -1,0 +1,142 @@
+#include "search/edit_space.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/op_table.hpp"
+#include "search/standing.hpp"
+#include "support/text.hpp"
+
+namespace kw::search {
+
+namespace {
+
+constexpr size_t kMostOperations = 24;       // of a group that are named
+
+struct Meaning {
+  std::string_view parameter, target, text;
+};
+
+// CPU kernels take 0 for "what the printer would choose".
+constexpr Meaning kMeanings[] = {
+    {"across", "cpu", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
+    {"along", "cpu", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
+    {"columns", "cpu", "columns that are folded side by side; more keeps more partial results in registers and cache"},
+    {"keep", "cpu", "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
+    {"piece", "cpu", "elements of a scan that are computed with SIMD at a time"},
+    {"rows", "cpu", "rows of a scan that are walked side by side"},
+    {"share", "cpu", "number of elements from which on threads share the work; a small one uses all threads, a huge one only one"},
+    {"tile", "cpu", "side of the square tiles where an operand is transposed"},
+    {"block", "triton", "elements a program computes"},
+    {"columns", "triton", "results side by side in a row that a thread computes from what it has read"},
+    {"exchange", "triton", "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not shared"},
+    {"layout", "triton", "0 flat, 1 row by row, 2 square tiles"},
+    {"num_warps", "triton", "warps a program has, of 32 threads each"},
+    {"persistent", "triton", "1: a row is kept on chip and read once; 0: it is walked in blocks"},
+    {"r_block", "triton", "elements of the folded axis a program takes at a time"},
+    {"rows", "triton", "rows of results that a thread computes from what it has read"},
+    {"segments", "triton", "1: rows are cut into segments of one program each"},
+    {"slices", "triton", "slices of a volume that a thread computes from what it has read"},
+    {"split", "triton", "parts a row is cut into, so that more programs work on few rows"},
+    {"together", "triton", "1: the last program combines the parts in the same launch"},
+    {"x_block", "triton", "rows, or elements of the fastest axis, that a program computes"},
+    {"y_block", "triton", "rows of results that a program computes"},
+};
+
+std::string list_of(const Graph& graph, const std::set<ValueId>& values) {
+  std::vector<std::string> names;
+  for (const ValueId value : values) {
+    const TensorType& type = graph.type(value);
+    std::string shape;
+    for (const int64_t size : type.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+    names.push_back(std::string(name_of(type.dtype)) + "[" + shape + "]");
+  }
+  return names.empty() ? "nothing" : join(names, " ");
+}
+
+std::string work_of(const Catalogue& catalogue, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
+  const Graph& graph = catalogue.graph();
+  const auto inside = [&](ValueId value) {
+    const NodeId producer = graph.values[value].producer;
+    return producer != kNoNode && std::binary_search(nodes.begin(), nodes.end(), producer);
+  };
+  std::vector<std::string> operations;
+  std::set<ValueId> read;
+  for (const NodeId node : nodes) {
+    operations.emplace_back(plan::base_name(graph.nodes[node]));
+    for_each_operand(graph.nodes[node], [&](ValueId operand) {
+      if (const ValueId root = catalogue.facts().roots[operand]; !inside(root)) read.insert(root);
+    });
+  }
+  if (operations.size() > kMostOperations) {
+    operations.resize(kMostOperations);
+    operations.push_back("...");
+  }
+  return join(operations, ", ") + "; reads " + list_of(graph, read) + "; writes " + list_of(graph, {outputs.begin(), outputs.end()});
+}
+
+}  // namespace
+
+std::vector<EditedGroup> edit_space(Catalogue& catalogue, const Schedule& first) {
+  const GroupStanding standing = standing_of(catalogue, first);
+  std::vector<std::vector<NodeId>> nodes;
+  for (const GroupSchedule& group : first.groups) nodes.push_back(group.nodes);
+  const auto outputs = stored_values(catalogue.facts(), nodes);
+  std::vector<EditedGroup> space;
+  std::map<std::string, int> names;
+  for (const size_t group : standing.worth) {
+    const GroupSchedule& now = first.groups[group];
+    EditedGroup one{.name = label(catalogue.graph(), now.nodes), .groups = standing.alike[group], .work = work_of(catalogue, now.nodes, outputs[group]), .scheduler = now.scheduler,
+                    .seconds = standing.seconds[group] * static_cast<double>(standing.alike[group].size()), .ranges = {}, .defaults = {}};
+    for (const plan::ParameterRange& range : standing.entries[group]->space) {
+      const auto known = now.parameters.find(range.name);
+      const int64_t own = known == now.parameters.end() ? 0 : known->second;
+      std::set<int64_t> values(range.values.begin(), range.values.end());
+      values.insert(own);
+      if (values.size() < 2) continue;
+      one.ranges.push_back({range.name, {values.begin(), values.end()}});
+      one.defaults.push_back(own);
+    }
+    if (one.ranges.empty()) continue;
+    if (const int count = ++names[one.name]; count > 1) one.name += "_" + std::to_string(count);
+    space.push_back(std::move(one));
+  }
+  return space;
+}
+
+Schedule edited(const std::vector<EditedGroup>& space, const Schedule& first, const Edit& edit) {
+  Schedule schedule = first;
+  for (size_t i = 0; i < space.size(); ++i)
+    for (size_t range = 0; range < space[i].ranges.size(); ++range) {
+      if (edit[i][range] == space[i].defaults[range]) continue;   // as it is, also where that is to say nothing
+      for (const size_t group : space[i].groups) schedule.groups[group].parameters[space[i].ranges[range].name] = edit[i][range];
+    }
+  return schedule;
+}
+
+std::string change_text(const std::vector<EditedGroup>& space, const Edit& edit) {
+  std::vector<std::string> groups;
+  for (size_t i = 0; i < space.size(); ++i) {
+    std::vector<std::string> changes;
+    for (size_t range = 0; range < space[i].ranges.size(); ++range)
+      if (edit[i][range] != space[i].defaults[range]) changes.push_back(space[i].ranges[range].name + " " + std::to_string(edit[i][range]));
+    if (!changes.empty()) groups.push_back(space[i].name + ": " + join(changes, ", "));
+  }
+  return groups.empty() ? "as it is" : join(groups, "; ");
+}
+
+double combinations(const std::vector<EditedGroup>& space) {
+  double count = 1;
+  for (const EditedGroup& group : space)
+    for (const plan::ParameterRange& range : group.ranges) count *= static_cast<double>(range.values.size());
+  return count;
+}
+
+std::string_view meaning_of(std::string_view parameter, std::string_view target) {
+  for (const Meaning& meaning : kMeanings)
+    if (meaning.parameter == parameter && meaning.target == target) return meaning.text;
+  return "";
+}
+
+}  // namespace kw::search

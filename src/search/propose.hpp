@@ -1,0 +1,36 @@
+// Schedules that somebody else proposes (a language model, chance), evaluated as those of the search are.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/search.hpp"
+
+namespace kw::search {
+
+struct Proposal {
+  std::optional<Schedule> schedule;  // none: `fault` says what was wrong with the answer
+  std::string change, fault;
+};
+
+// What became of one.
+struct Told {
+  enum class Kind { kEvaluated, kRepeated /* `outcome` is the earlier one's */, kUnfit /* `reason`: no schedule, or parameters that do not go together */ };
+  Kind kind = Kind::kUnfit;
+  Outcome outcome;
+  std::string identity, reason;
+};
+
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+  virtual int batch() const = 0;                              // that are asked for, built and raced together
+  virtual std::vector<Proposal> propose(int count) = 0;       // at most `count`; empty: there are no more
+  virtual void told(const std::vector<Told>& outcomes) = 0;   // of the last batch, in its order
+};
+
+// Until `evaluations` schedules that differ have been evaluated, the first one not counted, or the proposer or the time is at an end. A better one is verified at once.
+SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evaluator& evaluator, int evaluations);
+
+}  // namespace kw::search
