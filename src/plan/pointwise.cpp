@@ -1,5 +1,5 @@
 // Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is transposed, tiles of whole rows where
-// rows are looked up.
+// rows are looked up, or where places within a row take divisions.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -12,7 +12,7 @@ namespace {
 using kernel::Kernel;
 
 // Layouts of the tile over the coalesced axes.
-enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2, kWholeRows = 3 };
+enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2, kWholeRows = 3, kShortAxes = 4 };
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -43,6 +43,31 @@ bool looks_up_rows(const Kernel& kernel) {
   });
 }
 
+// The widest block of which a row is a whole number, but for a seventh of it; 0 where there is none worth a program.
+int64_t block_of_row(int64_t length) {
+  for (int64_t block = 1024; block >= 128; block /= 2)
+    if (ceil_divide(length, block) * block * 7 <= length * 8) return block;
+  return 0;
+}
+
+// The first of the inner axes that make a row, for a kernel whose innermost axis is short and no power of two (three channels of a pixel): walked flat, every element divides its number to
+// find its place; in a tile of several rows that is done once for all of them. −1: nothing to gain.
+int first_axis_of_row(const Kernel& kernel) {
+  constexpr int64_t kShort = 16, kLongestRow = 8192, kLeastRows = 64;
+  if (kernel.axes.size() < 3) return -1;
+  const int64_t inner = kernel.axes.back().extent;
+  const bool looks_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) { return expr.kind == kernel::ExprKind::kGather || expr.kind == kernel::ExprKind::kScatter; });
+  if (looks_up || inner >= kShort || next_power_of_two(inner) == inner) return -1;
+  int64_t length = inner, rows = parallel_points(kernel) / inner;
+  for (int first = static_cast<int>(kernel.axes.size()) - 2; first > 0; --first) {
+    length *= kernel.axes[first].extent;
+    rows /= std::max<int64_t>(1, kernel.axes[first].extent);
+    if (length > kLongestRow || rows < kLeastRows) return -1;
+    if (length % 4 == 0 && block_of_row(length) > 0) return first;
+  }
+  return -1;
+}
+
 int64_t largest_element(const Kernel& kernel) {
   int64_t size = 1;
   for (const auto& buffer : kernel.buffers) size = std::max(size, size_of(buffer.dtype));
@@ -66,7 +91,10 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const int64_t inner = kernel.axes.empty() ? 1 : kernel.axes.back().extent;
   Parameters chosen = {{"layout", kFlat}, {"block", flat_block(kernel, points, device)}, {"num_warps", 4}};
   if (kernel.axes.size() > 1) {
-    if (transposed_axis(kernel) >= 0 && inner >= 8) {
+    if (first_axis_of_row(kernel) > 0) {
+      chosen["layout"] = kShortAxes;
+      chosen["block"] = 2048;
+    } else if (transposed_axis(kernel) >= 0 && inner >= 8) {
       // A tile of 32 by 32 reads and writes full 128-byte lines both ways.
       chosen["layout"] = kTransposed;
       chosen["block"] = 32;
@@ -83,7 +111,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
       }
     }
   }
-  if (chosen["layout"] != kTransposed) chosen["num_warps"] = std::clamp<int64_t>(chosen["block"] / 256, 1, 8);
+  if (chosen["layout"] != kTransposed && chosen["layout"] != kShortAxes) chosen["num_warps"] = std::clamp<int64_t>(chosen["block"] / 256, 1, 8);
   return chosen;
 }
 
@@ -96,6 +124,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
     std::vector<int64_t> layouts = {kFlat, kRows};
     if (transposed_axis(kernel) >= 0) layouts.push_back(kTransposed);
     if (looks_up_rows(kernel)) layouts.push_back(kWholeRows);
+    if (first_axis_of_row(kernel) > 0) layouts.push_back(kShortAxes);
     ranges.push_back({"layout", std::move(layouts)});
   }
   return ranges;
@@ -109,6 +138,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const int64_t block = parameter(parameters, "block", 1024);
   const int transposed = layout == kTransposed ? transposed_axis(kernel) : -1;
   if (layout == kFlat && kernel.axes.size() > 1 && !flatten(kernel, 0, static_cast<int>(kernel.axes.size()) - 1)) layout = kRows;
+  if (const int first = layout == kShortAxes ? first_axis_of_row(kernel) : -1; first > 0) {
+    const int before = static_cast<int>(kernel.axes.size());
+    if (flatten(kernel, first, before - 1) && kernel.axes.size() == static_cast<size_t>(first) + 1) flatten(kernel, 0, first - 1);
+  }
   for (auto& axis : kernel.axes) axis.block = 1;
   if (!kernel.axes.empty()) {
     auto& inner = kernel.axes.back();
@@ -117,7 +150,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(kernel.axes[transposed].extent));
     } else {
       inner.block = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(inner.extent), 1));
-      if (layout == kWholeRows && kernel.axes.size() > 1) {
+      if (layout == kShortAxes) inner.block = std::min(inner.block, block_of_row(inner.extent));
+      if ((layout == kWholeRows || layout == kShortAxes) && kernel.axes.size() > 1) {
         auto& rows = kernel.axes[kernel.axes.size() - 2];
         rows.block = std::max<int64_t>(1, std::min<int64_t>(block / inner.block, next_power_of_two(rows.extent)));
       }

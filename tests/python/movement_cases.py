@@ -79,6 +79,15 @@ def case(make: Callable[[Draw], Case]) -> Callable[[Draw], Case]:
 
 
 @case
+def pictures_of_few_channels(draw: Draw) -> Case:
+    """Rows of pixels whose channels are few and no power of two, mirrored or not, whatever their last block leaves out."""
+    channels, width = draw.choice([(3, 80), (3, 164), (5, 48), (6, 160)])
+    picture = torch.randint(0, 256, (draw.number(2, 3), draw.number(30, 37), width, channels), generator=draw.generator).to(torch.uint8)
+    bias, flips = draw.plain(channels, 1, 1), draw.choice([[3], [2, 3], []])
+    return Case(lambda x, b: x.permute(0, 3, 1, 2).flip(flips).float() - b, (picture, bias))
+
+
+@case
 def embedding(d: Draw) -> Case:
     rows = d.number(1, 20)
     return Case(lambda w, i: F.embedding(i, w), (d.floats([rows, d.number(1, 70)]), d.indices(rows, d.shape(d.number(1, 3)))))
