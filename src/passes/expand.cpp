@@ -7,6 +7,7 @@
 
 #include "ir/op_registry.hpp"
 #include "passes/expand_scatters.hpp"
+#include "passes/expand_pools.hpp"
 #include "passes/expand_sorts.hpp"
 #include "passes/maths.hpp"
 
@@ -321,6 +322,7 @@ RewriteCounts expand(Graph& graph) {
   return rewriter.run([&](Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
     if (expand_sort(rewriter, node, is_read)) return true;
+    fold_rows_first(rewriter, node, is_read);
     if (std::any_of(node.results.begin() + 1, node.results.end(), is_read)) return false;
     if (const auto scatter = expand_scatter(rewriter, node)) {
       rewriter.adopt(node.results[0], scatter->id(), NumericTag::kExact);

@@ -95,10 +95,12 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, std
   return emit(std::move(node.op), std::move(node.arguments), std::move(type), name);
 }
 
-ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name) {
+ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name, size_t unread) {
   const auto id = static_cast<ValueId>(graph_.values.size());
   graph_.values.push_back({unique_name(name.empty() ? base_name(op) : name), std::move(type), kNoNode, 0});
-  keep(Node{std::move(op), std::move(arguments), {id}, location_});
+  std::vector<ValueId> results(1 + unread, kNoValue);
+  results[0] = id;
+  keep(Node{std::move(op), std::move(arguments), std::move(results), location_});
   return id;
 }
 

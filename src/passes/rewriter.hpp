@@ -44,9 +44,9 @@ class Rewriter {
   const Node* producer(ValueId id) const;
 
   // A new node with one result. Without a type the result's is inferred (an operator that infer.hpp does not know is our bug). The name
-  // is made unique; without one it is the operator's.
+  // is made unique; without one it is the operator's. `unread`: results behind the first that nobody reads.
   ValueId emit(std::string op, std::vector<NamedArgument> arguments, std::string_view name = "");
-  ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "");
+  ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "", size_t unread = 0);
 
   // A new node that yields an old one's result, which keeps its name and type; the old node goes.
   void define(ValueId result, std::string op, std::vector<NamedArgument> arguments);

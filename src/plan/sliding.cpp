@@ -195,12 +195,20 @@ ScheduledGroup scheduled(LoweredGroup group) {
   return result;
 }
 
+bool starts_anywhere(const Kernel& kernel) {
+  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
+  const auto axes = kernel::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
+    return expr.kind == kernel::ExprKind::kGather && axes[expr.operands[0]][inner] && std::abs(stride_along(expr.access, last)) == 1;
+  });
+}
+
 ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
   ScheduledGroup result = lower_for_cpu(std::move(group), parameters);
   Kernel& kernel = result.kernels.back().kernel;
   const int inner = parallel_axes(kernel) - 1;
-  // The SIMD loop runs along neighbouring windows, unless those are few and long.
-  const bool unless = kernel.axes[inner].extent >= 8 || kernel.axes.back().extent < 8;
+  // The SIMD loop runs along neighbouring windows, unless those are few and long, or start anywhere, so that it would read single elements.
+  const bool unless = (kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel)) || kernel.axes.back().extent < 8;
   const bool across = parameter(parameters, "across", unless) != 0;
   for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
   name_windows(kernel);

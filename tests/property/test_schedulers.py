@@ -101,6 +101,8 @@ def test_normalisations(recipe: Recipe, check_recipe: Check) -> None:
 @example(recipe=pooling("adaptive_max_pool", [3, 130], [48], prologue=["sigmoid"]))  # and side by side, of a value that is computed
 @example(recipe=pooling("adaptive_max_pool", [2, 3, 5, 3], [7, 1, 5]))  # more windows than elements, and one window
 @example(recipe=pooling("adaptive_avg_pool", [2, 2, 67, 3], [2, 1], dtype="bfloat16"))
+@example(recipe=pooling("adaptive_max_pool", [2, 9, 20, 33], [2, 7, 10], prologue=["sigmoid"]))  # rows are folded before windows
+@example(recipe=pooling("adaptive_avg_pool", [40, 97], [11]))  # windows that start anywhere, of more than a vector's elements
 def test_pooling(recipe: Recipe, check_recipe: Check) -> None:
     check_recipe(recipe)
 

@@ -1,6 +1,9 @@
 #include "emit/cpu/loop_nest.hpp"
 
 #include <algorithm>
+#include <span>
+
+#include "emit/loop_stops.hpp"
 
 namespace kw::cpu {
 
@@ -384,7 +387,15 @@ class Planner {
       fits = fits && !(nest_.needed[id] && (of_position || narrow));
     }
     for (const Store& store : kernel_.stores) fits = fits && size_of(kernel_.buffers[store.access.buffer].dtype) >= 4;
+    fits = fits && !ends_early();
     nest_.whole_vectors = fits;
+  }
+
+  // Rows of a length of their own.
+  bool ends_early() const {
+    for (ExprId id = 0; id < static_cast<ExprId>(expr_count()); ++id)
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && stop_of(kernel_, nest_.vector_axis, std::span(&id, 1)) != kNoExpr) return true;
+    return false;
   }
 
   const Kernel& kernel_;
