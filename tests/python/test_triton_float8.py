@@ -58,12 +58,47 @@ def made(folder: Path, device: str = "cpu") -> Path:
     return path
 
 
+class Unclamped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.float8_e4m3fn)
+
+
 def check(request: dict[str, Any]) -> str:
     module, _ = problem.load_module(Path(request["path"]), kind="candidate")
+    if request.get("unclamped"):
+        return check_beyond_the_largest(module)
     for index, (ours, theirs) in enumerate(zip(module.kernel_forward(*inputs()), Conversions()(*inputs()), strict=True)):
         if not same(ours, theirs):
             return f"result {index} differs"
     return ""
+
+
+def check_beyond_the_largest(module: Any) -> str:
+    """As the installed PyTorch has it, and as the other versions have it: what rounds to no number is NaN."""
+    import triton.language as tl
+
+    values = inputs()[0]
+    if not same(module.kernel_forward(values), values.to(torch.float8_e4m3fn)):
+        return "differs from PyTorch"
+    results = {}
+    for saturates in (True, False):
+        module.FLOAT8_SATURATES = tl.constexpr(saturates)
+        results[saturates] = module.kernel_forward(values).float()
+    expected = torch.where(values.abs() > 464.0, float("nan"), results[True])
+    return "" if torch.equal(expected.nan_to_num(0.5), results[False].nan_to_num(0.5)) else "differs from NaN beyond 464"
+
+
+def test_beyond_the_largest(tmp_path: Path) -> None:
+    answer = library.compile_graph(export.export_module(Unclamped(), (inputs()[0],), device="cpu"), "triton")
+    path = tmp_path / "candidate.py"
+    path.write_text(answer["source"])
+    process = InterpreterProcess(tmp_path, "test_triton_float8:check")
+    assert process.fault(path=str(path), unclamped=True) == ""
+    process.close()
+    module, _ = problem.load_module(path, kind="candidate")
+    for entry in module.KERNEL_SIGNATURES:
+        for sm in (80, 90):
+            assert compile_only.compile_entry(module, entry, sm).asm["cubin"]
 
 
 def test_bit_arithmetic_rounds_as_pytorch(tmp_path: Path) -> None:

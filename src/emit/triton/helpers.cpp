@@ -232,17 +232,22 @@ def float_of_float8_e4m3fn(code, HARDWARE_FLOAT8: tl.constexpr):
     magnitude = tl.where((bits & 127) == 127, float("nan"), magnitude)
     return tl.where(bits >= 128, magnitude * -1.0, magnitude)
 )"},
-    {"float8_e4m3fn_of_float", R"(@triton.jit
+    {"float8_e4m3fn_of_float", R"(# PyTorch before 2.12 makes NaN of what would be rounded to more than the largest number.
+FLOAT8_SATURATES = tl.constexpr(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item() == 448.0)
+
+
+@triton.jit
 def float8_e4m3fn_of_float(value, HARDWARE_FLOAT8: tl.constexpr):
-    """The byte of the nearest number, ties to even; the largest beyond it."""
+    """The byte of the nearest number, ties to even; beyond the largest that one, or NaN."""
     if HARDWARE_FLOAT8:
-        return value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+        nearest = value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+        return nearest if FLOAT8_SATURATES else tl.where(tl.abs(value) > 464.0, 0x7F, nearest).to(tl.uint8)
     bits = value.to(tl.int32, bitcast=True)
     magnitude = bits & 0x7FFFFFFF
     normal = (magnitude - 0x3BF80001 + ((magnitude >> 20) & 1)) >> 20
     subnormal = (magnitude.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
     finite = tl.where(magnitude < 0x3C800000, subnormal, normal)
-    special = tl.where(magnitude > 0x7F800000, 0x7F, 0x7E)
+    special = tl.where(magnitude > (0x7F800000 if FLOAT8_SATURATES else 0x43E80000), 0x7F, 0x7E)
     code = tl.where(magnitude >= 0x43E00000, special, finite) | ((bits >> 24) & 0x80)
     return code.to(tl.uint8)
 )"},
