@@ -17,6 +17,8 @@ CLI::Option* add_model(CLI::App& app, llm::ModelOptions& model) {
   app.add_option("--threads", model.threads, "GGUF: threads  [half the cores]")->check(CLI::Range(1, 1024))->type_name("N");
   app.add_option("--device-map", model.device, "Hugging Face folder: auto (the GPU where there is one), cpu, cuda:1, or a device map")->capture_default_str()->type_name("DEVICE");
   app.add_option("--dtype", model.dtype, "Hugging Face folder: auto, float32, bfloat16, float16")->capture_default_str()->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))->type_name("DTYPE");
+  app.add_option("--price-read", model.read_price, "What a million tokens of prompts cost, in any currency: reports then say what the run did")->check(CLI::NonNegativeNumber)->type_name("PRICE");
+  app.add_option("--price-written", model.written_price, "What a million tokens of answers cost")->check(CLI::NonNegativeNumber)->type_name("PRICE");
   return option;
 }
 

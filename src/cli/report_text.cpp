@@ -145,6 +145,7 @@ std::string proposer_lines(const Json& report) {
     if (one.contains("judged")) text += fmt::format(", {} of {} answers", one["passed"].get<int>(), one["judged"].get<int>());
     if (has_number(one, "ms")) text += ", " + milliseconds(one["ms"].get<double>());
     if (one.contains("tokens")) text += fmt::format(", {} tokens", one["tokens"]["prompt"].get<int>() + one["tokens"]["completion"].get<int>());
+    if (has_number(one, "cost")) text += fmt::format(" for {:.4g}", one["cost"].get<double>());
     if (has_number(one, "seconds")) text += fmt::format(", took {:.1f} s", one["seconds"].get<double>());
     text += one["proposer"] == report["winner"] && report.value("verdict", "") == "pass" ? "  <- kept\n" : "\n";
   }
@@ -201,6 +202,7 @@ std::string generate_text(const Json& report) {
   }
   const Json& tokens = report["tokens"];
   if (has_number(tokens, "per_second")) text += fmt::format("  tokens     {} read, {} written, {:.0f} a second\n", tokens["prompt"].get<int>(), tokens["completion"].get<int>(), tokens["per_second"].get<double>());
+  if (has_number(report, "cost")) text += fmt::format("  cost       {:.4g}\n", report["cost"].get<double>());
   text += fmt::format("  overhead   {:.0f} ms a candidate beside model and judge\n", report["overhead_ms"]["median"].get<double>());
   for (const Json& what : report["sandbox"]["missing"]) text += "  unprotected " + what.get<std::string>() + "\n";
   text += time_table(report) + roofline_line(report);
@@ -231,6 +233,7 @@ std::string edits_text(const Json& report) {
   }
   const Json& tokens = report["tokens"];
   if (has_number(tokens, "per_second")) text += fmt::format("  tokens     {} read, {} written, {:.0f} a second\n", tokens["prompt"].get<int>(), tokens["completion"].get<int>(), tokens["per_second"].get<double>());
+  if (has_number(report, "cost")) text += fmt::format("  cost       {:.4g}\n", report["cost"].get<double>());
   text += time_table(report) + roofline_line(report) + notes(report);
   if (report["candidate"].is_string()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", report["candidate"].get<std::string>());
   return text + fmt::format("{:.1f} s\n", total_seconds(report));

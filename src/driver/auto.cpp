@@ -19,7 +19,7 @@ Json median_of(const Json& report) { return report.contains("time_ms") && report
 
 Json row(const std::string& proposer, const Json& report) {
   Json row = {{"proposer", proposer}, {"verdict", report.value("verdict", "fail")}, {"ms", median_of(report)}, {"seconds", report.contains("seconds") ? report["seconds"].value("total", Json()) : Json()}};
-  for (const char* field : {"passed", "judged", "tokens", "pass_at_k", "run"})
+  for (const char* field : {"passed", "judged", "tokens", "cost", "pass_at_k", "run"})
     if (report.contains(field)) row[field] = report[field];
   return row;
 }

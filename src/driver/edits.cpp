@@ -75,7 +75,7 @@ GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progres
   report["template"] = {{"name", options.template_name()}, {"hash", llm::load_template(options.template_name()).hash()}};
   report["run"] = log.run;
   report["sampling"] = {{"temperature", options.temperature}, {"top_p", options.top_p}, {"seed", std::to_string(options.seed.value_or(0))}};
-  log.samples.describe(report);
+  log.samples.describe(report, options.model);
   report["prompt_tokens"] = log.prompt_tokens;
   report["edits"] = {{"groups", log.groups}, {"combinations", log.combinations}, {"evaluations", report.contains("search") ? report["search"].value("tried", 0) + 1 : 1}, {"curve", curve_of(report)}, {"answers", log.trials}};
   report["interrupted"] = false;

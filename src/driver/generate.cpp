@@ -393,7 +393,7 @@ class Generation {
                    {"model", {{"asked", options_.model.model}, {"name", model_}}}, {"template", {{"name", form_.name}, {"hash", form_.hash()}}}, {"run", run_name_},
                    {"sampling", {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens}, {"seed", seeds_text(options_)}, {"shots", options_.shots}, {"repair", options_.repair}}}};
     if (best_hash_.empty()) report["reason"] = log_.judged() == 0 ? "No sample was judged." : fmt::format("None of {} samples passed; most often: {}", log_.judged(), log_.commonest_fault());
-    log_.describe(report);
+    log_.describe(report, options_.model);
     report["prompt_tokens"] = prompt_.tokens;
     report["sandbox"] = {{"kind", sandbox.kind()}, {"missing", sandbox.missing()}};
     report["overlap"] = {{"wall_seconds", sampling_wall_}, {"writing_seconds", generating_seconds_}, {"judging_seconds", judging_seconds_}, {"waiting_seconds", idle_seconds_},

@@ -52,7 +52,7 @@ std::string SampleLog::commonest_fault() const {
   return most == reasons.end() ? "" : most->first;
 }
 
-void SampleLog::describe(Json& report) const {
+void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
   Json rows = Json::array(), codes = Json::object(), repairs = Json::object();
   int at_first = 0, prompt_tokens = 0, completion_tokens = 0, ran = 0;
   double writing = 0;
@@ -89,6 +89,7 @@ void SampleLog::describe(Json& report) const {
   report["codes"] = codes;
   report["repairs_made"] = repairs;
   report["tokens"] = {{"prompt", prompt_tokens}, {"completion", completion_tokens}, {"per_second", writing > 0 ? Json(completion_tokens / writing) : Json()}};
+  if (model.read_price > 0 || model.written_price > 0) report["cost"] = (prompt_tokens * model.read_price + completion_tokens * model.written_price) / 1e6;
   report["overhead_ms"] = {{"median", median(overheads) * 1000}, {"largest", overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000}};
   report["samples"] = rows;
 }

@@ -20,8 +20,8 @@ class SampleLog {
   int passed() const;
   std::string commonest_fault() const;
 
-  // samples, passed, pass_at_k (with and without repairs), tokens, repairs, codes, overhead.
-  void describe(nlohmann::ordered_json& report) const;
+  // samples, passed, pass_at_k (with and without repairs), tokens and what they cost, repairs, codes, overhead.
+  void describe(nlohmann::ordered_json& report, const llm::ModelOptions& model) const;
 
  private:
   struct Sample {

@@ -79,6 +79,7 @@ struct ModelOptions {
   int gpu_layers = -1;             // llama.cpp; -1: as many as fit
   int threads = 0;                 // llama.cpp; 0: its own choice
   Patience patience;
+  double read_price = 0, written_price = 0;   // of a million tokens, in any currency; 0: not told
 };
 
 enum class ModelKind { kHttp, kGguf, kTransformers, kRandom };

@@ -252,9 +252,12 @@ def test_the_compilers_kernel_is_the_floor(kw):
     command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--proposer", "auto", "--json", "-", "-k", 2)
     slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 300; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
     with ModelServer([fenced(slow), fenced(WRONG)]) as server:
-        result = kw(*command, "--model", server.url)
+        result = kw(*command, "--model", server.url, "--price-read", 3, "--price-written", 15)
     assert result.code == 0, result.text
     report = result.json()
+    tokens = report["proposers"][1]["tokens"]
+    assert report["proposers"][1]["cost"] == pytest.approx((3 * tokens["prompt"] + 15 * tokens["completion"]) / 1e6)
+    assert f"tokens for {report['proposers'][1]['cost']:.4g}" in result.err, result.err
     assert report["winner"] == "scheduler"
     assert [one["proposer"].split(":")[0] for one in report["proposers"]] == ["scheduler", "llm"]
     assert report["proposers"][1]["passed"] == 1 and report["proposers"][1]["tokens"]["completion"] > 0
