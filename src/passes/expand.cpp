@@ -6,8 +6,9 @@
 #include <unordered_map>
 
 #include "ir/op_registry.hpp"
-#include "passes/expand_scatters.hpp"
+#include "passes/expand_masked_scatter.hpp"
 #include "passes/expand_pools.hpp"
+#include "passes/expand_scatters.hpp"
 #include "passes/expand_sorts.hpp"
 #include "passes/maths.hpp"
 
@@ -328,6 +329,7 @@ RewriteCounts expand(Graph& graph) {
       rewriter.adopt(node.results[0], scatter->id(), NumericTag::kExact);
       return true;
     }
+    if (expand_masked_scatter(rewriter, node)) return true;
     const auto is_read_once = [&](ValueId id) { return static_cast<size_t>(id) < users.size() && users[id].size() == 1 && !is_output[id]; };
     if (const auto scatter = scatter_into_addend(rewriter, node, is_read_once)) {
       rewriter.adopt(node.results[0], scatter->id(), NumericTag::kReassociates);

@@ -424,6 +424,16 @@ def fractional_pool_3d(d: Draw) -> Case:
     return _pooled_at_random(d, 3)
 
 
+@case
+def masked_scatter(d: Draw) -> Case:
+    shape = d.shape(d.number(1, 4), 6)
+    mask = torch.rand([d.choice([1, size]) for size in shape], generator=d.generator) < d.choice([0.0, 0.4, 1.0])
+    marked = int(mask.expand(shape).sum())
+    x = d.floats(shape)
+    source = d.floats([d.number(1, 3), marked + 1], x.dtype)
+    return Case(lambda x, m, s: torch.masked_scatter(x, m, s), (x, mask, source))
+
+
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 
