@@ -26,3 +26,19 @@ set_target_properties(SQLite::SQLite3 PROPERTIES
   IMPORTED_LOCATION "${KW_SQLITE_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${KW_SQLITE_INCLUDE}"
   INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m")
+
+# Archives again. What libedit itself stands on (terminfo; on Debian also libbsd and libmd) is named by no header.
+find_path(KW_EDIT_INCLUDE histedit.h REQUIRED)
+find_library(KW_EDIT_LIBRARY NAMES libedit.a edit REQUIRED)
+set(KW_EDIT_NEEDS "")
+foreach(name tinfo bsd md)
+  find_library(KW_EDIT_${name} NAMES lib${name}.a ${name})
+  if(KW_EDIT_${name})
+    list(APPEND KW_EDIT_NEEDS "${KW_EDIT_${name}}")
+  endif()
+endforeach()
+add_library(Editline::Editline UNKNOWN IMPORTED)
+set_target_properties(Editline::Editline PROPERTIES
+  IMPORTED_LOCATION "${KW_EDIT_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${KW_EDIT_INCLUDE}"
+  INTERFACE_LINK_LIBRARIES "${KW_EDIT_NEEDS}")

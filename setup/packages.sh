@@ -9,6 +9,7 @@ nlohmann-json3-dev
 libcli11-dev
 libfmt-dev
 libsqlite3-dev
+libedit-dev
 '
 packages_to_test='
 libgtest-dev
@@ -41,7 +42,7 @@ install_packages() {
   shift
   if ! type -P apt-get >/dev/null; then
     die 3 "these are missing, and there is no apt-get to install them: $*" \
-      "Install what your system calls them (a C++20 compiler, CMake >= 3.22, Ninja, nlohmann-json, CLI11, fmt, SQLite, Python >= 3.10 with venv)," \
+      "Install what your system calls them (a C++20 compiler, CMake >= 3.22, Ninja, nlohmann-json, CLI11, fmt, SQLite, libedit, Python >= 3.10 with venv)," \
       "then: KW_SKIP_PACKAGES=1 ./kw"
   fi
   if [[ $EUID != 0 ]]; then

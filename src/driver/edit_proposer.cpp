@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kLookSeconds = 0.2;
-constexpr int kAnswersEach = 4;          // of one evaluation that is wanted: models repeat themselves
+constexpr int kAnswersEach = 8;          // of one evaluation that is wanted: models repeat themselves
 constexpr size_t kBestShown = 6, kLastShown = 6;
 constexpr int kTokensBeside = 16;        // of an answer, beside its text
 constexpr int kEditsVersion = 1;         // of what a run's name rests on

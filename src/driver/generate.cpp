@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
+#include "driver/answer_judge.hpp"
 #include "capture/reader.hpp"
 #include "driver/edits.hpp"
 #include "driver/environment.hpp"
-#include "driver/feedback.hpp"
 #include "driver/generate_report.hpp"
 #include "driver/judgement.hpp"
 #include "driver/judges.hpp"
@@ -37,7 +37,6 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kLookSeconds = 0.2;        // how often an interrupt is looked for
-constexpr double kFactsSeconds = 60;
 constexpr double kLeastTiming = 1.0;        // seconds a candidate, where several share the budget
 constexpr int kRunVersion = 1;              // of what a run's name rests on
 
@@ -72,6 +71,9 @@ class Generation {
     Judges judges(environment_, progress_, sandbox, {.problem = problem_.path, .size = problem_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = std::nullopt,
                                                      .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes_}, options_.timeout_seconds);
     judges_ = &judges;
+    answers_.emplace(JudgeContext{.archive = archive, .facts = facts_, .judges = judges, .environment = environment_, .progress = progress_, .problem = problem_, .problem_hash = problem_hash_,
+                                  .environment_hash = environment_hash_, .target = target_, .policy = options_.policy, .lock = options_.lock, .timeout_seconds = options_.timeout_seconds,
+                                  .input_bytes = input_bytes_, .graph = &graph_});
     try {
       sample(asks);
     } catch (const Interrupted&) {
@@ -236,53 +238,19 @@ class Generation {
       for (const JudgedCompletion& one : archive_->completions(run_name_))
         if (one.completion.sample == stored.sample && one.completion.turn == stored.turn) hash = one.completion.hash;
 
-    const llm::Extraction extraction = llm::extract({completion.text, completion.finish == "length" || completion.finish == "repetition", target_, problem_.source},
-                                                    [&](const std::string& source) { return facts_.request("source_facts", {{"source", source}}, kFactsSeconds); });
-    Json record = {{"model", stored.model}, {"usage", usage_json(completion)}, {"repairs", extraction.repairs}, {"verdict", "fail"}, {"code", extraction.fault.code}, {"reason", extraction.fault.message}, {"ran", false}};
-    if (completion.finish == "repetition" && !extraction.fault.code.empty()) record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
-    Feedback feedback = feedback_on(extraction.fault);
-    std::string candidate, verdict;
-    double judging = 0;
-    bool same_again = false;
-    if (extraction.fault.code.empty()) {
-      const std::string source = fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", stored.model, problem_.title(), extraction.source);
-      candidate = archive_->add_candidate(source);
-      const auto known = verdicts_.find(candidate);
-      same_again = known != verdicts_.end();
-      if (same_again) {
-        // Verdicts are of the source; the model wrote it again.
-        record.update(known->second.record);
-        verdict = known->second.verdict;
-        record["same_as_before"] = true;
-        feedback = {record.value("reason", ""), ""};
-      } else {
-        const double judge_began = seconds_now();
-        Json report = {{"policy", options_.policy}};
-        const Json figures = judges_->judge(source, report);
-        judging = seconds_now() - judge_began;
-        judging_seconds_ += judging;
-        judges_->get_ready();
-        record["ran"] = true;
-        for (const char* field : {"verdict", "code", "reason", "errors", "notes"})
-          if (report.contains(field)) record[field] = report[field];
-        feedback = feedback_on(report, figures);
-        archive_->together([&] {
-          archive_->add(ProposalRecord{problem_hash_, candidate, target_, "llm:" + stored.model, emitter_version(), ""});
-          verdict = archive_->add(VerdictRecord{problem_hash_, candidate, environment_hash_, options_.policy, passed(report), report["reason"], figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
-        });
-        verdicts_[candidate] = {record_of_verdict(record), verdict};
-        if (passed(report)) keep(candidate, source, record);
-      }
-    }
+    const JudgedAnswer judged = answers_->judge(completion, stored.model);
+    Json record = judged.record;
+    judging_seconds_ += judged.seconds;
     const bool good = passed(record);
     // A model that gives the same wrong answer twice will give it again.
-    const bool last = good || answer.task.turn >= options_.repair || (same_again && answer.task.turn > 0) || feedback.what.empty();
+    const bool last = good || answer.task.turn >= options_.repair || (record.value("same_as_before", false) && answer.task.turn > 0) || judged.feedback.what.empty();
     record["last"] = last;
-    if (!last) record["feedback"] = llm::repair_message(feedback.what, feedback.evidence);
-    if (!candidate.empty()) record["candidate"] = candidate;
-    const double overhead = seconds_now() - began - judging;
-    record["seconds"] = {{"write", completion.seconds}, {"judge", judging}, {"overhead", overhead}};
-    archive_->add(JudgementRecord{hash, candidate, verdict, good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
+    if (!last) record["feedback"] = llm::repair_message(judged.feedback.what, judged.feedback.evidence);
+    if (!judged.candidate.empty()) record["candidate"] = judged.candidate;
+    if (good) keep(judged.candidate, judged.source, record);
+    const double overhead = seconds_now() - began - judged.seconds;
+    record["seconds"] = {{"write", completion.seconds}, {"judge", judged.seconds}, {"overhead", overhead}};
+    archive_->add(JudgementRecord{hash, judged.candidate, judged.verdict, good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
     log_.add(answer.task.sample, answer.task.turn, record, good);
     --open_;
     if (last) return;
@@ -304,13 +272,6 @@ class Generation {
     return next;
   }
 
-  static Json record_of_verdict(const Json& record) {
-    Json out;
-    for (const char* field : {"verdict", "code", "reason", "errors", "notes"})
-      if (record.contains(field)) out[field] = record[field];
-    return out;
-  }
-
   // The first that passed is written at once; which of several is the best shows when they are timed.
   void keep(const std::string& hash, const std::string& source, const Json& record) {
     if (std::any_of(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == hash; })) return;
@@ -330,9 +291,9 @@ class Generation {
     try {
       for (size_t i = 0; i < good_.size(); ++i) {
         progress_.update(fmt::format("{} of {} that passed", i + 1, good_.size()), static_cast<double>(i) / static_cast<double>(good_.size()));
-        time(good_[i], only ? options_.baselines : std::vector<std::string>{"eager"}, each);
+        good_[i].timing = time(good_[i], only ? options_.baselines : std::vector<std::string>{"eager"}, each);
       }
-      if (!only && choose()) time(*chosen(), options_.baselines, each);
+      if (!only && choose()) chosen()->timing = time(*chosen(), options_.baselines, each);
     } catch (const Interrupted&) {
       interrupted_ = true;
     }
@@ -344,23 +305,7 @@ class Generation {
     Json record, timing;      // timing: the report's fields; with verdict "fail" where it did not hold
   };
 
-  void time(Good& one, const std::vector<std::string>& baselines, double seconds) {
-    Json report = {{"policy", options_.policy}, {"verdict", "pass"}};
-    try {
-      const Json reply = judges_->measure(one.source, baselines, one.record.contains("errors") ? eager_errors(one.record) : std::map<std::string, double>{}, seconds, input_bytes_);
-      add_measurement(report, reply);
-      Session plain(environment_, progress_, options_.timeout_seconds);
-      plain.be_quiet(true);
-      add_roofline(report, graph_, device_ceilings(plain, *archive_, environment_hash_, device(), options_.lock), cache_bytes(plain, device()));
-      archive_->add(MeasurementRecord{problem_hash_, one.hash, environment_hash_, reply.dump()});
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kInternal) throw;
-      report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"}, {"reason", "Timing failed: " + error.text().message}, {"code", error.text().code}};
-    } catch (const WorkerFailure& failure) {
-      report = {{"verdict", "fail"}, {"reason", "The process " + failure.what + " while the candidate was timed."}, {"code", "worker-failed"}};
-    }
-    one.timing = report;
-  }
+  Json time(const Good& one, const std::vector<std::string>& baselines, double seconds) { return answers_->time(one.source, one.hash, one.record, baselines, seconds); }
 
   Good* chosen() {
     const auto found = std::find_if(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == best_hash_; });
@@ -424,6 +369,7 @@ class Generation {
   llm::Host facts_;
   Archive* archive_ = nullptr;
   Judges* judges_ = nullptr;
+  std::optional<AnswerJudge> answers_;
   std::string environment_hash_, problem_hash_, run_name_, model_, best_hash_;
   Graph graph_;
   int64_t input_bytes_ = 0;
@@ -437,11 +383,6 @@ class Generation {
   std::map<int, std::vector<JudgedCompletion>> earlier_;   // by sample
   std::vector<SampleAnswer> unjudged_;
   int context_ = 0;
-  struct Known {
-    Json record;
-    std::string verdict;
-  };
-  std::map<std::string, Known> verdicts_;     // by candidate
   std::vector<Good> good_;
   int open_ = 0;                              // samples that are being written, or wait to be judged
   double judging_seconds_ = 0, generating_seconds_ = 0, idle_seconds_ = 0, sampling_wall_ = 0, thread_count_ = 1;

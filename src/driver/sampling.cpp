@@ -34,6 +34,13 @@ SamplingThreads::Opened SamplingThreads::opened() {
   std::rethrow_exception(fault_);
 }
 
+void SamplingThreads::drop() {
+  const std::lock_guard lock(mutex_);
+  ++drops_;
+  tasks_.clear();
+  answers_.clear();
+}
+
 void SamplingThreads::give_up() {
   const std::lock_guard lock(mutex_);
   tasks_.clear();
@@ -57,32 +64,36 @@ void SamplingThreads::work(llm::Backend& backend, bool opens) {
   }
   while (true) {
     SampleTask task;
+    int drops = 0;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
       if (stopping_) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
+      drops = drops_;
     }
     const double began = steady_seconds();
     SampleAnswer answer;
     std::exception_ptr fault;
     try {
-      answer.completion = backend.generate(task.prompt, task.sampling, [&](std::string_view) {
+      answer.completion = backend.generate(task.prompt, task.sampling, [&](std::string_view piece) {
         ++pieces_;
-        return !stopping_;
+        return !stopping_ && drops == drops_ && (!task.on_piece || task.on_piece(piece));
       });
     } catch (...) {
       fault = std::current_exception();
     }
     const std::lock_guard lock(mutex_);
     busy_ += steady_seconds() - began - answer.completion.waited_seconds;
-    if (fault) {
+    if (drops != drops_) {
+      // Nobody waits for it.
+    } else if (fault) {
       // One that fails after all its attempts speaks for the others: what they are writing is still taken.
       if (!fault_) fault_ = fault;
       tasks_.clear();
       stopping_ = true;
-    } else if (answer.completion.finish != "cancelled") {
+    } else if (answer.completion.finish != "cancelled" || (task.on_piece && !stopping_)) {
       answer.task = std::move(task);
       answers_.push_back(std::move(answer));
     }

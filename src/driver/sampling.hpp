@@ -19,6 +19,7 @@ struct SampleTask {
   int sample = 0, turn = 0;
   llm::Prompt prompt;
   llm::Sampling sampling;
+  llm::OnToken on_piece = {};           // in the thread that writes; false stops it, and what there is comes as the answer ("cancelled")
 };
 
 struct SampleAnswer {
@@ -47,6 +48,7 @@ class SamplingThreads {
   void ask(SampleTask task, bool first = false);
   // The next answer, within `seconds`; none when the time is over. Rethrows what ended a backend, once its other answers are taken.
   std::optional<SampleAnswer> next(double seconds);
+  void drop();                                     // what is asked for or written now is not wanted any more; new questions are taken
   void give_up();                                  // what has not begun is not asked for any more
 
   llm::Backend& front() { return *backends_.front(); }   // between opened() and the first ask()
@@ -66,7 +68,7 @@ class SamplingThreads {
   std::atomic<bool> stopping_ = false;
   bool fault_told_ = false;
   double busy_ = 0;
-  std::atomic<int> pieces_ = 0;
+  std::atomic<int> pieces_ = 0, drops_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -1,5 +1,6 @@
 #include "support/interrupt.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,14 +15,15 @@ namespace {
 // Read by the signal handler, so plain lock-free atomics in a fixed array.
 std::array<std::atomic<pid_t>, 256> children{};
 std::atomic<int> signals_seen{0};
+std::atomic<bool> interactive{false};
+std::atomic<int> interactive_seen{0};
+std::atomic<pthread_t> interactive_thread{};
+constexpr int kMostUntaken = 3;
 
-void on_signal(int) {
+void on_signal(int signal) {
   const int saved = errno;
-  for (auto& child : children)
-    if (const pid_t pid = child.load(); pid > 0) {
-      kill(-pid, SIGKILL);
-      kill(pid, SIGKILL);
-    }
+  if (signal == SIGINT && interactive.load() && interactive_seen.fetch_add(1) < kMostUntaken) return;
+  kill_children();
   if (signals_seen.fetch_add(1) >= 1) {
     constexpr char kLine[] = "\ninterrupted\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
@@ -42,7 +44,28 @@ void install_interrupt_handler() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-bool interrupted() { return signals_seen.load() > 0; }
+bool interrupted() {
+  return signals_seen.load() > 0 || (interactive.load() && interactive_seen.load() > 0 && pthread_equal(pthread_self(), interactive_thread.load()));
+}
+
+// Called by the signal handler.
+void kill_children() {
+  for (auto& child : children)
+    if (const pid_t pid = child.load(); pid > 0) {
+      kill(-pid, SIGKILL);
+      kill(pid, SIGKILL);
+    }
+}
+
+InteractiveInterrupts::InteractiveInterrupts() {
+  interactive_thread = pthread_self();
+  interactive_seen = 0;
+  interactive = true;
+}
+
+InteractiveInterrupts::~InteractiveInterrupts() { interactive = false; }
+
+bool InteractiveInterrupts::take() { return interactive_seen.exchange(0) > 0; }
 
 void throw_if_interrupted() {
   if (interrupted()) throw Interrupted{""};

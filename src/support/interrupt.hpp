@@ -19,6 +19,19 @@ void install_interrupt_handler();
 bool interrupted();
 void throw_if_interrupted();
 
+// For a program that goes on after Ctrl-C. While one lives, SIGINT kills no child and ends nothing: it is seen by the thread that made this alone, as
+// interrupted() and throw_if_interrupted(), until take(). One that is not taken is followed by the usual end at the fourth.
+class InteractiveInterrupts {
+ public:
+  InteractiveInterrupts();
+  ~InteractiveInterrupts();
+  InteractiveInterrupts(const InteractiveInterrupts&) = delete;
+  InteractiveInterrupts& operator=(const InteractiveInterrupts&) = delete;
+  bool take();                        // was there one? It counts no more
+};
+
+void kill_children();                 // all that are registered, at once: before an end that must not wait for them
+
 // A child (and its process group) to be killed on an interrupt, for as long as this object lives.
 class KilledOnInterrupt {
  public:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-COMMANDS = ["optimize", "generate", "verify", "measure", "inspect", "bench", "archive", "device", "doctor"]
+COMMANDS = ["optimize", "generate", "repl", "verify", "measure", "inspect", "bench", "archive", "device", "doctor"]
 
 
 def test_help_names_every_command_and_is_quick(kw):

@@ -1,0 +1,88 @@
+#include "driver/answer_judge.hpp"
+
+#include <fmt/format.h>
+
+#include "driver/device_facts.hpp"
+#include "driver/environment.hpp"
+#include "driver/generate_report.hpp"
+#include "driver/judgement.hpp"
+#include "driver/report.hpp"
+#include "llm/extract.hpp"
+#include "support/error.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kFactsSeconds = 60;
+
+Json of_verdict(const Json& record) {
+  Json out;
+  for (const char* field : {"verdict", "code", "reason", "errors", "notes"})
+    if (record.contains(field)) out[field] = record[field];
+  return out;
+}
+
+}  // namespace
+
+JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
+  JudgedAnswer judged;
+  const llm::Extraction extraction = llm::extract({completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target, context_.problem.source},
+                                                  [&](const std::string& source) { return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds); });
+  Json& record = judged.record;
+  record = {{"model", model}, {"usage", usage_json(completion)}, {"repairs", extraction.repairs}, {"verdict", "fail"}, {"code", extraction.fault.code}, {"reason", extraction.fault.message}, {"ran", false}};
+  if (completion.finish == "repetition" && !extraction.fault.code.empty()) record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
+  judged.feedback = feedback_on(extraction.fault);
+  if (!extraction.fault.code.empty()) return judged;
+
+  judged.source = fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source);
+  judged.candidate = context_.archive.add_candidate(judged.source);
+  if (const auto known = known_.find(judged.candidate); known != known_.end()) {
+    // Verdicts are of the source; the model wrote it again.
+    record.update(known->second.record);
+    judged.verdict = known->second.verdict;
+    record["same_as_before"] = true;
+    judged.feedback = {record.value("reason", ""), ""};
+    return judged;
+  }
+  const double began = seconds_now();
+  Json report = {{"policy", context_.policy}};
+  const Json figures = context_.judges.judge(judged.source, report);
+  judged.seconds = seconds_now() - began;
+  context_.judges.get_ready();
+  record["ran"] = true;
+  record.update(of_verdict(report));
+  judged.feedback = feedback_on(report, figures);
+  context_.archive.together([&] {
+    context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model, emitter_version(), ""});
+    judged.verdict = context_.archive.add(
+        VerdictRecord{context_.problem_hash, judged.candidate, context_.environment_hash, context_.policy, passed(report), report["reason"], figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
+  });
+  known_[judged.candidate] = {of_verdict(record), judged.verdict};
+  return judged;
+}
+
+Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {
+  Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
+  try {
+    const Json reply = context_.judges.measure(source, baselines, record.contains("errors") ? eager_errors(record) : std::map<std::string, double>{}, seconds, context_.input_bytes);
+    add_measurement(report, reply);
+    if (context_.graph) {
+      Session plain(context_.environment, context_.progress, context_.timeout_seconds);
+      plain.be_quiet(true);
+      const std::string device = context_.target == "cpu" ? "cpu" : "cuda";
+      add_roofline(report, *context_.graph, device_ceilings(plain, context_.archive, context_.environment_hash, device, context_.lock), cache_bytes(plain, device));
+    }
+    context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"}, {"reason", "Timing failed: " + error.text().message}, {"code", error.text().code}};
+  } catch (const WorkerFailure& failure) {
+    report = {{"verdict", "fail"}, {"reason", "The process " + failure.what + " while the candidate was timed."}, {"code", "worker-failed"}};
+  }
+  return report;
+}
+
+}  // namespace kw
