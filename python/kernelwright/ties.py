@@ -134,7 +134,8 @@ class Ties(Mode):
         if choice is None and self.as_they_stand:
             choice = question.as_they_stand()
         if choice is not None:
-            values, indices = question.with_choice(values, indices, choice)
+            chosen = question.with_choice(values, indices, choice)
+            values, indices = (torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device).copy_(new) for old, new in zip(result, chosen))
         self._positions.append((indices, number))
         return values, indices
 

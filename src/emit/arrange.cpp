@@ -12,6 +12,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
   if (expr.kind == ExprKind::kIndex) return "position";
   if (expr.kind == ExprKind::kConstant) return "constant";
   if (expr.kind == ExprKind::kScan) {
+    if (is_sort(expr)) return expr.component == 1 ? "stood_at" : "in_order";
     if (expr.component == 1) return "running_at";
     switch (expr.reduce) {
       case ReduceOp::kProd: return "running_product";
@@ -33,7 +34,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
       case ReduceOp::kArgMin: return "smallest_at";
       case ReduceOp::kMoments: case ReduceOp::kCombineMoments: return expr.component == 0 ? "mean" : "squared_deviations";
       case ReduceOp::kMaxSumExp: case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
-      case ReduceOp::kLogSumExp: break;
+      case ReduceOp::kLogSumExp: case ReduceOp::kSortUp: case ReduceOp::kSortDown: break;
     }
   }
   switch (expr.op) {

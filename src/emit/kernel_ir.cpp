@@ -40,7 +40,7 @@ size_t arity_of(ReduceOp op) {
 
 bool can_scan(const Expr& expr) {
   switch (expr.reduce) {
-    case ReduceOp::kMax: case ReduceOp::kMin: return expr.operands.size() == 1 || expr.operands.size() == 2;
+    case ReduceOp::kMax: case ReduceOp::kMin: case ReduceOp::kSortUp: case ReduceOp::kSortDown: return expr.operands.size() == 1 || expr.operands.size() == 2;
     case ReduceOp::kSum: case ReduceOp::kProd: case ReduceOp::kLogSumExp: return expr.operands.size() == 1;
     default: return false;
   }
@@ -154,6 +154,7 @@ class Checker {
     }
     if (expr.kind == ExprKind::kScan) require(can_scan(expr) && scan_axis_of(kernel_) >= 0, "a Scan has no scan axis, or an operation or operands that it cannot have");
     require(!expr.network || (expr.kind == ExprKind::kScan && expr.reduce == ReduceOp::kProd && !kernel_.axes[scan_axis_of(kernel_)].reversed), "a network is no product along a row");
+    if (is_sort(expr)) require(expr.kind == ExprKind::kScan && !kernel_.axes[scan_axis_of(kernel_)].reversed, "a sort is no Scan, or its axis is reversed");
     if (expr.kind != ExprKind::kOp) return;
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.op), "expression " + std::to_string(id) + " has the wrong number of operands");
     if (expr.op == ScalarOp::kSelect) require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");
@@ -197,11 +198,19 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
     const bool folds = expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
     // A Scan's positions have a dtype of their own.
     const bool same_dtype = expr.kind == ExprKind::kScan || expr.dtype == one.dtype;
-    if (folds && expr.kind == one.kind && expr.reduce == one.reduce && expr.operands == one.operands && same_dtype &&
+    if (folds && expr.kind == one.kind && expr.reduce == one.reduce && expr.operands == one.operands && same_dtype && expr.integer == one.integer &&
         expr.access.guards == one.access.guards)
       siblings.push_back(static_cast<ExprId>(other));
   }
   return siblings;
+}
+
+bool sorts(const Kernel& kernel) { return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_sort); }
+
+bool picks_one_by_one(const Kernel& kernel, const Expr& sort) {
+  // What is picked is struck out, so that no two may be equal: places tell them apart.
+  if (sort.integer == 0 || sort.operands.size() < 2) return false;
+  return sort.integer <= (kernel.axes[scan_axis_of(kernel)].extent >= 512 ? 16 : 8);
 }
 
 bool scatters(const Kernel& kernel) {

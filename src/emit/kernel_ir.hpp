@@ -112,9 +112,11 @@ enum class ReduceOp {
   kMaxSumExp,              // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
   kCombineMaxSumExp,       // operands max, sum → the same two components over partials
   kLogSumExp,              // of a Scan only: log Σ exp(x)
+  kSortUp, kSortDown,      // of a Scan only: the row in order; equals keep theirs, NaN is the largest
 };
-// A Scan is of kSum, kProd, kMax, kMin or kLogSumExp. kMax and kMin may have a second operand, which must ascend along the walk: component 1 is its
-// value where the extreme stands, the last of equals.
+// A Scan is of kSum, kProd, kMax, kMin, kLogSumExp or a sort. kMax and kMin may have a second operand, which must ascend along the walk: component 1 is its
+// value where the extreme stands, the last of equals. A sort may have one too, the place along the axis: component 1 is the place where the element stood.
+// A sort needs its row whole: its axis is neither looped nor reversed.
 
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
@@ -129,7 +131,7 @@ struct Expr {
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;
-  int64_t integer = 0;
+  int64_t integer = 0;           // a constant's, and of a sort how many of the first places anything reads; 0: all
 };
 
 struct Store {
@@ -209,6 +211,12 @@ inline const Expr* scatter_of(const Kernel& kernel, const Store& store) {
   return expr.kind == ExprKind::kScatter ? &expr : nullptr;
 }
 bool scatters(const Kernel& kernel);
+inline bool is_sort(const Expr& expr) {
+  return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) && (expr.reduce == ReduceOp::kSortUp || expr.reduce == ReduceOp::kSortDown);
+}
+bool sorts(const Kernel& kernel);
+// Of a sort on a GPU: does it want so few places that picking them one after the other takes fewer instructions than a sorting network?
+bool picks_one_by_one(const Kernel& kernel, const Expr& sort);
 // How far a Scatter's operand 0 reaches beyond its store's access: its values are less.
 int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 

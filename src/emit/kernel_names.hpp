@@ -36,7 +36,7 @@ inline constexpr std::pair<ReduceOp, std::string_view> kReduceOpNames[] = {
     {ReduceOp::kAny, "any"}, {ReduceOp::kAll, "all"}, {ReduceOp::kArgMax, "arg_max"}, {ReduceOp::kArgMin, "arg_min"},
     {ReduceOp::kMoments, "moments"}, {ReduceOp::kCombineMoments, "combine_moments"},
     {ReduceOp::kMaxSumExp, "max_sum_exp"}, {ReduceOp::kCombineMaxSumExp, "combine_max_sum_exp"},
-    {ReduceOp::kLogSumExp, "log_sum_exp"},
+    {ReduceOp::kLogSumExp, "log_sum_exp"}, {ReduceOp::kSortUp, "sort_up"}, {ReduceOp::kSortDown, "sort_down"},
 };
 
 inline constexpr std::pair<BufferRole, std::string_view> kBufferRoleNames[] = {

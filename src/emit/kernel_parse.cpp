@@ -153,6 +153,7 @@ class Parser {
       else fail(fmt::format("unknown reduction '{}'", op));
       if (accept(".")) expr.component = static_cast<int>(integer());
       expr.operands = operands();
+      if (is_sort(expr) && accept("first")) expr.integer = integer();
       guards(expr.access);
     } else {
       expr.kind = ExprKind::kOp;

@@ -135,7 +135,8 @@ class Printer {
       case ExprKind::kReduce:
       case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
-        return fmt::format("{} {}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), guards(expr.access));
+        const std::string first = is_sort(expr) && expr.integer != 0 ? fmt::format(" first {}", expr.integer) : "";
+        return fmt::format("{} {}{}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), first, guards(expr.access));
       }
     }
     return "";

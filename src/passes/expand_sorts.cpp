@@ -6,8 +6,7 @@
 namespace kw {
 namespace {
 
-// A CPU's own sort of a row of 32 takes a third of the time that counting takes.
-int64_t longest_row(const std::string& device) { return device.starts_with("cpu") ? 16 : 64; }
+constexpr int64_t kLongestRow = 64;
 
 Term both(const Term& left, const Term& right) { return left.call("logical_and.default", {{"other", right}}); }
 Term either(const Term& left, const Term& right) { return left.call("logical_or.default", {{"other", right}}); }
@@ -23,8 +22,8 @@ class Sorting {
   }
 
   bool is_short() const {
-    const bool comparable = type_.dtype != DType::c64 && type_.dtype != DType::c128 && !is_eight_bit_float(type_.dtype);
-    return comparable && type_.rank() > 0 && type_.elements() > 0 && dim_ < type_.rank() && length() <= longest_row(type_.device);
+    const bool is_wide = type_.dtype == DType::i64 || type_.dtype == DType::f64;
+    return is_wide && !type_.device.starts_with("cpu") && type_.rank() > 0 && type_.elements() > 0 && dim_ < type_.rank() && length() <= kLongestRow;
   }
   int64_t length() const { return type_.shape[dim_]; }
   int64_t dim() const { return dim_; }
@@ -98,21 +97,21 @@ bool expand_sort(Rewriter& rewriter, const Node& node, const std::function<bool(
   Sorting sorting(rewriter, node, node.boolean(picks ? "largest" : "descending", picks));
   const ValueId values = node.results[0], indices = node.results[1];
   if (!sorting.is_short()) return false;
-  if (picks) {
-    if (is_read(indices) || !node.boolean("sorted", true)) return false;
-    const TensorType type = rewriter.type(values);
+  if (!is_read(indices)) return false;
+  const auto first_of = [&](ValueId whole, const TensorType& type) {
+    const Term first = Term(rewriter, whole).call("slice.Tensor", {{"dim", Argument(sorting.dim())}, {"start", Argument(int64_t{0})}, {"end", Argument(type.shape[sorting.dim()])}});
+    return rewriter.emit("aten.clone.default", {{"self", ValueRef{first.id()}}}, type);
+  };
+  const auto replace = [&](ValueId result, ValueId (Sorting::*make)(TensorType)) {
+    const TensorType type = rewriter.type(result);
     TensorType whole = type;
     whole.shape[sorting.dim()] = sorting.length();
-    whole.strides = contiguous_strides(whole.shape);
-    const Term first = Term(rewriter, sorting.sorted(whole)).call("slice.Tensor", {{"dim", Argument(sorting.dim())}, {"start", Argument(int64_t{0})}, {"end", Argument(node.integer("k", 1))}});
-    rewriter.adopt(values, rewriter.emit("aten.clone.default", {{"self", ValueRef{first.id()}}}, type), NumericTag::kExact);
-    return true;
-  }
-  // Up to 32 elements PyTorch's GPU sort does not keep the order of equals.
-  const bool keeps_order = node.boolean("stable", false) || !rewriter.type(values).device.starts_with("cuda") || sorting.length() > 32;
-  if (is_read(indices) && !keeps_order) return false;
-  if (is_read(values)) rewriter.adopt(values, sorting.sorted(rewriter.type(values)), NumericTag::kExact);
-  if (is_read(indices)) rewriter.adopt(indices, sorting.places(rewriter.type(indices)), NumericTag::kExact);
+    if (picks) whole.strides = contiguous_strides(whole.shape);
+    const ValueId made = (sorting.*make)(whole);
+    rewriter.adopt(result, picks ? first_of(made, type) : made, NumericTag::kExact);
+  };
+  if (is_read(values)) replace(values, &Sorting::sorted);
+  replace(indices, &Sorting::places);
   return true;
 }
 

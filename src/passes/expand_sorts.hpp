@@ -1,5 +1,5 @@
-// Sorts of short rows by counting: an element's place is the number of those that come before it, and a scatter takes it there. So many comparisons cost less than
-// the passes of a sort as long as a row is short.
+// Sorts of short rows by counting, for elements of 64 bits on a GPU, which the kernels that sort on chip cannot keep together with their places (plan/sorts.hpp): an
+// element's place is the number of those that come before it, and a scatter takes it there.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace kw {
 
-// Replaces the results of a sort, and of a topk whose indices nothing reads (which of equal elements it takes is PyTorch's secret). False: the node stays.
+// Replaces the results of a sort or topk. False: the node stays.
 bool expand_sort(Rewriter& rewriter, const Node& node, const std::function<bool(ValueId)>& is_read);
 
 }  // namespace kw

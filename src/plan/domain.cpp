@@ -5,6 +5,7 @@
 
 #include "plan/bags.hpp"
 #include "plan/scatters.hpp"
+#include "plan/sorts.hpp"
 #include "plan/windows.hpp"
 #include "support/error.hpp"
 
@@ -40,6 +41,17 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
     for (ValueId result : graph.nodes[id].results)
       if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue && (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
         classes[id] = OpClass::kExtern;
+  for (NodeId id = 0; id < node_count; ++id)
+    if (const auto sort = classes[id] == OpClass::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt; sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
+      classes[id] = OpClass::kExtern;
+}
+
+bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {
+  const ValueId places = graph.nodes[id].results[1];
+  // Values alone say nothing of the order of the two zeros, and do not tell equals apart that are picked one by one.
+  const DType dtype = graph.type(sort.operand).dtype;
+  if (((sort.stable && is_floating(dtype)) || sort.first < sort.length) && size_of(dtype) < 8) return true;
+  return places != kNoValue && (escapes[places] || !readers[places].empty());
 }
 
 int64_t Domain::parallel_elements() const {
@@ -54,9 +66,21 @@ int64_t Domain::reduced_elements() const {
   return count;
 }
 
+// The first places of sorted rows.
+static bool is_shorter(const ReduceSpec& spec, const Shape& result) {
+  if (result.size() != spec.domain.size() || !spec.sorted) return false;
+  bool shorter = false;
+  for (size_t dim = 0; dim < result.size(); ++dim) {
+    if (result[dim] > spec.domain[dim] || (result[dim] < spec.domain[dim] && !spec.reduced[dim])) return false;
+    shorter = shorter || result[dim] < spec.domain[dim];
+  }
+  return shorter;
+}
+
 std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents) {
   const int64_t elements = product(result);
   if (elements == product(spec.domain)) return reshape(point, spec.domain, result, extents);
+  if (is_shorter(spec, result)) return point;
   if (elements != spec.kept_elements()) return std::nullopt;
   Coords kept;
   Shape kept_shape;
@@ -181,6 +205,7 @@ class Analysis {
       (scan ? domain_.scans : reduces) = true;
       const auto spec = scan ? scan_spec(graph_, node) : reduce_spec(graph_, node);
       if (!spec) return false;
+      sorts_ = sorts_ || spec->sorted;
       const int64_t elements = product(spec->domain);
       if (elements > largest) {
         largest = elements;
@@ -448,6 +473,7 @@ class Analysis {
       }
       const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() && spec.reduced_elements() > 1;
       const int64_t wanted = domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements());
+      if (longer && spec.sorted) return false;
       if (product(spec.domain) != wanted) {
         if (!is_lent(spec, point->second)) return false;
         lent_.insert(node);
@@ -485,12 +511,25 @@ class Analysis {
       const bool all_parallel = std::all_of(used.begin(), used.begin() + domain_.parallel, [](bool one) { return one; });
       const auto reduced = std::count(used.begin() + domain_.parallel, used.end(), true);
       if (!all_parallel || (reduced != 0 && reduced != static_cast<int64_t>(used.size()) - domain_.parallel)) return false;
-      if (graph_.type(output).elements() != domain_.parallel_elements() * (reduced ? domain_.reduced_elements() : 1)) return false;
+      if (graph_.type(output).elements() != domain_.parallel_elements() * (reduced ? domain_.reduced_elements() : 1) && !(reduced && is_first_places(output))) return false;
       const TensorType& type = graph_.type(output);
       for (size_t dim = 0; dim < type.shape.size(); ++dim)
         if (type.shape[dim] > 1 && type.strides[dim] == 0) return false;
     }
     return true;
+  }
+
+  // Of sorted rows, the first places alone.
+  bool is_first_places(ValueId output) {
+    if (!sorts_) return false;
+    const Coords& coords = domain_.seeds.at(output);
+    for (size_t dim = 0; dim < coords.size(); ++dim) {
+      const int64_t first = shape(output)[dim];
+      if (coords[dim] != axis_index(domain_.parallel, extents()) || graph_.type(output).elements() != domain_.parallel_elements() * first) continue;
+      domain_.first_places[output] = first;
+      return true;
+    }
+    return false;
   }
 
   Index whole_domain() const {
@@ -506,7 +545,7 @@ class Analysis {
   }
 
   bool visit(ValueId value, const Coords& coords) {
-    if (!computed_inside(value)) return true;                     // a load through the value's own strides
+    if (!computed_inside(value)) return !sorts_ || has_element(value, coords);   // a load through the value's own strides
     auto& seen = visited_[value];
     for (const Coords& earlier : seen)
       if (earlier == coords) return true;
@@ -519,7 +558,7 @@ class Analysis {
     if (facts_.classes[node] == OpClass::kScan) {
       const ReduceSpec& spec = specs_.at(node);
       const auto shift = scan_shift(spec, domain_.reduce_points.at(node), coords);
-      if (!shift) return false;
+      if (!shift || (*shift != 0 && spec.sorted)) return false;
       pulls = pull_reduce(graph_, node, spec, coords, lookups_);
     } else if (facts_.classes[node] == OpClass::kReduce) {
       const Coords* expected = find_seed(value);
@@ -536,8 +575,16 @@ class Analysis {
     return std::all_of(pulls->begin(), pulls->end(), [&](const Pull& one) { return visit(one.value, one.coords); });
   }
 
+  // What is as short as a topk's result has no element beside the places that nobody asked for.
+  bool has_element(ValueId value, const Coords& coords) const {
+    for (size_t dim = 0; dim < coords.size(); ++dim)
+      if (const Range range = range_of(coords[dim], extents()); range.low < 0 || range.high >= shape(value)[dim]) return false;
+    return true;
+  }
+
   const GraphFacts& facts_;
   const Graph& graph_;
+  bool sorts_ = false;
   std::vector<NodeId> nodes_;
   std::vector<NodeId> members_;                  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;

@@ -11,6 +11,7 @@
 #include "plan/index_math.hpp"
 #include "plan/op_table.hpp"
 #include "plan/pull.hpp"
+#include "plan/sorts.hpp"
 
 namespace kw::plan {
 
@@ -23,6 +24,8 @@ struct GraphFacts {
   std::vector<ValueId> roots;                      // per value: storage_root
   std::vector<std::vector<NodeId>> readers;        // per root: the nodes other than views that read it or a view of it
   std::vector<bool> escapes;                       // per root: it or a view of it is a graph output
+
+  bool reads_places(NodeId sort, const SortSpec& spec) const;   // does anything need to know where a sort's elements stood?
 };
 
 struct Domain {
@@ -33,6 +36,7 @@ struct Domain {
   std::map<NodeId, Coords> reduce_points;          // per reduce or scan node: coordinates in its ReduceSpec's domain
   std::map<NodeId, Coords> scatter_points;         // per scatter node: coordinates in its ScatterSpec's domain
   std::vector<ValueId> outputs;                    // values to store: read outside the group, or graph outputs
+  std::map<ValueId, int64_t> first_places;         // outputs that end before the scan axis: how many of its points they have (topk)
 
   bool has_reduction() const { return parallel < static_cast<int>(extents.size()); }
   int64_t parallel_elements() const;

@@ -263,6 +263,7 @@ class Estimation {
 }  // namespace
 
 double weight_of(const Expr& expr) {
+  if (expr.kind == ExprKind::kScan && is_sort(expr)) return 200;
   if (expr.kind == ExprKind::kScan) return expr.reduce == ReduceOp::kLogSumExp ? 24 : 4;
   if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
   if (expr.kind != ExprKind::kOp) return 0;

@@ -64,6 +64,8 @@ class Lowering {
       kernel::Store store;
       store.access.index = dot(coords, type.strides, 0, domain_.extents);
       store.access.buffer = buffer_of(output, BufferRole::kOutput);
+      if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
+        store.access.guards.push_back({axis_index(domain_.parallel, domain_.extents), 0, first->second});
       store.value = build_.cast(value, type.dtype);
       lowered_.kernel.stores.push_back(std::move(store));
     }
@@ -426,6 +428,7 @@ class Lowering {
     const auto shift = spec ? scan_shift(*spec, point, coords) : std::nullopt;
     if (!shift) throw NotLowerable{};
     const ValueId operand = spec->operands[0];
+    const auto sort = sort_spec(graph_, graph_.nodes[id]);
     if (spec->reduced_elements() == 1) return scan_of_one(build_, graph_, id, result, expr_at(operand, coords, {}));
     Guards guards;
     Index position;
@@ -435,6 +438,7 @@ class Lowering {
         const Range range = range_of(position, extents());
         if (range.low < 0 || range.high >= spec->domain[dim]) guards.push_back({position, 0, spec->domain[dim]});
       }
+    if (sort) return sorted(id, result, *sort, expr_at(operand, coords, guards), position);
     // A load can bring the identity itself.
     const std::optional<double> otherwise = guards.empty() || computed_inside(operand) ? std::nullopt : scan_identity(graph_, id);
     const ExprId value = otherwise ? filled(operand, coords, guards, *otherwise) : expr_at(operand, coords, guards);
@@ -442,6 +446,15 @@ class Lowering {
     const auto& results = graph_.nodes[id].results;
     const bool with_positions = results.size() > 1 && results[1] != kNoValue && (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
     return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel::kNoExpr : build_.all_of(guards), position, with_positions});
+  }
+
+  ExprId sorted(NodeId id, int result, const SortSpec& sort, ExprId operand, const Index& position) {
+    // PyTorch compares what it has rounded.
+    std::vector<ExprId> operands = {build_.cast(operand, graph_.type(sort.operand).dtype)};
+    if (facts_.reads_places(id, sort)) operands.push_back(build_.index(position, DType::i32));
+    const DType dtype = build_.dtype(operands.at(result));
+    const ExprId made = build_.scan(sort.descending ? ReduceOp::kSortDown : ReduceOp::kSortUp, dtype, operands, result, sort.first < sort.length ? sort.first : 0);
+    return build_.cast(made, result == 1 ? DType::i64 : compute_dtype(dtype));
   }
 
   // Into what holds the node's operand.

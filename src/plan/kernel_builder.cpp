@@ -37,6 +37,7 @@ std::string key_of(const Expr& expr) {
     append(key, guard.index);
     key += std::to_string(guard.lower) + ':' + std::to_string(guard.upper);
   }
+  if (expr.kind == ExprKind::kScan) key += "first " + std::to_string(expr.integer);
   if (expr.kind == ExprKind::kConstant) {
     char digits[40];
     std::snprintf(digits, sizeof digits, "%a", expr.number);   // keeps -0.0 and every bit
@@ -176,10 +177,11 @@ ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   return op(ScalarOp::kCast, dtype, {value});
 }
 
-ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component) {
+ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component, int64_t first) {
   Expr expr;
   expr.kind = ExprKind::kScan;
   expr.dtype = dtype;
+  expr.integer = first;
   expr.reduce = code;
   expr.component = component;
   expr.operands = std::move(operands);

@@ -40,7 +40,7 @@ class KernelBuilder {
   ExprId scatter(Index& index, std::optional<ReduceOp> fold, ExprId value);
   ExprId op(ScalarOp op, DType dtype, std::initializer_list<ExprId> operands);
   ExprId cast(ExprId value, DType dtype);
-  ExprId scan(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0);
+  ExprId scan(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0, int64_t first = 0);   // first: of a sort, the places that are read
   ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, int component = 0, std::vector<kernel::Guard> guards = {});
 
   // Shorthands in the dtype of the first operand; comparisons give b1.

@@ -6,6 +6,7 @@
 
 #include "plan/bags.hpp"
 #include "plan/scatters.hpp"
+#include "plan/sorts.hpp"
 #include "plan/windows.hpp"
 
 namespace kw::plan {
@@ -322,6 +323,11 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
 
 std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
+  if (const auto sort = sort_spec(graph, node)) {
+    ReduceSpec spec = over_dims(graph, sort->operand, {sort->dim});
+    spec.sorted = true;
+    return spec;
+  }
   const ValueId input = node.value("self");
   if (!kScans.contains(base_name(node)) || input == kNoValue || !node.find("dim")) return std::nullopt;
   const DType dtype = graph.type(node.results[0]).dtype;

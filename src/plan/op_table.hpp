@@ -16,7 +16,7 @@ enum class OpClass {
   kPointwise,   // one result element from at most one element of each operand (cat, pad and flip among them)
   kFactory,     // no tensor operand is read (full, arange, zeros_like)
   kReduce,      // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
-  kScan,        // walks one axis in order (cumsum); its results have its operand's shape
+  kScan,        // walks one axis in order (cumsum), or sorts it; its results have its operand's shape, or a topk's are shorter
   kScatter,     // writes where indices say, into memory that holds its operand (scatters.hpp)
   kExtern,      // a library call
 };
@@ -41,6 +41,8 @@ struct ReduceSpec {
   std::vector<bool> reduced;              // per axis of the domain
   std::vector<ValueId> operands;          // those that vary over the whole domain, in argument order
   bool windowed = false;                  // the domain is the result's dimensions and the offsets of a window (windows.hpp) or bag (bags.hpp); the operand is none of its reshapes
+
+  bool sorted = false;                    // a sort's: its results may be the first places alone
 
   int64_t kept_elements() const;
   int64_t reduced_elements() const;

@@ -23,7 +23,7 @@ struct Rows {
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
-  face_forwards(kernel);
+  if (!kernel::sorts(kernel)) face_forwards(kernel);
 }
 
 Rows rows_of(const Kernel& kernel) {
@@ -101,13 +101,32 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
   chosen["num_warps"] = 1;
 }
 
+// Do all sorts want so few places that they are picked one after the other?
+bool only_picks(const Kernel& kernel) {
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) { return !is_sort(expr) || kernel::picks_one_by_one(kernel, expr); });
+}
+
+// Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to compile what is written out for each element of a
+// thread, grow with its elements: eight, or thirty-two where each is only compared.
+void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+  const int64_t width = next_power_of_two(rows.length), each = only_picks(kernel) ? 32 : 8;
+  const int64_t columns = rows.along_rows ? 1 : 8;   // a sector's worth beside each other
+  int64_t x_block = std::max<int64_t>(columns, 32 * each / width);
+  x_block = std::min(x_block, next_power_of_two(rows.count));
+  while (x_block > columns && x_block * width > 64 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
+  chosen["persistent"] = 1;
+  chosen["x_block"] = x_block;
+  chosen["num_warps"] = std::clamp<int64_t>(x_block * width / (32 * each), 1, 16);
+}
+
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
+  if (kernel::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
+  else if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
   else if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
   return chosen;
@@ -116,12 +135,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") {
     LoweredGroup facing = group;
-    face_forwards(facing.kernel);
+    if (!kernel::sorts(facing.kernel)) face_forwards(facing.kernel);
     return space_for_cpu(facing);
   }
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
+  if (kernel::sorts(kernel)) return {{"num_warps", {1, 2, 4, 8, 16}}, {"x_block", {1, 2, 4, 8, 16, 32}}};
   std::vector<ParameterRange> ranges = {{"num_warps", {1, 2, 4, 8}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128, 256}}};
   if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], {"ahead", {1, 2, 4, 8, 16}}};
   if (rows.along_rows) ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192}});
@@ -139,7 +159,7 @@ void block(Kernel& kernel, const Parameters& parameters) {
   for (auto& axis : kernel.axes) axis.block = 1;
   if (parallel > 0) kernel.axes[parallel - 1].block = std::min(x_block, next_power_of_two(kernel.axes[parallel - 1].extent));
   auto& scan = kernel.axes.back();
-  scan.looped = parameter(parameters, "persistent", 0) == 0;
+  scan.looped = parameter(parameters, "persistent", 0) == 0 && !kernel::sorts(kernel);
   scan.block = next_power_of_two(scan.extent);
   if (scan.looped) scan.block = std::min(parameter(parameters, "r_block", 1024), scan.block);
   // As many blocks as there are: none stands outside the row.
@@ -151,11 +171,11 @@ void block(Kernel& kernel, const Parameters& parameters) {
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") {
-    face_forwards(group.kernel);
+    if (!kernel::sorts(group.kernel)) face_forwards(group.kernel);
     return lower_for_cpu(std::move(group), parameters);
   }
   prepare(group.kernel);
-  const bool in_order = multiplies_in_order(group.kernel, rows_of(group.kernel));
+  const bool in_order = !kernel::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   for (auto& expr : group.kernel.exprs) expr.network = in_order && expr.kind == kernel::ExprKind::kScan && expr.reduce == kernel::ReduceOp::kProd;
   block(group.kernel, parameters);
   ScheduledGroup result;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import types
 from pathlib import Path
@@ -26,12 +27,12 @@ def load(source: str) -> types.ModuleType:
     return candidate
 
 
-def check_on_the_cpu(make: Callable[[Draw], Case]) -> None:
+def check_on_the_cpu(make: Callable[[Draw], Case], around: Callable[[], Any] = contextlib.nullcontext) -> None:
     for seed in SEEDS:
         case = make(Draw(seed))
         emitted = emit(case, "cpu")
         assert emitted["library_ops"] == [], f"seed {seed}: {emitted['library_ops']}"
-        fault = fault_of(case, load(emitted["source"]))
+        fault = fault_of(case, load(emitted["source"]), around)
         assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
 
 

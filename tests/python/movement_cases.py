@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -437,12 +438,13 @@ def masked_scatter(d: Draw) -> Case:
 # --- What the tests do with a case --------------------------------------------------------------------------------------------------
 
 
-def fault_of(case: Case, candidate: Any) -> str:
-    """What is wrong with a candidate's outputs, or nothing."""
+def fault_of(case: Case, candidate: Any, around: Callable[[], Any] = contextlib.nullcontext) -> str:
+    """What is wrong with a candidate's outputs, or nothing. `around`: what eager runs in."""
     module = Wrapped(case.function)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")  # a fallback to the original would warn
-        expected = module(*case.arguments)
+        with around():
+            expected = module(*case.arguments)
         exact = module(*(a.double() if a.is_floating_point() else a for a in case.arguments))
         actual = candidate.ModelNew(module)(*case.arguments)
     leaves = torch.utils._pytree.tree_leaves

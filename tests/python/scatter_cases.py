@@ -271,58 +271,6 @@ def in_place(d: Draw) -> Case:
     return Case(function, (d.plain(*shape), d.indices(shape[0], [count]), d.plain(count, shape[1])), exact=False)
 
 
-# --- Sorts ---------------------------------------------------------------------------------------------------------------------------
-
-
-def sorted_rows(d: Draw, most: int) -> tuple[Tensor, int]:
-    """Rows with ties, NaN, infinities and both zeros."""
-    shape, dim = target(d, d.number(1, 3))
-    shape[dim] = d.choice([1, 2, d.number(3, most)])
-    dtype = d.choice([*MOVED, torch.float32, torch.float32])
-    x = numbers(d, shape, dtype)
-    if not dtype.is_floating_point:
-        return x, dim
-    chosen = torch.randint(0, 12, shape, generator=d.generator)
-    for place, number in enumerate([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, 1.0]):
-        x = torch.where(chosen == place, torch.tensor(number, dtype=dtype), x)
-    return x, dim
-
-
-@case
-def sort(d: Draw) -> Case:
-    return sorting(d, 16)
-
-
-def sorting(d: Draw, most: int) -> Case:
-    x, dim = sorted_rows(d, most)
-    descending = bool(d.number(0, 1))
-    return Case(lambda x: torch.sort(x, dim=dim, descending=descending, stable=True), (x,))
-
-
-@case
-def argsort(d: Draw) -> Case:
-    x, dim = sorted_rows(d, 16)
-    return Case(lambda x: torch.argsort(x, dim=dim, stable=True), (x,))
-
-
-@case
-def largest_values(d: Draw) -> Case:
-    x, dim = sorted_rows(d, 16)
-    x = x.float()
-    count, largest = d.number(1, x.shape[dim]), bool(d.number(0, 1))
-    return Case(lambda x: torch.topk(x, count, dim=dim, largest=largest).values, (x,))
-
-
-@case
-def sorted_and_summed(d: Draw) -> Case:
-    shape = [d.number(1, 9), d.number(1, 16)]
-    return Case(lambda x: torch.sort(x.abs() + 1).values.cumsum(1), (d.plain(*shape),), exact=False)
-
-
-# On a GPU longer rows are sorted too.
-GPU_CASES: dict[str, Callable[[Draw], Case]] = {"sort_of_longer_rows": lambda d: sorting(d, 64)}
-
-
 def interpreted(request: dict[str, Any]) -> str:
     """{"case": name, "seed", "candidate": path}, in Triton's interpreter."""
-    return fault_of((CASES | GPU_CASES)[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0])
+    return fault_of(CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0])

@@ -11,7 +11,7 @@ import torch
 from case_checks import check_in_triton, check_on_the_cpu, emit, load
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Wrapped, fault_of
-from scatter_cases import CASES, GPU_CASES
+from scatter_cases import CASES
 
 from kernelwright import export, library
 
@@ -35,9 +35,9 @@ def emit_for_gpu(case: Case) -> dict[str, Any]:
     return library.compile_graph(json.loads(graph), "triton")
 
 
-@pytest.mark.parametrize("name", CASES | GPU_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
-    check_in_triton(name, lambda draw: emit_for_gpu((CASES | GPU_CASES)[name](draw)), interpreter, tmp_path)
+    check_in_triton(name, lambda draw: emit_for_gpu(CASES[name](draw)), interpreter, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int16], ids=str)

@@ -37,6 +37,7 @@ def test_any_choice_among_equals_passes(check):
     ("expression", "ours"),
     [
         ("tuple(torch.sort(x, 0, True))", ["values, at = backwards(x, 0, True)", "return values, at"]),
+        ("tuple(torch.sort(x.t(), 1))", ["values, at = backwards(x.t(), 1, False)", "return torch.empty_like(x).t().copy_(values), torch.empty_like(x, dtype=torch.int64).t().copy_(at)"]),
         ("torch.argsort(x, 1)", ["return backwards(x, 1, False)[1]"]),
         ("x.topk(5, 1, largest=False).indices.unsqueeze(1)", ["return backwards(x, 1, False)[1][:, :5].contiguous().unsqueeze(1)"]),
         ("x.topk(5, 1, largest=False).indices.to(torch.int32)", ["return backwards(x, 1, False)[1][:, :5].to(torch.int32)"]),

@@ -13,6 +13,7 @@ namespace {
 using kernel::Kernel;
 
 constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
+constexpr const char* kIncludesOfSorts[] = {"memory", "type_traits", "utility", "vector"};
 
 constexpr const char* kRunCheckedText = R"py(
 
@@ -47,6 +48,8 @@ class CpuPrinter : public TargetPrinter {
     }
     std::string source;
     for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
+    if (helpers.contains("sort_row"))
+      for (const char* header : kIncludesOfSorts) source += fmt::format("#include <{}>\n", header);
     if (!helpers.empty()) source += "\nnamespace {\n\n" + cpu::helper_text(helpers) + "\n}  // namespace\n";
     source += functions;
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");

@@ -38,7 +38,7 @@ std::vector<Section> cut(std::string_view source) {
 
 // vector_math.h first: its `inline` is what the sections of scalar_math.h need.
 const std::vector<Section>& all_sections() {
-  static const std::vector<Section> sections = cut(std::string(kVectorMathText) + std::string(kScalarMathText));
+  static const std::vector<Section> sections = cut(std::string(kVectorMathText) + std::string(kScalarMathText) + std::string(kSortRowsText));
   return sections;
 }
 

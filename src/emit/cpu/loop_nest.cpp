@@ -114,7 +114,10 @@ class Planner {
     const size_t choice = std::min<size_t>(static_cast<size_t>(kernel_.loops.along), scores.empty() ? 0 : scores.size() - 1);
     const int best_score = scores.empty() ? 0 : scores[choice].first;
     if (!scores.empty()) nest_.vector_axis = scores[choice].second;
-    if (scans() && (nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
+    // A sort wants its row whole. Rows lie side by side only where the cache lines of several are the same.
+    const bool sorts = kernel::sorts(kernel_);
+    if (sorts && best_score <= 0) nest_.vector_axis = -1;
+    if (scans() && (sorts || nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
       nest_.form = LoopForm::kScanRows;
       nest_.row_axis = nest_.vector_axis;
       nest_.vector_axis = scan_axis_of(kernel_);
@@ -199,7 +202,7 @@ class Planner {
 
   void choose_piece(int64_t programs) {
     const int64_t piece = or_else(kernel_.loops.piece, kPiece);
-    if (extent(nest_.vector_axis) > 2 * piece) nest_.piece = piece;
+    if (extent(nest_.vector_axis) > 2 * piece && !kernel::sorts(kernel_)) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
     int64_t block = std::min(rows, or_else(kernel_.loops.rows, kSideBySide));

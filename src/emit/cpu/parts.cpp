@@ -34,7 +34,7 @@ std::vector<ChoiceRange> choices_of(const Kernel& kernel) {
   if (any([](const Part& part) { return part.nest.tiled_axis >= 0; })) ranges.push_back({&LoopChoices::tile, {8, 16, 32, 64, 128}});
   if (any([](const Part& part) { return part.nest.form == LoopForm::kScanRows; })) {
     ranges.push_back({&LoopChoices::rows, {1, 2, 4, 8, 16}});
-    ranges.push_back({&LoopChoices::piece, {128, 256, 512, 1024, 2048}});
+    if (!sorts(kernel)) ranges.push_back({&LoopChoices::piece, {128, 256, 512, 1024, 2048}});
   }
   if (any([](const Part& part) { return part.nest.last_phase > 0 && part.nest.form != LoopForm::kScanRows; }))
     ranges.push_back({&LoopChoices::keep, {1, 16 << 10, 64 << 10, 256 << 10}});

@@ -35,7 +35,7 @@ using IsAvailable = std::function<bool(kernel::ExprId)>;
 std::vector<bool> reached_from(const kernel::Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available);
 Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available);
 
-// The guards that every sink has, all being folds: what the loops leave out, none of them misses.
+// The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them misses.
 std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
 
 // Is its one use a store outside the loops?

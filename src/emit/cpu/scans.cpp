@@ -78,6 +78,27 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
   KW_ASSERT(false, "a Scan that the CPU printer does not know");
 }
 
+PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count, const std::string& row_start, const std::string& position) {
+  constexpr int64_t kMostStackBytes = 128 * 1024;
+  const std::string type = storage_type(dtype);
+  PieceArray array;
+  if (elements * size_of(dtype) <= kMostStackBytes) array.declaration = {"alignas(64) " + type + " " + name + "[" + count + "];"};
+  else array.declaration = {"const std::unique_ptr<" + type + "[]> " + name + "_memory(new " + type + "[" + count + "]);", type + "* const " + name + " = " + name + "_memory.get();"};
+  array.start = row_start.empty() ? name : name + " + " + row_start;
+  array.element = name + "[" + (row_start.empty() ? "" : row_start + " + ") + position + "]";
+  return array;
+}
+
+std::string sort_call(const Kernel& kernel, ExprId sort, const std::string& values, const std::string& count, const std::string& sorted, const std::string& places) {
+  const Expr& expr = kernel.exprs[sort];
+  const DType dtype = kernel.exprs[expr.operands[0]].dtype;
+  const std::string order = dtype == DType::f16 ? "HalfOrder" : dtype == DType::bf16 ? "Bfloat16Order" : "OrderOf<" + storage_type(dtype) + ">";
+  const std::string first = expr.integer == 0 ? count : std::to_string(expr.integer);
+  return "sort_row<" + order + ", " + (expr.reduce == ReduceOp::kSortDown ? "true" : "false") + ", " + storage_type(dtype) + ", " +
+         storage_type(expr.operands.size() > 1 ? kernel.exprs[expr.operands[1]].dtype : DType::i32) + ">(" + values + ", " + count + ", " + first + ", " + (sorted.empty() ? "nullptr" : sorted) + ", " +
+         (places.empty() ? "nullptr" : places) + ");";
+}
+
 std::vector<std::vector<ExprId>> scan_levels(const Kernel& kernel, const std::vector<bool>& reached) {
   std::vector<std::vector<ExprId>> levels;
   std::vector<size_t> below(kernel.exprs.size(), 0);   // how many levels an expression needs

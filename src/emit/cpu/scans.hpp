@@ -24,6 +24,16 @@ std::vector<Carry> make_carries(const kernel::Kernel& kernel, kernel::ExprId sca
 std::vector<std::string> scan_step(const kernel::Kernel& kernel, kernel::ExprId scan, const std::vector<Carry>& carries, const std::vector<Text>& operands,
                                    Names& names, HelperSet& helpers);
 
+// An array over what a program scans at a time, a piece of some rows: how it is declared, an element's text, and that of where the row's elements begin.
+struct PieceArray {
+  std::vector<std::string> declaration;
+  std::string element, start;
+};
+PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count, const std::string& row_start, const std::string& position);
+
+// The call that sorts one row of `count` elements; `sorted` and `places` are where its results begin, empty where nothing reads them.
+std::string sort_call(const kernel::Kernel& kernel, kernel::ExprId sort, const std::string& values, const std::string& count, const std::string& sorted, const std::string& places);
+
 // The scans among `reached`, one sibling of each, in groups that need only what is scanned in groups before theirs.
 std::vector<std::vector<kernel::ExprId>> scan_levels(const kernel::Kernel& kernel, const std::vector<bool>& reached);
 

@@ -183,7 +183,7 @@ bool same(const Expr& a, const Expr& b) {
     case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
     case ExprKind::kScatter: return a.reduce == b.reduce && a.overwrites == b.overwrites;
-    case ExprKind::kReduce: case ExprKind::kScan: return a.reduce == b.reduce && a.component == b.component && a.access.guards == b.access.guards;
+    case ExprKind::kReduce: case ExprKind::kScan: return a.reduce == b.reduce && a.component == b.component && a.integer == b.integer && a.access.guards == b.access.guards;
   }
   return false;
 }

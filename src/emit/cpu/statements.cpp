@@ -255,14 +255,20 @@ class KernelPrinter {
   std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
   std::string position_along(int axis) const { return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis]; }
 
-  // An element of a new array over a piece of the program's rows.
-  std::string declare_piece(DType dtype, const std::string& wanted) {
-    const std::string array = names_.fresh(wanted), size = size_along(nest_.vector_axis), position = position_along(nest_.vector_axis);
-    const bool rows = nest_.row_axis >= 0;
-    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(dtype), array, rows ? size_along(nest_.row_axis) + " * " + size : size));
-    if (!rows) return array + "[" + position + "]";
-    const Text row{position_along(nest_.row_axis), blocks_.count(nest_.row_axis) ? kAdd : kPrimary};
-    return array + "[" + within(row, kMultiply) + " * " + size + " + " + position + "]";
+  // A new array over a piece of the program's rows.
+  PieceArray declare_piece(DType dtype, const std::string& wanted) {
+    const std::string size = size_along(nest_.vector_axis);
+    int64_t elements = nest_.piece ? nest_.piece : extent(nest_.vector_axis);
+    std::string count = size, row_start;
+    if (nest_.row_axis >= 0) {
+      const bool blocked = blocks_.count(nest_.row_axis) > 0;
+      elements *= blocked ? nest_.block_of(nest_.row_axis) : extent(nest_.row_axis);
+      count = size_along(nest_.row_axis) + " * " + size;
+      row_start = within({position_along(nest_.row_axis), blocked ? kAdd : kPrimary}, kMultiply) + " * " + size;
+    }
+    PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements, count, row_start, position_along(nest_.vector_axis));
+    for (const std::string& line : array.declaration) writer_.line(line);
+    return array;
   }
 
   void print_scan_rows() {
@@ -274,7 +280,8 @@ class KernelPrinter {
     if (!outside.empty()) print_nest(rows, outside);
     const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
     for (const std::vector<ExprId>& level : levels)
-      for (ExprId id : level) declare_carries(id);
+      for (ExprId id : level)
+        if (!is_sort(kernel_.exprs[id])) declare_carries(id);
     if (nest_.piece) {
       const BlockNames& piece = blocks_.at(scan_axis);
       const std::string& count = axes_.extents[scan_axis];
@@ -298,15 +305,30 @@ class KernelPrinter {
     for (ExprId scan : scans)
       for (ExprId id : kernel_.exprs[scan].operands) {
         const Expr& expr = kernel_.exprs[id];
-        const bool computed = (expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis];
+        const bool sorted = is_sort(kernel_.exprs[scan]) && id == kernel_.exprs[scan].operands[0];
+        const bool computed = sorted || ((expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis]);
         if (!computed || is_available(id) || kept_.count(id)) continue;
         operands.push_back({Sink::kKeep, id});
-        kept_[id] = declare_piece(expr.dtype, "kept_" + name_of(id));
+        const PieceArray array = declare_piece(expr.dtype, "kept_" + name_of(id));
+        kept_[id] = array.element;
+        row_starts_[id] = array.start;
       }
     if (!operands.empty()) print_nest(loops, operands);
-    std::map<ExprId, std::string> scanned;
+    std::map<ExprId, PieceArray> scanned;
     for (ExprId scan : scans)
-      for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, "scanned");
+      for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, is_sort(kernel_.exprs[scan]) ? "sorted" : "scanned");
+    std::vector<ExprId> walked;
+    std::copy_if(scans.begin(), scans.end(), std::back_inserter(walked), [&](ExprId id) { return !is_sort(kernel_.exprs[id]); });
+    for (ExprId id : scans)
+      if (is_sort(kernel_.exprs[id])) print_sort(id, scanned);
+    if (!walked.empty()) print_walk(walked, scanned);
+    for (const auto& [id, array] : scanned) {
+      available_[id] = cast_text({array.element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
+      row_starts_[id] = array.start;
+    }
+  }
+
+  void print_walk(const std::vector<ExprId>& scans, const std::map<ExprId, PieceArray>& scanned) {
     simd_along_scan_ = false;
     open_loop(nest_.vector_axis);
     if (nest_.row_axis >= 0) {
@@ -314,11 +336,20 @@ class KernelPrinter {
       open_loop(nest_.row_axis);
     }
     for (ExprId scan : scans)
-      for (ExprId sibling : print_scan(scan)) writer_.line(scanned.at(sibling) + " = " + available_.at(sibling).text + ";");
+      for (ExprId sibling : print_scan(scan)) writer_.line(scanned.at(sibling).element + " = " + available_.at(sibling).text + ";");
     if (nest_.row_axis >= 0) writer_.close();
     writer_.close();
     simd_along_scan_ = true;
-    for (const auto& [id, element] : scanned) available_[id] = cast_text({element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
+  }
+
+  // Each row by a call, from the array of its elements into those of what is in order.
+  void print_sort(ExprId id, const std::map<ExprId, PieceArray>& scanned) {
+    std::string sorted, places;
+    for (ExprId sibling : siblings_of(kernel_, id)) (kernel_.exprs[sibling].component == 0 ? sorted : places) = scanned.at(sibling).start;
+    helpers_.insert("sort_row");
+    if (nest_.row_axis >= 0) open_loop(nest_.row_axis);
+    writer_.line(sort_call(kernel_, id, row_starts_.at(kernel_.exprs[id].operands[0]), axes_.extents[nest_.vector_axis], sorted, places));
+    if (nest_.row_axis >= 0) writer_.close();
   }
 
   // --- Reductions ------------------------------------------------------------------------------------------------------------------
@@ -529,7 +560,7 @@ class KernelPrinter {
       return scatters_.print(store, value(expr->operands[0]), value(expr->operands[1]), [&](const Text& place) { return element_of(access, &place); });
     const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, kernel_.buffers[access.buffer].dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
-    const std::string guard = both(lane_guard(), guard_text(kernel_, access.guards, axes_));
+    const std::string guard = both(lane_guard(), guards_.remaining(access.guards, axes_));
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
   }
 
@@ -579,7 +610,7 @@ class KernelPrinter {
   ProgramStarts starts_{kernel_, nest_};
   std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
   std::set<ExprId> column_values_;              // expressions that have an array over the columns
-  std::map<ExprId, std::string> kept_;
+  std::map<ExprId, std::string> kept_, row_starts_;
   bool simd_along_scan_ = false;                // the loops being printed may go along the scan axis in any order
   std::map<ExprId, Accumulator> accumulators_;
   std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings

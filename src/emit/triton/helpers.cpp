@@ -154,6 +154,104 @@ def log_add_exp(left, right):
     added = largest + libdevice.log1p(tl.exp(-tl.abs(left - right)))
     return tl.where(left == right, left + 0.6931471805599453, added)
 )"},
+    {"order_of", R"(@triton.jit
+def order_of(value, zeros_are_equal: tl.constexpr, descending: tl.constexpr):
+    """Whole numbers in the order in which values sort; NaN is the largest."""
+    width: tl.constexpr = value.dtype.primitive_bitwidth
+    if width == 64:
+        order = value.to(tl.int64, bitcast=True)
+    elif value.dtype.is_floating() and width == 32:
+        order = value.to(tl.int32, bitcast=True)
+    elif value.dtype.is_floating():
+        order = value.to(tl.int16, bitcast=True).to(tl.int32)
+    else:
+        order = value.to(tl.int32)
+    if value.dtype.is_floating():
+        # Bits of floats below zero order the other way round.
+        largest: tl.constexpr = 2 ** (width - 1) - 1
+        order = order ^ ((order >> (order.dtype.primitive_bitwidth - 1)) & largest)
+        order = tl.where(value != value, largest, order)
+        if zeros_are_equal:
+            order = tl.where(value == 0, 0, order)
+    if descending:
+        order = ~order
+    return order
+)"},
+    {"value_of", R"(@triton.jit
+def value_of(order, negative_zero, dtype: tl.constexpr, descending: tl.constexpr):
+    """The values behind orders."""
+    if descending:
+        order = ~order
+    if dtype.is_floating():
+        width: tl.constexpr = dtype.primitive_bitwidth
+        bits = order ^ ((order >> (order.dtype.primitive_bitwidth - 1)) & (2 ** (width - 1) - 1)) ^ (negative_zero << (width - 1))
+        if width == 16:
+            bits = bits.to(tl.int16)
+        value = bits.to(dtype, bitcast=True)
+    elif dtype == tl.int1:
+        value = order != 0
+    else:
+        value = order.to(dtype)
+    return value
+)"},
+    {"order_in_row", R"(@triton.jit
+def order_in_row(value, place, length: tl.constexpr, descending: tl.constexpr):
+    """Orders of a row's values; lanes beyond its end come last."""
+    order = order_of(value, False, descending)
+    last: tl.constexpr = 2 ** (order.dtype.primitive_bitwidth - 1) - 1
+    return tl.where(place < length, order, last)
+)"},
+    {"packed_with_places", R"(@triton.jit
+def packed_with_places(value, place, length: tl.constexpr, descending: tl.constexpr):
+    """A row's values and where they stand as one whole number each: the order of the value, the place, and which of the zeros it is.
+    So equals keep their order. Lanes beyond the row's end come last."""
+    order = order_of(value, True, descending)
+    if value.dtype.primitive_bitwidth > 16:
+        packed = (order.to(tl.int64) << 32) | (place.to(tl.int32) << 1)
+        last: tl.constexpr = 0x7FFFFFFFFFFFFFFF
+    else:
+        packed = (order << 16) | (place.to(tl.int32) << 1)
+        last: tl.constexpr = 0x7FFFFFFF
+    if value.dtype.is_floating():
+        negative_zero = (value == 0) & (order_of(value, False, False) < 0)
+        packed = packed | negative_zero.to(packed.dtype)
+    return tl.where(place < length, packed, last)
+)"},
+    {"elements_of", R"(@triton.jit
+def elements_of(packed, dtype: tl.constexpr, descending: tl.constexpr):
+    """The values in numbers that packed_with_places made."""
+    half: tl.constexpr = packed.dtype.primitive_bitwidth // 2
+    negative_zero = (packed & 1).to(tl.int32) if dtype.is_floating() else 0
+    return value_of((packed >> half).to(tl.int32), negative_zero, dtype, descending)
+)"},
+    {"places_of", R"(@triton.jit
+def places_of(packed):
+    """The places in numbers that packed_with_places made."""
+    half: tl.constexpr = packed.dtype.primitive_bitwidth // 2
+    return ((packed & (2**half - 1)) >> 1).to(tl.int32)
+)"},
+    {"lowest_first", R"(@triton.jit
+def lowest_first(numbers, count: tl.constexpr):
+    """Each row in ascending order; or where count is not 0 its lowest ones in order, again and again."""
+    if count == 0:
+        result = tl.sort(numbers)
+    else:
+        lowest = tl.expand_dims(~tl.topk(~numbers, count), -2)
+        times: tl.constexpr = numbers.shape[len(numbers.shape) - 1] // count
+        result = tl.reshape(tl.broadcast_to(lowest, numbers.shape[:-1] + [times, count]), numbers.shape)
+    return result
+)"},
+    {"pick_lowest", R"(@triton.jit
+def pick_lowest(numbers, place, count: tl.constexpr):
+    """The lowest numbers of each row in order, one after the other; no two of a row are equal."""
+    last: tl.constexpr = 2 ** (numbers.dtype.primitive_bitwidth - 1) - 1
+    result = numbers
+    for index in tl.static_range(count):
+        lowest = tl.min(numbers, axis=len(numbers.shape) - 1, keep_dims=True)
+        result = tl.where(place == index, lowest, result)
+        numbers = tl.where(numbers == lowest, last, numbers)
+    return result
+)"},
     {"floor_divide", R"(@triton.jit
 def floor_divide(dividend, divisor):
     """Integer division towards minus infinity; Triton's own goes towards zero."""

@@ -86,7 +86,8 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
             "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
             "float8_e5m2_of_float", "hardware_float8", "FLOAT8_SATURATES", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "multiply_in_order", "last_in_row",
-            "four_of", "together", "raise_to", "lower_to", "_"};
+            "four_of", "together", "raise_to", "lower_to", "_", "order_of", "value_of", "order_in_row", "packed_with_places", "elements_of", "places_of", "lowest_first",
+            "pick_lowest"};
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {

@@ -129,6 +129,7 @@ class KernelPrinter {
   // Scans
   void init_scan(kernel::ExprId id);
   void scan(kernel::ExprId id);
+  void sort(kernel::ExprId id);
   std::vector<std::string> carries(kernel::ExprId id);
   std::string combined(kernel::ExprId id, const std::vector<std::string>& before, const std::vector<std::string>& after);
   std::string scanned_block(kernel::ExprId id, const std::vector<std::string>& values);

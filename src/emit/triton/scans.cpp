@@ -17,6 +17,12 @@ using namespace kernel;
 
 namespace {
 
+int64_t next_power_of_two(int64_t value) {
+  int64_t power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
 bool is_name(const std::string& text) { return text.find_first_of(" (") == std::string::npos; }
 
 // The names that "a, b = …" defines.
@@ -180,6 +186,7 @@ std::vector<std::string> KernelPrinter::read_ahead(const std::vector<std::string
 
 void KernelPrinter::scan(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
+  if (is_sort(expr)) return sort(id);
   const int axis = scan_axis_of(kernel_);
   if (!scan_line_) scan_line_ = scopes_.back().lines.size();
   const std::vector<std::string> values = scan_operands(id);
@@ -209,6 +216,36 @@ void KernelPrinter::scan(ExprId id) {
       assign(before, combined(id, before, total));
     }
   }
+  for (ExprId sibling : siblings_of(kernel_, id)) bind(sibling);
+}
+
+// Each element and its place become one whole number, in whose order the row is to stand; so equals keep their order and one network moves both.
+void KernelPrinter::sort(ExprId id) {
+  const Expr& expr = kernel_.exprs[id];
+  const int axis = scan_axis_of(kernel_);
+  const Axis& row = kernel_.axes[axis];
+  const bool down = expr.reduce == ReduceOp::kSortDown, with_places = expr.operands.size() > 1;
+  const std::string tile = full_tile(id), flag = down ? "True" : "False";
+  std::string value = value_text(expr.operands[0]).text;
+  // A row of equal elements is one number yet.
+  value = fmt::format("tl.broadcast_to({}, {})", value, tile);
+  const std::string places = arange(axis), numbers = fresh("numbers", "");
+  helpers_.insert({"order_of", "value_of"});
+  if (with_places) helpers_.insert({"packed_with_places", "elements_of", "places_of"});
+  else helpers_.insert("order_in_row");
+  line(fmt::format("{} = {}({}, {}, {}, {})", numbers, with_places ? "packed_with_places" : "order_in_row", value, places, row.extent, flag));
+  const int64_t first = next_power_of_two(expr.integer);
+  if (picks_one_by_one(kernel_, expr)) {
+    helpers_.insert("pick_lowest");
+    line(fmt::format("{0} = pick_lowest({0}, {1}, {2})", numbers, places, expr.integer));
+  } else {
+    helpers_.insert("lowest_first");
+    line(fmt::format("{0} = lowest_first({0}, {1})", numbers, expr.integer == 0 || 2 * first > row.block ? 0 : first));
+  }
+  const std::string_view type = dtype_name(kernel_.exprs[expr.operands[0]].dtype);
+  if (with_places) line(fmt::format("{} = elements_of({}, {}, {})", component_name(id, 0), numbers, type, flag));
+  else line(fmt::format("{} = value_of({}, 0, {}, {})", component_name(id, 0), numbers, type, flag));
+  if (with_places) line(fmt::format("{} = places_of({})", component_name(id, 1), numbers));
   for (ExprId sibling : siblings_of(kernel_, id)) bind(sibling);
 }
 

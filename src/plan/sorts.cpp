@@ -1,0 +1,43 @@
+#include "plan/sorts.hpp"
+
+#include "ir/op_registry.hpp"
+#include "plan/op_table.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+// What a GPU's program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the other.
+constexpr int64_t kLongestSorted = 2048, kLongestPicked = 16384, kFew = 16;
+
+bool is_on_gpu(const TensorType& type) { return !type.device.starts_with("cpu"); }
+
+}  // namespace
+
+std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
+  const std::string_view base = base_name(node);
+  const bool picks = base == "topk";
+  if ((!picks && node.op != "aten.sort.default" && node.op != "aten.sort.stable") || node.results.size() != 2) return std::nullopt;
+  SortSpec spec;
+  spec.operand = node.value("self");
+  if (spec.operand == kNoValue) return std::nullopt;
+  const TensorType& type = graph.type(spec.operand);
+  if (type.rank() == 0 || type.elements() == 0 || is_eight_bit_float(type.dtype)) return std::nullopt;
+  spec.dim = wrap_dim(node.integer("dim", -1), type.rank());
+  if (spec.dim < 0 || spec.dim >= type.rank()) return std::nullopt;
+  spec.length = type.shape[spec.dim];
+  spec.first = picks ? node.integer("k", 1) : spec.length;
+  spec.descending = node.boolean(picks ? "largest" : "descending", picks);
+  spec.stable = node.boolean("stable", false);
+  if (spec.first < 1 || spec.first > spec.length) return std::nullopt;
+  const int64_t longest = spec.first <= kFew && picks ? kLongestPicked : kLongestSorted;
+  if (is_on_gpu(type) && spec.length > longest) return std::nullopt;
+  return spec;
+}
+
+bool can_tell_places(const Graph& graph, const SortSpec& spec) {
+  const TensorType& type = graph.type(spec.operand);
+  return !is_on_gpu(type) || size_of(type.dtype) < 8;
+}
+
+}  // namespace kw::plan
