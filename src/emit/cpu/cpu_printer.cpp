@@ -13,7 +13,7 @@ namespace {
 using kernel::Kernel;
 
 constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
-constexpr const char* kIncludesOfSorts[] = {"memory", "type_traits", "utility", "vector"};
+constexpr const char* kIncludesOfSorts[] = {"type_traits", "utility", "vector"};
 
 constexpr const char* kRunCheckedText = R"py(
 

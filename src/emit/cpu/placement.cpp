@@ -45,6 +45,15 @@ int depth_of(const Kernel& kernel, const LoopNest& nest, const Sink& sink, const
   return depth_of(nest.axes[sink.id], loops);
 }
 
+bool is_read_over_reduce_axes(const Kernel& kernel, const LoopNest& nest, const std::vector<bool>& reached, ExprId id) {
+  for (size_t user = id + 1; user < reached.size(); ++user) {
+    const auto& operands = kernel.exprs[user].operands;
+    const bool over = std::any_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), [&](int axis) { return nest.axes[user][axis]; });
+    if (reached[user] && over && std::find(operands.begin(), operands.end(), id) != operands.end()) return true;
+  }
+  return false;
+}
+
 std::vector<bool> reached_from(const Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available) {
   std::vector<bool> reached(kernel.exprs.size(), false);
   for (const Sink& sink : sinks)

@@ -28,6 +28,7 @@ int depth_of(const kernel::Guard& guard, const std::vector<int>& loops);
 std::vector<bool> axes_of(const kernel::Kernel& kernel, const LoopNest& nest, const kernel::Store& store);
 std::vector<kernel::ExprId> roots_of(const kernel::Kernel& kernel, const Sink& sink);
 bool reads(const kernel::Kernel& kernel, const Sink& sink, kernel::ExprId id);   // itself, not through others
+bool is_read_over_reduce_axes(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<bool>& reached, kernel::ExprId id);
 int depth_of(const kernel::Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops);
 
 // The expressions that have to be computed for the sinks, down to what is available already.

@@ -1,6 +1,9 @@
 #include "emit/cpu/reductions.hpp"
 
+#include <map>
+
 #include "support/error.hpp"
+#include "support/text.hpp"
 
 namespace kw::cpu {
 
@@ -118,6 +121,17 @@ Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helper
     case ReduceOp::kArgMin: return cast_text(stored, DType::i64, dtype, helpers);
     default: return cast_text(stored, DType::f32, dtype, helpers);
   }
+}
+
+std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators, const std::string& section) {
+  std::map<std::string, std::vector<std::string>> variables;
+  for (const Accumulator* accumulator : accumulators) {
+    variables[accumulator->clause].push_back(accumulator->variable + section);
+    if (accumulator->tracks_nan) variables["|"].push_back(accumulator->nan_flag);
+  }
+  std::vector<std::string> clauses;
+  for (const auto& [operation, list] : variables) clauses.push_back("reduction(" + operation + " : " + join(list, ", ") + ")");
+  return clauses;
 }
 
 }  // namespace kw::cpu

@@ -26,6 +26,9 @@ struct Accumulator {
   Text result_text(const Text& stored, DType dtype, HelperSet& helpers) const;
 };
 
+// OpenMP's clauses that combine the threads' accumulators; `section` of each, "" where they are variables.
+std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators, const std::string& section);
+
 // `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision. `elements`: C++ text of how many values one reduction folds.
 Accumulator make_accumulator(const kernel::Expr& reduce, DType operand, bool extended, const std::string& elements, bool columns, bool plain = false);
 

@@ -29,6 +29,7 @@ std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::st
   const Expr& expr = kernel.exprs[scan];
   const bool extreme = expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMin;
   std::vector<Carry> carries;
+  if (is_sort(expr)) return carries;
   const auto add = [&](DType dtype, const std::string& wanted, const std::string& start) {
     Carry carry;
     carry.dtype = dtype;
@@ -78,15 +79,32 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
   KW_ASSERT(false, "a Scan that the CPU printer does not know");
 }
 
+int64_t elements_at_a_time(const Kernel& kernel, const LoopNest& nest) {
+  const auto along = [&](int axis, int64_t part) { return part ? part : kernel.axes[axis].extent; };
+  return along(nest.vector_axis, nest.piece) * (nest.row_axis < 0 ? 1 : along(nest.row_axis, nest.block_of(nest.row_axis)));
+}
+
 PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count, const std::string& row_start, const std::string& position) {
   constexpr int64_t kMostStackBytes = 128 * 1024;
   const std::string type = storage_type(dtype);
   PieceArray array;
   if (elements * size_of(dtype) <= kMostStackBytes) array.declaration = {"alignas(64) " + type + " " + name + "[" + count + "];"};
-  else array.declaration = {"const std::unique_ptr<" + type + "[]> " + name + "_memory(new " + type + "[" + count + "]);", type + "* const " + name + " = " + name + "_memory.get();"};
+  // Memory that is given back at each row costs its page faults each time.
+  else array.declaration = {"static thread_local std::vector<" + type + "> " + name + "_memory(" + count + ");", type + "* const " + name + " = " + name + "_memory.data();"};
   array.start = row_start.empty() ? name : name + " + " + row_start;
   array.element = name + "[" + (row_start.empty() ? "" : row_start + " + ") + position + "]";
   return array;
+}
+
+std::optional<Access> row_in_memory(const Kernel& kernel, const LoopNest& nest, ExprId load) {
+  const Expr& expr = kernel.exprs[load];
+  Access access = expr.access;
+  if (expr.kind != ExprKind::kLoad || !access.guards.empty() || kernel.buffers[access.buffer].dtype != expr.dtype) return std::nullopt;
+  const auto along = [&](const IndexTerm& term) { return term.axis == nest.vector_axis; };
+  const auto own = std::find_if(access.index.terms.begin(), access.index.terms.end(), along);
+  if (own == access.index.terms.end() || *own != IndexTerm{nest.vector_axis, 1, 1, 0}) return std::nullopt;
+  if (std::erase_if(access.index.terms, along) != 1) return std::nullopt;
+  return access;
 }
 
 std::string sort_call(const Kernel& kernel, ExprId sort, const std::string& values, const std::string& count, const std::string& sorted, const std::string& places) {

@@ -1,10 +1,12 @@
 // How one scan goes on: what it keeps from point to point, and the statements that take the next point in.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "emit/cpu/cpp_text.hpp"
+#include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/names.hpp"
 #include "emit/kernel_ir.hpp"
 
@@ -25,11 +27,15 @@ std::vector<std::string> scan_step(const kernel::Kernel& kernel, kernel::ExprId 
                                    Names& names, HelperSet& helpers);
 
 // An array over what a program scans at a time, a piece of some rows: how it is declared, an element's text, and that of where the row's elements begin.
+int64_t elements_at_a_time(const kernel::Kernel& kernel, const LoopNest& nest);
 struct PieceArray {
   std::vector<std::string> declaration;
   std::string element, start;
 };
 PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count, const std::string& row_start, const std::string& position);
+
+// Where the row of a load begins, if it can be sorted from where it lies.
+std::optional<kernel::Access> row_in_memory(const kernel::Kernel& kernel, const LoopNest& nest, kernel::ExprId load);
 
 // The call that sorts one row of `count` elements; `sorted` and `places` are where its results begin, empty where nothing reads them.
 std::string sort_call(const kernel::Kernel& kernel, kernel::ExprId sort, const std::string& values, const std::string& count, const std::string& sorted, const std::string& places);

@@ -231,7 +231,7 @@ class KernelPrinter {
     for (size_t id = 0; id < reached.size(); ++id) {
       if (!reached[id] || over_reduce_axes(nest_.axes[id])) continue;
       const bool feeds_loop = std::any_of(sinks.begin(), sinks.end(), [&](const Sink& sink) { return reads(kernel_, sink, static_cast<ExprId>(id)); }) ||
-                              is_read_over_reduce_axes(reached, static_cast<ExprId>(id));
+                              is_read_over_reduce_axes(kernel_, nest_, reached, static_cast<ExprId>(id));
       if (feeds_loop && kernel_.exprs[id].kind == ExprKind::kOp && over_vector_axis(nest_.axes[id])) values.push_back({Sink::kColumnValue, static_cast<int>(id)});
     }
     if (values.empty()) return;
@@ -242,14 +242,6 @@ class KernelPrinter {
     print_nest({nest_.vector_axis}, values);
   }
 
-  bool is_read_over_reduce_axes(const std::vector<bool>& reached, ExprId id) const {
-    for (size_t user = id + 1; user < reached.size(); ++user) {
-      const auto& operands = kernel_.exprs[user].operands;
-      if (reached[user] && over_reduce_axes(nest_.axes[user]) && std::find(operands.begin(), operands.end(), id) != operands.end()) return true;
-    }
-    return false;
-  }
-
   // --- Rows of a scan --------------------------------------------------------------------------------------------------------------
 
   std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
@@ -257,16 +249,11 @@ class KernelPrinter {
 
   // A new array over a piece of the program's rows.
   PieceArray declare_piece(DType dtype, const std::string& wanted) {
-    const std::string size = size_along(nest_.vector_axis);
-    int64_t elements = nest_.piece ? nest_.piece : extent(nest_.vector_axis);
-    std::string count = size, row_start;
-    if (nest_.row_axis >= 0) {
-      const bool blocked = blocks_.count(nest_.row_axis) > 0;
-      elements *= blocked ? nest_.block_of(nest_.row_axis) : extent(nest_.row_axis);
-      count = size_along(nest_.row_axis) + " * " + size;
-      row_start = within({position_along(nest_.row_axis), blocked ? kAdd : kPrimary}, kMultiply) + " * " + size;
-    }
-    PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements, count, row_start, position_along(nest_.vector_axis));
+    const int rows = nest_.row_axis;
+    std::string count = size_along(nest_.vector_axis), row_start;
+    if (rows >= 0) row_start = within({position_along(rows), blocks_.count(rows) ? kAdd : kPrimary}, kMultiply) + " * " + count;
+    if (rows >= 0) count = size_along(rows) + " * " + count;
+    const PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements_at_a_time(kernel_, nest_), count, row_start, position_along(nest_.vector_axis));
     for (const std::string& line : array.declaration) writer_.line(line);
     return array;
   }
@@ -280,8 +267,7 @@ class KernelPrinter {
     if (!outside.empty()) print_nest(rows, outside);
     const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
     for (const std::vector<ExprId>& level : levels)
-      for (ExprId id : level)
-        if (!is_sort(kernel_.exprs[id])) declare_carries(id);
+      for (ExprId id : level) declare_carries(id);
     if (nest_.piece) {
       const BlockNames& piece = blocks_.at(scan_axis);
       const std::string& count = axes_.extents[scan_axis];
@@ -307,7 +293,8 @@ class KernelPrinter {
         const Expr& expr = kernel_.exprs[id];
         const bool sorted = is_sort(kernel_.exprs[scan]) && id == kernel_.exprs[scan].operands[0];
         const bool computed = sorted || ((expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis]);
-        if (!computed || is_available(id) || kept_.count(id)) continue;
+        if (const auto row = sorted ? row_in_memory(kernel_, nest_, id) : std::nullopt) row_starts_[id] = "&" + element_of(*row);
+        if (!computed || is_available(id) || kept_.count(id) || row_starts_.count(id)) continue;
         operands.push_back({Sink::kKeep, id});
         const PieceArray array = declare_piece(expr.dtype, "kept_" + name_of(id));
         kept_[id] = array.element;
@@ -318,9 +305,7 @@ class KernelPrinter {
     for (ExprId scan : scans)
       for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, is_sort(kernel_.exprs[scan]) ? "sorted" : "scanned");
     std::vector<ExprId> walked;
-    std::copy_if(scans.begin(), scans.end(), std::back_inserter(walked), [&](ExprId id) { return !is_sort(kernel_.exprs[id]); });
-    for (ExprId id : scans)
-      if (is_sort(kernel_.exprs[id])) print_sort(id, scanned);
+    for (ExprId id : scans) is_sort(kernel_.exprs[id]) ? print_sort(id, scanned) : walked.push_back(id);
     if (!walked.empty()) print_walk(walked, scanned);
     for (const auto& [id, array] : scanned) {
       available_[id] = cast_text({array.element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
@@ -520,17 +505,10 @@ class KernelPrinter {
   }
 
   std::vector<std::string> reduction_clauses(const std::vector<Sink>& sinks) const {
-    std::map<std::string, std::vector<std::string>> variables;
-    for (const Sink& sink : sinks) {
-      if (sink.kind != Sink::kFold) continue;
-      const Accumulator& accumulator = accumulators_.at(sink.id);
-      const std::string section = nest_.form == LoopForm::kColumns ? "[:" + column_count() + "]" : "";
-      variables[accumulator.clause].push_back(accumulator.variable + section);
-      if (accumulator.tracks_nan) variables["|"].push_back(accumulator.nan_flag);
-    }
-    std::vector<std::string> clauses;
-    for (const auto& [operation, list] : variables) clauses.push_back(fmt::format("reduction({} : {})", operation, join(list, ", ")));
-    return clauses;
+    std::vector<const Accumulator*> folded;
+    for (const Sink& sink : sinks)
+      if (sink.kind == Sink::kFold) folded.push_back(&accumulators_.at(sink.id));
+    return cpu::reduction_clauses(folded, nest_.form == LoopForm::kColumns ? "[:" + column_count() + "]" : "");
   }
 
   void print_sink(const Sink& sink) {

@@ -226,10 +226,11 @@ void KernelPrinter::sort(ExprId id) {
   const Axis& row = kernel_.axes[axis];
   const bool down = expr.reduce == ReduceOp::kSortDown, with_places = expr.operands.size() > 1;
   const std::string tile = full_tile(id), flag = down ? "True" : "False";
+  KW_ASSERT(!with_places || size_of(kernel_.exprs[expr.operands[0]].dtype) < 8, "kernel " + kernel_.name + ": 64-bit elements leave no room for their places");
   std::string value = value_text(expr.operands[0]).text;
   // A row of equal elements is one number yet.
-  value = fmt::format("tl.broadcast_to({}, {})", value, tile);
-  const std::string places = arange(axis), numbers = fresh("numbers", "");
+  if (axes_[expr.operands[0]] != axes_[id]) value = fmt::format("tl.broadcast_to({}, {})", value, tile);
+  const std::string places = axis_names_[axis], numbers = fresh("numbers", "");
   helpers_.insert({"order_of", "value_of"});
   if (with_places) helpers_.insert({"packed_with_places", "elements_of", "places_of"});
   else helpers_.insert("order_in_row");

@@ -1,0 +1,50 @@
+// What a graph's nodes are to the planner, and who reads what (domain.hpp).
+#include "plan/bags.hpp"
+#include "plan/domain.hpp"
+
+namespace kw::plan {
+
+GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
+  const auto node_count = static_cast<NodeId>(graph.nodes.size());
+  classes.reserve(node_count);
+  roots.resize(graph.values.size());
+  for (size_t value = 0; value < roots.size(); ++value) roots[value] = static_cast<ValueId>(value);
+  readers.resize(graph.values.size());
+  escapes.assign(graph.values.size(), false);
+  for (NodeId id = 0; id < node_count; ++id) {
+    const Node& node = graph.nodes[id];
+    classes.push_back(classify(graph, id));
+    if (classes[id] == OpClass::kView) {
+      for (ValueId result : node.results)
+        if (result != kNoValue) roots[result] = roots[node.value("self")];
+      continue;
+    }
+    for_each_operand(node, [&](ValueId operand) {
+      auto& list = readers[roots[operand]];
+      if (list.empty() || list.back() != id) list.push_back(id);
+    });
+  }
+  for (const auto& output : graph.outputs)
+    if (output.value != kNoValue) escapes[roots[output.value]] = true;
+  for (NodeId id = 0; id < node_count; ++id)   // an empty result that somebody wants is the library's to make
+    for (ValueId result : graph.nodes[id].results)
+      if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) && classes[id] != OpClass::kView)
+        classes[id] = OpClass::kExtern;
+  for (NodeId id = 0; id < node_count; ++id)   // of a bag's results we make the first
+    for (ValueId result : graph.nodes[id].results)
+      if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue && (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
+        classes[id] = OpClass::kExtern;
+  for (NodeId id = 0; id < node_count; ++id)
+    if (const auto sort = classes[id] == OpClass::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt; sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
+      classes[id] = OpClass::kExtern;
+}
+
+bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {
+  const ValueId places = graph.nodes[id].results[1];
+  // Values alone say nothing of the order of the two zeros, and do not tell equals apart that are picked one by one.
+  const DType dtype = graph.type(sort.operand).dtype;
+  if (((sort.stable && is_floating(dtype)) || sort.first < sort.length) && size_of(dtype) < 8) return true;
+  return places != kNoValue && (escapes[places] || !readers[places].empty());
+}
+
+}  // namespace kw::plan
