@@ -110,6 +110,8 @@ class TerminalEditor : public LineEditor {
 
   Input read() override {
     cancelled_ = ended_ = false;
+    // Before the prompt shows: el_gets does it after, and what is typed at once would be echoed twice, a Ctrl-D lost.
+    el_set(edit_, EL_PREP_TERM, 1);
     std::fputs("\033[?2004h", stdout);   // pastes come in brackets
     std::fflush(stdout);
     int count = 0;
