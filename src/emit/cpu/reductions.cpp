@@ -1,5 +1,7 @@
 #include "emit/cpu/reductions.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 
 #include "support/error.hpp"
@@ -75,6 +77,13 @@ Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, con
     default: break;
   }
   KW_ASSERT(false, "a compound reduction reached the printer");
+}
+
+std::vector<std::string> Accumulator::definition(const std::string& columns) const {
+  if (!columns.empty()) return {fmt::format("alignas(64) {} {}[{}];", type, variable, columns), fmt::format("std::fill_n({}, {}, {});", variable, columns, start)};
+  std::vector<std::string> lines = {fmt::format("{} {} = {};", type, variable, start)};
+  if (tracks_nan) lines.push_back("int " + nan_flag + " = 0;");
+  return lines;
 }
 
 std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const {

@@ -19,6 +19,9 @@ struct Accumulator {
   std::string variable, nan_flag;
   std::string element;           // the variable, or the element of its array that belongs to a column
 
+  // The variable with its start: one, or an array of `columns` (C++ text).
+  std::vector<std::string> definition(const std::string& columns) const;
+
   // Statements that fold operands, of dtype `from`, into `element`. For arg_max the last operand is the position.
   std::vector<std::string> fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const;
 

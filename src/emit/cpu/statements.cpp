@@ -358,15 +358,8 @@ class KernelPrinter {
     Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds || adds_few(expr));
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
-    if (columns) {
-      writer_.line(fmt::format("alignas(64) {} {}[{}];", accumulator.type, accumulator.variable, column_count()));
-      writer_.line(fmt::format("std::fill_n({}, {}, {});", accumulator.variable, column_count(), accumulator.start));
-      accumulator.element = accumulator.variable + "[" + column_position() + "]";
-    } else {
-      writer_.line(fmt::format("{} {} = {};", accumulator.type, accumulator.variable, accumulator.start));
-      if (accumulator.tracks_nan) writer_.line("int " + accumulator.nan_flag + " = 0;");
-      accumulator.element = accumulator.variable;
-    }
+    accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;
+    for (const std::string& line : accumulator.definition(columns ? column_count() : "")) writer_.line(line);
     return accumulator;
   }
 
@@ -400,12 +393,9 @@ class KernelPrinter {
     const Accumulator& accumulator = accumulators_.at(id);
     if (accumulator.tracks_nan) writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
     const Text result = accumulator.result_text({accumulator.element, kPrimary}, expr.dtype, helpers_);
-    if (nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(kernel_, nest_, id)) {
-      available_[id] = result;
-      return;
-    }
-    writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
-    available_[id] = {name_of(id), kPrimary};
+    const bool read_in_place = nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(kernel_, nest_, id);
+    if (!read_in_place) writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
+    available_[id] = read_in_place ? result : Text{name_of(id), kPrimary};
   }
 
   // --- One nest of loops -------------------------------------------------------------------------------------------------------------
