@@ -62,7 +62,8 @@ PassTiming run(Graph& graph, const Pass& pass) {
   timing.rewrites = pass.run(graph);
   timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   timing.nodes = static_cast<int64_t>(graph.nodes.size());
-  verify(graph, "pass " + timing.name);
+  // A pass that counts nothing has left the graph as it was, and that was verified; but for fusion, which groups nodes and rewrites none.
+  if (timing.rewrites.total() > 0 || pass.run == fusion) verify(graph, "pass " + timing.name);
   return timing;
 }
 
