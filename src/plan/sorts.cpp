@@ -38,7 +38,8 @@ std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
 
 bool can_tell_places(const Graph& graph, const SortSpec& spec) {
   const TensorType& type = graph.type(spec.operand);
-  return !is_on_gpu(type) || size_of(type.dtype) < 8;
+  // Which of many equals a topk takes, everything behind it hangs on; on a CPU, where ours is no faster, PyTorch's own choice is kept.
+  return is_on_gpu(type) ? size_of(type.dtype) < 8 : spec.first == spec.length;
 }
 
 }  // namespace kw::plan
