@@ -14,7 +14,7 @@ using namespace precedence;
 
 namespace {
 
-// Sums and products of floats run in double: one rounding in the end, whatever the length (but those of a few are `plain`). Sums of doubles run in long double.
+// Sums and products of floats run in double: one rounding in the end, whatever the length. Sums of doubles run in long double.
 std::string sum_type(DType dtype, bool extended) {
   if (extended) return "long double";
   return is_floating(dtype) ? "double" : value_type(dtype);

@@ -25,7 +25,6 @@ namespace {
 
 constexpr int kSideBySideUnroll = 8;
 constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
-constexpr int64_t kFewAdded = 16;    // elements of a column
 
 class KernelPrinter {
  public:
@@ -345,17 +344,10 @@ class KernelPrinter {
     return extents.empty() ? "1" : join(extents, " * ");
   }
 
-  // Columns of a few single floats: eager adds them up one by one as well, and conversions would take longer than the sums.
-  bool adds_few(const Expr& expr) const {
-    int64_t count = 1;
-    for (int axis : nest_.reduce_axes) count *= kernel_.axes[axis].extent;
-    return nest_.form == LoopForm::kColumns && expr.dtype == DType::f32 && count <= kFewAdded;
-  }
-
   Accumulator declare(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const bool columns = nest_.form == LoopForm::kColumns;
-    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds || adds_few(expr));
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds);
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
     accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;
