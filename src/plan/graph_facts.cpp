@@ -41,9 +41,10 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
 
 bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {
   const ValueId places = graph.nodes[id].results[1];
-  // Values alone say nothing of the order of the two zeros, and do not tell equals apart that are picked one by one.
+  // Values alone say nothing of the order of the two zeros, and on a GPU do not tell equals apart that are picked one by one.
   const DType dtype = graph.type(sort.operand).dtype;
-  if (((sort.stable && is_floating(dtype)) || sort.first < sort.length) && size_of(dtype) < 8) return true;
+  const bool picks = sort.on_gpu && sort.first < sort.length;
+  if (((sort.stable && is_floating(dtype)) || picks) && size_of(dtype) < 8) return true;
   return places != kNoValue && (escapes[places] || !readers[places].empty());
 }
 

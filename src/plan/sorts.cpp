@@ -11,8 +11,6 @@ namespace {
 // 64 floats 7.5 times, of 512 1.7, of 1024 0.6; the 50 largest of 2048 0.8, 16 of 16,384 1.3.
 constexpr int64_t kLongestSorted = 512, kLongestPicked = 16384, kFew = 16;
 
-bool is_on_gpu(const TensorType& type) { return !type.device.starts_with("cpu"); }
-
 }  // namespace
 
 std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
@@ -31,15 +29,14 @@ std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
   spec.descending = node.boolean(picks ? "largest" : "descending", picks);
   spec.stable = node.boolean("stable", false);
   if (spec.first < 1 || spec.first > spec.length) return std::nullopt;
+  spec.on_gpu = !type.device.starts_with("cpu");
   const int64_t longest = spec.first <= kFew && picks ? kLongestPicked : kLongestSorted;
-  if (is_on_gpu(type) && spec.length > longest) return std::nullopt;
+  if (spec.on_gpu && spec.length > longest) return std::nullopt;
   return spec;
 }
 
 bool can_tell_places(const Graph& graph, const SortSpec& spec) {
-  const TensorType& type = graph.type(spec.operand);
-  // Which of many equals a topk takes, everything behind it hangs on; on a CPU, where ours is no faster, PyTorch's own choice is kept.
-  return is_on_gpu(type) ? size_of(type.dtype) < 8 : spec.first == spec.length;
+  return spec.on_gpu ? size_of(graph.type(spec.operand).dtype) < 8 : spec.first == spec.length;
 }
 
 }  // namespace kw::plan

@@ -9,6 +9,7 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from movement_cases import Wrapped
 from recipe_check import load
 from torch import nn
 
@@ -16,15 +17,6 @@ from kernelwright import export, library
 
 Tensor = torch.Tensor
 pytestmark = pytest.mark.skipif(bool(os.environ.get("KW_DEVICE_TESTS_ON_CPU")), reason="a CPU's generator is another")
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *arguments: Tensor) -> Any:
-        return self.function(*arguments)
 
 
 def dropped(x: Tensor) -> Tensor:
@@ -49,7 +41,7 @@ SIZES = [(1,), (2,), (255,), (257,), (1000,), (1002,), (64, 1000), (1 << 20,), (
 
 
 def compiled(function: Callable[..., Any], x: Tensor, **options: Any) -> tuple[nn.Module, Any, dict[str, Any]]:
-    module = Function(function).train()
+    module = Wrapped(function).train()
     emitted = library.compile_graph(export.export_module(module, (x,), device="cuda"), "triton", **options)
     return module, emitted["source"], emitted
 

@@ -9,21 +9,13 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from movement_cases import Wrapped
 from torch import nn
 
 import kernelwright
 from kernelwright import export, library
 
 Tensor = torch.Tensor
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *arguments: Tensor) -> Any:
-        return self.function(*arguments)
 
 
 class Then(nn.Module):
@@ -48,7 +40,7 @@ class Case:
 
 
 def function(call: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, path: str = "") -> Case:
-    return Case(lambda: Function(call), lambda: [torch.randn(shape).to(dtype) for shape in shapes], path)
+    return Case(lambda: Wrapped(call), lambda: [torch.randn(shape).to(dtype) for shape in shapes], path)
 
 
 def layer(make: Callable[[], nn.Module], *shape: int, path: str = "") -> Case:
@@ -62,8 +54,8 @@ def dropped(x: Tensor) -> Tensor:
 CASES: dict[str, Case] = {
     "gelu": function(lambda x: F.gelu(x) * 1.5, (1000, 4099)),
     "broadcast": function(lambda x, y, z: torch.tanh(x + y) * z, (64, 128, 257), (128, 1), (64, 1, 257)),
-    "transposed": Case(lambda: Function(lambda x, y: torch.sigmoid(x) + y), lambda: [torch.randn(300, 1000).t(), torch.randn(1000, 300)]),
-    "strided": Case(lambda: Function(lambda x: x.exp() - 1.0), lambda: [torch.randn(700, 514)[:, ::2]]),
+    "transposed": Case(lambda: Wrapped(lambda x, y: torch.sigmoid(x) + y), lambda: [torch.randn(300, 1000).t(), torch.randn(1000, 300)]),
+    "strided": Case(lambda: Wrapped(lambda x: x.exp() - 1.0), lambda: [torch.randn(700, 514)[:, ::2]]),
     "half": function(lambda x, y: F.silu(x) * y, (512, 1023), (512, 1023), dtype=torch.float16),
     "bfloat16": function(lambda x: F.mish(x) + x.abs().sqrt(), (511, 1024), dtype=torch.bfloat16),
     "double": function(lambda x: torch.log1p(x.abs()) * torch.sin(x), (333, 77), dtype=torch.float64),
@@ -98,7 +90,7 @@ CASES: dict[str, Case] = {
     "linear": layer(lambda: Then(nn.Linear(256, 512), lambda x: F.gelu(x) * 0.5), 128, 256),
     "matmul": function(lambda x, y: torch.softmax(x @ y, -1), (256, 300), (300, 500)),
     "convolution": layer(lambda: Then(nn.Conv2d(16, 32, 3, padding=1), lambda x: torch.tanh(x.relu() + 0.5)), 8, 16, 40, 40),
-    "dropout": Case(lambda: Function(dropped), lambda: [torch.randn(256, 1000)]),
+    "dropout": Case(lambda: Wrapped(dropped), lambda: [torch.randn(256, 1000)]),
 }
 
 
@@ -140,7 +132,7 @@ def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
 
 @torch.no_grad()
 def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
-    module, x = Function(dropped), torch.randn(64, 1000, device=device)
+    module, x = Wrapped(dropped), torch.randn(64, 1000, device=device)
     made = kernelwright.optimize(module, [x], target=target, verified=False)
     torch.manual_seed(3)
     expected, state = module(x), torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state()
@@ -152,7 +144,7 @@ def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
 @torch.no_grad()
 def test_the_last_program_adds_the_same_parts_in_the_same_order(device: str, target: str) -> None:
     """Call after call and on two streams at once: the counter of programs that have ended is a stream's own."""
-    module = Function(lambda x, y: (((x - y) ** 2).mean() + 1, (x * 2).sum(0)))
+    module = Wrapped(lambda x, y: (((x - y) ** 2).mean() + 1, (x * 2).sum(0)))
     inputs = [torch.randn(20_000, 96, device=device) for _ in range(2)]
     made = kernelwright.optimize(module, inputs, target=target, verified=False)
     first = [result.clone() for result in made(*inputs)]
@@ -176,7 +168,7 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
     rows, columns = 1031, 2_100_000
     x = torch.randint(-9, 10, (rows, columns), dtype=torch.int8, device=device)
     assert x.numel() > 1 << 31
-    module = Function(lambda x: (x * 3 - 1, x.sum(1), x.sum(0), x.amax(), x.argmin(1)))
+    module = Wrapped(lambda x: (x * 3 - 1, x.sum(1), x.sum(0), x.amax(), x.argmin(1)))
     made = kernelwright.optimize(module, [x], target=target, verified=False)
     assert made.report["kernels"] and not made.report["library_ops"]
     for ours, theirs in zip(made(x), module(x), strict=True):
@@ -189,7 +181,7 @@ def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: s
     if device == "cpu":
         pytest.skip("PyTorch multiplies one after the other on a CPU, as we do")
     x = torch.exp2(torch.rand(shape, device=device) * 40 - 20)
-    module = Function(lambda x: x.cumprod(-1))
+    module = Wrapped(lambda x: x.cumprod(-1))
     made = kernelwright.optimize(module, [x], target=target, verified=False)
     assert made.report["kernels"] and not made.report["library_ops"]
     torch.testing.assert_close(made(x), module(x), rtol=0, atol=0, equal_nan=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
+from case_checks import compile_for_gpu, interpreter_of
 from edge_cases import EDGES, check
 from interpreter_process import InterpreterProcess
 
@@ -16,7 +17,8 @@ each_edge = pytest.mark.parametrize("name", EDGES)
 
 def emitted(name: str, target: str, folder: Path) -> tuple[dict[str, Any], Path]:
     edge = EDGES[name]
-    made = library.compile_graph(export.export_module(edge.module(), tuple(edge.inputs()), device="cpu"), target)
+    module, inputs = edge.module(), tuple(edge.inputs())
+    made = library.compile_graph(export.export_module(module, inputs, device="cpu"), target) if target == "cpu" else compile_for_gpu(module, *inputs)
     if edge.ours:
         assert made["kernels"] and made["library_ops"] == []
     path = folder / f"{name}_{target}.py"
@@ -31,11 +33,7 @@ def test_on_the_cpu(name: str, tmp_path: Path) -> None:
     check(EDGES[name], problem.load_module(path, kind="candidate")[0])
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
-    process = InterpreterProcess(tmp_path_factory.mktemp("edges"), "edge_cases:interpreted")
-    yield process
-    process.close()
+interpreter = interpreter_of("edge_cases:interpreted")
 
 
 @pytest.mark.time_limit(400)

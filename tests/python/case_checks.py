@@ -1,13 +1,16 @@
-"""How a case of movement_cases or scatter_cases is checked: for real on the CPU, in Triton's interpreter, and compiled for Hopper."""
+"""How modules are compiled and cases (movement_cases and the like) are checked: for real on the CPU, in Triton's interpreter, and compiled for Hopper."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import types
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
+import pytest
+import torch
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Draw, Wrapped, fault_of
 
@@ -19,6 +22,29 @@ SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
 
 def emit(case: Case, target: str) -> dict[str, Any]:
     return library.compile_graph(export.export_module(Wrapped(case.function), case.arguments), target)
+
+
+def compile_for_gpu(module: torch.nn.Module, *arguments: Any, **options: Any) -> dict[str, Any]:
+    """From the graph as it would be captured on a GPU."""
+    graph = json.dumps(export.export_module(module, arguments, device="cpu")).replace('"cpu"', '"cuda"')
+    return library.compile_graph(json.loads(graph), "triton", **options)
+
+
+def emit_for_gpu(case: Case) -> dict[str, Any]:
+    return compile_for_gpu(Wrapped(case.function), *case.arguments)
+
+
+def interpreter_of(function: str) -> Callable[..., Iterator[InterpreterProcess]]:
+    """A module's fixture: the process in which `function` ("module:name") checks candidates."""
+
+    @pytest.fixture(scope="module")
+    def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
+        pytest.importorskip("triton")
+        process = InterpreterProcess(tmp_path_factory.mktemp("interpreter"), function)
+        yield process
+        process.close()
+
+    return interpreter
 
 
 def load(source: str) -> types.ModuleType:

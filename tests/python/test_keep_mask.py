@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 import torch
+from case_checks import compile_for_gpu, interpreter_of
 from interpreter_process import InterpreterProcess
 from keep_mask_cases import Dropped, philox
 from movement_cases import Wrapped
-
-from kernelwright import export, library
-
-
-def compiled(module: torch.nn.Module, *arguments: torch.Tensor, **options: Any) -> dict[str, Any]:
-    """From the graph as it would be captured on a GPU."""
-    graph = json.dumps(export.export_module(module, arguments)).replace('"cpu"', '"cuda"')
-    return library.compile_graph(json.loads(graph), "triton", **options)
 
 
 @pytest.mark.parametrize(
@@ -34,12 +26,7 @@ def test_known_answers(counter: Any, key: Any, drawn: Any) -> None:
     assert philox(counter, key) == drawn
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
-    pytest.importorskip("triton")
-    process = InterpreterProcess(tmp_path_factory.mktemp("masks"), "keep_mask_cases:interpreted")
-    yield process
-    process.close()
+interpreter = interpreter_of("keep_mask_cases:interpreted")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +43,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
 @pytest.mark.parametrize("seed, offset", [(0, 0), (2**64 - 3, 4 * (2**32 - 1))])
 def test_masks_are_the_streams(shape: tuple[int, ...], dtype: str, seed: int, offset: int, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     """The counter's lower half overflows on the way."""
-    emitted = compiled(Dropped(), torch.zeros(shape, dtype=getattr(torch, dtype)))
+    emitted = compile_for_gpu(Dropped(), torch.zeros(shape, dtype=getattr(torch, dtype)))
     assert emitted["library_ops"] == [] and "keep_mask_kernel" in emitted["kernels"]
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
@@ -70,7 +57,7 @@ def test_masks_compile_for_hopper(dtype: torch.dtype, tmp_path: Path) -> None:
     from kernelwright import compile_only
 
     path = tmp_path / "candidate.py"
-    path.write_text(compiled(Dropped(), torch.zeros(2, 3, 800, dtype=dtype))["source"])
+    path.write_text(compile_for_gpu(Dropped(), torch.zeros(2, 3, 800, dtype=dtype))["source"])
     rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"]
     assert [row["name"] for row in rows].count("keep_mask_kernel") == 2
     assert all(row["ok"] for row in rows), [row["error"] for row in rows]
@@ -79,7 +66,7 @@ def test_masks_compile_for_hopper(dtype: torch.dtype, tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0.5, 0.9, 0.7, 1e-9, 1 - 1e-7, 1 / 3])
 def test_draws_below_a_bound_are_numbers_below_a_probability(keep: float) -> None:
     namespace: dict[str, Any] = {}
-    source = compiled(Dropped(), torch.zeros(2, 3, 4))["source"]
+    source = compile_for_gpu(Dropped(), torch.zeros(2, 3, 4))["source"]
     exec("import functools\nimport torch\n" + source[source.index("@functools.cache\ndef least_beyond") : source.index("@functools.cache\ndef threads_of")], namespace)
     bound = namespace["least_beyond"](keep)
     draws = torch.tensor([one for one in (0, 1, bound - 200, bound - 1, bound, bound + 1, bound + 200, 2**32 - 1) if 0 <= one < 2**32])
@@ -89,9 +76,9 @@ def test_draws_below_a_bound_are_numbers_below_a_probability(keep: float) -> Non
 
 def test_the_address_of_what_the_caller_passes_is_looked_at() -> None:
     """It decides how many elements PyTorch's kernel takes side by side."""
-    source = compiled(Wrapped(lambda x: torch.nn.functional.dropout(x).relu()).train(), torch.zeros(65)[1:])["source"]
+    source = compile_for_gpu(Wrapped(lambda x: torch.nn.functional.dropout(x).relu()).train(), torch.zeros(65)[1:])["source"]
     assert "beside=" in source.split("def kernel_forward")[1]
-    assert "beside=" not in compiled(Wrapped(between).train(), torch.zeros(64))["source"].split("def kernel_forward")[1]
+    assert "beside=" not in compile_for_gpu(Wrapped(between).train(), torch.zeros(64))["source"].split("def kernel_forward")[1]
 
 
 def alone(x: torch.Tensor) -> torch.Tensor:
@@ -112,5 +99,5 @@ def between(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_what_the_library_draws(function: Any, x: torch.Tensor, calls: list[str]) -> None:
-    assert compiled(Wrapped(function).train(), x)["library_ops"] == calls
-    assert compiled(Wrapped(function).train(), x, caution="library-draws")["library_ops"] == ["aten.native_dropout"]
+    assert compile_for_gpu(Wrapped(function).train(), x)["library_ops"] == calls
+    assert compile_for_gpu(Wrapped(function).train(), x, caution="library-draws")["library_ops"] == ["aten.native_dropout"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 import torch
-from case_checks import check_in_triton, check_on_the_cpu, emit, load
+from case_checks import check_in_triton, check_on_the_cpu, emit, interpreter_of, load
 from interpreter_process import InterpreterProcess
 from movement_cases import CASES, Case, Wrapped
 
@@ -17,12 +16,7 @@ def test_on_the_cpu(name: str) -> None:
     check_on_the_cpu(CASES[name])
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
-    pytest.importorskip("triton")
-    process = InterpreterProcess(tmp_path_factory.mktemp("movement"), "movement_cases:interpreted")
-    yield process
-    process.close()
+interpreter = interpreter_of("movement_cases:interpreted")
 
 
 @pytest.mark.parametrize("name", CASES)

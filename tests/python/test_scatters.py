@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Iterator
 
 import pytest
 import torch
-from case_checks import check_in_triton, check_on_the_cpu, emit, load
+from case_checks import check_in_triton, check_on_the_cpu, emit, emit_for_gpu, interpreter_of, load
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Wrapped, fault_of
 from scatter_cases import CASES
@@ -21,18 +19,7 @@ def test_on_the_cpu(name: str) -> None:
     check_on_the_cpu(CASES[name])
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
-    pytest.importorskip("triton")
-    process = InterpreterProcess(tmp_path_factory.mktemp("scatters"), "scatter_cases:interpreted")
-    yield process
-    process.close()
-
-
-def emit_for_gpu(case: Case) -> dict[str, Any]:
-    """From the graph as it would be captured on a GPU."""
-    graph = json.dumps(export.export_module(Wrapped(case.function), case.arguments)).replace('"cpu"', '"cuda"')
-    return library.compile_graph(json.loads(graph), "triton")
+interpreter = interpreter_of("scatter_cases:interpreted")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Iterator
 
 import pytest
 import torch
-from case_checks import SEEDS, check_in_triton, check_on_the_cpu
+from case_checks import SEEDS, check_in_triton, check_on_the_cpu, emit_for_gpu, interpreter_of
 from interpreter_process import InterpreterProcess
-from movement_cases import Case, Wrapped
+from movement_cases import Wrapped
 from sort_cases import AROUND, CASES, CPU_CASES
 
 from kernelwright import export, library
@@ -23,7 +21,7 @@ def seeds_of(name: str) -> range:
 
 
 # On a CPU a topk whose positions are read is PyTorch's.
-PICKED = ["largest", "a_few_of_many", "several_of_one_row", "between_pointwise", "largest_of_wide_elements", "scaled_by_another", "largest_summed", "largest_of_long_rows"]
+PICKED = ["largest", "a_few_of_many", "several_of_one_row", "between_pointwise", "largest_of_wide_elements", "largest_of_long_rows"]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES | CPU_CASES if name not in PICKED])
@@ -37,18 +35,7 @@ def test_positions_of_the_largest_are_the_librarys_on_the_cpu() -> None:
     assert [library.compile_graph(export.export_module(one, (x,)), "cpu")["library_ops"] != [] for one in (both, values)] == [True, False]
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterpreterProcess]:
-    pytest.importorskip("triton")
-    process = InterpreterProcess(tmp_path_factory.mktemp("sorts"), "sort_cases:interpreted")
-    yield process
-    process.close()
-
-
-def emit_for_gpu(case: Case) -> dict[str, Any]:
-    """From the graph as it would be captured on a GPU."""
-    graph = json.dumps(export.export_module(Wrapped(case.function), case.arguments)).replace('"cpu"', '"cuda"')
-    return library.compile_graph(json.loads(graph), "triton")
+interpreter = interpreter_of("sort_cases:interpreted")
 
 
 @pytest.mark.parametrize("name", CASES)
