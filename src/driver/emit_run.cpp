@@ -1,13 +1,10 @@
 #include "driver/emit_run.hpp"
 
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "driver/emitted_sources.hpp"
 #include "driver/report.hpp"
-#include "plan/schedule_json.hpp"
-#include "support/error.hpp"
-#include "support/hash.hpp"
 #include "support/interrupt.hpp"
 
 namespace kw {
@@ -21,7 +18,8 @@ namespace {
 class EmitRun : public search::Evaluator {
  public:
   EmitRun(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive, Scratch& scratch)
-      : request_(request), first_(first), session_(session), archive_(archive), scratch_(scratch), catalogue_(first.graph, request.description), began_(seconds_now()) {}
+      : request_(request), first_(first), session_(session), archive_(archive), scratch_(scratch), catalogue_(first.graph, request.description),
+        sources_(first, request.compile), began_(seconds_now()) {}
 
   Json run() {
     search::SearchResult result;
@@ -39,19 +37,8 @@ class EmitRun : public search::Evaluator {
     return search_json(result, request_.evaluations, seconds());
   }
 
-  std::string identity(const Schedule& schedule) override {
-    try {
-      std::string source = with_schedule(first_, schedule, request_.compile).source;
-      std::string hash = sha256_hex(source);
-      sources_[hash] = std::move(source);
-      return hash;
-    } catch (const Error& error) {
-      unfit_ = "These parameters do not go together: " + error.text().message;
-      return "";
-    }
-  }
-
-  std::string unfit() const override { return unfit_; }
+  std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
+  std::string unfit() const override { return sources_.unfit(); }
 
   bool has_time() override {
     throw_if_interrupted();
@@ -92,8 +79,7 @@ class EmitRun : public search::Evaluator {
   Archive& archive_;
   Scratch& scratch_;
   search::Catalogue catalogue_;
-  std::map<std::string, std::string> sources_;   // by identity
-  std::string unfit_;
+  EmittedSources sources_;
   double began_;
 };
 

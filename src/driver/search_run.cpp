@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "driver/emitted_sources.hpp"
 #include "measure/statistics.hpp"
 #include "plan/schedule_json.hpp"
 #include "search/relief.hpp"
 #include "support/error.hpp"
-#include "support/hash.hpp"
 #include "support/interrupt.hpp"
 
 namespace kw {
@@ -30,7 +29,7 @@ class SearchRun : public search::Evaluator {
  public:
   SearchRun(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress)
       : request_(request), first_(first), session_(session), environment_(environment), archive_(archive), scratch_(scratch), progress_(progress),
-        catalogue_(first.graph, request.description), memory_(archive, request.environment_hash, emitter_version(), request.policy) {}
+        catalogue_(first.graph, request.description), memory_(archive, request.environment_hash, emitter_version(), request.policy), sources_(first, request.compile) {}
 
   Json run() {
     const Stage stage(progress_, "search");
@@ -67,19 +66,8 @@ class SearchRun : public search::Evaluator {
     return search::search(catalogue_, first_.schedule, std::move(given), *this, options);
   }
 
-  std::string identity(const Schedule& schedule) override {
-    try {
-      Compiled compiled = with_schedule(first_, schedule, request_.compile);
-      std::string hash = sha256_hex(compiled.source);
-      sources_[schedule_to_json(schedule)] = std::move(compiled.source);
-      return hash;
-    } catch (const Error& error) {
-      unfit_ = "These parameters do not go together: " + error.text().message;
-      return "";
-    }
-  }
-
-  std::string unfit() const override { return unfit_; }
+  std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
+  std::string unfit() const override { return sources_.unfit(); }
 
   bool has_time() override {
     throw_if_interrupted();
@@ -90,7 +78,7 @@ class SearchRun : public search::Evaluator {
     std::vector<std::string> paths;
     for (const Candidate& one : batch) {
       if (memory_.find(first_.graph, one.schedule)) continue;
-      paths.push_back(scratch_.write(name_of(one), sources_.at(schedule_to_json(one.schedule))));
+      paths.push_back(scratch_.write(name_of(one), sources_.at(one.identity)));
     }
     if (paths.empty()) return;
     if (!builder_) {
@@ -116,7 +104,7 @@ class SearchRun : public search::Evaluator {
     for (size_t i = 0; i < batch.size(); ++i) {
       if (!outcomes[i].reused) remember(batch[i], outcomes[i]);
       // Known under the name of another file: as a candidate of this one it is new.
-      else if (request_.proposer) archive_.add_candidate(sources_.at(schedule_to_json(batch[i].schedule)));
+      else if (request_.proposer) archive_.add_candidate(sources_.at(batch[i].identity));
     }
     return outcomes;
   }
@@ -223,7 +211,7 @@ class SearchRun : public search::Evaluator {
     if (!memory_.fault().empty()) return;
     try {
       archive_.together([&] {
-        const std::string hash = archive_.add_candidate(sources_.at(schedule_to_json(candidate.schedule)));
+        const std::string hash = archive_.add_candidate(sources_.at(candidate.identity));
         archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, request_.proposed_by, emitter_version(), schedule_to_json(candidate.schedule)});
       });
     } catch (const Error&) {
@@ -248,8 +236,8 @@ class SearchRun : public search::Evaluator {
   search::Catalogue catalogue_;
   search::Memory memory_;
   std::unique_ptr<Builder> builder_;
-  std::map<std::string, std::string> sources_;   // by schedule
-  std::string anchor_, unfit_;
+  EmittedSources sources_;
+  std::string anchor_;
   double began_ = 0, last_confirmed_ = 0;
   bool pending_ = false, loaded_ = false;
 };
