@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from . import candidate as candidates, draws, errors, metrics, problem as problems
-from .profiling import share_in_kernels
+from .profiling import Profile, profile_call
 from .reference import seed_everything
 from .runs import Inputs, outcome
 from .state import Snapshot, copy_state
@@ -175,7 +175,7 @@ class Measurement:
             with device_lock(self.lock, lambda: self.progress("waiting for the device", 0.1)):
                 self.measure(timer)
                 walls = {name: timer.wall(self.call(name), 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
-            share = share_in_kernels(self.call("ours"), self.kernels, self.device) if self.ours is not None else None
+            profile = profile_call(self.call("ours"), self.kernels, self.device) if self.ours is not None else Profile()
             recheck = self.recheck()
         return {
             "samples_ms": self.samples,
@@ -184,7 +184,8 @@ class Measurement:
             "timer": timer.name,
             "wall_ms": walls,
             "recheck": recheck,
-            "share_in_our_kernels": share,
+            "share_in_our_kernels": profile.share,
+            "profile": profile.parts,
             "peak_memory_bytes": memory,
             "baseline_errors": self.baseline_errors,
             "threads": torch.get_num_threads(),

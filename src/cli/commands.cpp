@@ -31,7 +31,7 @@ constexpr Command kCommands[] = {
      "  kw repl --model smollm2 --target cpu model.py\n"
      "  printf ':open model.py\\n:repair\\n:keep\\n' | kw repl --model http://127.0.0.1:8000/v1      from a script\n"
      "Paste a module, or :open FILE. The compiler's kernel is made first; then the model writes, and its answer is checked, verified and timed beside\n"
-     "eager and that one. :again asks for another, :repair tells it what was wrong, other words are told to it as they stand, :keep writes what\n"
+     "eager and that one. :again asks for another, :repair tells it what was wrong or how fast it is, other words are told to it as they stand, :keep writes what\n"
      "was right, :help lists the rest. Ctrl-C stops the writing, Ctrl-D leaves. All of it is in the archive, as with `kw generate`.",
      define_repl},
     {"verify", "Check a candidate against its problem",

@@ -38,7 +38,7 @@ struct ReplCommand {
 constexpr ReplCommand kReplCommands[] = {
     {":open", "FILE", "take a module from a file, and ask for a kernel"},
     {":again", "", "ask for another answer"},
-    {":repair", "", "tell the model what was wrong with its last answer, and ask again"},
+    {":repair", "", "tell the model what was wrong with its last answer, or how fast it is, and ask again"},
     {":edits", "[N]", "let the model pick the schedule of the compiler's kernels instead: N are evaluated  [6]"},
     {":show", "[N|problem|answer|built-in]", "the last kernel, that of answer N, the module, the answer as it was written, the compiler's kernel"},
     {":history", "", "all answers, their verdicts and times"},
@@ -216,7 +216,7 @@ class Repl {
 
   void repair() {
     const std::string feedback = conversation_.feedback();
-    if (feedback.empty()) throw Error(ErrorKind::kUser, "There is nothing to repair: no answer has failed.", ":again asks for another.");
+    if (feedback.empty()) throw Error(ErrorKind::kUser, "There is nothing to tell the model: no answer has been judged, or the last one was right and not timed.", ":again asks for another.");
     console_.print(feedback);
     answer(feedback);
   }
@@ -255,7 +255,7 @@ class Repl {
         text += fmt::format("  eager      {:>10.4g} ms\n", built_in["time_ms"]["eager"].get<double>());
       if (const std::string times = ratio_text(built_in); !times.empty()) text += "  built-in   " + times + "\n";
       if (const std::string times = ratio_text(turn.timing); !times.empty()) text += "  this one   " + times + "\n";
-      text += "  :keep writes it\n";
+      text += conversation_.feedback().empty() ? "  :keep writes it\n" : "  :keep writes it, :repair tells the model how fast it is\n";
     } else if (!conversation_.feedback().empty()) {
       text += "  :repair tells the model, :again asks for another\n";
     }

@@ -193,6 +193,11 @@ std::string generate_text(const Json& report) {
   if (report.value("passed_at_first", 0) != passed) text += fmt::format(" ({} without repair)", report.value("passed_at_first", 0));
   for (const auto& [k, share] : report["pass_at_k"].items()) text += fmt::format("  pass@{} {:.1f}%", k, 100 * share.get<double>());
   text += "\n";
+  if (passed > 0 && report.contains("best_at_k")) {
+    text += "  over eager";
+    for (const auto& [k, speedup] : report["best_at_k"].items()) text += fmt::format("  best@{} {:.2f}x", k, speedup.get<double>());
+    text += "\n";
+  }
   for (const auto& [code, count] : report["codes"].items())
     if (code != "pass") text += fmt::format("  {:>4} x {}\n", count.get<int>(), code);
   if (!report["repairs_made"].empty()) {
@@ -205,7 +210,7 @@ std::string generate_text(const Json& report) {
   if (has_number(report, "cost")) text += fmt::format("  cost       {:.4g}\n", report["cost"].get<double>());
   text += fmt::format("  overhead   {:.0f} ms a candidate beside model and judge\n", report["overhead_ms"]["median"].get<double>());
   for (const Json& what : report["sandbox"]["missing"]) text += "  unprotected " + what.get<std::string>() + "\n";
-  text += time_table(report) + roofline_line(report);
+  text += time_table(report) + roofline_line(report) + notes(report);
   if (report["candidate"].is_string()) text += fmt::format("{:<10} {}\n", "written", report["candidate"].get<std::string>());
   return text + fmt::format("{:.1f} s\n", total_seconds(report));
 }

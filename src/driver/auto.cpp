@@ -58,7 +58,7 @@ Json optimize_with_model(const OptimizeOptions& options, GenerateOptions model, 
     if (passed(answer) && (!passed(report) || is_faster(answer, report))) {
       winner = proposer;
       write_file_atomically(output, read_file(model.output));
-      for (const char* field : {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "roofline", "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels"})
+      for (const char* field : {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "roofline", "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
         if (answer.contains(field)) report[field] = answer[field];
       for (const char* field : {"kernels", "library_calls", "library_ops", "search"}) report.erase(field);
       report["candidate"] = std::filesystem::absolute(output).lexically_normal().string();

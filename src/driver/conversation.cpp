@@ -265,6 +265,9 @@ void Conversation::judge(Turn& turn) {
   if (!passed(turn.record) || state.options.budget_seconds <= 0) return;
   const Stage stage(state.progress, "measure");
   turn.timing = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines, state.options.budget_seconds);
+  if (!passed(turn.timing)) return;
+  const Feedback said = feedback_on_times(turn.timing);
+  if (!said.what.empty()) now.last_feedback = llm::improvement_message(said.what, said.evidence);
 }
 
 std::string Conversation::feedback() const { return state_->subject_or_throw().last_feedback; }

@@ -130,6 +130,7 @@ class ModelEdits : public search::Proposer {
 
   // The next `count` answers, from an earlier run of the same settings as far as it went.
   void answer(int count) {
+    if (options_.ask_seconds > 0 && seconds_now() - began_ > options_.ask_seconds) return;
     std::vector<int> asked;
     const int most = kAnswersEach * std::max(1, options_.samples - 1);
     for (; count > 0 && next_ < most; --count, ++next_) {
@@ -238,6 +239,7 @@ class ModelEdits : public search::Proposer {
   std::string grammar_, schema_;
   std::map<int, CompletionRecord> earlier_;    // by sample
   std::vector<Answer> batch_;
+  double began_ = seconds_now();
   std::vector<Tried> tried_;
   int next_ = 0;
 };

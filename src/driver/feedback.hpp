@@ -18,4 +18,7 @@ Feedback feedback_on(const llm::Fault& fault);
 // `report` of a verification that failed, and the worker's figures, which say where in a tensor it is furthest off.
 Feedback feedback_on(const nlohmann::ordered_json& report, const nlohmann::ordered_json& figures);
 
+// A report of times (AnswerJudge::time): how fast it is beside eager and the device, and what its time goes to. Nothing to say where it could not be timed.
+Feedback feedback_on_times(const nlohmann::ordered_json& report);
+
 }  // namespace kw

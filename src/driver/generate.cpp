@@ -110,9 +110,10 @@ class Generation {
 
   // What samples of one kind share: the archive knows them by it.
   std::string run_name() const {
-    const Json settings = {{"version", kRunVersion}, {"problem", problem_hash_}, {"target", target_}, {"policy", options_.policy}, {"model", options_.model.model}, {"api", options_.model.api}, {"template", form_.hash()},
+    Json settings = {{"version", kRunVersion}, {"problem", problem_hash_}, {"target", target_}, {"policy", options_.policy}, {"model", options_.model.model}, {"api", options_.model.api}, {"template", form_.hash()},
                            {"shots", options_.shots}, {"repair", options_.repair}, {"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens},
                            {"seed", seeds_text(options_)}};
+    if (options_.improve > 0) settings["improve"] = options_.improve;
     return sha256_hex(settings.dump());
   }
 
@@ -128,7 +129,7 @@ class Generation {
     for (auto& [sample, turns] : earlier_) take_up(turns);
   }
 
-  bool asks_the_model() const { return static_cast<int>(earlier_.size()) < options_.samples || !continued_.empty() || (!unjudged_.empty() && options_.repair > 0); }
+  bool asks_the_model() const { return static_cast<int>(earlier_.size()) < options_.samples || !continued_.empty() || (!unjudged_.empty() && options_.repair + options_.improve > 0); }
 
   void sample(bool asks) {
     thread_count_ = static_cast<double>(threads_->threads());
@@ -148,6 +149,12 @@ class Generation {
     while (open_ > 0) {
       throw_if_interrupted();
       show();
+      if (options_.ask_seconds > 0 && stage.seconds() > options_.ask_seconds) {
+        while (std::optional<SampleAnswer> answer = threads_->next(0)) take(std::move(*answer), true);
+        threads_->drop();
+        out_of_time_ = open_ > 0;
+        break;
+      }
       const double waiting = seconds_now();
       std::optional<SampleAnswer> answer = threads_->next(kLookSeconds);
       idle_seconds_ += seconds_now() - waiting;
@@ -173,7 +180,7 @@ class Generation {
       record["reused"] = true;
       log_.add(completion.sample, completion.turn, record, one.judgement.passed);
       if (one.judgement.passed) keep(one.judgement.candidate, archive_->candidate_source(one.judgement.candidate), record);
-      if (&one != &turns.back() || one.judgement.passed || completion.turn >= options_.repair || record.value("last", false)) continue;
+      if (&one != &turns.back() || record.value("last", true)) continue;
       continued_.push_back({completion.sample, completion.turn + 1, next_prompt(prompt_of(completion.request), completion.text, record.value("feedback", ""))});
       ++open_;
     }
@@ -242,20 +249,40 @@ class Generation {
     Json record = judged.record;
     judging_seconds_ += judged.seconds;
     const bool good = passed(record);
-    // A model that gives the same wrong answer twice will give it again.
-    const bool last = good || answer.task.turn >= options_.repair || (record.value("same_as_before", false) && answer.task.turn > 0) || judged.feedback.what.empty();
-    record["last"] = last;
-    if (!last) record["feedback"] = llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (!judged.candidate.empty()) record["candidate"] = judged.candidate;
     if (good) keep(judged.candidate, judged.source, record);
-    const double overhead = seconds_now() - began - judged.seconds;
+    const double timed = seconds_now();
+    const std::string message = message_after(answer, judged, record);
+    const double timing = record.contains("times") ? seconds_now() - timed : 0;
+    judging_seconds_ += timing;
+    const bool last = message.empty();
+    record["last"] = last;
+    if (!last) record["feedback"] = message;
+    const double overhead = seconds_now() - began - judged.seconds - timing;
     record["seconds"] = {{"write", completion.seconds}, {"judge", judged.seconds}, {"overhead", overhead}};
     archive_->add(JudgementRecord{hash, judged.candidate, judged.verdict, good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
     log_.add(answer.task.sample, answer.task.turn, record, good);
     --open_;
     if (last) return;
     ++open_;
-    ask(answer.task.sample, answer.task.turn + 1, next_prompt(answer.task.prompt, completion.text, record["feedback"]));
+    ask(answer.task.sample, answer.task.turn + 1, next_prompt(answer.task.prompt, completion.text, message));
+  }
+
+  // What the model is told next in this conversation; empty: it ends.
+  std::string message_after(const SampleAnswer& answer, const JudgedAnswer& judged, Json& record) {
+    // A model that gives the same answer twice will give it again.
+    if (record.value("same_as_before", false) && answer.task.turn > 0) return "";
+    if (!passed(record))
+      return judged.feedback.what.empty() || log_.turns(answer.task.sample, false) >= options_.repair ? "" : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
+    if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
+    judges_->stop();   // on a CPU the next judge's preparations would take the cores that are timed
+    const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
+    judges_->get_ready();
+    record["times"] = Json::object();
+    for (const char* field : {"time_ms", "speedup", "roofline", "profile"})
+      if (timing.contains(field)) record["times"][field] = timing[field];
+    const Feedback said = passed(timing) ? feedback_on_times(timing) : Feedback{};
+    return said.what.empty() ? "" : llm::improvement_message(said.what, said.evidence);
   }
 
   // Only the last answer: a conversation that carries all of them outgrows small contexts, and what was wrong before is no example.
@@ -312,6 +339,14 @@ class Generation {
     return found == good_.end() ? nullptr : &*found;
   }
 
+  // Over eager, of those that passed and were timed.
+  std::map<std::string, double> speedups() const {
+    std::map<std::string, double> found;
+    for (const Good& one : good_)
+      if (one.timing.is_object() && passed(one.timing) && one.timing.contains("speedup") && one.timing["speedup"].contains("eager")) found[one.hash] = one.timing["speedup"]["eager"]["value"];
+    return found;
+  }
+
   // The fastest of those that still hold; false when there is none.
   bool choose() {
     const Good* best = nullptr;
@@ -336,9 +371,10 @@ class Generation {
     Json report = {{"version", kReportVersion}, {"command", "generate"}, {"problem", problem_.path}, {"name", problem_.name}, {"problem_hash", problem_hash_}, {"size", problem_.size.empty() ? Json() : Json(problem_.size)},
                    {"target", target_}, {"policy", options_.policy}, {"verdict", best_hash_.empty() ? "fail" : "pass"}, {"code", best_hash_.empty() ? "none-passed" : "pass"}, {"reason", ""},
                    {"model", {{"asked", options_.model.model}, {"name", model_}}}, {"template", {{"name", form_.name}, {"hash", form_.hash()}}}, {"run", run_name_},
-                   {"sampling", {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens}, {"seed", seeds_text(options_)}, {"shots", options_.shots}, {"repair", options_.repair}}}};
+                   {"sampling", {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens}, {"seed", seeds_text(options_)}, {"shots", options_.shots}, {"repair", options_.repair}, {"improve", options_.improve}}}};
     if (best_hash_.empty()) report["reason"] = log_.judged() == 0 ? "No sample was judged." : fmt::format("None of {} samples passed; most often: {}", log_.judged(), log_.commonest_fault());
     log_.describe(report, options_.model);
+    if (options_.budget_seconds > 0 && !interrupted_) log_.describe_best(report, speedups());
     report["prompt_tokens"] = prompt_.tokens;
     report["sandbox"] = {{"kind", sandbox.kind()}, {"missing", sandbox.missing()}};
     report["overlap"] = {{"wall_seconds", sampling_wall_}, {"writing_seconds", generating_seconds_}, {"judging_seconds", judging_seconds_}, {"waiting_seconds", idle_seconds_},
@@ -353,6 +389,7 @@ class Generation {
     }
     report["candidate"] = best_hash_.empty() ? Json() : Json(fs::absolute(output_).lexically_normal().string());
     report["interrupted"] = interrupted_;
+    if (out_of_time_) add_note(report, fmt::format("The time for asking was over when {} of {} answers were judged; with a longer --ask-seconds, or none, the same command goes on.", log_.judged(), options_.samples));
     report["seconds"] = {{"total", seconds_now() - began_}};
     return report;
   }
@@ -387,7 +424,7 @@ class Generation {
   int open_ = 0;                              // samples that are being written, or wait to be judged
   double judging_seconds_ = 0, generating_seconds_ = 0, idle_seconds_ = 0, sampling_wall_ = 0, thread_count_ = 1;
   std::optional<Error> fault_;
-  bool interrupted_ = false;
+  bool interrupted_ = false, out_of_time_ = false;
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ struct GenerateOptions {
   int samples = 10;                          // k; with edits: schedules that are evaluated, the compiler's own among them
   int shots = 1;                             // examples in the prompt: 0, 1 (the format's), more (of the archive)
   int repair = 0;                            // further turns for an answer that fails
+  int improve = 0;                           // further turns for one that passed, with its times
+  double ask_seconds = 0;                    // after which the model is asked no more; 0: until there are all samples
   double temperature = 1.0, top_p = 0.97;
   int max_tokens = 2048;
   std::optional<uint64_t> seed;              // of the sampling; the draws of a verification stay secret

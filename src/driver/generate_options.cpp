@@ -28,6 +28,8 @@ void each_field(Options& options, const Field& field) {
   field("samples", options.samples);
   field("shots", options.shots);
   field("repair", options.repair);
+  field("improve", options.improve);
+  field("ask_seconds", options.ask_seconds);
   field("temperature", options.temperature);
   field("top_p", options.top_p);
   field("max_tokens", options.max_tokens);

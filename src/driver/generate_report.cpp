@@ -1,6 +1,7 @@
 #include "driver/generate_report.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "llm/pass_at_k.hpp"
@@ -13,12 +14,17 @@ namespace {
 
 constexpr int kAsked[] = {1, 5, 10, 20, 50, 100};
 
-Json pass_at(int samples, int passed) {
+// k → `figure(k)`, for the usual k and for all samples.
+Json at_each_k(int samples, const std::function<double(int)>& figure) {
   Json out = Json::object();
   for (const int k : kAsked)
-    if (const auto share = llm::pass_at_k(samples, passed, k)) out[std::to_string(k)] = *share;
-  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked)) out[std::to_string(samples)] = *llm::pass_at_k(samples, passed, samples);
+    if (k <= samples) out[std::to_string(k)] = figure(k);
+  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked)) out[std::to_string(samples)] = figure(samples);
   return out;
+}
+
+Json pass_at(int samples, int passed) {
+  return at_each_k(samples, [&](int k) { return *llm::pass_at_k(samples, passed, k); });
 }
 
 double median(std::vector<double> values) {
@@ -45,6 +51,23 @@ int SampleLog::passed() const {
   return static_cast<int>(std::count_if(samples_.begin(), samples_.end(), [](const auto& one) { return one.second.passed; }));
 }
 
+int SampleLog::turns(int sample, bool good) const {
+  const auto found = samples_.find(sample);
+  if (found == samples_.end()) return 0;
+  return static_cast<int>(std::count_if(found->second.turns.begin(), found->second.turns.end(), [&](const auto& one) { return (one.second.value("verdict", "") == "pass") == good; }));
+}
+
+void SampleLog::describe_best(Json& report, const std::map<std::string, double>& speedups) const {
+  std::vector<double> values;
+  for (const auto& [number, sample] : samples_) {
+    double best = 1;
+    for (const auto& [turn, record] : sample.turns)
+      if (const auto found = speedups.find(record.value("candidate", "")); found != speedups.end()) best = std::max(best, found->second);
+    values.push_back(best);
+  }
+  report["best_at_k"] = at_each_k(judged(), [&](int k) { return *llm::best_at_k(values, k); });
+}
+
 std::string SampleLog::commonest_fault() const {
   std::map<std::string, int> reasons;
   for (const auto& [number, sample] : samples_) ++reasons[sample.turns.rbegin()->second.value("reason", "")];
@@ -62,7 +85,7 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
     Json turns = Json::array();
     for (const auto& [turn, record] : sample.turns) {
       Json row;
-      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "reused", "same_as_before"})
+      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times", "reused", "same_as_before"})
         if (record.contains(field)) row[field] = record[field];
       turns.push_back(std::move(row));
       const Json usage = record.value("usage", Json::object());

@@ -99,6 +99,7 @@ void add_measurement(Json& report, const Json& reply) {
   report["timer"] = reply.value("timer", "");
   report["samples"] = samples_of(reply, ours.empty() ? "eager" : "ours").size();
   report["share_in_our_kernels"] = reply.value("share_in_our_kernels", Json());
+  report["profile"] = reply.value("profile", Json::array());
   report["peak_memory_bytes"] = reply.value("peak_memory_bytes", Json::object());
   report["baseline_errors"] = reply.value("baseline_errors", Json::object());
   if (reply.contains("recheck") && !reply["recheck"].value("ok", true)) {

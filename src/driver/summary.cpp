@@ -58,8 +58,9 @@ Json against(const std::vector<const Json*>& lines, const char* baseline) {
 }
 
 // Of a language model: the mean over all problems; one that has no figure (the file does not load) counts as 0. Only the k that all the others have.
+// Also best@k, the geometric mean of theirs.
 void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
-  std::map<int, std::pair<double, int>> sums;
+  std::map<int, std::pair<double, int>> sums, best;   // of the logarithms
   int sampled = 0, judged = 0;
   for (const Json* line : lines) {
     if (!line->contains("pass_at_k")) continue;
@@ -70,12 +71,20 @@ void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
       sum += share.get<double>();
       ++count;
     }
+    if (!line->contains("best_at_k")) continue;
+    for (const auto& [k, speedup] : (*line)["best_at_k"].items()) {
+      auto& [sum, count] = best[std::stoi(k)];
+      sum += std::log(speedup.get<double>());
+      ++count;
+    }
   }
   if (sampled == 0) return;
   out["samples"] = judged;
   out["pass_at_k"] = Json::object();
   for (const auto& [k, sum] : sums)
     if (sum.second == sampled) out["pass_at_k"][std::to_string(k)] = sum.first / static_cast<double>(lines.size());
+  for (const auto& [k, sum] : best)
+    if (sum.second == sampled) out["best_at_k"][std::to_string(k)] = std::exp(sum.first / static_cast<double>(lines.size()));
 }
 
 Json group_figures(const std::vector<const Json*>& lines) {
@@ -162,6 +171,10 @@ std::string summary_text(const Json& summary) {
   if (all.contains("pass_at_k")) {
     text += fmt::format("\n{} samples", all["samples"].get<int>());
     for (const auto& [k, share] : all["pass_at_k"].items()) text += fmt::format("  pass@{}: {:.1f}%", k, 100 * share.get<double>());
+    if (all.contains("best_at_k")) {
+      text += "\nover eager, which stands in for what did not pass";
+      for (const auto& [k, speedup] : all["best_at_k"].items()) text += fmt::format("  best@{}: {:.2f}x", k, speedup.get<double>());
+    }
   }
   if (all.contains("kernels_compiled"))
     text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());

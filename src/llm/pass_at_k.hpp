@@ -3,10 +3,14 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 namespace kw::llm {
 
 // None where there are fewer than k samples.
 std::optional<double> pass_at_k(int samples, int passed, int k);
+
+// best@k in the same way: the mean over the sets of k samples of the best value among them; `values` holds one for each sample. None where there are fewer than k.
+std::optional<double> best_at_k(std::vector<double> values, int k);
 
 }  // namespace kw::llm

@@ -149,10 +149,17 @@ FilledPrompt fill(const Template& form, const PromptFacts& facts, int budget, co
   }
 }
 
-std::string repair_message(const std::string& what, const std::string& evidence) {
-  const std::vector<Part> parts = parts_of(std::string(embedded_text("repair.txt")));
+namespace {
+
+std::string next_turn(const char* name, const std::string& what, const std::string& evidence) {
+  const std::vector<Part> parts = parts_of(std::string(embedded_text(name)));
   return replaced(parts.front().text, {{"what", what}, {"evidence", evidence.empty() ? "" : evidence + "\n\n"}});
 }
+
+}  // namespace
+
+std::string repair_message(const std::string& what, const std::string& evidence) { return next_turn("repair.txt", what, evidence); }
+std::string improvement_message(const std::string& what, const std::string& evidence) { return next_turn("improve.txt", what, evidence); }
 
 double likeness(std::string_view one, std::string_view other) {
   const std::set<std::string> left = names_in(one), right = names_in(other);

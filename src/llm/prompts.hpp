@@ -52,6 +52,9 @@ FilledPrompt fill(const Template& form, const PromptFacts& facts, int budget, co
 // The next turn after an answer that did not pass: what happened, and what there is to see of it.
 std::string repair_message(const std::string& what, const std::string& evidence);
 
+// The next turn after one that passed: how fast it is, and where its time goes.
+std::string improvement_message(const std::string& what, const std::string& evidence);
+
 // How much two sources have in common, from 0 to 1: the share of the names (operators, above all) that stand in either and in both.
 double likeness(std::string_view one, std::string_view other);
 

@@ -97,6 +97,44 @@ def test_the_same_wrong_answer_ends_a_conversation(kw):
     assert len(server.requests) == 2
 
 
+# The same kernel, many times over.
+SLOW = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 300; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
+
+
+def test_a_right_answer_is_told_its_times_and_may_be_improved(kw):
+    with ModelServer([fenced(SLOW), fenced(RIGHT), fenced(WRONG)]) as server:
+        timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--draws", 1, "--json", "-")
+        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *timed, "-k", 1, "--improve", 3)
+        assert result.code == 0, result.text
+        report = result.json()
+        # The third answer is wrong, and --repair was not asked for.
+        assert len(server.requests) == 3
+        told = server.requests[1]["messages"][-1]["content"]
+        assert "ModelNew is right, and takes" in told and "times as long" in told and "the candidate's own C++" in told and "Make it faster" in told, told
+        assert server.requests[1]["messages"][-2]["content"] == fenced(SLOW)
+        turns = report["samples"][0]["turns"]
+        assert [turn["code"] for turn in turns] == ["pass", "pass", "inaccurate"] and "times" in turns[1] and "times" not in turns[2]
+        assert report["passed"] == 1 and "repeat < 300" not in Path(report["candidate"]).read_text()
+        assert report["best_at_k"]["1"] >= 1 and "best@1" in result.err
+        # All of it is in the archive.
+        assert generate(kw, server, "-k", 1, "--improve", 3).json()["passed"] == 1 and len(server.requests) == 3
+
+
+def test_asking_ends_with_its_time(kw):
+    def late(handler, body):
+        time.sleep(3)
+        handler.begin_stream()
+        handler.event("nothing", "stop")
+
+    with ModelServer([late]) as server:
+        result = generate(kw, server, "-k", 50, "--concurrency", 1, "--ask-seconds", 7)
+        assert result.code == 1, result.text
+        report = result.json()
+        assert 1 <= report["judged"] <= 3 and "--ask-seconds" in report["notes"][0] and "--ask-seconds" in result.err
+        again = generate(kw, server, "-k", report["judged"], "--ask-seconds", 7).json()
+        assert again["judged"] == report["judged"] and "notes" not in again
+
+
 def test_ctrl_c_keeps_what_is_found_and_the_same_command_goes_on(kw):
     def hang(handler, body):
         handler.begin_stream()
@@ -250,8 +288,7 @@ def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
 
 def test_the_compilers_kernel_is_the_floor(kw):
     command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--proposer", "auto", "--json", "-", "-k", 2)
-    slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 300; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
-    with ModelServer([fenced(slow), fenced(WRONG)]) as server:
+    with ModelServer([fenced(SLOW), fenced(WRONG)]) as server:
         result = kw(*command, "--model", server.url, "--price-read", 3, "--price-written", 15)
     assert result.code == 0, result.text
     report = result.json()

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelwright import ceilings, compile_only, errors, measurement as measure
-from kernelwright.profiling import share_in_kernels
+from kernelwright.profiling import profile_call
 from kernelwright.timing import Perturbation, device_lock, is_settled
 
 pytestmark = pytest.mark.alone
@@ -180,9 +180,11 @@ def test_settled_means_a_tight_interval_of_the_median():
 
 def test_library_time_is_not_ours():
     values = torch.rand(400, 400)
-    assert share_in_kernels(lambda: values @ values @ values, ["kernel"], torch.device("cpu")) < 0.4
-    assert share_in_kernels(lambda: sum(range(200_000)), ["kernel"], torch.device("cpu")) > 0.9
-    assert share_in_kernels(lambda: None, [], torch.device("cpu")) == 0.0
+    library = profile_call(lambda: values @ values @ values, ["kernel"], torch.device("cpu"))
+    assert library.share < 0.4 and library.parts[0]["name"] == "aten::mm" and not library.parts[0]["ours"]
+    own = profile_call(lambda: sum(range(200_000)), ["kernel"], torch.device("cpu"))
+    assert own.share > 0.9 and own.parts[0]["ours"]
+    assert profile_call(lambda: None, [], torch.device("cpu")).share == 0.0
 
 
 @pytest.mark.slow

@@ -175,5 +175,24 @@ TEST(PassAtK, IsTheShareOfAllSubsets) {
   EXPECT_NEAR(*pass_at_k(1000, 1, 20), 0.02, 1e-12);
 }
 
+TEST(BestAtK, IsTheMeanOverAllSubsets) {
+  const std::vector<double> values = {1.0, 2.5, 1.0, 0.5, 4.0, 2.5, 1.25};
+  const int n = static_cast<int>(values.size());
+  for (int k = 1; k <= n; ++k) {
+    double sum = 0;
+    int sets = 0;
+    for (unsigned set = 0; set < (1u << n); ++set) {
+      if (std::popcount(set) != k) continue;
+      double best = 0;
+      for (int i = 0; i < n; ++i)
+        if (set >> i & 1) best = std::max(best, values[static_cast<size_t>(i)]);
+      sum += best;
+      ++sets;
+    }
+    EXPECT_NEAR(*best_at_k(values, k), sum / sets, 1e-12) << k;
+  }
+  EXPECT_FALSE(best_at_k(values, n + 1).has_value());
+}
+
 }  // namespace
 }  // namespace kw::llm
