@@ -4,14 +4,15 @@
     model = KernelLLM("facebook/KernelLLM")
     print(model.generate_triton(source_of_a_module))
 
-The methods are those of the class that comes with KernelLLM, so that scripts written for it run after changing the import. What it gives is
-a model's text: `kw generate` is what also verifies it.
+The methods and their parameters are those of the class that comes with KernelLLM, so that scripts written for it run after changing the import
+(`stream` is ours). What it gives is a model's text: `kw generate` is what also verifies it.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import Any, Iterator
 
 from . import library
@@ -42,13 +43,13 @@ class KernelLLM:
         dtype = torch_dtype if isinstance(torch_dtype, str) else str(torch_dtype).removeprefix("torch.")
         self.model = module.load({"path": path, "context": context, "device": device, "dtype": dtype, "gpu_layers": gpu_layers, "threads": threads})
 
-    def stream_raw(
+    def stream(
         self,
         prompt: str | list[dict[str, str]],
+        temperature: float = 0.6,
         max_new_tokens: int = 2048,
-        temperature: float = 1.0,
-        top_p: float = 0.97,
         *,
+        top_p: float = 0.95,
         do_sample: bool = True,
         seed: int | None = None,
         stop: list[str] | None = None,
@@ -69,14 +70,35 @@ class KernelLLM:
         }
         yield from (piece for piece in self.model.generate(tokens, params, {"completion_tokens": 0, "finish": "stop"}) if piece)
 
-    def generate_raw(self, prompt: str | list[dict[str, str]], max_new_tokens: int = 2048, temperature: float = 1.0, top_p: float = 0.97, **options: Any) -> str:
-        """The whole answer at once."""
-        return "".join(self.stream_raw(prompt, max_new_tokens, temperature, top_p, **options))
+    def stream_raw(self, prompt: str | list[dict[str, str]], max_new_tokens: int = 2048, **options: Any) -> None:
+        """Prints the answer as it comes."""
+        for piece in self.stream(prompt, max_new_tokens=max_new_tokens, **options):
+            print(piece, end="", flush=True)
+        print()
 
-    def generate_triton(self, code: str, max_new_tokens: int = 2048, temperature: float = 1.0, top_p: float = 0.97, **options: Any) -> str:
+    def generate_raw(self, prompt: str | list[dict[str, str]], temperature: float = 0.6, max_new_tokens: int = 2048, **options: Any) -> str:
+        """The whole answer at once."""
+        return "".join(self.stream(prompt, temperature, max_new_tokens, **options)).strip()
+
+    def generate_triton(self, code: str, temperature: float = 0.6, max_new_tokens: int = 2048, **options: Any) -> str:
         """The answer for the source of a module with `Model`: text with a Triton version of it, `ModelNew`."""
+        return self.generate_raw(self._asked(code), temperature, max_new_tokens, **options)
+
+    def run_repl(self) -> None:
+        """Reads modules from standard input, each ended by Ctrl-D, and prints the answers; "exit" or nothing at all leaves. `kw repl` also verifies them."""
+        while True:
+            print("Paste a module and press Ctrl-D; exit or an empty one leaves. Ctrl-C stops an answer.", flush=True)
+            code = sys.stdin.read().strip()
+            if not code or code.lower() == "exit":
+                return
+            try:
+                self.stream_raw(self._asked(code))
+            except KeyboardInterrupt:
+                print("\nstopped")
+
+    def _asked(self, code: str) -> str | list[dict[str, str]]:
         asked = library.prompt(code, "triton", self.template)
-        return self.generate_raw(asked.get("raw") or asked["messages"], max_new_tokens, temperature, top_p, **options)
+        return asked.get("raw") or asked["messages"]
 
 
 def _place(name: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@
 #include "driver/environment.hpp"
 #include "driver/generate_report.hpp"
 #include "driver/judgement.hpp"
+#include "driver/optimize.hpp"
 #include "driver/report.hpp"
 #include "llm/extract.hpp"
 #include "support/error.hpp"
@@ -64,17 +65,20 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   return judged;
 }
 
+const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
+  if (limits_) return *limits_;
+  Session plain(context_.environment, context_.progress, context_.timeout_seconds);
+  plain.be_quiet(true);
+  const std::string device = device_of(context_.target);
+  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device, context_.lock), cache_bytes(plain, device)});
+}
+
 Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {
   Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
   try {
     const Json reply = context_.judges.measure(source, baselines, record.contains("errors") ? eager_errors(record) : std::map<std::string, double>{}, seconds, context_.input_bytes);
     add_measurement(report, reply);
-    if (context_.graph) {
-      Session plain(context_.environment, context_.progress, context_.timeout_seconds);
-      plain.be_quiet(true);
-      const std::string device = context_.target == "cpu" ? "cpu" : "cuda";
-      add_roofline(report, *context_.graph, device_ceilings(plain, context_.archive, context_.environment_hash, device, context_.lock), cache_bytes(plain, device));
-    }
+    if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);
     context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "archive/archive.hpp"
@@ -51,7 +52,14 @@ class AnswerJudge {
     nlohmann::ordered_json record;
     std::string verdict;
   };
+  struct DeviceLimits {
+    nlohmann::ordered_json ceilings;
+    double cache_bytes = 0;
+  };
+  const DeviceLimits& limits();        // asked for once: it takes a process of its own
+
   JudgeContext context_;
+  std::optional<DeviceLimits> limits_;
   std::map<std::string, Known> known_;  // by candidate
 };
 

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,10 +47,10 @@ def test_a_file_larger_than_the_memory(tmp_path, monkeypatch):
 @needs_smollm2
 def test_smollm2_streams_and_repeats_itself_under_a_seed(smollm2):
     messages = [{"role": "user", "content": "Say hello in one sentence."}]
-    pieces = list(smollm2.stream_raw(messages, max_new_tokens=24, seed=5))
+    pieces = list(smollm2.stream(messages, max_new_tokens=24, seed=5))
     assert len(pieces) > 3 and "".join(pieces).strip()
-    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=5) == "".join(pieces)
-    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=6) != "".join(pieces)
+    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=5) == "".join(pieces).strip()
+    assert smollm2.generate_raw(messages, max_new_tokens=24, seed=6) != "".join(pieces).strip()
 
 
 @needs_smollm2
@@ -71,23 +72,15 @@ def test_a_prompt_longer_than_the_context_is_told(smollm2):
 
 @needs_smollm2
 @pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(__file__), "../../build/libkernelwright.so")), reason="libkernelwright.so is not built")
-def test_generate_triton_answers_a_module(smollm2):
-    assert smollm2.generate_triton("class Model:\n    pass\n", max_new_tokens=8, seed=1)
-
-
-@needs_smollm2
-@pytest.mark.parametrize("damage, code", [("cut", "model-damaged"), ("architecture", "unsupported-model")])
-def test_damaged_and_unknown_models(tmp_path, damage, code):
-    data = open(llm_gguf.smollm2_path(), "rb").read()
-    path = tmp_path / "model.gguf"
-    path.write_bytes(data[: len(data) // 2] if damage == "cut" else data.replace(b"llama", b"xlama", 1))
-    # In a process of its own: llama.cpp's logging is one for the process.
-    script = f"import os\nfrom kernelwright import errors, llm_gguf\ntry:\n    llm_gguf.load({{'path': {str(path)!r}}})\nexcept errors.Error as error:\n    print(error.code, flush=True)\nos._exit(0)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
-    assert done.stdout.strip() == code, done.stderr
-
-
-def test_prompts_come_from_the_library():
-    asked = library.prompt("class Model: pass", "triton", "kernelllm")
-    assert "class Model: pass" in asked["raw"] and "@triton.jit" in asked["raw"]
-    assert [message["role"] for message in library.prompt("class Model: pass", "cpu", "chat")["messages"]] == ["system", "user"]
+def test_scripts_written_for_kernelllms_class_run(smollm2, capsys, monkeypatch):
+    """Its methods with its parameters, in its order."""
+    code = "class Model:\n    pass\n"
+    assert smollm2.generate_triton(code, 0.8, 8)
+    assert smollm2.generate_raw("Hello", 0.8, 8, seed=1) == "".join(smollm2.stream("Hello", 0.8, 8, seed=1)).strip()
+    assert smollm2.stream_raw("Hello", 8) is None and capsys.readouterr().out.strip()
+    typed = iter([code, "exit\n"])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(read=lambda: next(typed)))
+    asked = []
+    monkeypatch.setattr(smollm2, "stream_raw", asked.append)
+    smollm2.run_repl()
+    assert len(asked) == 1 and code in asked[0]

@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_answer(model):
 
 
 def test_an_answer_can_be_left_in_the_middle(model):
-    pieces = model.stream_raw("def f", max_new_tokens=200)
+    pieces = model.stream("def f", max_new_tokens=200)
     next(pieces)
     pieces.close()
     assert model.generate_raw([{"role": "user", "content": "hi"}], max_new_tokens=5, do_sample=False)
