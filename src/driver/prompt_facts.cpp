@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "driver/example_form.hpp"
 #include "driver/optimize.hpp"
 
 namespace kw {
@@ -19,11 +20,15 @@ constexpr size_t kLongestExample = 8000;      // bytes; a long example teaches l
 // The part of a candidate that a model is to write: without the copy of the problem above what kw emits, and without the helpers that a
 // model's C++ is given. Empty where it is in a form that models are not asked for, or only calls the library.
 std::string own_part(const std::string& source, const std::string& target) {
-  const std::string_view above = target == "cpu" ? "integer, real = ctypes.c_int64" : "# --- Kernels and the module that runs them";
-  const size_t line = source.find(above);
-  if (target == "cpu" && line == std::string::npos) return "";
-  const std::string part = line == std::string::npos ? source : source.substr(std::min(source.size(), source.find('\n', line) + 1));
-  return part.find(target == "cpu" ? "extern \"C\"" : "@triton.jit") == std::string::npos ? "" : part;
+  if (target == "cpu") {
+    const size_t helpers = source.find("integer, real = ctypes.c_int64");   // a model's own
+    if (helpers == std::string::npos) return in_models_form(source);
+    const std::string part = source.substr(std::min(source.size(), source.find('\n', helpers) + 1));
+    return part.find("extern \"C\"") == std::string::npos ? "" : part;
+  }
+  const size_t border = source.find("# --- Kernels and the module that runs them");
+  const std::string part = border == std::string::npos ? source : source.substr(std::min(source.size(), source.find('\n', border) + 1));
+  return part.find("@triton.jit") == std::string::npos ? "" : part;
 }
 
 }  // namespace

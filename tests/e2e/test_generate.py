@@ -270,6 +270,18 @@ def test_solved_problems_become_examples(kw):
     assert "def compile_cpp" not in shown
 
 
+def test_the_compilers_kernels_become_examples_that_would_pass(kw):
+    """In the form that models are asked for: said back as an answer, an example is right."""
+    scaled = GOOD.replace("torch.softmax(torch.tanh(x) * self.weight, dim=-1)", "torch.tanh(x) * self.weight + 1")
+    assert kw("optimize", kw.file("solved.py", scaled), "--target", "cpu", "--budget", 0, "--draws", 1).code == 0
+    shown = kw("generate", kw.file("like.py", scaled.replace("+ 1", "+ 2")), "--show-prompt", "--target", "cpu", "--shots", 2).out
+    example = next((block.split("```")[0] for block in shown.split("```python\n") if "def kernel_forward" in block), "")
+    assert "CPP_SOURCE" in example and "super().__init__()" in example and "def find_compiler" not in example, shown
+    with ModelServer([fenced(example)]) as server:
+        result = kw("generate", "solved.py", "--model", server.url, *QUICKLY, "-k", 1)
+    assert result.code == 0, result.text + example
+
+
 def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
     kw.file("suite/one.py", GOOD)
     kw.file("suite/two.py", GOOD.replace("torch.tanh(x)", "torch.tanh(x) * 1.0"))
