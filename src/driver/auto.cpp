@@ -35,7 +35,12 @@ bool is_faster(const Json& report, const Json& other) {
 
 Json optimize_with_model(const OptimizeOptions& options, GenerateOptions model, Progress& progress) {
   if (!(model.edits && model.model.model == kSearchAsModel)) llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
-  Json report = optimize(options, progress);
+  OptimizeOptions scheduler = options;
+  if (const double rest = options.search_seconds(); rest > 0 && model.ask_seconds <= 0) {
+    model.ask_seconds = rest / 2;
+    scheduler.budget_seconds -= rest / 2;
+  }
+  Json report = optimize(scheduler, progress);
   const std::string output = resolve_output(options.output, options.problem), proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
   Json proposers = Json::array({row("scheduler", report)});
   const Scratch scratch;

@@ -55,8 +55,11 @@ Sandbox::Sandbox(const std::string& device, std::vector<std::string> secrets, co
   }
   if (kind_ == "none")
     for (const char* what : {"no network", "a read-only file system", "processes of its own"}) missing_.push_back(std::string(what) + ": " + why);
-  // The kernel does not count root's processes.
-  if (geteuid() == 0) missing_.push_back("bounded processes: kw runs as root");
+  // Resource limits do not count root's processes.
+  if (geteuid() == 0) {
+    limit_ = std::make_unique<ProcessLimit>(kProcesses);
+    if (!limit_->holds()) missing_.push_back("bounded processes: kw runs as root, and can make no control group here");
+  }
   if (device_ == "cuda") missing_.push_back("bounded memory: CUDA maps more than it uses");
 }
 
@@ -73,7 +76,9 @@ std::vector<std::string> Sandbox::words(const std::string& folder) const {
 
 Confinement Sandbox::around(const std::string& folder) const {
   Confinement result;
-  if (kind_ == "bubblewrap") result.command = words(folder);
+  if (limit_) result.command = limit_->words();
+  if (kind_ == "bubblewrap")
+    for (const std::string& word : words(folder)) result.command.push_back(word);
   else
     for (const std::string& name : secrets_) result.environment.push_back(name + "=");
   for (const char* name : {"TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"}) result.environment.push_back(std::string(name) + "=" + folder);

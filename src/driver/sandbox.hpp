@@ -1,8 +1,11 @@
 // Where candidates run that nobody vouches for: bubblewrap, as far as this machine has and permits it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "driver/process_limit.hpp"
 
 namespace kw {
 
@@ -27,6 +30,7 @@ class Sandbox {
 
  private:
   std::vector<std::string> words(const std::string& folder) const;
+  std::unique_ptr<ProcessLimit> limit_;   // root's
   std::string device_, kind_ = "none";
   std::vector<std::string> secrets_, missing_, shared_files_;
 };

@@ -1,0 +1,61 @@
+#include "driver/process_limit.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <thread>
+
+namespace kw {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kRemovalTries = 20;
+constexpr std::chrono::milliseconds kRemovalPause(50);   // processes that were killed leave a little later
+
+// This process's own group among those that count processes: version 2's single tree, or version 1's of that name. From lines "NUMBER:CONTROLLERS:PATH".
+std::string own_group() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string first, second;
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':'), path = line.find(':', colon + 1);
+    if (path == std::string::npos) continue;
+    const std::string controllers = line.substr(colon + 1, path - colon - 1);
+    if (controllers == "pids") first = "/sys/fs/cgroup/pids" + line.substr(path + 1);
+    if (controllers.empty()) second = "/sys/fs/cgroup" + line.substr(path + 1);
+  }
+  return first.empty() ? second : first;
+}
+
+}  // namespace
+
+ProcessLimit::ProcessLimit(long most) {
+  static std::atomic<int> count = 0;
+  const std::string group = own_group();
+  if (group.empty()) return;
+  const fs::path folder = fs::path(group) / ("kernelwright-" + std::to_string(getpid()) + "-" + std::to_string(++count));
+  std::error_code fault;
+  if (!fs::create_directory(folder, fault)) return;
+  // Without the controller the group has no such file, and nothing can be made there.
+  if (std::ofstream file(folder / "pids.max"); fs::exists(folder / "pids.max", fault) && file << most << std::endl) folder_ = folder;
+  else fs::remove(folder, fault);
+}
+
+ProcessLimit::~ProcessLimit() {
+  for (int i = 0; i < kRemovalTries && holds(); ++i) {
+    if (rmdir(folder_.c_str()) == 0) return;
+    std::this_thread::sleep_for(kRemovalPause);
+  }
+}
+
+std::vector<std::string> ProcessLimit::words() const {
+  if (!holds()) return {};
+  return {"/bin/sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", folder_ + "/cgroup.procs"};
+}
+
+}  // namespace kw
