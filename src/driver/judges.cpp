@@ -13,7 +13,8 @@ Judges::Judges(const Environment& environment, Progress& progress, const Sandbox
 
 std::unique_ptr<Judges::Cell> Judges::cell() {
   auto cell = std::make_unique<Cell>();
-  cell->session = std::make_unique<Session>(environment_, progress_, timeout_, Session::Workers::kOne, sandbox_.around(cell->scratch.folder()));
+  cell->confinement = sandbox_.around(cell->scratch.folder());
+  cell->session = std::make_unique<Session>(environment_, progress_, timeout_, Session::Workers::kOne, cell->confinement);
   cell->session->be_quiet(true);
   return cell;
 }

@@ -30,7 +30,8 @@ class Judges {
  private:
   struct Cell {
     Scratch scratch;
-    std::unique_ptr<Session> session;
+    Confinement confinement = {};
+    std::unique_ptr<Session> session = {};   // ends before what it is confined by
   };
   std::unique_ptr<Cell> cell();
 

@@ -56,10 +56,7 @@ Sandbox::Sandbox(const std::string& device, std::vector<std::string> secrets, co
   if (kind_ == "none")
     for (const char* what : {"no network", "a read-only file system", "processes of its own"}) missing_.push_back(std::string(what) + ": " + why);
   // Resource limits do not count root's processes.
-  if (geteuid() == 0) {
-    limit_ = std::make_unique<ProcessLimit>(kProcesses);
-    if (!limit_->holds()) missing_.push_back("bounded processes: kw runs as root, and can make no control group here");
-  }
+  if (geteuid() == 0 && !ProcessLimit(kProcesses).holds()) missing_.push_back("bounded processes: kw runs as root, and can make no control group here");
   if (device_ == "cuda") missing_.push_back("bounded memory: CUDA maps more than it uses");
 }
 
@@ -76,7 +73,11 @@ std::vector<std::string> Sandbox::words(const std::string& folder) const {
 
 Confinement Sandbox::around(const std::string& folder) const {
   Confinement result;
-  if (limit_) result.command = limit_->words();
+  if (geteuid() == 0) {
+    // One for each, so that a worker that fills its own leaves room for the next.
+    result.limit = std::make_shared<const ProcessLimit>(kProcesses);
+    result.command = result.limit->words();
+  }
   if (kind_ == "bubblewrap")
     for (const std::string& word : words(folder)) result.command.push_back(word);
   else

@@ -13,6 +13,7 @@ namespace kw {
 struct Confinement {
   std::vector<std::string> command = {};       // words before it
   std::vector<std::string> environment = {};   // "NAME=value"
+  std::shared_ptr<const ProcessLimit> limit = {};   // root's; kept for as long as the worker lives
 };
 
 class Sandbox {
@@ -30,7 +31,6 @@ class Sandbox {
 
  private:
   std::vector<std::string> words(const std::string& folder) const;
-  std::unique_ptr<ProcessLimit> limit_;   // root's
   std::string device_, kind_ = "none";
   std::vector<std::string> secrets_, missing_, shared_files_;
 };

@@ -163,6 +163,25 @@ def test_editing_history_and_interrupts(kw, terminal):
         assert repl.leave() == 0
 
 
+def test_schedules_are_picked_and_a_verification_is_stopped(kw, terminal):
+    for_ever = RIGHT.replace("    def forward(self, x):\n", "    def forward(self, x):\n        while x is not None:\n            pass\n")
+    kw.file("problem.py", GOOD.replace("torch.randn(16, 64)", "torch.randn(256, 512)").replace("[64]", "[512]"))
+    with ModelServer([fenced(for_ever), '{"softmax": {"share": 1099511627776}}', fenced(RIGHT)]) as server:
+        repl = terminal("--model", server.url, *QUICKLY, "--concurrency", 1, "problem.py")
+        repl.expect(r"built-in   verified.*It is fast\.")
+        time.sleep(2)
+        repl.type("\x03")
+        repl.expect(r"stopped.*kw> ", seconds=10)
+        repl.type(":edits 2\r")
+        repl.expect(r"edits      2 schedules evaluated, the compiler's own the first; 1 answers, 1 right.*kw> ")
+        repl.type(":again\r")
+        repl.expect(r"answer 3   right.*:repair tells the model how fast it is.*kw> ")
+        repl.type(":history\r")
+        repl.expect(r"1  stopped .*2  right .*3  right .*kw> ")
+        repl.type(":quit\r")
+        assert repl.leave() == 0
+
+
 def test_a_script_on_standard_input(kw):
     kw.file("problem.py", GOOD)
     script = f":open problem.py\n:show problem\n:nonsense\n:keep\n:quit\n{GOOD}"
