@@ -1,6 +1,7 @@
 """`pip install .` in an environment of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Path:
     """The bin folder of a fresh environment with the package in it."""
     folder = tmp_path_factory.mktemp("installed")
     assert run(sys.executable, "-m", "venv", folder).returncode == 0
-    install = run(folder / "bin" / "python", "-m", "pip", "install", "--retries", "2", home, CCACHE_BASEDIR=str(home))
+    # By the compiler that made the checkout's build, under its name: ccache knows every file then.
+    known = home / "build" / "CMakeCache.txt"
+    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", known.read_text() if known.exists() else "", re.MULTILINE)
+    settings = {"CXX": compiler[1]} if compiler else {}
+    install = run(folder / "bin" / "python", "-m", "pip", "install", "--retries", "2", home, CCACHE_BASEDIR=str(home), **settings)
     if install.returncode != 0 and "scikit-build-core" in install.stderr and "find" in install.stderr:
         pytest.skip("no package index to take scikit-build-core from")
     assert install.returncode == 0, install.stderr[-2000:]
