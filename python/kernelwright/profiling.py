@@ -21,7 +21,7 @@ class Profile:
     """Of one call."""
 
     share: float | None = None   # of the time that runs in the candidate's own kernels, between 0 and 1; None where the profiler gives nothing to go by
-    parts: list[dict[str, Any]] = field(default_factory=list)   # {"name", "share", "ours"}, the largest first: kernels, or on a CPU operators
+    parts: list[dict[str, Any]] = field(default_factory=list)   # {"name", "share", "ours" (None: nobody named the candidate's kernels)}, the largest first: kernels, or on a CPU operators
 
 
 def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.device) -> Profile:
@@ -52,7 +52,7 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
             for event in profiler.events():
                 if event.name.startswith("aten::") and not event.name.startswith(_BOOKKEEPING):
                     taken[event.name] = taken.get(event.name, 0.0) + event.self_cpu_time_total
-            rest = "the candidate's own C++"
+            rest = "the candidate's own C++" if kernels else "outside PyTorch's operators"
             taken[rest] = max(0.0, total - sum(taken.values()))
             found = _profile(taken, {rest} if kernels else set(), bool(kernels))
             best = found if best.share is None or (found.share is not None and found.share > best.share) else best
@@ -64,7 +64,7 @@ def _profile(taken: dict[str, float], ours: set[str], has_kernels: bool) -> Prof
     total = sum(taken.values())
     if not total:
         return Profile(None if has_kernels else 0.0)
-    parts = [{"name": name, "share": seconds / total, "ours": name in ours} for name, seconds in sorted(taken.items(), key=lambda one: -one[1])]
+    parts = [{"name": name, "share": seconds / total, "ours": name in ours if has_kernels else None} for name, seconds in sorted(taken.items(), key=lambda one: -one[1])]
     return Profile(sum((part["share"] for part in parts if part["ours"]), 0.0), parts[:_MOST_PARTS])
 
 

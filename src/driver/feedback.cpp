@@ -85,12 +85,12 @@ Feedback feedback_on_times(const Json& report) {
     feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long", report["time_ms"]["eager"].get<double>(), report["speedup"]["eager"]["value"].get<double>());
   feedback.what += ".";
   if (const Json line = report.value("roofline", Json()); line.is_object())
-    feedback.what += fmt::format(" The device could do this work in {:.4g} ms, being {}: {:.0f}% is reached.", line["floor_ms"].get<double>(),
-                                 line["bound"] == "memory" ? "bound by its memory" : "bound by its arithmetic", 100 * line["fraction"].get<double>());
+    feedback.what += fmt::format(" The device could do this work in {:.4g} ms, bound by {}: {:.0f}% is reached.", line["floor_ms"].get<double>(),
+                                 line["bound"] == "memory" ? "its memory" : line["bound"] == "compute" ? "its arithmetic" : "the launch of a kernel", 100 * line["fraction"].get<double>());
   const Json profile = report.value("profile", Json::array());
   if (!profile.empty()) feedback.evidence = "What the time goes to:";
   for (const Json& part : profile)
-    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(), part["name"].get<std::string>(), part["ours"].get<bool>() ? "" : " (the library's)");
+    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(), part["name"].get<std::string>(), part["ours"] == false ? " (the library's)" : "");
   return feedback;
 }
 

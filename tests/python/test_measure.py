@@ -184,6 +184,8 @@ def test_library_time_is_not_ours():
     assert library.share < 0.4 and library.parts[0]["name"] == "aten::mm" and not library.parts[0]["ours"]
     own = profile_call(lambda: sum(range(200_000)), ["kernel"], torch.device("cpu"))
     assert own.share > 0.9 and own.parts[0]["ours"]
+    unnamed = profile_call(lambda: values @ values, [], torch.device("cpu"))
+    assert unnamed.share == 0.0 and unnamed.parts[0]["ours"] is None
     assert profile_call(lambda: None, [], torch.device("cpu")).share == 0.0
 
 
