@@ -137,6 +137,21 @@ def test_asking_ends_with_its_time(kw):
         assert again["judged"] == report["judged"] and "notes" not in again
 
 
+def test_search_and_model_share_what_the_budget_has_beyond_timing(kw):
+    def late(handler, body):
+        time.sleep(1)
+        handler.begin_stream()
+        handler.event("nothing", "stop")
+
+    with ModelServer([late]) as server:
+        command = ("optimize", kw.file("problem.py", GOOD), "--proposer", "auto", "--model", server.url, "-k", 40, "--concurrency", 1)
+        result = kw(*command, "--target", "cpu", "--budget", 16, "--baseline", "eager", "--draws", 1, "--json", "-")
+    assert result.code == 0, result.text
+    report = result.json()
+    assert report["winner"] == "scheduler" and report["search"]["budget_seconds"] == 3
+    assert 1 <= report["proposers"][1]["judged"] <= 3
+
+
 def test_ctrl_c_keeps_what_is_found_and_the_same_command_goes_on(kw):
     def hang(handler, body):
         handler.begin_stream()
