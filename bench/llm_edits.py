@@ -3,8 +3,8 @@
 
     bench/llm_edits.py [--model smollm2] [-k 12] [--seeds 5] [--target cpu] [--out edits.json] [--csv edits.csv] [--kw build/kw] PROBLEM.py | FOLDER …
 
-Each problem has one archive for all proposers, so that a schedule is timed once, whoever proposes it, and the curves differ by what was proposed and not
-by when the machine was busy. A figure is the time relative to the compiler's own schedule (evaluation 1, so never above 1): the geometric mean over
+One archive serves all proposers, so that a schedule is timed once, whoever proposes it, and the curves differ by what was proposed and not by when the
+machine was busy. Proposers take turns, seed by seed, and `--seconds` ends the run after a whole turn. A figure is the time relative to the compiler's own schedule (evaluation 1, so never above 1): the geometric mean over
 problems and seeds, with the 95 % interval of a bootstrap over the seeds within each problem. The table goes to standard output.
 """
 
@@ -19,29 +19,28 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
 RESAMPLES = 2000
 
 
-def problems_of(paths: list[str]) -> list[Path]:
-    found: list[Path] = []
-    for path in map(Path, paths):
-        found += sorted(one for one in path.rglob("*.py") if "class Model" in one.read_text()) if path.is_dir() else [path]
-    return found
-
-
-def run(problem: Path, model: str, seed: int, options: argparse.Namespace, folder: str) -> dict | None:
-    """The report of one run, or None where it failed; the reason is on standard error."""
-    report = Path(folder, "report.json")
-    report.unlink(missing_ok=True)
-    command = [options.kw, "generate", str(problem), "--edits", "--model", model, "-k", str(options.k), "--seed", str(seed), "--target", options.target]
-    command += ["--temperature", str(options.temperature), "--budget", "0", "--quiet", "--json", str(report), "-o", str(Path(folder, "candidate.py"))]
-    environment = {**os.environ, "KW_ARCHIVE": str(Path(folder, f"{problem.stem}.db"))}
+def run(model: str, seed: int, options: argparse.Namespace, folder: str) -> dict[str, dict]:
+    """One proposer with one seed on all problems: each one's report, by its path. What failed is on standard error."""
+    out = Path(folder, f"{len(os.listdir(folder))}")
+    command = [options.kw, "bench", *options.paths, "--proposer", f"edits:{model}", "-k", str(options.k), "--seed", str(seed), "--answers", str(options.answers)]
+    command += ["--target", options.target, "--temperature", str(options.temperature), "--budget", "0", "--quiet", "--out", str(out)]
+    for name, value in (("--size", options.size), ("--devices", options.devices), ("--jobs", options.jobs), ("--threads", options.threads)):
+        command += [name, str(value)] if value else []
+    environment = {**os.environ, "KW_ARCHIVE": str(Path(folder, "archive.db"))}
     subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
-    result = json.loads(report.read_text()) if report.exists() else {}
-    return result if "edits" in result else None
+    results = out / "results.jsonl"
+    lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    for line in lines:
+        if "edits" not in line:
+            print(f"{line['name']}: {model} with seed {seed} failed: {line.get('reason', '')}", file=sys.stderr)
+    return {line["problem"]: line for line in lines if "edits" in line}
 
 
 def padded(curve: list[float], length: int) -> list[float]:
@@ -69,8 +68,13 @@ def main() -> int:
     parser.add_argument("--model", action="append", help="as `kw generate --model` has it; may be given several times  [smollm2]")
     parser.add_argument("-k", type=int, default=12, help="evaluations, the compiler's own the first")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0, help="no further seed where there is no time for it")
+    parser.add_argument("--answers", type=int, default=4, help="for each evaluation, of which the cost model picks one")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--size", default="", help="of the problems' SIZES  [the target's own]")
+    for name in ("--devices", "--jobs", "--threads"):
+        parser.add_argument(name, default="", help="as `kw bench` has it")
     parser.add_argument("--out", help="curves and what they rest on, as JSON", default="")
     parser.add_argument("--csv", help="the table as CSV", default="")
     parser.add_argument("--kw", default=str(HOME / "kw"), help="the program")
@@ -78,38 +82,37 @@ def main() -> int:
     proposers = ["search", "random", *(options.model or ["smollm2"])]
     curves: dict[str, dict[str, list[list[float]]]] = {proposer: {} for proposer in proposers}
     answers: dict[str, list[int]] = {proposer: [0, 0, 0] for proposer in proposers}
+    began, seeds = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="kw-llm-edits-") as folder:
-        for problem in problems_of(options.paths):
-            for proposer in proposers:
-                for seed in range(options.seeds):
-                    report = run(problem, proposer, seed, options, folder)
-                    if report is None:
-                        print(f"{problem.stem}: {proposer} with seed {seed} failed", file=sys.stderr)
-                        continue
-                    curves[proposer].setdefault(str(problem), []).append(padded(report["edits"]["curve"], options.k))
+        while seeds < options.seeds and (seeds == 0 or not options.seconds or time.monotonic() - began < options.seconds * seeds / (seeds + 1)):
+            turn = {proposer: run(proposer, seeds, options, folder) for proposer in proposers}
+            seeds += 1
+            # Only where all of them have an answer can they be compared.
+            for problem in sorted(set.intersection(*(set(reports) for reports in turn.values()))):
+                for proposer in proposers:
+                    report = turn[proposer][problem]
+                    curves[proposer].setdefault(problem, []).append(padded(report["edits"]["curve"], options.k))
                     counted = (report["judged"], report["passed"], report["tokens"]["completion"])
                     answers[proposer] = [total + one for total, one in zip(answers[proposer], counted)]
-                print(f"{problem.stem}: {proposer} done", file=sys.stderr, flush=True)
-    # Only where all of them have an answer can they be compared.
-    common = set.intersection(*(set(by_problem) for by_problem in curves.values()))
-    if not common:
+            print(f"seed {seeds - 1}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    problems = sorted(curves[proposers[0]])
+    if not problems:
         print("no problem was evaluated by all proposers")
         return 1
     source = random.Random(0)
     table = []
     for proposer in proposers:
-        kept = {problem: of_seeds for problem, of_seeds in curves[proposer].items() if problem in common}
         for place in range(options.k):
-            value, low, high = interval(kept, place, source)
+            value, low, high = interval(curves[proposer], place, source)
             table.append({"proposer": proposer, "evaluations": place + 1, "time": value, "low": low, "high": high})
     if options.out:
-        Path(options.out).write_text(json.dumps({"target": options.target, "k": options.k, "seeds": options.seeds, "problems": sorted(common), "table": table, "curves": curves}, indent=1) + "\n")
+        Path(options.out).write_text(json.dumps({"target": options.target, "k": options.k, "seeds": seeds, "problems": problems, "table": table, "curves": curves}, indent=1) + "\n")
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(table[0]))
             writer.writeheader()
             writer.writerows(table)
-    print(f"time relative to the compiler's own schedule, {len(common)} problems, {options.seeds} seeds, {options.target}")
+    print(f"time relative to the compiler's own schedule, {len(problems)} problems, {seeds} seeds, {options.target}")
     print(f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers))
     shown = sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, options.k})
     for place in (place for place in shown if place <= options.k):

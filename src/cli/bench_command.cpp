@@ -49,13 +49,23 @@ std::string line_text(const Json& line, size_t done, size_t of) {
   return text;
 }
 
+void choose_proposer(const std::string& name, BenchOptions& bench) {
+  if (name == "scheduler") return;
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  if (colon == std::string::npos || colon + 1 == name.size() || (kind != "llm" && kind != "edits" && kind != "auto"))
+    throw Error(ErrorKind::kUser, "there is no proposer " + name + ".", "--proposer takes scheduler, llm:MODEL, edits:MODEL or auto:MODEL, with MODEL as `kw generate --model` has it.");
+  if (kind != "edits" && bench.emit_only)
+    throw Error(ErrorKind::kUser, "--proposer " + kind + " and --emit-only do not go together: what a model proposes has to be run to be trusted.", "edits:MODEL picks schedules of the compiler's kernels, which can be emitted without being run.");
+  bench.proposer.model.model = name.substr(colon + 1);
+  bench.proposer.edits = bench.proposer.edits || kind == "edits";
+  bench.after_compiler = kind == "auto";
+}
+
 int bench(Options options, Console& console) {
   const Environment environment = find_environment();
   BenchOptions& bench = options.bench;
-  if (options.proposer.starts_with("llm:")) bench.proposer.model.model = options.proposer.substr(4);
-  else if (options.proposer.starts_with("edits:")) bench.proposer.model.model = options.proposer.substr(6), bench.proposer.edits = true;
-  else if (options.proposer != "scheduler")
-    throw Error(ErrorKind::kUser, "there is no proposer " + options.proposer + ".", "--proposer takes scheduler, llm:MODEL or edits:MODEL, with MODEL as `kw generate --model` has it.");
+  choose_proposer(options.proposer, bench);
   if (!bench.proposer.model.model.empty() && !(bench.proposer.edits && bench.proposer.model.model == kSearchAsModel)) llm::place_of(bench.proposer.model.model);
   bench.target = resolve_target(bench.target, environment, !bench.emit_only);
   if (bench.emit_only) bench.devices = {""};
@@ -101,9 +111,10 @@ void define_bench(CLI::App& app, Invocation& invocation) {
   app.add_option("--draws", options->bench.draws, "Draws of inputs and weights  [one of each kind]")->check(CLI::Range(1, 10000))->type_name("N");
   app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile every kernel for sm_90");
   app.add_flag("--fresh", options->bench.redo, "Run what has a result already, too");
-  app.add_option("--proposer", options->proposer, "scheduler: the compiler; llm:MODEL: a language model, with all its options; edits:MODEL: one that picks schedules")->capture_default_str()->type_name("scheduler|llm:MODEL|edits:MODEL");
+  app.add_option("--proposer", options->proposer, "scheduler: the compiler; llm:MODEL: a language model, with all its options; edits:MODEL: one that picks schedules; auto:MODEL: the compiler, then the model (with --edits its picks), and the better of both")->capture_default_str()->type_name("scheduler|llm:MODEL|edits:MODEL|auto:MODEL");
   add_model(app, options->bench.proposer.model)->group("");
   add_sampling(app, options->bench.proposer);
+  add_sampling_seed(app, options->bench.proposer);
   invocation.run = [options](Console& console) { return bench(*options, console); };
 }
 

@@ -54,7 +54,7 @@ void define_generate(CLI::App& app, Invocation& invocation) {
   app.add_option("PROBLEM", generate.problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
   add_model(app, generate.model);
   add_sampling(app, generate);
-  app.add_option_function<uint64_t>("--seed", [&generate](const uint64_t& value) { generate.seed = value; }, "Of the sampling: another seed is another run  [0]")->type_name("S");
+  add_sampling_seed(app, generate);
   app.add_flag("--emit-only", generate.emit_only, "With --edits: write and compile without running, for a device that is not here");
   app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model");
   app.add_option("-o,--output", generate.output, "Where the best candidate goes  [STEM_kw.py in the current folder]")->type_name("FILE");

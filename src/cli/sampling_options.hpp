@@ -8,5 +8,6 @@ namespace CLI { class App; }
 namespace kw::cli {
 
 void add_sampling(CLI::App& app, GenerateOptions& options);
+void add_sampling_seed(CLI::App& app, GenerateOptions& options);   // --seed, which is something else where a compiler takes part
 
 }  // namespace kw::cli

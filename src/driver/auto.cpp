@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "driver/edits.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
 #include "support/error.hpp"
@@ -31,31 +32,59 @@ bool is_faster(const Json& report, const Json& other) {
   return mine.is_array() && theirs.is_array() && mine[1].get<double>() < theirs[0].get<double>();
 }
 
-}  // namespace
+constexpr const char* kScheduler = "scheduler";
 
-Json optimize_with_model(const OptimizeOptions& options, GenerateOptions model, Progress& progress) {
-  if (!(model.edits && model.model.model == kSearchAsModel)) llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
-  OptimizeOptions scheduler = options;
-  if (const double rest = options.search_seconds(); rest > 0 && model.ask_seconds <= 0) {
-    model.ask_seconds = rest / 2;
-    scheduler.budget_seconds -= rest / 2;
-  }
+// Of a budget beyond timing the search gets one half and the asking the other.
+void share_budget(OptimizeOptions& scheduler, GenerateOptions& model) {
+  const double rest = scheduler.search_seconds();
+  if (rest <= 0 || model.ask_seconds > 0) return;
+  model.ask_seconds = rest / 2;
+  scheduler.budget_seconds -= rest / 2;
+}
+
+// One run of the compiler, which goes on with what the model picks: both are timed side by side.
+Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
+  share_budget(scheduler, model);
+  scheduler.search_first = true;
+  EditRun edits(model, shared);
+  edits.join(scheduler);
   Json report = optimize(scheduler, progress);
-  const std::string output = resolve_output(options.output, options.problem), proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
-  Json proposers = Json::array({row("scheduler", report)});
+  Json picked;
+  edits.describe(picked, report);
+  const bool won = report.contains("proposed") && report["proposed"].value("speedup", 1.0) > 1;
+  Json own = row(kScheduler, report), theirs = row(proposer, picked);
+  const double seconds = report["seconds"].value("proposed", 0.0);
+  own["seconds"] = report["seconds"].value("total", 0.0) - seconds;
+  theirs["seconds"] = seconds;
+  if (won) std::swap(own["ms"], theirs["ms"]);   // the winner alone is timed beside eager
+  theirs["verdict"] = won || picked["passed"] > 0 ? "pass" : picked["judged"] > 0 ? "fail" : "no-answer";
+  if (report.contains("proposed")) theirs["speedup_over_scheduler"] = report["proposed"]["speedup"];
+  if (edits.fault()) theirs["error"] = edits.fault()->text().message;
+  report["edits"] = picked["edits"];
+  report["proposers"] = Json::array({own, theirs});
+  report["winner"] = won ? proposer : kScheduler;
+  return report;
+}
+
+// The model's kernels after the compiler's: the better of two runs.
+Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
+  share_budget(scheduler, model);
+  Json report = optimize(scheduler, progress);
+  const std::string output = resolve_output(scheduler.output, scheduler.problem);
+  Json proposers = Json::array({row(kScheduler, report)});
   const Scratch scratch;
-  model.problem = options.problem;
+  model.problem = scheduler.problem;
   model.output = scratch.folder() + "/" + std::filesystem::path(output).filename().string();
-  model.target = options.target;
-  model.size = options.size;
-  model.policy = options.policy;
-  model.draws = options.draws;
-  model.baselines = options.baselines;
-  model.budget_seconds = options.timing_seconds();
-  model.lock = options.lock;
-  std::string winner = "scheduler";
+  model.target = scheduler.target;
+  model.size = scheduler.size;
+  model.policy = scheduler.policy;
+  model.draws = scheduler.draws;
+  model.baselines = scheduler.baselines;
+  model.budget_seconds = scheduler.timing_seconds();
+  model.lock = scheduler.lock;
+  std::string winner = kScheduler;
   try {
-    GenerateOutcome outcome = generate(model, progress);
+    GenerateOutcome outcome = generate(model, progress, shared);
     if (outcome.interrupted) throw Interrupted{passed(report) ? "the compiler's verified candidate is in " + output : outcome.kept};
     Json& answer = outcome.report;
     proposers.push_back(row(proposer, answer));
@@ -72,10 +101,19 @@ Json optimize_with_model(const OptimizeOptions& options, GenerateOptions model, 
     if (!passed(report)) throw;
     proposers.push_back({{"proposer", proposer}, {"verdict", "fail"}, {"error", error.text().message}});
   }
-  for (const Json& one : proposers)
-    if (one.contains("error")) add_note(report, one["proposer"].get<std::string>() + ": " + one["error"].get<std::string>());
   report["proposers"] = proposers;
   report["winner"] = winner;
+  return report;
+}
+
+}  // namespace
+
+Json optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress, SamplingThreads* shared) {
+  if (!(model.edits && model.model.model == kSearchAsModel)) llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
+  const std::string proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
+  Json report = (model.edits ? with_edits : with_kernels)(options, model, proposer, progress, shared);
+  for (const Json& one : report["proposers"])
+    if (one.contains("error")) add_note(report, one["proposer"].get<std::string>() + ": " + one["error"].get<std::string>());
   return report;
 }
 

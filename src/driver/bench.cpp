@@ -71,7 +71,10 @@ class ResultsFile {
 Json key_of(const std::string& source_hash, const BenchOptions& options) {
   Json key = {{"source", source_hash},      {"kw", emitter_version()},         {"target", options.target},
               {"policy", options.policy},   {"emit_only", options.emit_only},  {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
-  if (!options.proposer.model.model.empty()) key["proposer"] = to_json(options.proposer);
+  if (options.proposer.model.model.empty()) return key;
+  key["proposer"] = to_json(options.proposer);
+  key["after_compiler"] = options.after_compiler;
+  for (const char* price : {"price_read", "price_written"}) key["proposer"].erase(price);
   return key;
 }
 
@@ -200,7 +203,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     fs::create_directories(fs::path(candidate).parent_path(), error);
     Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"size", options.size},
                     {"policy", options.policy}, {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
-    if (!options.proposer.model.model.empty()) request["proposer"] = to_json(options.proposer);
+    if (!options.proposer.model.model.empty()) request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
     request["fresh"] = options.redo;
     jobs.push_back({i, std::move(request), std::move(line)});
   }

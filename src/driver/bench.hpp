@@ -31,8 +31,9 @@ struct BenchOptions {
   bool redo = false;                       // do not skip what is there
   std::vector<std::string> baselines;
   int draws = 0;                           // 0: optimize's own default
-  // A language model instead of the compiler, when its name is not empty: what GenerateOptions has by the same names.
+  // A language model instead of the compiler, or with `after_compiler` after it, when its name is not empty: what GenerateOptions has by the same names.
   GenerateOptions proposer;
+  bool after_compiler = false;
 };
 
 struct BenchRun {

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "driver/auto.hpp"
 #include "driver/bench.hpp"
 #include "driver/environment.hpp"
 #include "driver/error_json.hpp"
@@ -45,12 +46,14 @@ class BenchWorker {
     Json reply;
     bool clean = false;
     try {
-      if (request.contains("proposer")) return propose(request);
+      const bool auto_proposer = request.value("after_compiler", false);
+      if (request.contains("proposer") && !auto_proposer) return propose(request);
       OptimizeOptions options;
       read_common(request, options);
       options.emit_only = request.at("emit_only");
       options.timeout_seconds = request.value("timeout", 600.0);
       options.fresh = true;   // the run's own lines are what it resumes from
+      if (auto_proposer) return propose_too(request, options);
       // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same names.
       const bool has_imports = !read_problem_file(options.problem).imports.empty();
       if (!session_ || has_imports) session_ = std::make_unique<Session>(find_environment(), progress_, options.timeout_seconds);
@@ -70,19 +73,34 @@ class BenchWorker {
   }
 
  private:
+  Json propose_too(const Json& request, const OptimizeOptions& options) {
+    const GenerateOptions model = generate_options(request);
+    Json report = optimize_with_model(options, model, progress_, threads_.get());
+    for (const Json& one : report["proposers"])
+      if (one.contains("error")) threads_.reset();
+    return report;
+  }
+
   // A language model's turn. It stays loaded from problem to problem; every sample is in the archive, so that a run that was broken off goes on.
   Json propose(const Json& request) {
-    GenerateOptions options = generate_options_from(request.at("proposer"));
+    GenerateOptions options = generate_options(request);
     read_common(request, options);
-    options.fresh = request.value("fresh", false);
-    if (!threads_) {
-      const Environment environment = find_environment();
-      threads_ = std::make_unique<SamplingThreads>(llm::open_backends(options.model, {environment.python, environment.module_path}));
-    }
+    options.emit_only = request.at("emit_only");
     GenerateOutcome outcome = generate(options, progress_, threads_.get());
     if (outcome.fault || outcome.interrupted) threads_.reset();
     if (outcome.fault) throw *outcome.fault;
     return outcome.report;
+  }
+
+  // And the threads that ask, where there is a model to ask.
+  GenerateOptions generate_options(const Json& request) {
+    GenerateOptions options = generate_options_from(request.at("proposer"));
+    options.fresh = request.value("fresh", false);
+    if (!threads_ && !(options.edits && options.model.model == kSearchAsModel)) {
+      const Environment environment = find_environment();
+      threads_ = std::make_unique<SamplingThreads>(llm::open_backends(options.model, {environment.python, environment.module_path}));
+    }
+    return options;
   }
 
   Progress progress_;

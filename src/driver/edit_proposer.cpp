@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "driver/environment.hpp"
@@ -19,10 +20,11 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kLookSeconds = 0.2;
-constexpr int kAnswersEach = 8;          // of one evaluation that is wanted: models repeat themselves
+constexpr int kSpareAnswers = 7;         // for each evaluation: models repeat themselves
 constexpr size_t kBestShown = 6, kLastShown = 6;
 constexpr int kTokensBeside = 16;        // of an answer, beside its text
-constexpr int kEditsVersion = 1;         // of what a run's name rests on
+constexpr double kBelievable = 1.3;      // times the fastest so far: what an answer changes beyond that is left out
+constexpr int kEditsVersion = 2;         // of what a run's name rests on
 
 llm::ChoiceSpace choices_of(const std::vector<search::EditedGroup>& space) {
   llm::ChoiceSpace choices;
@@ -68,11 +70,11 @@ class ModelEdits : public search::Proposer {
  public:
   ModelEdits(const EditContext& context, const GenerateOptions& options, std::string hardware, SamplingThreads& threads, EditLog& log)
       : context_(context), options_(options), hardware_(std::move(hardware)), threads_(threads), log_(log), form_(llm::load_template(options.template_name())),
-        space_(search::edit_space(context.catalogue, context.first)), choices_(choices_of(space_)), grammar_(llm::grammar_of(choices_)), schema_(llm::schema_of(choices_).dump()) {
+        space_(search::edit_space(context.catalogue, context.first)), choices_(choices_of(space_)) {
     log_.groups = static_cast<int>(space_.size());
     log_.combinations = space_.empty() ? 0 : search::combinations(space_);
     const Json settings = {{"edits", kEditsVersion}, {"problem", context.problem_hash}, {"schedule", schedule_to_json(context.first)}, {"emitter", emitter_version()}, {"policy", options.policy},
-                           {"model", options.model.model}, {"api", options.model.api}, {"template", form_.hash()}, {"temperature", options.temperature}, {"top_p", options.top_p},
+                           {"model", options.model.model}, {"api", options.model.api}, {"template", form_.hash()}, {"temperature", options.temperature}, {"top_p", options.top_p}, {"answers", options.answers},
                            {"seed", options.seed.value_or(0)}};
     log_.run = sha256_hex(settings.dump());
     if (!options.fresh)
@@ -84,8 +86,10 @@ class ModelEdits : public search::Proposer {
   std::vector<search::Proposal> propose(int count) override {
     batch_.clear();
     if (space_.empty() || log_.fault) return {};
+    begin_from_the_fastest();
+    if (!llm::has_choice(choices_)) return {};
     try {
-      answer(count);
+      answer(count * options_.answers);
     } catch (const Error& error) {
       log_.fault = error;   // what was found until then stands
       batch_.clear();
@@ -99,9 +103,10 @@ class ModelEdits : public search::Proposer {
         proposals.push_back({std::nullopt, "", read.fault});
         continue;
       }
-      one.text = llm::picked_text(choices_, *read.picked);
-      proposals.push_back({search::edited(space_, context_.first, *read.picked), search::change_text(space_, *read.picked), ""});
-      one.change = proposals.back().change;
+      one.picked = believable(*read.picked);
+      one.text = llm::changes_text(own_choices_, one.picked);
+      one.change = search::change_text(space_, one.picked);
+      proposals.push_back({search::edited(space_, context_.first, one.picked), one.change, "", expected(one.picked)});
     }
     return proposals;
   }
@@ -121,22 +126,80 @@ class ModelEdits : public search::Proposer {
     llm::Completion completion;
     bool reused = false;
     std::string hash;            // of the completion, in the archive
+    llm::Picked picked;
     std::string code, text, change;
   };
   struct Tried {
     std::string text;
+    llm::Picked picked;
     double ratio = 0;            // 0: failed
   };
+  struct Place {
+    size_t group = 0, range = 0;
+  };
+
+  static std::vector<Place> differences(const llm::Picked& one, const llm::Picked& other) {
+    std::vector<Place> places;
+    for (size_t group = 0; group < one.size(); ++group)
+      for (size_t range = 0; range < one[group].size(); ++range)
+        if (one[group][range] != other[group][range]) places.push_back({group, range});
+    return places;
+  }
+
+  double seconds_of(const llm::Picked& picked) { return context_.catalogue.seconds(search::edited(space_, context_.first, picked)); }
+
+  // The measured time of what was tried and differs in the fewest values, changed as the cost model says. Relative to the first's.
+  double expected(const llm::Picked& picked) {
+    const Tried* nearest = &own_;
+    size_t fewest = differences(picked, own_.picked).size();
+    for (const Tried& one : tried_)
+      if (const size_t count = differences(picked, one.picked).size(); one.ratio > 0 && count <= fewest) nearest = &one, fewest = count;
+    return nearest->ratio * seconds_of(picked) / seconds_of(nearest->picked);
+  }
+
+  const Tried& fastest() const {
+    const Tried* best = &own_;
+    for (const Tried& one : tried_)
+      if (one.ratio > 0 && one.ratio < best->ratio) best = &one;
+    return *best;
+  }
+
+  // What an answer leaves out is as it is there.
+  void begin_from_the_fastest() {
+    for (size_t group = 0; group < choices_.size(); ++group)
+      for (size_t choice = 0; choice < choices_[group].choices.size(); ++choice) choices_[group].choices[choice].own = fastest().picked[group][choice];
+  }
+
+  // One bad value of several spoils an answer. So what it changes of the fastest so far is taken over one by one, the most promising first, as long as
+  // the whole is believable; at least one is.
+  llm::Picked believable(const llm::Picked& wish) {
+    const Tried& base = fastest();
+    std::vector<Place> left = differences(wish, base.picked);
+    llm::Picked taken = base.picked;
+    for (bool first = true; !left.empty(); first = false) {
+      size_t best = 0;
+      double least = std::numeric_limits<double>::infinity();
+      for (size_t i = 0; i < left.size(); ++i) {
+        llm::Picked with = taken;
+        with[left[i].group][left[i].range] = wish[left[i].group][left[i].range];
+        if (const double time = expected(with); time < least) best = i, least = time;
+      }
+      if (!first && !(least <= kBelievable * base.ratio)) break;
+      taken[left[best].group][left[best].range] = wish[left[best].group][left[best].range];
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+    }
+    return taken;
+  }
 
   // The next `count` answers, from an earlier run of the same settings as far as it went.
   void answer(int count) {
     if (options_.ask_seconds > 0 && seconds_now() - began_ > options_.ask_seconds) return;
     std::vector<int> asked;
-    const int most = kAnswersEach * std::max(1, options_.samples - 1);
+    const int most = (kSpareAnswers + options_.answers) * std::max(1, options_.samples - 1);
     for (; count > 0 && next_ < most; --count, ++next_) {
       const auto known = earlier_.find(next_);
       if (known != earlier_.end()) {
-        Answer one{.sample = next_, .completion = {}, .reused = true, .hash = known->second.hash, .code = "", .text = "", .change = ""};
+        Answer one{.sample = next_, .completion = {}, .reused = true, .hash = known->second.hash, .picked = {}, .code = "", .text = "", .change = ""};
         one.completion.text = known->second.text;
         one.completion.model = log_.model = known->second.model;
         const Json usage = Json::parse(known->second.usage, nullptr, false);
@@ -155,15 +218,17 @@ class ModelEdits : public search::Proposer {
     log_.model = opened.name;
     const int longest = static_cast<int>(llm::longest_text(choices_)) + kTokensBeside;
     const llm::Prompt prompt = prompt_within(opened.context > 0 ? opened.context - longest : 0);
+    const std::string grammar = llm::grammar_of(choices_);
+    schema_ = llm::schema_of(choices_).dump();
     for (const int sample : asked)
-      threads_.ask({sample, 0, prompt, {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = longest, .seed = seed_of(sample), .stop = {}, .grammar = grammar_, .schema = schema_}});
+      threads_.ask({sample, 0, prompt, {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = longest, .seed = seed_of(sample), .stop = {}, .grammar = grammar, .schema = schema_}});
     for (size_t missing = asked.size(); missing > 0;) {
       throw_if_interrupted();
       std::optional<SampleAnswer> came = threads_.next(kLookSeconds);
       if (!came) continue;
       --missing;
       log_.writing_seconds += came->completion.seconds;
-      Answer one{.sample = came->task.sample, .completion = std::move(came->completion), .reused = false, .hash = "", .code = "", .text = "", .change = ""};
+      Answer one{.sample = came->task.sample, .completion = std::move(came->completion), .reused = false, .hash = "", .picked = {}, .code = "", .text = "", .change = ""};
       one.hash = store(one, prompt);
       batch_.push_back(std::move(one));
     }
@@ -186,7 +251,7 @@ class ModelEdits : public search::Proposer {
   llm::Prompt prompt_within(int budget) {
     for (size_t best = kBestShown, last = kLastShown;; best /= 2, last /= 2) {
       const llm::Prompt prompt = llm::rendered(form_, {{"hardware", hardware_.empty() ? "" : " for " + hardware_}, {"space", space_text(space_, context_.first.target)},
-                                                       {"own", llm::picked_text(choices_, defaults_of(space_))}, {"trials", trials_text(best, last)}});
+                                                       {"fastest", llm::picked_text(choices_, fastest().picked)}, {"time", fmt::format("{:.3f}", fastest().ratio)}, {"trials", trials_text(best, last)}});
       const int tokens = threads_.front().count_tokens(prompt);
       log_.prompt_tokens = std::max(log_.prompt_tokens, tokens);
       if (budget <= 0 || tokens <= budget) return prompt;
@@ -206,13 +271,18 @@ class ModelEdits : public search::Proposer {
       if (std::find(kept.begin(), kept.end(), i) == kept.end()) kept.push_back(i);
     if (kept.empty()) return "";
     std::stable_sort(kept.begin(), kept.end(), [&](size_t left, size_t right) { return rank(left) < rank(right); });
-    std::string text = "\nTried so far, the fastest first, each with its time relative to that:\n";
+    std::string text = "\nTried so far, as changes of the compiler's own choice, the fastest first, each with its time relative to that:\n";
     for (const size_t i : kept) text += (tried_[i].ratio > 0 ? fmt::format("{:.3f} ", tried_[i].ratio) : std::string("failed ")) + tried_[i].text + "\n";
     return text;
   }
 
   void record(const Answer& one, const search::Told& told) {
     using State = search::Outcome::State;
+    if (told.kind == search::Told::Kind::kPassedOver) {
+      log_.samples.add_unjudged(usage_json(one.completion));
+      log_.trials.push_back({{"answer", one.sample}, {"change", one.change}, {"code", "passed-over"}, {"evaluated", false}, {"ratio", nullptr}});
+      return;
+    }
     const bool known = told.kind != search::Told::Kind::kUnfit, good = known && told.outcome.state != State::kFailed;
     std::string code = good ? "pass" : known ? "failed" : one.code.empty() ? "does-not-fit" : one.code;
     Json record = {{"model", one.completion.model}, {"usage", usage_json(one.completion)}, {"repairs", Json::array()}, {"verdict", good ? "pass" : "fail"}, {"code", code},
@@ -224,7 +294,7 @@ class ModelEdits : public search::Proposer {
     if (!one.change.empty()) record["change"] = one.change;
     log_.samples.add(one.sample, 0, record, good);
     log_.trials.push_back({{"answer", one.sample}, {"change", one.change}, {"code", code}, {"evaluated", told.kind == search::Told::Kind::kEvaluated}, {"ratio", known && told.outcome.ratio > 0 ? Json(told.outcome.ratio) : Json()}});
-    if (told.kind == search::Told::Kind::kEvaluated) tried_.push_back({one.text, good ? told.outcome.ratio : 0});
+    if (told.kind == search::Told::Kind::kEvaluated) tried_.push_back({one.text, one.picked, good ? told.outcome.ratio : 0});
     context_.archive.add(JudgementRecord{one.hash, known ? told.identity : "", "", good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
   }
 
@@ -235,11 +305,13 @@ class ModelEdits : public search::Proposer {
   EditLog& log_;
   llm::Template form_;
   std::vector<search::EditedGroup> space_;
-  llm::ChoiceSpace choices_;
-  std::string grammar_, schema_;
+  llm::ChoiceSpace choices_;                   // `own` is the fastest so far
+  const llm::ChoiceSpace own_choices_ = choices_of(space_);
+  std::string schema_;                         // of the last question
   std::map<int, CompletionRecord> earlier_;    // by sample
   std::vector<Answer> batch_;
   double began_ = seconds_now();
+  Tried own_{.text = "", .picked = defaults_of(space_), .ratio = 1};
   std::vector<Tried> tried_;
   int next_ = 0;
 };
@@ -253,7 +325,7 @@ std::unique_ptr<search::Proposer> edit_proposer(const EditContext& context, cons
 Json edit_prompt(const llm::Template& form, search::Catalogue& catalogue, const Schedule& first, const std::string& hardware) {
   const auto space = search::edit_space(catalogue, first);
   const llm::ChoiceSpace choices = choices_of(space);
-  const llm::Prompt prompt = llm::rendered(form, {{"hardware", hardware.empty() ? "" : " for " + hardware}, {"space", space_text(space, first.target)}, {"own", llm::picked_text(choices, defaults_of(space))}, {"trials", ""}});
+  const llm::Prompt prompt = llm::rendered(form, {{"hardware", hardware.empty() ? "" : " for " + hardware}, {"space", space_text(space, first.target)}, {"fastest", llm::picked_text(choices, defaults_of(space))}, {"time", "1.000"}, {"trials", ""}});
   return {{"prompt", llm::shown(prompt) + fmt::format("=== about {} tokens\n", llm::estimate_tokens(prompt.text()))}, {"grammar", llm::grammar_of(choices)}, {"schema", llm::schema_of(choices)}};
 }
 

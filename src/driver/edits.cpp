@@ -34,52 +34,74 @@ OptimizeOptions optimize_options(const GenerateOptions& options) {
   result.timeout_seconds = options.timeout_seconds;
   result.draws = options.draws;
   result.emit_only = options.emit_only;
-  result.fresh = true;                       // answers of earlier runs are taken up one by one
   result.lock = options.lock;
-  result.evaluations = std::max(0, options.samples - 1);
-  result.search_seed = options.seed.value_or(0);
   return result;
 }
 
-// The best time, relative to the compiler's own, after each evaluation; the first is 1.
-Json curve_of(const Json& report) {
+// The best time, relative to the one it begins with, after each evaluation; the first is 1.
+Json curve_of(const Json& search) {
   Json curve = Json::array({1.0});
-  if (report.contains("search"))
-    for (const Json& one : report["search"]["trials"]) curve.push_back(one["best"]);
+  if (search.contains("trials"))
+    for (const Json& one : search["trials"]) curve.push_back(one["best"]);
   return curve;
 }
 
 }  // namespace
 
-GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
-  const Environment environment = find_environment();
-  OptimizeOptions settings = optimize_options(options);
+struct EditRun::State {
   EditLog log;
+  Environment environment = find_environment();
   std::optional<SamplingThreads> own;
-  const std::string proposer = options.model.model;
-  if (proposer != kSearchAsModel) {
-    if (!shared) shared = &own.emplace(llm::open_backends(options.model, {environment.python, environment.module_path}));
-    const std::string target = resolve_target(options.target, environment, !options.emit_only);
-    settings.proposer = std::make_shared<MakeProposer>([&, target](const EditContext& context) {
-      return edit_proposer(context, options, device_in_words(context.archive, environment, context.environment_hash, target), *shared, log);
-    });
-    settings.proposed_by = proposer == "random" ? "random" : "llm:" + proposer;
-  }
+  SamplingThreads* threads = nullptr;
+  const char* evaluated = "search";          // where optimize() reports the evaluations
+};
+
+EditRun::EditRun(const GenerateOptions& options, SamplingThreads* shared) : options_(options), state_(std::make_unique<State>()) { state_->threads = shared; }
+EditRun::~EditRun() = default;
+const std::optional<Error>& EditRun::fault() const { return state_->log.fault; }
+
+void EditRun::join(OptimizeOptions& settings) {
+  settings.evaluations = std::max(0, options_.samples - 1);
+  settings.search_seed = options_.seed.value_or(0);
+  state_->evaluated = settings.search_first ? "proposed" : "search";
+  settings.fresh = true;                     // answers of earlier runs are taken up one by one
+  const std::string proposer = options_.model.model;
+  if (proposer == kSearchAsModel) return;
+  const Environment& environment = state_->environment;
+  if (!state_->threads) state_->threads = &state_->own.emplace(llm::open_backends(options_.model, {environment.python, environment.module_path}));
+  const std::string target = resolve_target(settings.target, environment, !settings.emit_only);
+  settings.proposer = std::make_shared<MakeProposer>([this, target](const EditContext& context) {
+    return edit_proposer(context, options_, device_in_words(context.archive, state_->environment, context.environment_hash, target), *state_->threads, state_->log);
+  });
+  settings.proposed_by = proposer == "random" ? "random" : "llm:" + proposer;
+}
+
+void EditRun::describe(Json& report, const Json& found) {
+  state_->own.reset();
+  const EditLog& log = state_->log;
+  const std::string proposer = options_.model.model;
+  report["model"] = {{"asked", proposer}, {"name", log.model.empty() ? proposer : log.model}};
+  report["template"] = {{"name", options_.template_name()}, {"hash", llm::load_template(options_.template_name()).hash()}};
+  report["run"] = log.run;
+  report["sampling"] = {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"seed", std::to_string(options_.seed.value_or(0))}};
+  log.samples.describe(report, options_.model);
+  report["prompt_tokens"] = log.prompt_tokens;
+  const Json search = found.value(state_->evaluated, Json::object());
+  report["edits"] = {{"groups", log.groups}, {"combinations", log.combinations}, {"evaluations", search.value("tried", 0) + 1}, {"curve", curve_of(search)}, {"answers", log.trials}};
+}
+
+GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
+  OptimizeOptions settings = optimize_options(options);
+  EditRun edits(options, shared);
+  edits.join(settings);
   GenerateOutcome outcome;
   Json& report = outcome.report;
   report = optimize(settings, progress);
-  own.reset();
+  edits.describe(report, report);
   report["command"] = "generate";
   if (!report.contains("code")) report["code"] = passed(report) ? "pass" : "none-passed";
-  report["model"] = {{"asked", proposer}, {"name", log.model.empty() ? proposer : log.model}};
-  report["template"] = {{"name", options.template_name()}, {"hash", llm::load_template(options.template_name()).hash()}};
-  report["run"] = log.run;
-  report["sampling"] = {{"temperature", options.temperature}, {"top_p", options.top_p}, {"seed", std::to_string(options.seed.value_or(0))}};
-  log.samples.describe(report, options.model);
-  report["prompt_tokens"] = log.prompt_tokens;
-  report["edits"] = {{"groups", log.groups}, {"combinations", log.combinations}, {"evaluations", report.contains("search") ? report["search"].value("tried", 0) + 1 : 1}, {"curve", curve_of(report)}, {"answers", log.trials}};
   report["interrupted"] = false;
-  outcome.fault = log.fault;
+  outcome.fault = edits.fault();
   outcome.kept = "what was verified is in " + resolve_output(options.output, options.problem) + "; the same command goes on from here";
   return outcome;
 }

@@ -23,6 +23,7 @@ struct GenerateOptions {
   bool emit_only = false;                    // edits alone: written and compiled without being run
   std::string prompt = "chat";               // template: chat, kernelllm, base, edits, or a file
   int samples = 10;                          // k; with edits: schedules that are evaluated, the compiler's own among them
+  int answers = 4;                           // with edits: asked for each evaluation; the one that the cost model expects most of is evaluated
   int shots = 1;                             // examples in the prompt: 0, 1 (the format's), more (of the archive)
   int repair = 0;                            // further turns for an answer that fails
   int improve = 0;                           // further turns for one that passed, with its times

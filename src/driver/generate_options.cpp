@@ -26,6 +26,7 @@ void each_field(Options& options, const Field& field) {
   field("edits", options.edits);
   field("prompt", options.prompt);
   field("samples", options.samples);
+  field("answers", options.answers);
   field("shots", options.shots);
   field("repair", options.repair);
   field("improve", options.improve);
@@ -34,6 +35,8 @@ void each_field(Options& options, const Field& field) {
   field("top_p", options.top_p);
   field("max_tokens", options.max_tokens);
   field("timeout", options.timeout_seconds);
+  field("price_read", options.model.read_price);
+  field("price_written", options.model.written_price);
 }
 
 }  // namespace

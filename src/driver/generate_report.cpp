@@ -80,6 +80,12 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
   int at_first = 0, prompt_tokens = 0, completion_tokens = 0, ran = 0;
   double writing = 0;
   std::vector<double> overheads;
+  const auto count = [&](const Json& usage) {
+    prompt_tokens += usage.value("prompt_tokens", 0);
+    completion_tokens += usage.value("completion_tokens", 0);
+    writing += usage.value("seconds", 0.0);
+  };
+  for (const Json& usage : unjudged_) count(usage);
   for (const auto& [number, sample] : samples_) {
     at_first += sample.passed_at_first;
     Json turns = Json::array();
@@ -88,10 +94,7 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
       for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times", "reused", "same_as_before"})
         if (record.contains(field)) row[field] = record[field];
       turns.push_back(std::move(row));
-      const Json usage = record.value("usage", Json::object());
-      prompt_tokens += usage.value("prompt_tokens", 0);
-      completion_tokens += usage.value("completion_tokens", 0);
-      writing += usage.value("seconds", 0.0);
+      count(record.value("usage", Json::object()));
       ran += record.value("ran", false);
       for (const Json& repair : record.value("repairs", Json::array())) {
         const std::string text = repair, kind = text.substr(0, text.find(':'));

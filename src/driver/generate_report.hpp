@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "llm/backend.hpp"
 
@@ -15,6 +16,9 @@ class SampleLog {
  public:
   // One turn of one sample, judged; turns of a sample come in order. `record` as it is stored.
   void add(int sample, int turn, const nlohmann::ordered_json& record, bool passed);
+
+  // An answer that nobody judged: its tokens count.
+  void add_unjudged(const nlohmann::ordered_json& usage) { unjudged_.push_back(usage); }
 
   int judged() const { return static_cast<int>(samples_.size()); }
   int passed() const;
@@ -33,6 +37,7 @@ class SampleLog {
     bool passed = false, passed_at_first = false;
   };
   std::map<int, Sample> samples_;
+  std::vector<nlohmann::ordered_json> unjudged_;   // their usage
 };
 
 }  // namespace kw

@@ -271,27 +271,46 @@ class Optimisation {
   }
 
   // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place. Where a kernel spills registers, those that ask
-  // for fewer are tried whether or not a search was asked for: which of them is faster is measured.
+  // for fewer are tried whether or not a search was asked for: which of them is faster is measured. Then, or instead, those that are evaluated by count.
   void search(Archive& archive) {
     if ((options_.budget_seconds <= 0 && options_.evaluations <= 0) || compiled_.kernels.empty()) return;
     const double began = seconds_now();
-    const bool whole = options_.search_seconds() > 0 || options_.evaluations > 0;
+    const bool by_time = options_.search_seconds() > 0, by_count = options_.evaluations > 0;
     const std::vector<size_t> spilling = spilling_groups();
-    if (!whole && spilling.empty()) return;
+    SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
+                          .device = device(), .budget_seconds = by_time ? options_.search_seconds() : kReliefSeconds, .evaluations = 0, .proposer = nullptr, .proposed_by = "search",
+                          .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph),
+                          .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = false,
+                          .description = known_device(archive, environment_, environment_hash_, target_), .accept = {}, .check = {}};
+    const std::string first = compiled_.source;
+    const bool relieves = !spilling.empty() && (!by_count || options_.search_first);
+    if (by_time || relieves) {
+      request.only_relief = !by_time;
+      run_search(archive, request, by_time ? "search" : "relief");
+      add_seconds("search", began);
+    }
+    if (by_count) {
+      const double counted = seconds_now();
+      request.only_relief = false;
+      if (compiled_.source != first) request.spilling.clear();   // they were the groups of another schedule
+      request.evaluations = options_.evaluations;
+      request.proposer = options_.proposer;
+      request.proposed_by = options_.proposed_by;
+      run_search(archive, request, options_.search_first ? "proposed" : "search");
+      add_seconds(options_.search_first ? "proposed" : "search", counted);
+    }
+    if (!spilling.empty() && compiled_.source != first) spilling_groups();
+  }
+
+  void run_search(Archive& archive, SearchRequest& request, const char* key) {
     const Compiled first = compiled_;
     const Json verified = report_;
-    SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
-                          .device = device(), .budget_seconds = whole ? options_.search_seconds() : kReliefSeconds, .evaluations = options_.evaluations, .proposer = options_.proposer,
-                          .proposed_by = options_.proposed_by, .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(options_.search_seed),
-                          .input_bytes = input_bytes(first.graph), .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = !whole, .description = known_device(archive, environment_, environment_hash_, target_),
-                          .accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); }, .check = {}};
-    if (options_.proposer) request.check = [&](const Compiled& other) -> std::string {
+    request.accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); };
+    if (request.proposer) request.check = [&](const Compiled& other) -> std::string {
       const Json& attempt = check(archive, verified, other).attempt;
       return passed(attempt) ? "" : attempt.value("reason", "It did not pass its verification.");
     };
-    report_[whole ? "search" : "relief"] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
-    if (!spilling.empty() && compiled_.source != first.source) spilling_groups();
-    add_seconds("search", began);
+    report_[key] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
   }
 
   struct Checked {

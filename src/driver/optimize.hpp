@@ -31,12 +31,13 @@ struct OptimizeOptions {
   int draws = 0;                             // 0: the worker's default
   std::optional<uint64_t> seed;
   double timing_seconds() const { return budget_seconds < kTimingSeconds ? budget_seconds : kTimingSeconds; }
-  double search_seconds() const { return evaluations > 0 ? 0 : budget_seconds - timing_seconds(); }
+  double search_seconds() const { return evaluations > 0 && !search_first ? 0 : budget_seconds - timing_seconds(); }
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
   std::string lock;                          // file that serialises timing on a device with other processes; empty: none
   // Instead of a search by time: so many schedules beside the compiler's own, from `proposer` or, without one, from the search in the order of `search_seed`.
   int evaluations = 0;
+  bool search_first = false;                 // not instead, but after it, from what it found
   uint64_t search_seed = 0;
   std::shared_ptr<const MakeProposer> proposer;
   std::string proposed_by = "search";        // in the archive

@@ -87,6 +87,26 @@ void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
     if (sum.second == sampled) out["best_at_k"][std::to_string(k)] = std::exp(sum.first / static_cast<double>(lines.size()));
 }
 
+// Where a model came after the compiler: whose candidates were kept, and what each proposer had right and cost.
+void add_proposers(Json& out, const std::vector<const Json*>& lines) {
+  for (const Json* line : lines) {
+    if (!line->contains("proposers")) continue;
+    for (const Json& one : (*line)["proposers"]) {
+      Json& sums = out["proposers"][one.value("proposer", "")];
+      if (sums.is_null()) sums = {{"problems", 0}, {"kept", 0}, {"seconds", 0.0}};
+      const auto add = [&](const char* field, const Json& value) {
+        if (value.is_number_integer()) sums[field] = sums.value(field, int64_t{0}) + value.get<int64_t>();
+        else if (value.is_number()) sums[field] = sums.value(field, 0.0) + value.get<double>();
+      };
+      add("problems", 1);
+      add("kept", passed(*line) && one.value("proposer", "") == line->value("winner", "") ? 1 : 0);
+      for (const char* field : {"seconds", "judged", "passed", "cost"})
+        if (one.contains(field)) add(field, one[field]);
+      if (one.contains("tokens")) add("tokens_read", one["tokens"]["prompt"]), add("tokens_written", one["tokens"]["completion"]);
+    }
+  }
+}
+
 Json group_figures(const std::vector<const Json*>& lines) {
   int correct = 0, emitted = 0, kernels = 0, kernels_compiled = 0;
   for (const Json* line : lines) {
@@ -102,6 +122,7 @@ Json group_figures(const std::vector<const Json*>& lines) {
   if (kernels) out["kernels_compiled"] = {{"ok", kernels_compiled}, {"of", kernels}};
   for (const char* baseline : kBaselines) out[baseline] = against(lines, baseline);
   add_pass_at_k(out, lines);
+  add_proposers(out, lines);
   return out;
 }
 
@@ -176,6 +197,14 @@ std::string summary_text(const Json& summary) {
       for (const auto& [k, speedup] : all["best_at_k"].items()) text += fmt::format("  best@{}: {:.2f}x", k, speedup.get<double>());
     }
   }
+  if (all.contains("proposers"))
+    for (const auto& [name, sums] : all["proposers"].items()) {
+      text += fmt::format("\nproposer {:<20} kept for {} of {}", name, sums["kept"].get<int>(), sums["problems"].get<int>());
+      if (sums.contains("judged")) text += fmt::format(", {} of {} answers right", sums["passed"].get<int>(), sums["judged"].get<int>());
+      if (sums.contains("tokens_read")) text += fmt::format(", {} tokens", sums["tokens_read"].get<int64_t>() + sums["tokens_written"].get<int64_t>());
+      if (sums.contains("cost")) text += fmt::format(" for {:.4g}", sums["cost"].get<double>());
+      text += fmt::format(", {:.0f} s", sums["seconds"].get<double>());
+    }
   if (all.contains("kernels_compiled"))
     text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());
   if (const Json& spilling = summary["spilling"]; !spilling.empty()) {

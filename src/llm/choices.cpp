@@ -51,6 +51,24 @@ std::string values_text(const Choice& choice) {
   return text;
 }
 
+struct OpenChoice {
+  std::string name;
+  std::vector<int64_t> values;         // other than its own
+};
+
+std::vector<OpenChoice> open_choices(const ChoiceGroup& group) {
+  std::vector<OpenChoice> open;
+  for (const Choice& choice : group.choices) {
+    OpenChoice one{choice.name, choice.values};
+    std::erase(one.values, choice.own);
+    if (!one.values.empty()) open.push_back(std::move(one));
+  }
+  return open;
+}
+
+// One to `most` of a rule, between commas.
+std::string several(const std::string& rule, size_t most) { return rule + (most > 1 ? " (\", \" " + rule + "){0," + std::to_string(most - 1) + "}" : ""); }
+
 template <typename List>
 auto named(List& list, const std::string& name) {
   return std::find_if(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
@@ -69,22 +87,38 @@ std::string picked_text(const ChoiceSpace& space, const Picked& picked) {
   return text + "}";
 }
 
-std::string grammar_of(const ChoiceSpace& space) {
-  std::string root = "root ::= " + terminal("{"), rules;
+std::string changes_text(const ChoiceSpace& space, const Picked& picked) {
+  std::string text;
   for (size_t group = 0; group < space.size(); ++group) {
-    const std::string rule = "group" + std::to_string(group);
-    root += " " + terminal((group ? ", " : "") + in_quotes(space[group].name) + ": ") + " " + rule;
-    rules += rule + " ::= ";
-    std::string before = "{";
-    for (const Choice& choice : space[group].choices) {
-      rules += terminal(before + in_quotes(choice.name) + ": ") + " (";
-      for (size_t value = 0; value < choice.values.size(); ++value) rules += (value ? " | " : "") + terminal(std::to_string(choice.values[value]));
-      rules += ") ";
-      before = ", ";
-    }
-    rules += terminal(space[group].choices.empty() ? "{}" : "}") + "\n";
+    std::string changes;
+    for (size_t choice = 0; choice < space[group].choices.size(); ++choice)
+      if (picked[group][choice] != space[group].choices[choice].own)
+        changes += (changes.empty() ? "" : ", ") + in_quotes(space[group].choices[choice].name) + ": " + std::to_string(picked[group][choice]);
+    if (!changes.empty()) text += (text.empty() ? "" : ", ") + in_quotes(space[group].name) + ": {" + changes + "}";
   }
-  return root + " " + terminal("}") + "\n" + rules;
+  return "{" + text + "}";
+}
+
+bool has_choice(const ChoiceSpace& space) { return std::any_of(space.begin(), space.end(), [](const ChoiceGroup& group) { return !open_choices(group).empty(); }); }
+
+std::string grammar_of(const ChoiceSpace& space) {
+  std::string groups, rules;
+  size_t count = 0;
+  for (size_t group = 0; group < space.size(); ++group) {
+    const std::vector<OpenChoice> choices = open_choices(space[group]);
+    if (choices.empty()) continue;
+    ++count;
+    const std::string rule = "group" + std::to_string(group), pick = "pick" + std::to_string(group);
+    groups += (groups.empty() ? "" : " | ") + rule;
+    rules += rule + " ::= " + terminal(in_quotes(space[group].name) + ": {") + " " + several(pick, choices.size()) + " \"}\"\n" + pick + " ::= ";
+    for (size_t choice = 0; choice < choices.size(); ++choice) {
+      rules += (choice ? " | " : "") + terminal(in_quotes(choices[choice].name) + ": ") + " (";
+      for (size_t value = 0; value < choices[choice].values.size(); ++value) rules += (value ? " | " : "") + terminal(std::to_string(choices[choice].values[value]));
+      rules += ")";
+    }
+    rules += "\n";
+  }
+  return "root ::= \"{\" " + several("group", count) + " \"}\"\ngroup ::= " + groups + "\n" + rules;
 }
 
 Json schema_of(const ChoiceSpace& space) {
@@ -96,20 +130,26 @@ Json schema_of(const ChoiceSpace& space) {
   Json groups = Json::object();
   for (const ChoiceGroup& group : space) {
     Json choices = Json::object();
-    for (const Choice& choice : group.choices) choices[choice.name] = {{"type", "integer"}, {"enum", choice.values}};
-    groups[group.name] = object(std::move(choices));
+    for (const OpenChoice& choice : open_choices(group)) {
+      Json values = choice.values;
+      values.push_back(nullptr);
+      choices[choice.name] = {{"type", {"integer", "null"}}, {"enum", std::move(values)}};
+    }
+    if (!choices.empty()) groups[group.name] = object(std::move(choices));
   }
   return object(std::move(groups));
 }
 
 size_t longest_text(const ChoiceSpace& space) {
-  Picked longest;
+  size_t bytes = 2, longest_group = 0, count = 0;
   for (const ChoiceGroup& group : space) {
-    longest.emplace_back();
-    for (const Choice& choice : group.choices)
-      longest.back().push_back(*std::max_element(choice.values.begin(), choice.values.end(), [](int64_t one, int64_t other) { return std::to_string(one).size() < std::to_string(other).size(); }));
+    const std::vector<OpenChoice> choices = open_choices(group);
+    size_t longest = 0;
+    for (const OpenChoice& choice : choices)
+      for (const int64_t value : choice.values) longest = std::max(longest, (in_quotes(choice.name) + ": , " + std::to_string(value)).size());
+    if (!choices.empty()) longest_group = std::max(longest_group, (in_quotes(group.name) + ": {}, ").size() + longest * choices.size()), ++count;
   }
-  return picked_text(space, longest).size();
+  return bytes + longest_group * count;
 }
 
 PickedAnswer read_picked(const ChoiceSpace& space, std::string_view answer) {
@@ -128,6 +168,7 @@ PickedAnswer read_picked(const ChoiceSpace& space, std::string_view answer) {
     for (const auto& [name, value] : values.items()) {
       const auto choice = named(group->choices, name);
       if (choice == group->choices.end()) return faulty("not-allowed", "\"" + group_name + "\" has no parameter \"" + name + "\".");
+      if (value.is_null()) continue;
       if (!value.is_number_integer() || std::find(choice->values.begin(), choice->values.end(), value.get<int64_t>()) == choice->values.end())
         return faulty("not-allowed", "\"" + group_name + "\": \"" + name + "\" may not be " + value.dump() + ", only " + values_text(*choice) + ".");
       picked[static_cast<size_t>(group - space.begin())][static_cast<size_t>(choice - group->choices.begin())] = value.get<int64_t>();
@@ -138,14 +179,19 @@ PickedAnswer read_picked(const ChoiceSpace& space, std::string_view answer) {
 
 std::string uniform_answer(const Json& schema, uint64_t seed) {
   std::mt19937_64 random(seed);
+  // Not uniform_int_distribution: its results differ from library to library.
+  const auto below = [&](size_t count) { return static_cast<size_t>(random() % count); };
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const auto& [group, choices] : schema["properties"].items())
+    for (const auto& [name, choice] : choices["properties"].items()) places.emplace_back(group, name);
   Json answer = Json::object();
-  for (const auto& [group, choices] : schema["properties"].items()) {
-    answer[group] = Json::object();
-    for (const auto& [name, choice] : choices["properties"].items()) {
-      const Json& values = choice["enum"];
-      // Not uniform_int_distribution: its results differ from library to library.
-      answer[group][name] = values[static_cast<size_t>(random() % values.size())];
-    }
+  for (size_t changes = 1 + below(3); changes > 0 && !places.empty(); --changes) {
+    const size_t at = below(places.size());
+    const auto [group, name] = places[at];
+    places.erase(places.begin() + static_cast<std::ptrdiff_t>(at));
+    Json values = schema["properties"][group]["properties"][name]["enum"];
+    values.erase(values.size() - 1);   // null
+    answer[group][name] = values[below(values.size())];
   }
   return answer.dump();
 }

@@ -25,9 +25,13 @@ using Picked = std::vector<std::vector<int64_t>>;   // by group and choice
 
 // {"softmax": {"num_warps": 4, "x_block": 1}, …}: every group, every choice, in this order, on one line.
 std::string picked_text(const ChoiceSpace& space, const Picked& picked);
-std::string grammar_of(const ChoiceSpace& space);               // GBNF of exactly those texts
-nlohmann::ordered_json schema_of(const ChoiceSpace& space);     // JSON Schema, in the subset that "strict" servers take
-size_t longest_text(const ChoiceSpace& space);                  // bytes
+std::string changes_text(const ChoiceSpace& space, const Picked& picked);   // of it, what differs from `own`; "{}" where nothing does
+bool has_choice(const ChoiceSpace& space);                      // is there a value other than `own`?
+// What an answer may be: at least one value other than `own`, as changes_text() writes them, in any order.
+std::string grammar_of(const ChoiceSpace& space);               // GBNF
+// JSON Schema, in the subset that "strict" servers take, where every name has to be there: null leaves a value as it is.
+nlohmann::ordered_json schema_of(const ChoiceSpace& space);
+size_t longest_text(const ChoiceSpace& space);                  // of an answer under the grammar, in bytes
 
 struct PickedAnswer {
   std::optional<Picked> picked;
@@ -36,7 +40,7 @@ struct PickedAnswer {
 // The JSON object in an answer, whatever stands around it (servers without grammars); what it leaves out stays as it is. The last value of a name counts.
 PickedAnswer read_picked(const ChoiceSpace& space, std::string_view answer);
 
-// One of the answers that the schema allows, each value as likely as the others.
+// One of the answers that the schema allows: one to three changes, each of them as likely as the others, to values as likely as the others.
 std::string uniform_answer(const nlohmann::ordered_json& schema, uint64_t seed);
 
 }  // namespace kw::llm

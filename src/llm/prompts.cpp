@@ -15,7 +15,7 @@ namespace kw::llm {
 namespace {
 
 constexpr const char* kOwn[] = {"chat", "kernelllm", "base", "edits"};
-constexpr std::string_view kPlaceholders[] = {"language", "problem", "form", "example", "examples", "hardware", "space", "trials", "own"};
+constexpr std::string_view kPlaceholders[] = {"language", "problem", "form", "example", "examples", "hardware", "space", "trials", "fastest", "time"};
 constexpr std::string_view kMark = "=== ";
 
 struct Part {

@@ -13,7 +13,7 @@ namespace kw::llm {
 
 // "=== ROLE" lines divide a template into messages ("system", "user", "assistant") or mark its only part as "raw"; what stands above the
 // first is a comment. {{language}}, {{problem}}, {{form}}, {{example}}, {{examples}} and {{hardware}} are filled in; in prompts for schedules
-// {{hardware}}, {{space}}, {{trials}} and {{own}}.
+// {{hardware}}, {{space}}, {{trials}}, {{fastest}} and {{time}}.
 struct Template {
   std::string name;                // "chat", "kernelllm", "base", "edits", or the file's name
   std::string text;

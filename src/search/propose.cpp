@@ -12,11 +12,11 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
   std::map<std::string, Outcome> known;   // by identity
   known[evaluator.identity(first)] = {Outcome::State::kMeasured, 1, 1, 1, false, ""};
   while (ranking.result().standing.tried < evaluations && evaluator.has_time()) {
-    const std::vector<Proposal> proposals = proposer.propose(std::min(proposer.batch(), evaluations - ranking.result().standing.tried));
+    const int wanted = std::min(proposer.batch(), evaluations - ranking.result().standing.tried);
+    const std::vector<Proposal> proposals = proposer.propose(wanted);
     if (proposals.empty()) break;
     std::vector<Told> told(proposals.size());
-    std::vector<Candidate> batch;
-    std::vector<std::string> asked;        // identities of this batch: the second of two that are the same is a repetition
+    std::vector<size_t> fresh;             // not known from earlier batches, nor from this one: the second of two that are the same is a repetition
     for (size_t i = 0; i < proposals.size(); ++i) {
       told[i].reason = proposals[i].fault;
       if (!proposals[i].schedule) continue;
@@ -25,11 +25,17 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
         told[i].reason = evaluator.unfit();
         continue;
       }
-      told[i].kind = Told::Kind::kRepeated;
-      if (known.contains(told[i].identity) || std::find(asked.begin(), asked.end(), told[i].identity) != asked.end()) continue;
+      const bool repeated = known.contains(told[i].identity) || std::any_of(fresh.begin(), fresh.end(), [&](size_t other) { return told[other].identity == told[i].identity; });
+      told[i].kind = repeated ? Told::Kind::kRepeated : Told::Kind::kPassedOver;
+      if (!repeated) fresh.push_back(i);
+    }
+    std::erase_if(fresh, [&](size_t i) { return !(proposals[i].expected <= kHopeless); });
+    std::stable_sort(fresh.begin(), fresh.end(), [&](size_t left, size_t right) { return proposals[left].expected < proposals[right].expected; });
+    fresh.resize(std::min(fresh.size(), static_cast<size_t>(wanted)));
+    std::vector<Candidate> batch;
+    for (const size_t i : fresh) {
       told[i].kind = Told::Kind::kEvaluated;
-      asked.push_back(told[i].identity);
-      batch.push_back({*proposals[i].schedule, proposals[i].change, told[i].identity, 1});
+      batch.push_back({*proposals[i].schedule, proposals[i].change, told[i].identity, proposals[i].expected});
     }
     if (!batch.empty()) {
       evaluator.prepare(batch);
@@ -42,8 +48,11 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
       }
       ranking.settle_leader(before, true);
     }
-    for (Told& one : told)
-      if (!one.identity.empty()) one.outcome = known.at(one.identity);
+    for (Told& one : told) {
+      const auto found = known.find(one.identity);
+      if (found != known.end()) one.outcome = found->second;
+      else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;   // as the one before it
+    }
     proposer.told(told);
     evaluator.report(ranking.result().standing);
   }

@@ -12,11 +12,17 @@ namespace kw::search {
 struct Proposal {
   std::optional<Schedule> schedule;  // none: `fault` says what was wrong with the answer
   std::string change, fault;
+  double expected = 1;               // its time relative to the first schedule's, as predicted
 };
 
 // What became of one.
 struct Told {
-  enum class Kind { kEvaluated, kRepeated /* `outcome` is the earlier one's */, kUnfit /* `reason`: no schedule, or parameters that do not go together */ };
+  enum class Kind {
+    kEvaluated,
+    kRepeated,                       // `outcome` is the earlier one's
+    kPassedOver,                     // others were expected to be faster, or it to be hopeless: not evaluated
+    kUnfit,                          // `reason`: no schedule, or parameters that do not go together
+  };
   Kind kind = Kind::kUnfit;
   Outcome outcome;
   std::string identity, reason;
@@ -25,8 +31,9 @@ struct Told {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  virtual int batch() const = 0;                              // that are asked for, built and raced together
-  virtual std::vector<Proposal> propose(int count) = 0;       // at most `count`; empty: there are no more
+  virtual int batch() const = 0;                              // that are evaluated, built and raced together
+  // For `count` evaluations; where there are more that are new, those that are expected to be fastest are evaluated. Empty: there are no more.
+  virtual std::vector<Proposal> propose(int count) = 0;
   virtual void told(const std::vector<Told>& outcomes) = 0;   // of the last batch, in its order
 };
 

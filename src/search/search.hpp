@@ -17,6 +17,8 @@ struct Candidate {
   double expected = 1;               // time relative to the first schedule's, as predicted
 };
 
+inline constexpr double kHopeless = 2.5;   // expected time relative to the first schedule's beyond which nothing is tried
+
 // Times are relative to the first schedule's in the same race: 0.8 takes four fifths of its time.
 struct Outcome {
   enum class State { kMeasured, kPruned /* stopped early: slower */, kFailed };
@@ -53,7 +55,7 @@ struct SearchOptions {
   int batch = 6;                     // built together and raced against one another
   int promising = 12;                // combinations of parameters per group to begin with
   int regroupings = 12;              // of each kind, per expansion
-  double hopeless = 2.5;             // expected ratio beyond which nothing is tried
+  double hopeless = kHopeless;       // expected ratio beyond which nothing is tried
   bool only_given = false;           // the given schedules, and none of their neighbours
   int most = 0;                      // candidates in all; 0: as many as there is time for
 };

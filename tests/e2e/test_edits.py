@@ -32,10 +32,11 @@ def check_curve(report: dict) -> None:
 
 def test_a_servers_picks_are_built_verified_and_timed(kw):
     with ModelServer(["I cannot.", '{"softmax": {"share": 3}}', "Here: {}", '{"softmax": {"share": 1099511627776}}', '```json\n{"softmax": {"along": 1}}\n```']) as server:
-        result = edits(kw, server.url, "-k", 3, "--concurrency", 1)
+        result = edits(kw, server.url, "-k", 3, "--concurrency", 1, "--answers", 1)
     assert result.code == 0, result.text
     report = result.json()
-    assert space_of(server.requests[0])["softmax"]["share"] == [0, 4096, 32768, 262144, 1 << 40]
+    # Its own value is none of the changes; null stands for it where every name has to be there.
+    assert space_of(server.requests[0])["softmax"]["share"] == [4096, 32768, 262144, 1 << 40, None]
     rows = report["edits"]["answers"]
     assert [row["code"] for row in rows] == ["no-json", "not-allowed", "pass", "pass", "pass"], rows
     # The compiler's own again is a right answer, and nothing new.
@@ -45,7 +46,7 @@ def test_a_servers_picks_are_built_verified_and_timed(kw):
     check_curve(report)
     # The model is told what was tried and how long it took.
     said = server.requests[4]["messages"][-1]["content"]
-    assert "Tried so far" in said and '"share": 1099511627776}}' in said
+    assert "Tried so far" in said and '{"softmax": {"share": 1099511627776}}' in said
     assert "Tried so far" not in server.requests[0]["messages"][-1]["content"]
     # All of it is in the archive, in the form that answers have.
     lines = [json.loads(line) for line in kw("archive", "export", "--completions").out.splitlines()]
@@ -55,13 +56,27 @@ def test_a_servers_picks_are_built_verified_and_timed(kw):
 
 def test_the_same_command_goes_on_from_the_archive(kw):
     with ModelServer(['{"softmax": {"share": 1099511627776}}', '{"softmax": {"along": 1}}']) as server:
-        edits(kw, server.url, "-k", 2, "--concurrency", 1)
+        edits(kw, server.url, "-k", 2, "--concurrency", 1, "--answers", 1)
         assert len(server.requests) == 1
-        report = edits(kw, server.url, "-k", 3, "--concurrency", 1).json()
+        report = edits(kw, server.url, "-k", 3, "--concurrency", 1, "--answers", 1).json()
         assert len(server.requests) == 2
     assert report["edits"]["evaluations"] == 3
     assert report["search"]["trials"][0]["reused"] is True
     assert report["samples"][0]["turns"][0]["reused"] is True
+
+
+def test_of_several_answers_the_most_promising_is_evaluated(kw):
+    with ModelServer(['{"softmax": {"share": 1099511627776}}', '{"softmax": {"along": 1}}', '{"softmax": {"share": 1099511627776}}']) as server:
+        report = edits(kw, server.url, "-k", 2, "--concurrency", 1, "--answers", 3).json()
+        again = edits(kw, server.url, "-k", 2, "--concurrency", 1, "--answers", 3).json()
+        assert len(server.requests) == 3
+    rows = report["edits"]["answers"]
+    assert sorted(row["code"] for row in rows if not row["evaluated"]) in (["pass", "passed-over"], ["passed-over", "passed-over"]), rows
+    assert sum(row["evaluated"] for row in rows) == 1 and report["edits"]["evaluations"] == 2
+    # One that nobody looked at is neither right nor wrong; its tokens were paid for.
+    assert report["judged"] == report["passed"] == sum(row["code"] == "pass" for row in rows)
+    assert report["tokens"]["prompt"] == 300
+    assert [row["change"] for row in again["edits"]["answers"] if row["evaluated"]] == [row["change"] for row in rows if row["evaluated"]]
 
 
 def test_chance_and_the_search_stand_at_the_same_interface(kw):
@@ -101,7 +116,28 @@ def test_a_suite_and_auto_take_edits_too(kw):
     assert result.json()["all"]["correct"] == 1 and result.json()["all"]["pass_at_k"]["1"] == 1.0
     result = kw("optimize", kw.file("problem.py", PROBLEM), "--target", "cpu", "--budget", 0, "--draws", 1, "--proposer", "auto", "--edits", "--model", "random", "-k", 2, "--json", "-")
     assert result.code == 0, result.text
-    assert [one["proposer"] for one in result.json()["proposers"]] == ["scheduler", "edits:random"]
+    report = result.json()
+    assert [one["proposer"] for one in report["proposers"]] == ["scheduler", "edits:random"]
+    assert report["winner"] in ("scheduler", "edits:random") and report["proposers"][1]["speedup_over_scheduler"] >= 1
+    check_curve(report)
+    # A suite's compiler goes on with the model's picks.
+    auto = ("bench", "suite", "--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-", "--proposer", "auto:random", "--edits", "-k", 2, "--out", "auto")
+    result = kw(*auto)
+    assert result.code == 0, result.text
+    group = result.json()["all"]
+    assert group["correct"] == 1 and group["proposers"]["edits:random"]["passed"] >= 1
+    assert group["proposers"]["scheduler"]["kept"] + group["proposers"]["edits:random"]["kept"] == 1
+    assert "proposer scheduler" in result.err
+    assert kw(*auto).json()["skipped"] == 1
+    assert kw(*auto, "--seed", 5).json()["skipped"] == 0
+    assert kw(*auto, "--emit-only").code == 2
+
+
+def test_what_a_suite_would_pick_for_a_gpu_that_is_not_here(kw):
+    kw.file("suite/one.py", PROBLEM)
+    result = kw("bench", "suite", "--target", "triton", "--emit-only", "--json", "-", "--proposer", "edits:random", "-k", 2)
+    assert result.code == 0, result.text
+    assert result.json()["all"]["emitted"] == 1
 
 
 @pytest.mark.skipif(
@@ -115,9 +151,10 @@ def test_every_answer_of_a_small_model_parses(kw):
     model = KernelLLM("smollm2", context=2048)
     for seed in range(8):
         answer = json.loads(model.generate_raw("The answer:", max_new_tokens=120, temperature=1.5, top_p=1.0, seed=seed, grammar=form["grammar"]))
-        for group, choices in form["schema"]["properties"].items():
-            for name, choice in choices["properties"].items():
-                assert answer[group][name] in choice["enum"]
+        assert answer
+        for group, changes in answer.items():
+            for name, value in changes.items():
+                assert value in form["schema"]["properties"][group]["properties"][name]["enum"]
     result = edits(kw, "smollm2", "-k", 2, "--temperature", 1.5, "--top-p", 1)
     assert result.code == 0, result.text
     report = result.json()

@@ -314,7 +314,23 @@ def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
         more = kw(*bench, "--proposer", f"llm:{server.url}", "-k", 3)
         assert len(server.requests) == 6
         assert more.json()["all"]["pass_at_k"]["1"] == pytest.approx(1 / 6)
-    assert kw(*bench, "--proposer", "magic").code == 2
+    for nobody in ("magic", "llm", "llm:", "all:smollm2"):
+        assert kw(*bench, "--proposer", nobody).code == 2
+
+
+def test_a_suites_compiler_is_the_floor_too(kw):
+    kw.file("suite/one.py", GOOD)
+    bench = ("bench", "suite", "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--json", "-", "-k", 1, "--concurrency", 1, "--price-read", 3, "--price-written", 15)
+    with ModelServer([fenced(WRONG)]) as server:
+        result = kw(*bench, "--proposer", f"auto:{server.url}")
+        assert result.code == 0, result.text
+        group = result.json()["all"]
+        model = group["proposers"][f"llm:{server.url}"]
+        assert group["correct"] == 1 and group["proposers"]["scheduler"]["kept"] == 1 and model["passed"] == 0
+        assert model["cost"] == pytest.approx((3 * model["tokens_read"] + 15 * model["tokens_written"]) / 1e6)
+    # A server that is gone costs nothing but what it would have found.
+    result = kw(*bench, "--proposer", "auto:http://127.0.0.1:9/v1", "--retries", 1)
+    assert result.code == 0 and result.json()["all"]["correct"] == 1, result.text
 
 
 def test_the_compilers_kernel_is_the_floor(kw):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "archive/archive.hpp"
 #include "search/edit_space.hpp"
@@ -116,6 +117,42 @@ TEST(Proposals, AreEvaluatedOnceEachBesideTheFirst) {
   EXPECT_EQ(result.schedule, *warps.schedule);
   ASSERT_EQ(result.trials.size(), 2u);
   EXPECT_EQ(result.trials[0].change, "softmax: num_warps 32");
+}
+
+// Gives all that it has at once, whatever was asked for.
+class Generous : public Script {
+ public:
+  Generous(std::vector<Proposal> proposals, int batch) : Script(std::move(proposals), batch) {}
+  std::vector<Proposal> propose(int) override { return Script::propose(100); }
+};
+
+TEST(Proposals, OfMoreThanWereAskedForTheMostPromisingAreEvaluated) {
+  Setting setting(kSoftmax);
+  const auto space = edit_space(setting.catalogue, setting.first);
+  const auto warps = [&](int64_t value, double expected) {
+    Edit edit = {space[0].defaults};
+    for (size_t range = 0; range < space[0].ranges.size(); ++range)
+      if (space[0].ranges[range].name == "num_warps") edit[0][range] = value;
+    return Proposal{edited(space, setting.first, edit), change_text(space, edit), "", expected};
+  };
+  ASSERT_NE(parameter(setting.first, 0, "num_warps"), 32);
+  Generous script({warps(2, 1.5), warps(32, 0.7), warps(16, std::numeric_limits<double>::infinity()), warps(32, 0.7), warps(1, 3 * kHopeless)}, 1);
+  World world(likes_many_warps);
+  const SearchResult result = evaluate_proposals(setting.first, script, world, 1);
+  using Kind = Told::Kind;
+  const std::vector<Kind> kinds = {Kind::kPassedOver, Kind::kEvaluated, Kind::kPassedOver, Kind::kRepeated, Kind::kPassedOver};
+  ASSERT_EQ(script.heard.size(), kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(script.heard[i].kind, kinds[i]) << i;
+  EXPECT_EQ(script.heard[3].outcome.ratio, script.heard[1].outcome.ratio);
+  EXPECT_EQ(world.expected, std::vector<double>{0.7});
+  EXPECT_EQ(result.standing.tried, 1);
+  EXPECT_EQ(parameter(result.schedule, 0, "num_warps"), 32);
+
+  // Nothing but hopeless ones: none is evaluated.
+  Generous hopeless({warps(2, 2 * kHopeless)}, 1);
+  World empty(likes_many_warps);
+  EXPECT_EQ(evaluate_proposals(setting.first, hopeless, empty, 1).standing.tried, 0);
+  EXPECT_TRUE(empty.tried.empty());
 }
 
 TEST(Proposals, OneThatIsWrongDoesNotStand) {
