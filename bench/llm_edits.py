@@ -82,6 +82,7 @@ def main() -> int:
     proposers = ["search", "random", *(options.model or ["smollm2"])]
     curves: dict[str, dict[str, list[list[float]]]] = {proposer: {} for proposer in proposers}
     answers: dict[str, list[int]] = {proposer: [0, 0, 0] for proposer in proposers}
+    wrong: list[dict] = []
     began, seeds = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="kw-llm-edits-") as folder:
         while seeds < options.seeds and (seeds == 0 or not options.seconds or time.monotonic() - began < options.seconds * seeds / (seeds + 1)):
@@ -92,6 +93,7 @@ def main() -> int:
                 for proposer in proposers:
                     report = turn[proposer][problem]
                     curves[proposer].setdefault(problem, []).append(padded(report["edits"]["curve"], options.k))
+                    wrong += [{"problem": problem, "proposer": proposer, **one} for one in report["edits"]["answers"] if one.get("reason")]
                     counted = (report["judged"], report["passed"], report["tokens"]["completion"])
                     answers[proposer] = [total + one for total, one in zip(answers[proposer], counted)]
             print(f"seed {seeds - 1}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
@@ -106,7 +108,7 @@ def main() -> int:
             value, low, high = interval(curves[proposer], place, source)
             table.append({"proposer": proposer, "evaluations": place + 1, "time": value, "low": low, "high": high})
     if options.out:
-        Path(options.out).write_text(json.dumps({"target": options.target, "k": options.k, "seeds": seeds, "problems": problems, "table": table, "curves": curves}, indent=1) + "\n")
+        Path(options.out).write_text(json.dumps({"target": options.target, "k": options.k, "seeds": seeds, "problems": problems, "table": table, "curves": curves, "wrong": wrong}, indent=1) + "\n")
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(table[0]))
@@ -121,6 +123,8 @@ def main() -> int:
     for proposer, (judged, passed, tokens) in answers.items():
         if judged:
             print(f"{proposer}: {passed} of {judged} answers are right programs (pass@1 {100 * passed / judged:.1f}%), {tokens} tokens written")
+    for one in wrong:
+        print(f"  {Path(one['problem']).stem}: {one['change'] or 'no schedule'}: {one['reason']}")
     return 0
 
 

@@ -142,7 +142,8 @@ std::string proposer_lines(const Json& report) {
   std::string text;
   for (const Json& one : report["proposers"]) {
     text += fmt::format("  proposer   {}: {}", one["proposer"].get<std::string>(), one["verdict"].get<std::string>());
-    if (one.contains("judged")) text += fmt::format(", {} of {} answers", one["passed"].get<int>(), one["judged"].get<int>());
+    if (one.contains("evaluated")) text += fmt::format(", {} of {} answers evaluated", one["evaluated"].get<int>(), one["answers"].get<int>());
+    else if (one.contains("judged")) text += fmt::format(", {} of {} answers", one["passed"].get<int>(), one["judged"].get<int>());
     if (has_number(one, "ms")) text += ", " + milliseconds(one["ms"].get<double>());
     if (has_number(one, "speedup_over_scheduler")) text += fmt::format(", {:.2f}x the scheduler's speed", one["speedup_over_scheduler"].get<double>());
     if (one.contains("tokens")) text += fmt::format(", {} tokens", one["tokens"]["prompt"].get<int>() + one["tokens"]["completion"].get<int>());

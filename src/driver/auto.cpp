@@ -1,5 +1,6 @@
 #include "driver/auto.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +58,9 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
   own["seconds"] = report["seconds"].value("total", 0.0) - seconds;
   theirs["seconds"] = seconds;
   if (won) std::swap(own["ms"], theirs["ms"]);   // the winner alone is timed beside eager
-  theirs["verdict"] = won || picked["passed"] > 0 ? "pass" : picked["judged"] > 0 ? "fail" : "no-answer";
+  theirs["verdict"] = won ? "pass" : "none-faster";
+  theirs["answers"] = picked["edits"]["answers"].size();
+  theirs["evaluated"] = picked["edits"]["evaluations"].get<int>() - 1;
   if (report.contains("proposed")) theirs["speedup_over_scheduler"] = report["proposed"]["speedup"];
   if (edits.fault()) theirs["error"] = edits.fault()->text().message;
   report["edits"] = picked["edits"];
@@ -69,7 +72,12 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
 // The model's kernels after the compiler's: the better of two runs.
 Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
   share_budget(scheduler, model);
+  const double began = seconds_now();
   Json report = optimize(scheduler, progress);
+  if (scheduler.try_seconds > 0) {
+    const double left = std::max(1.0, scheduler.try_seconds - (seconds_now() - began));
+    model.ask_seconds = model.ask_seconds > 0 ? std::min(model.ask_seconds, left) : left;
+  }
   const std::string output = resolve_output(scheduler.output, scheduler.problem);
   Json proposers = Json::array({row(kScheduler, report)});
   const Scratch scratch;

@@ -193,7 +193,7 @@ class ModelEdits : public search::Proposer {
 
   // The next `count` answers, from an earlier run of the same settings as far as it went.
   void answer(int count) {
-    if (options_.ask_seconds > 0 && seconds_now() - began_ > options_.ask_seconds) return;
+    if (out_of_time()) return;
     std::vector<int> asked;
     const int most = (kSpareAnswers + options_.answers) * std::max(1, options_.samples - 1);
     for (; count > 0 && next_ < most; --count, ++next_) {
@@ -225,6 +225,10 @@ class ModelEdits : public search::Proposer {
     for (size_t missing = asked.size(); missing > 0;) {
       throw_if_interrupted();
       std::optional<SampleAnswer> came = threads_.next(kLookSeconds);
+      if (!came && out_of_time()) {
+        threads_.drop();
+        break;
+      }
       if (!came) continue;
       --missing;
       log_.writing_seconds += came->completion.seconds;
@@ -234,6 +238,11 @@ class ModelEdits : public search::Proposer {
     }
     // Answers come in any order; what is made of them must not depend on it.
     std::sort(batch_.begin(), batch_.end(), [](const Answer& left, const Answer& right) { return left.sample < right.sample; });
+  }
+
+  bool out_of_time() const {
+    const double now = seconds_now();
+    return (options_.ask_seconds > 0 && now - began_ > options_.ask_seconds) || (context_.last_try > 0 && now > context_.last_try);
   }
 
   uint64_t seed_of(int sample) const { return std::stoull(sha256_hex("edits " + std::to_string(options_.seed.value_or(0)) + "/" + std::to_string(sample)).substr(0, 8), nullptr, 16); }
@@ -278,13 +287,15 @@ class ModelEdits : public search::Proposer {
 
   void record(const Answer& one, const search::Told& told) {
     using State = search::Outcome::State;
-    if (told.kind == search::Told::Kind::kPassedOver) {
-      log_.samples.add_unjudged(usage_json(one.completion));
-      log_.trials.push_back({{"answer", one.sample}, {"change", one.change}, {"code", "passed-over"}, {"evaluated", false}, {"ratio", nullptr}});
-      return;
-    }
-    const bool known = told.kind != search::Told::Kind::kUnfit, good = known && told.outcome.state != State::kFailed;
-    std::string code = good ? "pass" : known ? "failed" : one.code.empty() ? "does-not-fit" : one.code;
+    const bool known = told.kind == search::Told::Kind::kEvaluated || told.kind == search::Told::Kind::kRepeated, ran = known && told.outcome.state != State::kFailed;
+    const bool good = told.verified, judged = good || told.refused || told.kind == search::Told::Kind::kUnfit || (known && !ran);
+    const std::string code = good ? "pass" : told.refused ? "failed-verification" : ran ? "not-faster" : known ? "failed" : told.kind == search::Told::Kind::kPassedOver ? "passed-over"
+                             : one.code.empty() ? "does-not-fit" : one.code;
+    log_.trials.push_back({{"answer", one.sample}, {"change", one.change}, {"code", code}, {"evaluated", told.kind == search::Told::Kind::kEvaluated}, {"ratio", ran ? Json(told.outcome.ratio) : Json()}});
+    if (!judged || good) log_.trials.back()["reason"] = nullptr;
+    else log_.trials.back()["reason"] = known ? told.outcome.reason : told.reason;
+    if (told.kind == search::Told::Kind::kEvaluated) tried_.push_back({one.text, one.picked, ran && !told.refused ? told.outcome.ratio : 0});
+    if (!judged) return log_.samples.add_unjudged(usage_json(one.completion));
     Json record = {{"model", one.completion.model}, {"usage", usage_json(one.completion)}, {"repairs", Json::array()}, {"verdict", good ? "pass" : "fail"}, {"code", code},
                    {"reason", known ? told.outcome.reason : told.reason}, {"ran", told.kind == search::Told::Kind::kEvaluated}, {"last", true}};
     if (told.kind == search::Told::Kind::kRepeated) record["same_as_before"] = true;
@@ -293,8 +304,6 @@ class ModelEdits : public search::Proposer {
     if (known && told.outcome.ratio > 0) record["ratio"] = told.outcome.ratio;
     if (!one.change.empty()) record["change"] = one.change;
     log_.samples.add(one.sample, 0, record, good);
-    log_.trials.push_back({{"answer", one.sample}, {"change", one.change}, {"code", code}, {"evaluated", told.kind == search::Told::Kind::kEvaluated}, {"ratio", known && told.outcome.ratio > 0 ? Json(told.outcome.ratio) : Json()}});
-    if (told.kind == search::Told::Kind::kEvaluated) tried_.push_back({one.text, one.picked, good ? told.outcome.ratio : 0});
     context_.archive.add(JudgementRecord{one.hash, known ? told.identity : "", "", good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
   }
 

@@ -25,7 +25,7 @@ class EmitRun : public search::Evaluator {
     search::SearchResult result;
     archive_.add_candidate(first_.source);
     if (request_.proposer) {
-      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash};
+      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash, 0};
       const std::unique_ptr<search::Proposer> proposer = (*request_.proposer)(context);
       result = search::evaluate_proposals(first_.schedule, *proposer, *this, request_.evaluations);
     } else {
@@ -38,6 +38,7 @@ class EmitRun : public search::Evaluator {
   }
 
   std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
+  bool verifies() const override { return true; }   // as far as it goes: they compile
   std::string unfit() const override { return sources_.unfit(); }
 
   bool has_time() override {

@@ -279,7 +279,8 @@ class Optimisation {
     const std::vector<size_t> spilling = spilling_groups();
     SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
                           .device = device(), .budget_seconds = by_time ? options_.search_seconds() : kReliefSeconds, .evaluations = 0, .proposer = nullptr, .proposed_by = "search",
-                          .verify_seconds = verify_seconds_, .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph),
+                          .verify_seconds = verify_seconds_, .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
+                          .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_),
                           .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = false,
                           .description = known_device(archive, environment_, environment_hash_, target_), .accept = {}, .check = {}};
     const std::string first = compiled_.source;
@@ -306,7 +307,8 @@ class Optimisation {
     const Compiled first = compiled_;
     const Json verified = report_;
     request.accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); };
-    if (request.proposer) request.check = [&](const Compiled& other) -> std::string {
+    // What came after a search need not be right unless it is faster; what is there to be counted has to be.
+    if (request.proposer && !options_.search_first) request.check = [&](const Compiled& other) -> std::string {
       const Json& attempt = check(archive, verified, other).attempt;
       return passed(attempt) ? "" : attempt.value("reason", "It did not pass its verification.");
     };

@@ -34,6 +34,7 @@ struct OptimizeOptions {
   double search_seconds() const { return evaluations > 0 && !search_first ? 0 : budget_seconds - timing_seconds(); }
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
+  double try_seconds = 0;                    // from the beginning, after which no other schedule is tried; 0: however long it takes
   std::string lock;                          // file that serialises timing on a device with other processes; empty: none
   // Instead of a search by time: so many schedules beside the compiler's own, from `proposer` or, without one, from the search in the order of `search_seed`.
   int evaluations = 0;

@@ -51,7 +51,7 @@ class SearchRun : public search::Evaluator {
 
   search::SearchResult propose() {
     if (request_.proposer) {
-      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash};
+      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash, request_.last_try};
       const std::unique_ptr<search::Proposer> proposer = (*request_.proposer)(context);
       return search::evaluate_proposals(first_.schedule, *proposer, *this, request_.evaluations);
     }
@@ -67,10 +67,12 @@ class SearchRun : public search::Evaluator {
   }
 
   std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
+  bool verifies() const override { return request_.check != nullptr; }
   std::string unfit() const override { return sources_.unfit(); }
 
   bool has_time() override {
     throw_if_interrupted();
+    if (request_.last_try > 0 && seconds_now() + request_.verify_seconds > request_.last_try) return false;
     return request_.evaluations > 0 || seconds() + (pending_ ? request_.verify_seconds : 0) < request_.budget_seconds;
   }
 
@@ -162,7 +164,7 @@ class SearchRun : public search::Evaluator {
     if (!loaded_) return;
     loaded_ = false;
     try {
-      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .lock = "", .input_bytes = 0});
+      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .lock = "", .input_bytes = 0, .eager_errors = {}});
     } catch (const WorkerFailure&) {
       // Gone altogether: nothing is loaded any more.
     }
@@ -171,7 +173,7 @@ class SearchRun : public search::Evaluator {
   void race(const std::vector<Candidate>& batch, const Candidate* best, const std::vector<size_t>& racing, std::vector<Outcome>& outcomes) {
     RaceRequest request{.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {{anchor_, true}}, .seed = request_.seed,
                         .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1), .limit_seconds = 120 + 4 * request_.verify_seconds,
-                        .lock = request_.lock, .input_bytes = request_.input_bytes};
+                        .lock = request_.lock, .input_bytes = request_.input_bytes, .eager_errors = request_.eager_errors};
     for (const size_t i : racing) request.runners.push_back({scratch_.folder() + "/" + name_of(batch[i]), false});
     // The best so far is on the track as the one to beat; its samples count for nothing else.
     if (best) request.runners.push_back({scratch_.folder() + "/" + name_of(*best), true});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -25,6 +26,7 @@ struct EditContext {
   const Schedule& first;
   Archive& archive;
   std::string problem_hash, environment_hash;
+  double last_try = 0;                 // as SearchRequest has it
 };
 
 struct SearchRequest {
@@ -36,15 +38,17 @@ struct SearchRequest {
   std::shared_ptr<const MakeProposer> proposer;   // none: best-first
   std::string proposed_by = "search";  // in the archive
   double verify_seconds = 0;           // what verifying the first candidate took
+  double last_try = 0;                 // on the clock of seconds_now(): nothing is begun that would be verified after it; 0: none
   uint64_t seed = 0;
   int64_t input_bytes = 0;
+  std::map<std::string, double> eager_errors;   // as MeasureRequest has them
   CompileOptions compile;
   std::vector<size_t> spilling;        // groups of the first candidate whose kernels spill registers: schedules that ask for fewer are tried first
   bool only_relief = false;            // and no others
   DeviceDescription description;       // calibrated where it has been
   // Verifies a better candidate and, when it passes, writes it where the user wants it.
   std::function<bool(Compiled)> accept;
-  // Verifies one that a proposer brought; empty, or what is wrong with it. accept() of the same one need not do it again. None: only better ones are verified.
+  // Verifies any, before it is timed; empty, or what is wrong with it. accept() of the same one need not do it again. None: only better ones are verified.
   std::function<std::string(const Compiled&)> check;
 };
 

@@ -177,10 +177,10 @@ Json Session::race(const RaceRequest& request) {
   Json runners = Json::array();
   for (size_t i = 0; i < request.runners.size(); ++i)
     runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
-  return ask(worker_, "race", "race",
-             {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
-              {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}},
-             request.limit_seconds);
+  Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
+                 {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}};
+  if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
+  return ask(worker_, "race", "race", params, request.limit_seconds);
 }
 
 Json Session::ceilings(const std::string& device, const std::string& lock) {

@@ -46,6 +46,7 @@ struct RaceRequest {
   double budget_seconds = 1, limit_seconds = 120;
   std::string lock;
   int64_t input_bytes = 0;
+  std::map<std::string, double> eager_errors;   // as MeasureRequest has them
 };
 
 class Session {

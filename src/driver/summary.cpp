@@ -100,7 +100,7 @@ void add_proposers(Json& out, const std::vector<const Json*>& lines) {
       };
       add("problems", 1);
       add("kept", passed(*line) && one.value("proposer", "") == line->value("winner", "") ? 1 : 0);
-      for (const char* field : {"seconds", "judged", "passed", "cost"})
+      for (const char* field : {"seconds", "judged", "passed", "answers", "evaluated", "cost"})
         if (one.contains(field)) add(field, one[field]);
       if (one.contains("tokens")) add("tokens_read", one["tokens"]["prompt"]), add("tokens_written", one["tokens"]["completion"]);
     }
@@ -200,7 +200,8 @@ std::string summary_text(const Json& summary) {
   if (all.contains("proposers"))
     for (const auto& [name, sums] : all["proposers"].items()) {
       text += fmt::format("\nproposer {:<20} kept for {} of {}", name, sums["kept"].get<int>(), sums["problems"].get<int>());
-      if (sums.contains("judged")) text += fmt::format(", {} of {} answers right", sums["passed"].get<int>(), sums["judged"].get<int>());
+      if (sums.contains("evaluated")) text += fmt::format(", {} of {} answers evaluated", sums["evaluated"].get<int>(), sums["answers"].get<int>());
+      else if (sums.contains("judged")) text += fmt::format(", {} of {} answers right", sums["passed"].get<int>(), sums["judged"].get<int>());
       if (sums.contains("tokens_read")) text += fmt::format(", {} tokens", sums["tokens_read"].get<int64_t>() + sums["tokens_written"].get<int64_t>());
       if (sums.contains("cost")) text += fmt::format(" for {:.4g}", sums["cost"].get<double>());
       text += fmt::format(", {:.0f} s", sums["seconds"].get<double>());

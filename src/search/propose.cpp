@@ -50,7 +50,12 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
     }
     for (Told& one : told) {
       const auto found = known.find(one.identity);
-      if (found != known.end()) one.outcome = found->second;
+      if (found != known.end()) {
+        one.outcome = found->second;
+        const Ranking::Known* ranked = ranking.find(one.identity);
+        one.refused = ranked && ranked->rejected;
+        one.verified = one.outcome.state != Outcome::State::kFailed && !one.refused && (!ranked || ranked->confirmed || evaluator.verifies());
+      }
       else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;   // as the one before it
     }
     proposer.told(told);

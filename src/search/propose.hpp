@@ -26,6 +26,7 @@ struct Told {
   Kind kind = Kind::kUnfit;
   Outcome outcome;
   std::string identity, reason;
+  bool verified = false, refused = false;   // by a verification; a slower one may have had none
 };
 
 class Proposer {
@@ -37,7 +38,7 @@ class Proposer {
   virtual void told(const std::vector<Told>& outcomes) = 0;   // of the last batch, in its order
 };
 
-// Until `evaluations` schedules that differ have been evaluated, the first one not counted, or the proposer or the time is at an end. A better one is verified at once.
+// Until `evaluations` schedules that differ have been evaluated, the first one not counted, or the proposer or the time is at an end. A better one is verified at once, if not all are.
 SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evaluator& evaluator, int evaluations);
 
 }  // namespace kw::search

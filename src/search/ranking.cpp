@@ -1,5 +1,7 @@
 #include "search/ranking.hpp"
 
+#include <algorithm>
+
 namespace kw::search {
 
 namespace {
@@ -18,6 +20,11 @@ void Ranking::take(const Candidate& candidate, const Outcome& outcome) {
   standing.failed += outcome.state == Outcome::State::kFailed;
   result_.trials.push_back({candidate.change, outcome});
   if (outcome.state == Outcome::State::kMeasured) known_.push_back({candidate, outcome});
+}
+
+const Ranking::Known* Ranking::find(const std::string& identity) const {
+  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.candidate.identity == identity; });
+  return found == known_.end() ? nullptr : &*found;
 }
 
 Ranking::Known* Ranking::leader() {

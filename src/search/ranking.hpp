@@ -21,6 +21,7 @@ class Ranking {
   // After a batch: what is better than before goes into the history and is verified, or with `at_once` false when the evaluator likes.
   void settle_leader(double before, bool at_once);
   Known* leader();                       // the best that has not been rejected; nullptr: the first schedule
+  const Known* find(const std::string& identity) const;   // nullptr: not measured, or the first
   double best() { return leader() ? leader()->outcome.ratio : 1.0; }
   static bool is_better(const Outcome& outcome);
 

@@ -39,6 +39,7 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual std::string identity(const Schedule& schedule) = 0;                    // empty: cannot be emitted
   virtual std::string unfit() const { return "cannot be emitted"; }              // why the last identity was empty
+  virtual bool verifies() const { return false; }                                // does measure() verify what it times?
   virtual bool has_time() = 0;                                                   // false ends the search
   virtual void prepare(const std::vector<Candidate>& batch) = 0;                 // begins to build; may return before it is done
   // One outcome per candidate; `best` is raced against too, nullptr while it is the first schedule.

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -125,12 +126,28 @@ def test_a_suite_and_auto_take_edits_too(kw):
     result = kw(*auto)
     assert result.code == 0, result.text
     group = result.json()["all"]
-    assert group["correct"] == 1 and group["proposers"]["edits:random"]["passed"] >= 1
+    assert group["correct"] == 1 and group["proposers"]["edits:random"]["evaluated"] == 1
     assert group["proposers"]["scheduler"]["kept"] + group["proposers"]["edits:random"]["kept"] == 1
     assert "proposer scheduler" in result.err
     assert kw(*auto).json()["skipped"] == 1
     assert kw(*auto, "--seed", 5).json()["skipped"] == 0
     assert kw(*auto, "--emit-only").code == 2
+
+
+def test_a_model_that_dawdles_does_not_cost_a_suite_the_compilers_answer(kw):
+    def late(handler, body):
+        time.sleep(4)
+        handler.begin_stream()
+        handler.event('{"softmax": {"along": 1}}', "stop")
+
+    kw.file("suite/one.py", PROBLEM)
+    for how in (("--edits",), ()):
+        with ModelServer([late]) as server:
+            result = kw("bench", "suite", "--target", "cpu", "--budget", 1, "--baseline", "eager", "--draws", 1, "--json", "-", "--proposer", f"auto:{server.url}", "-k", 50, *how, "--timeout", 50)
+        assert result.code == 0, result.text
+        group = result.json()["all"]
+        assert group["correct"] == 1 and group["proposers"]["scheduler"]["kept"] == 1
+        assert 1 <= len(server.requests) < 40
 
 
 def test_what_a_suite_would_pick_for_a_gpu_that_is_not_here(kw):
