@@ -31,7 +31,7 @@ Json of_verdict(const Json& record) {
 JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
   JudgedAnswer judged;
   const llm::Extraction extraction = llm::extract({completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target, context_.problem.source},
-                                                  [&](const std::string& source) { return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds); });
+                                                  [&](const std::string& source) { return facts_of(source); });
   Json& record = judged.record;
   record = {{"model", model}, {"usage", usage_json(completion)}, {"repairs", extraction.repairs}, {"verdict", "fail"}, {"code", extraction.fault.code}, {"reason", extraction.fault.message}, {"ran", false}};
   if (completion.finish == "repetition" && !extraction.fault.code.empty()) record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
@@ -65,6 +65,8 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   return judged;
 }
 
+Json AnswerJudge::facts_of(const std::string& source) { return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds); }
+
 const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
   if (limits_) return *limits_;
   Session plain(context_.environment, context_.progress, context_.timeout_seconds);
@@ -76,7 +78,14 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
 Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {
   Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
   try {
-    const Json reply = context_.judges.measure(source, baselines, record.contains("errors") ? eager_errors(record) : std::map<std::string, double>{}, seconds, context_.input_bytes);
+    MeasureRequest request;
+    request.baselines = baselines;
+    request.budget_seconds = seconds;
+    request.input_bytes = context_.input_bytes;
+    if (record.contains("errors")) request.eager_errors = eager_errors(record);
+    // A C++ kernel's name is nothing that a profiler sees.
+    if (context_.target == "triton") request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
+    const Json reply = context_.judges.measure(source, std::move(request));
     add_measurement(report, reply);
     if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);
     context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});

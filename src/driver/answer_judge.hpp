@@ -56,6 +56,7 @@ class AnswerJudge {
     nlohmann::ordered_json ceilings;
     double cache_bytes = 0;
   };
+  nlohmann::ordered_json facts_of(const std::string& source);   // the worker's "source_facts"
   const DeviceLimits& limits();        // asked for once: it takes a process of its own
 
   JudgeContext context_;

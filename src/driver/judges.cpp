@@ -33,10 +33,13 @@ Json Judges::judge(const std::string& source, Json& report) {
   return kw::judge(*now->session, request, report);
 }
 
-Json Judges::measure(const std::string& source, const std::vector<std::string>& baselines, const std::map<std::string, double>& eager_errors, double budget_seconds, int64_t input_bytes) {
+Json Judges::measure(const std::string& source, MeasureRequest request) {
   const std::unique_ptr<Cell> now = cell();
-  MeasureRequest request{.problem = request_.problem, .size = request_.size, .candidate = now->scratch.write("candidate.py", source), .device = request_.device, .baselines = baselines, .kernels = {},
-                         .budget_seconds = budget_seconds, .lock = request_.lock, .input_bytes = input_bytes, .eager_errors = eager_errors};
+  request.problem = request_.problem;
+  request.size = request_.size;
+  request.candidate = now->scratch.write("candidate.py", source);
+  request.device = request_.device;
+  request.lock = request_.lock;
   return now->session->measure(request);
 }
 

@@ -22,9 +22,8 @@ class Judges {
   void get_ready();                                    // starts the next process; does not wait
   // The verdict, in the report (its `policy` must be set); returns the worker's figures. Throws what driver/judgement.hpp says.
   nlohmann::ordered_json judge(const std::string& source, nlohmann::ordered_json& report);
-  // Times a candidate that passed; throws kw::Error or WorkerFailure.
-  nlohmann::ordered_json measure(const std::string& source, const std::vector<std::string>& baselines, const std::map<std::string, double>& eager_errors, double budget_seconds,
-                                 int64_t input_bytes);
+  // Times a candidate that passed, in the same place as the problem's verification; throws kw::Error or WorkerFailure.
+  nlohmann::ordered_json measure(const std::string& source, MeasureRequest request);
   void stop() { next_.reset(); }
 
  private:

@@ -104,6 +104,29 @@ TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatFollows) {
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "gelu"), 4096);
 }
 
+TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatComesBefore) {
+  const auto exchange = [](const char* shape, const char* first) {
+    return schedule_of(std::string("graph G {\n input %x : f32") + shape + " user args.0\n %in = aten." + first + ".default(self=%x) : f32" + shape +
+                       "\n %norm = aten.group_norm.default(input=%in, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" + shape + "\n return %norm\n}").groups.at(0).parameters.at("exchange");
+  };
+  EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
+  EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 4096);
+  EXPECT_EQ(exchange("[32, 320, 128, 128]", "gelu"), 2048);
+}
+
+TEST(Defaults, RowsAcrossOthersThatAreKeptTakeFewWarps) {
+  const auto warps = [](const char* text) { return schedule_of(text).groups.at(0).parameters.at("num_warps"); };
+  EXPECT_EQ(warps("graph G {\n input %x : f32[128, 24, 30, 32] user args.0\n %y = aten.amin.default(self=%x, dim=[1]) : f32[128, 30, 32]\n return %y\n}"), 4);
+  EXPECT_EQ(warps("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[16, 64, 128, 128]\n return %y\n}"), 4);
+  EXPECT_EQ(warps(R"(graph G {
+    input %x : f32[16, 64, 128, 128] user args.0
+    %p = aten.pow.Tensor_Scalar(self=%x, exponent=2) : f32[16, 64, 128, 128]
+    %m = aten.mean.dim(self=%p, dim=[1], keepdim=true) : f32[16, 1, 128, 128]
+    %y = aten.div.Tensor(self=%x, other=%m) : f32[16, 64, 128, 128]
+    return %y
+  })"), 8);
+}
+
 // The names of each group's results, groups in the order in which they run.
 std::vector<std::string> groups_of(std::string_view text) {
   Graph graph = parse_graph(text);
