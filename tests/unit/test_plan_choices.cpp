@@ -114,6 +114,14 @@ TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatComesBefore) {
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "gelu"), 2048);
 }
 
+TEST(Defaults, PlacesAcrossRowsTakeManyWarps) {
+  const auto warps = [](const char* op, const char* type) {
+    return schedule_of(std::string("graph G {\n input %x : f32[128, 4096, 4095] user args.0\n %y = aten.") + op + " : " + type + "[128, 4095]\n return %y\n}").groups.at(0).parameters.at("num_warps");
+  };
+  EXPECT_EQ(warps("argmax.default(self=%x, dim=1)", "i64"), 16);
+  EXPECT_EQ(warps("amax.default(self=%x, dim=[1])", "f32"), 4);
+}
+
 TEST(Defaults, RowsAcrossOthersThatAreKeptTakeFewWarps) {
   const auto warps = [](const char* text) { return schedule_of(text).groups.at(0).parameters.at("num_warps"); };
   EXPECT_EQ(warps("graph G {\n input %x : f32[128, 24, 30, 32] user args.0\n %y = aten.amin.default(self=%x, dim=[1]) : f32[128, 30, 32]\n return %y\n}"), 4);
