@@ -5,7 +5,8 @@
 
 One archive serves all proposers, so that a schedule is timed once, whoever proposes it, and the curves differ by what was proposed and not by when the
 machine was busy. Proposers take turns, seed by seed, and `--seconds` ends the run after a whole turn. A figure is the time relative to the compiler's own schedule (evaluation 1, so never above 1): the geometric mean over
-problems and seeds, with the 95 % interval of a bootstrap over the seeds within each problem. The table goes to standard output.
+problems and seeds, with the 95 % interval of a bootstrap over the seeds within each problem. The second table compares each proposer with the search
+after as many evaluations: the geometric mean of the ratios, with the interval of a bootstrap over the problems. `--read FILE` prints both from an earlier `--out`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ def mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def against(ours: dict[str, list[list[float]]], theirs: dict[str, list[list[float]]], place: int, source: random.Random) -> tuple[float, float, float]:
+    """Geometric mean of the ratio of two proposers' times after as many evaluations, and its 95 % interval; problems are drawn anew."""
+    ratios = [mean([one[place] for one in ours[problem]]) / mean([one[place] for one in theirs[problem]]) for problem in ours]
+    figures = sorted(mean(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return mean(ratios), figures[int(0.025 * RESAMPLES)], figures[int(0.975 * RESAMPLES) - 1]
+
+
 def interval(by_problem: dict[str, list[list[float]]], place: int, source: random.Random) -> tuple[float, float, float]:
     """Geometric mean and 95 % interval at one evaluation; seeds are drawn anew within each problem."""
     figures = []
@@ -62,24 +70,8 @@ def interval(by_problem: dict[str, list[list[float]]], place: int, source: rando
     return value, figures[int(0.025 * RESAMPLES)], figures[int(0.975 * RESAMPLES) - 1]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="+", metavar="PROBLEM.py|FOLDER")
-    parser.add_argument("--model", action="append", help="as `kw generate --model` has it; may be given several times  [smollm2]")
-    parser.add_argument("-k", type=int, default=12, help="evaluations, the compiler's own the first")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0, help="no further seed where there is no time for it")
-    parser.add_argument("--answers", type=int, default=4, help="for each evaluation, of which the cost model picks one")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--target", default="cpu")
-    parser.add_argument("--size", default="", help="of the problems' SIZES  [the target's own]")
-    for name in ("--devices", "--jobs", "--threads"):
-        parser.add_argument(name, default="", help="as `kw bench` has it")
-    parser.add_argument("--out", help="curves and what they rest on, as JSON", default="")
-    parser.add_argument("--csv", help="the table as CSV", default="")
-    parser.add_argument("--kw", default=str(HOME / "kw"), help="the program")
-    options = parser.parse_args()
-    proposers = ["search", "random", *(options.model or ["smollm2"])]
+def ask(options: argparse.Namespace, proposers: list[str]) -> dict:
+    """Curves by proposer and problem, one per seed, and what they rest on."""
     curves: dict[str, dict[str, list[list[float]]]] = {proposer: {} for proposer in proposers}
     answers: dict[str, list[int]] = {proposer: [0, 0, 0] for proposer in proposers}
     wrong: list[dict] = []
@@ -97,34 +89,71 @@ def main() -> int:
                     counted = (report["judged"], report["passed"], report["tokens"]["completion"])
                     answers[proposer] = [total + one for total, one in zip(answers[proposer], counted)]
             print(f"seed {seeds - 1}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    problems = sorted(curves[proposers[0]])
-    if not problems:
-        print("no problem was evaluated by all proposers")
-        return 1
+    return {"target": options.target, "k": options.k, "seeds": seeds, "curves": curves, "answers": answers, "wrong": wrong}
+
+
+def show(result: dict) -> list[dict]:
+    """Prints the tables; the first one's rows."""
+    curves, k = result["curves"], result["k"]
+    proposers, problems = list(curves), list(next(iter(curves.values())))
     source = random.Random(0)
     table = []
     for proposer in proposers:
-        for place in range(options.k):
+        for place in range(k):
             value, low, high = interval(curves[proposer], place, source)
             table.append({"proposer": proposer, "evaluations": place + 1, "time": value, "low": low, "high": high})
+    print(f"time relative to the compiler's own schedule, {len(problems)} problems, {result['seeds']} seeds, {result['target']}")
+    ends = lambda row: f" [{row['low']:.3f}, {row['high']:.3f}]" if result["seeds"] > 1 else ""  # noqa: E731
+    header = f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers)
+    print(header)
+    shown = [place for place in sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, k}) if place <= k]
+    for place in shown:
+        rows = {row["proposer"]: row for row in table if row["evaluations"] == place}
+        print(f"{place:>11}" + "".join("  " + f"{rows[one]['time']:.3f}{ends(rows[one])}".rjust(24) for one in proposers))
+    print("relative to the search's after as many evaluations, problems drawn anew")
+    for place in shown[1:]:
+        figures = [against(curves[one], curves[proposers[0]], place - 1, source) for one in proposers]
+        print(f"{place:>11}" + "".join("  " + f"{value:.3f} [{low:.3f}, {high:.3f}]".rjust(24) for value, low, high in figures))
+    for proposer, (judged, passed, tokens) in result.get("answers", {}).items():
+        if judged:
+            print(f"{proposer}: {passed} of {judged} answers are right programs (pass@1 {100 * passed / judged:.1f}%), {tokens} tokens written")
+    for one in result.get("wrong", []):
+        print(f"  {Path(one['problem']).stem}: {one['change'] or 'no schedule'}: {one['reason']}")
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="*", metavar="PROBLEM.py|FOLDER")
+    parser.add_argument("--model", action="append", help="as `kw generate --model` has it; may be given several times  [smollm2]")
+    parser.add_argument("-k", type=int, default=12, help="evaluations, the compiler's own the first")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0, help="no further seed where there is no time for it")
+    parser.add_argument("--answers", type=int, default=4, help="for each evaluation, of which the cost model picks one")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--size", default="", help="of the problems' SIZES  [the target's own]")
+    for name in ("--devices", "--jobs", "--threads"):
+        parser.add_argument(name, default="", help="as `kw bench` has it")
+    parser.add_argument("--out", help="curves and what they rest on, as JSON", default="")
+    parser.add_argument("--csv", help="the table as CSV", default="")
+    parser.add_argument("--read", metavar="FILE", help="what an earlier --out wrote, instead of asking")
+    parser.add_argument("--kw", default=str(HOME / "kw"), help="the program")
+    options = parser.parse_args()
+    if not options.read and not options.paths:
+        parser.error("which problems? Name files or folders, or --read an earlier run")
+    result = json.loads(Path(options.read).read_text()) if options.read else ask(options, ["search", "random", *(options.model or ["smollm2"])])
+    if not any(result["curves"].values()):
+        print("no problem was evaluated by all proposers")
+        return 1
     if options.out:
-        Path(options.out).write_text(json.dumps({"target": options.target, "k": options.k, "seeds": seeds, "problems": problems, "table": table, "curves": curves, "wrong": wrong}, indent=1) + "\n")
+        Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
+    table = show(result)
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(table[0]))
             writer.writeheader()
             writer.writerows(table)
-    print(f"time relative to the compiler's own schedule, {len(problems)} problems, {seeds} seeds, {options.target}")
-    print(f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers))
-    shown = sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, options.k})
-    for place in (place for place in shown if place <= options.k):
-        rows = {row["proposer"]: row for row in table if row["evaluations"] == place}
-        print(f"{place:>11}" + "".join("  " + f"{rows[one]['time']:.3f} [{rows[one]['low']:.3f}, {rows[one]['high']:.3f}]".rjust(24) for one in proposers))
-    for proposer, (judged, passed, tokens) in answers.items():
-        if judged:
-            print(f"{proposer}: {passed} of {judged} answers are right programs (pass@1 {100 * passed / judged:.1f}%), {tokens} tokens written")
-    for one in wrong:
-        print(f"  {Path(one['problem']).stem}: {one['change'] or 'no schedule'}: {one['reason']}")
     return 0
 
 

@@ -143,7 +143,7 @@ def test_a_model_that_dawdles_does_not_cost_a_suite_the_compilers_answer(kw):
     kw.file("suite/one.py", PROBLEM)
     for how in (("--edits",), ()):
         with ModelServer([late]) as server:
-            result = kw("bench", "suite", "--target", "cpu", "--budget", 1, "--baseline", "eager", "--draws", 1, "--json", "-", "--proposer", f"auto:{server.url}", "-k", 50, *how, "--timeout", 50)
+            result = kw("bench", "suite", "--target", "cpu", "--budget", 1, "--baseline", "eager", "--draws", 1, "--json", "-", "--proposer", f"auto:{server.url}", "-k", 50, *how, "--timeout", 36)
         assert result.code == 0, result.text
         group = result.json()["all"]
         assert group["correct"] == 1 and group["proposers"]["scheduler"]["kept"] == 1
