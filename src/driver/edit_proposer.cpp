@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "driver/environment.hpp"
 #include "llm/choices.hpp"
@@ -87,9 +89,10 @@ class ModelEdits : public search::Proposer {
     batch_.clear();
     if (space_.empty() || log_.fault) return {};
     begin_from_the_fastest();
-    if (!llm::has_choice(choices_)) return {};
+    const llm::ChoiceSpace open = without_tired();
+    if (!llm::has_choice(open)) return {};
     try {
-      answer(count * options_.answers);
+      answer(count * options_.answers, open);
     } catch (const Error& error) {
       log_.fault = error;   // what was found until then stands
       batch_.clear();
@@ -114,6 +117,7 @@ class ModelEdits : public search::Proposer {
   void told(const std::vector<search::Told>& outcomes) override {
     try {
       for (size_t i = 0; i < outcomes.size(); ++i) record(batch_[i], outcomes[i]);
+      tire(outcomes);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       log_.fault = error;   // an archive that is full: the next call ends it
@@ -166,8 +170,25 @@ class ModelEdits : public search::Proposer {
 
   // What an answer leaves out is as it is there.
   void begin_from_the_fastest() {
+    if (base_ != fastest().picked) tired_.clear();
+    base_ = fastest().picked;
     for (size_t group = 0; group < choices_.size(); ++group)
-      for (size_t choice = 0; choice < choices_[group].choices.size(); ++choice) choices_[group].choices[choice].own = fastest().picked[group][choice];
+      for (size_t choice = 0; choice < choices_[group].choices.size(); ++choice) choices_[group].choices[choice].own = base_[group][choice];
+  }
+
+  // A model that only says what is known already is not allowed to, until another schedule is the fastest: those values are left out of the grammar.
+  void tire(const std::vector<search::Told>& outcomes) {
+    const auto is_new = [](const search::Told& one) { return one.kind == search::Told::Kind::kEvaluated; };
+    if (std::any_of(outcomes.begin(), outcomes.end(), is_new)) return;
+    for (const Answer& one : batch_)
+      if (!one.picked.empty())
+        for (const Place& place : differences(one.picked, base_)) tired_.insert({place.group, place.range, one.picked[place.group][place.range]});
+  }
+
+  llm::ChoiceSpace without_tired() const {
+    llm::ChoiceSpace open = choices_;
+    for (const auto& [group, range, value] : tired_) std::erase(open[group].choices[range].values, value);
+    return open;
   }
 
   // One bad value of several spoils an answer. So what it changes of the fastest so far is taken over one by one, the most promising first, as long as
@@ -192,7 +213,7 @@ class ModelEdits : public search::Proposer {
   }
 
   // The next `count` answers, from an earlier run of the same settings as far as it went.
-  void answer(int count) {
+  void answer(int count, const llm::ChoiceSpace& open) {
     if (out_of_time()) return;
     std::vector<int> asked;
     const int most = (kSpareAnswers + options_.answers) * std::max(1, options_.samples - 1);
@@ -216,10 +237,10 @@ class ModelEdits : public search::Proposer {
     threads_.open();
     const SamplingThreads::Opened opened = threads_.opened();
     log_.model = opened.name;
-    const int longest = static_cast<int>(llm::longest_text(choices_)) + kTokensBeside;
+    const int longest = static_cast<int>(llm::longest_text(open)) + kTokensBeside;
     const llm::Prompt prompt = prompt_within(opened.context > 0 ? opened.context - longest : 0);
-    const std::string grammar = llm::grammar_of(choices_);
-    schema_ = llm::schema_of(choices_).dump();
+    const std::string grammar = llm::grammar_of(open);
+    schema_ = llm::schema_of(open).dump();
     for (const int sample : asked)
       threads_.ask({sample, 0, prompt, {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = longest, .seed = seed_of(sample), .stop = {}, .grammar = grammar, .schema = schema_}});
     for (size_t missing = asked.size(); missing > 0;) {
@@ -322,6 +343,8 @@ class ModelEdits : public search::Proposer {
   double began_ = seconds_now();
   Tried own_{.text = "", .picked = defaults_of(space_), .ratio = 1};
   std::vector<Tried> tried_;
+  llm::Picked base_;                           // of the last question
+  std::set<std::tuple<size_t, size_t, int64_t>> tired_;   // group, range, value
   int next_ = 0;
 };
 

@@ -80,6 +80,15 @@ def test_of_several_answers_the_most_promising_is_evaluated(kw):
     assert [row["change"] for row in again["edits"]["answers"] if row["evaluated"]] == [row["change"] for row in rows if row["evaluated"]]
 
 
+def test_what_only_repeats_itself_is_not_allowed_any_more(kw):
+    with ModelServer(['{"softmax": {"share": 1099511627776}}']) as server:
+        report = edits(kw, server.url, "-k", 3, "--concurrency", 1, "--answers", 1).json()
+        first, second, last = (space_of(server.requests[place])["softmax"]["share"] for place in (0, 1, -1))
+    assert report["edits"]["evaluations"] == 2
+    # It was new once and may be said again once, for a program that it is a part of.
+    assert 1 << 40 in first and 1 << 40 in second and 1 << 40 not in last
+
+
 def test_chance_and_the_search_stand_at_the_same_interface(kw):
     chance = edits(kw, "random", "-k", 3, "--seed", 3).json()
     assert chance["pass_at_k"]["1"] == 1.0
