@@ -52,7 +52,7 @@ class BenchWorker {
       read_common(request, options);
       options.emit_only = request.at("emit_only");
       options.timeout_seconds = request.value("timeout", 600.0);
-      options.try_seconds = request.at("try_seconds");
+      options.try_seconds = request.value("try_seconds", 0.0);
       options.fresh = true;   // the run's own lines are what it resumes from
       if (auto_proposer) return propose_too(request, options);
       // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same names.
