@@ -4,8 +4,8 @@
     bench/llm_edits.py [--model smollm2] [-k 12] [--seeds 5] [--target cpu] [--out edits.json] [--csv edits.csv] [--kw build/kw] PROBLEM.py | FOLDER …
 
 One archive serves all proposers, so that a schedule is timed once, whoever proposes it, and the curves differ by what was proposed and not by when the
-machine was busy. Proposers take turns, seed by seed, and `--seconds` ends the run after a whole turn. A figure is the time relative to the compiler's own schedule (evaluation 1, so never above 1): the geometric mean over
-problems and seeds, with the 95 % interval of a bootstrap over the seeds within each problem. The second table compares each proposer with the search
+machine was busy. Proposers take turns, seed by seed, and `--seconds` ends the run after a whole turn. A figure is the time relative to the compiler's own
+schedule (evaluation 1, so never above 1): the geometric mean over problems and seeds, with the 95 % interval of a bootstrap over the seeds within each problem. The second table compares each proposer with the search
 after as many evaluations: the geometric mean of the ratios, with the interval of a bootstrap over the problems. `--read FILE` prints both from an earlier `--out`.
 """
 
@@ -103,13 +103,12 @@ def show(result: dict) -> list[dict]:
             value, low, high = interval(curves[proposer], place, source)
             table.append({"proposer": proposer, "evaluations": place + 1, "time": value, "low": low, "high": high})
     print(f"time relative to the compiler's own schedule, {len(problems)} problems, {result['seeds']} seeds, {result['target']}")
-    ends = lambda row: f" [{row['low']:.3f}, {row['high']:.3f}]" if result["seeds"] > 1 else ""  # noqa: E731
-    header = f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers)
-    print(header)
+    print(f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers))
     shown = [place for place in sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, k}) if place <= k]
     for place in shown:
         rows = {row["proposer"]: row for row in table if row["evaluations"] == place}
-        print(f"{place:>11}" + "".join("  " + f"{rows[one]['time']:.3f}{ends(rows[one])}".rjust(24) for one in proposers))
+        ends = {one: f" [{rows[one]['low']:.3f}, {rows[one]['high']:.3f}]" if result["seeds"] > 1 else "" for one in proposers}
+        print(f"{place:>11}" + "".join("  " + f"{rows[one]['time']:.3f}{ends[one]}".rjust(24) for one in proposers))
     print("relative to the search's after as many evaluations, problems drawn anew")
     for place in shown[1:]:
         figures = [against(curves[one], curves[proposers[0]], place - 1, source) for one in proposers]

@@ -11,6 +11,17 @@ from typing import Any, Callable
 Answer = str | dict | Callable[["Handler", dict], None]
 
 
+def late(seconds: float, text: str) -> "Callable[[Handler, dict], None]":
+    """An answer that takes its time."""
+
+    def answer(handler: "Handler", body: dict) -> None:
+        time.sleep(seconds)
+        handler.begin_stream()
+        handler.event(text, "stop")
+
+    return answer
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: "ModelServer"

@@ -10,7 +10,8 @@ namespace kw::search {
 SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evaluator& evaluator, int evaluations) {
   Ranking ranking(first, evaluator);
   std::map<std::string, Outcome> known;   // by identity
-  known[evaluator.identity(first)] = {Outcome::State::kMeasured, 1, 1, 1, false, ""};
+  const std::string own = evaluator.identity(first);
+  known[own] = {Outcome::State::kMeasured, 1, 1, 1, false, ""};
   while (ranking.result().standing.tried < evaluations && evaluator.has_time()) {
     const int wanted = std::min(proposer.batch(), evaluations - ranking.result().standing.tried);
     const std::vector<Proposal> proposals = proposer.propose(wanted);
@@ -54,9 +55,8 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
         one.outcome = found->second;
         const Ranking::Known* ranked = ranking.find(one.identity);
         one.refused = ranked && ranked->rejected;
-        one.verified = one.outcome.state != Outcome::State::kFailed && !one.refused && (!ranked || ranked->confirmed || evaluator.verifies());
-      }
-      else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;   // as the one before it
+        one.verified = one.outcome.state != Outcome::State::kFailed && !one.refused && (one.identity == own || (ranked && ranked->confirmed) || evaluator.verifies());
+      } else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;   // as the one before it
     }
     proposer.told(told);
     evaluator.report(ranking.result().standing);

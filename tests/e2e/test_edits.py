@@ -2,12 +2,11 @@
 
 import importlib.util
 import json
-import time
 from pathlib import Path
 
 import pytest
 from command_line import GOOD
-from model_server import ModelServer
+from model_server import ModelServer, late
 
 pytestmark = [pytest.mark.slow, pytest.mark.time_limit(400)]
 
@@ -144,14 +143,9 @@ def test_a_suite_and_auto_take_edits_too(kw):
 
 
 def test_a_model_that_dawdles_does_not_cost_a_suite_the_compilers_answer(kw):
-    def late(handler, body):
-        time.sleep(4)
-        handler.begin_stream()
-        handler.event('{"softmax": {"along": 1}}', "stop")
-
     kw.file("suite/one.py", PROBLEM)
     for how in (("--edits",), ()):
-        with ModelServer([late]) as server:
+        with ModelServer([late(4, '{"softmax": {"along": 1}}')]) as server:
             result = kw("bench", "suite", "--target", "cpu", "--budget", 1, "--baseline", "eager", "--draws", 1, "--json", "-", "--proposer", f"auto:{server.url}", "-k", 50, *how, "--timeout", 36)
         assert result.code == 0, result.text
         group = result.json()["all"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import GOOD
-from model_server import RIGHT, WRONG, ModelServer, fenced
+from model_server import RIGHT, WRONG, ModelServer, fenced, late
 
 pytestmark = [pytest.mark.slow, pytest.mark.time_limit(400)]
 
@@ -123,12 +123,7 @@ def test_a_right_answer_is_told_its_times_and_may_be_improved(kw):
 
 
 def test_asking_ends_with_its_time(kw):
-    def late(handler, body):
-        time.sleep(3)
-        handler.begin_stream()
-        handler.event("nothing", "stop")
-
-    with ModelServer([late]) as server:
+    with ModelServer([late(3, "nothing")]) as server:
         result = generate(kw, server, "-k", 50, "--concurrency", 1, "--ask-seconds", 7)
         assert result.code == 1, result.text
         report = result.json()
@@ -138,12 +133,7 @@ def test_asking_ends_with_its_time(kw):
 
 
 def test_search_and_model_share_what_the_budget_has_beyond_timing(kw):
-    def late(handler, body):
-        time.sleep(1)
-        handler.begin_stream()
-        handler.event("nothing", "stop")
-
-    with ModelServer([late]) as server:
+    with ModelServer([late(1, "nothing")]) as server:
         command = ("optimize", kw.file("problem.py", GOOD), "--proposer", "auto", "--model", server.url, "-k", 40, "--concurrency", 1)
         result = kw(*command, "--target", "cpu", "--budget", 16, "--baseline", "eager", "--draws", 1, "--json", "-")
     assert result.code == 0, result.text

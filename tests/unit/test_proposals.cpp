@@ -155,6 +155,37 @@ TEST(Proposals, OfMoreThanWereAskedForTheMostPromisingAreEvaluated) {
   EXPECT_TRUE(empty.tried.empty());
 }
 
+TEST(Proposals, WhatIsSlowerCountsAsVerifiedOnlyWhereItWas) {
+  Setting setting(kSoftmax);
+  const auto space = edit_space(setting.catalogue, setting.first);
+  const auto warps = [&](int64_t value) {
+    Edit edit = {space[0].defaults};
+    for (size_t range = 0; range < space[0].ranges.size(); ++range)
+      if (space[0].ranges[range].name == "num_warps") edit[0][range] = value;
+    return Proposal{edited(space, setting.first, edit), "", ""};
+  };
+  // 32 is better and verified; 2 is stopped early, 8 only a little slower: nothing speaks against them, and nothing for them. The first was verified before.
+  const auto ratio = [](const Schedule& schedule) { return parameter(schedule, 0, "num_warps") == 32 ? 0.7 : parameter(schedule, 0, "num_warps") == 2 ? 1.5 : 1.1; };
+  ASSERT_EQ(parameter(setting.first, 0, "num_warps"), 4);
+  const std::vector<Proposal> proposals = {warps(32), warps(2), warps(8), warps(4)};
+  struct Verifying : World {
+    using World::World;
+    bool verifies() const override { return true; }
+  };
+  Script script(proposals, 4), all(proposals, 4);
+  World world(ratio);
+  world.confirm_early = true;
+  Verifying verifying(ratio);
+  verifying.confirm_early = true;
+  evaluate_proposals(setting.first, script, world, 4);
+  evaluate_proposals(setting.first, all, verifying, 4);
+  std::vector<bool> some, every;
+  for (const Told& one : script.heard) some.push_back(one.verified);
+  for (const Told& one : all.heard) every.push_back(one.verified);
+  EXPECT_EQ(some, (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(every, (std::vector<bool>{true, true, true, true}));
+}
+
 TEST(Proposals, OneThatIsWrongDoesNotStand) {
   Setting setting(kSoftmax);
   const auto space = edit_space(setting.catalogue, setting.first);
