@@ -45,6 +45,8 @@ def draw_buffer(name: str, dtype: torch.dtype, elements: int, draw: str, generat
         values = torch.randint(low, 100, (elements,), generator=generator)
         # An integer divided by zero has no answer to agree on.
         return (torch.where(values == 0, 7, values) if name == "y" else values).to(dtype)
+    if draw == "equal":
+        return torch.full((elements,), 2.0, dtype=dtype)
     values = torch.randn(elements, generator=generator, dtype=torch.float64)
     if draw == "special" and elements >= 96:
         for special in (0.0, 1.0, -0.0, 2.0):
@@ -74,7 +76,7 @@ def main() -> None:
     interpreter.install()
     np.seterr(all="ignore")
     out, *files = sys.argv[1:]
-    torch.save({Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special")} for file in files}, out)
+    torch.save({Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special", "equal")} for file in files}, out)
 
 
 if __name__ == "__main__":

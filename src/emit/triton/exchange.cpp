@@ -81,10 +81,10 @@ void KernelPrinter::combine_blocks(ExprId id, const std::vector<std::string>& pa
   const auto valid = [&](const std::string& value) { return present.empty() ? value : fmt::format("tl.where({}, {}, 0.0)", present, value); };
   if (expr.reduce == ReduceOp::kMoments) {
     const auto number = [&](double value) { return literal(expr.dtype, value, 0).text; };
-    const double elements = static_cast<double>(reduced_elements());
-    const std::string count = parts.size() > 2 ? parts[2] : number(elements / static_cast<double>(programs_of_row(kernel_)));
-    const std::string share = parts.size() > 2 ? fmt::format("({} / {})", count, number(elements)) : number(1.0 / static_cast<double>(programs_of_row(kernel_)));
-    line(fmt::format("{} = tl.sum({} * {}, axis=0)", result(0), parts[0], share));
+    const bool ragged = parts.size() > 2;
+    const double programs = static_cast<double>(programs_of_row(kernel_)), elements = static_cast<double>(reduced_elements());
+    const std::string count = ragged ? parts[2] : number(elements / programs);
+    line(fmt::format("{} = {}", result(0), mean_text(parts[0], ragged ? count : "", ragged ? elements : programs, expr.dtype, [](const std::string& text) { return fmt::format("tl.sum({}, axis=0)", text); })));
     const std::string shift = fresh(result(0) + "_shift", "");
     line(fmt::format("{} = {} - {}", shift, parts[0], result(0)));
     line(fmt::format("{} = tl.sum({}, axis=0)", result(1), valid(fmt::format("{1} + {2} * {0} * {0}", shift, parts[1], count))));

@@ -1,6 +1,7 @@
 // Scalar operations as Triton expressions: which Python text computes one operation on operands that are already text.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,9 @@ struct Operation {
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls libdevice.
 Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers);
+
+// The mean of `value` over points that `sum` adds up, each as often as its `count` says (once where that is empty), `total` in all. Each is taken a
+// power of two down first, which is exact: no sum of large values overflows, and the mean of equal powers of two is that power of two.
+std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype, const std::function<std::string(const std::string&)>& sum);
 
 }  // namespace kw::triton

@@ -119,6 +119,7 @@ class KernelPrinter {
   struct LaneCounts { int axis; bool is_one; std::string in_last_block; };   // the axis, whether one loop counts, and which lanes the last block has
   std::optional<LaneCounts> lane_counts(kernel::ExprId id) const;
   bool is_later_round(kernel::ExprId id) const;
+  int64_t folded_lanes() const;
   bool varies_along_reduce_tile(kernel::ExprId id) const;
 
   // Rows spread over programs

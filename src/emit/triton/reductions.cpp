@@ -50,6 +50,14 @@ int64_t KernelPrinter::reduced_elements() const {
   return count;
 }
 
+// How many accumulators of one Reduce fold into one result.
+int64_t KernelPrinter::folded_lanes() const {
+  int64_t lanes = 1;
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
+    if (is_serial(kernel_.axes[axis]) && is_dimension(axis)) lanes *= kernel_.axes[axis].looped ? kernel_.axes[axis].block : kernel_.axes[axis].extent;
+  return lanes;
+}
+
 bool KernelPrinter::varies_along_reduce_tile(ExprId id) const {
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
     if (is_serial(kernel_.axes[axis]) && is_dimension(axis) && !axes_[id][axis]) return false;
@@ -418,31 +426,27 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
   const auto sum = [&](const std::string& text) { return folds() ? fold(text, "tl.sum") : text; };
   const auto siblings = siblings_of(kernel_, id);
   const bool wants_squares = std::any_of(siblings.begin(), siblings.end(), [&](ExprId sibling) { return kernel_.exprs[sibling].component == 1; });
-  const std::string elements = fmt::format("{}.0", reduced_elements());
+  const bool combines = expr.reduce == ReduceOp::kCombineMoments;
+  const Expr* size = combines ? &kernel_.exprs[expr.operands[2]] : nullptr;
+  const bool equal_parts = size && size->kind == ExprKind::kConstant;
 
-  if (parts.empty() && expr.reduce == ReduceOp::kMoments) {
-    // A power of two off each value, exactly, so that no sum of large values overflows.
-    const double count = static_cast<double>(reduced_elements()), scale = std::exp2(std::ceil(std::log2(std::max(count, 1.0))));
+  if (parts.empty() && !combines) {
     const std::string operand = operand_tile(id, 0);
-    const auto number = [&](double value) { return literal(expr.dtype, value, 0).text; };
-    const std::string total = sum(scale == 1.0 ? operand : fmt::format("{} * {}", factor(operand), number(1.0 / scale)));
-    line(fmt::format("{} = {}", mean, scale == count ? total : fmt::format("{} / {}", total, number(count / scale))));
+    line(fmt::format("{} = {}", mean, mean_text(factor(operand), "", static_cast<double>(reduced_elements()), expr.dtype, sum)));
     if (!wants_squares) return;
     const std::string deviation = component_name(id, 1) + "_from_mean";
     line(fmt::format("{} = {}", deviation, where_valid(fmt::format("{} - {}", factor(value_text(expr.operands[0]).text), mean), "0.0")));
     line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{0} * {0}", deviation))));
     return;
   }
-  const bool combines = expr.reduce == ReduceOp::kCombineMoments;
-  if (parts.empty() && kernel_.exprs[expr.operands[2]].kind == ExprKind::kConstant) {
+  if (parts.empty() && equal_parts) {
     // Parts of equal size: the mean of means.
-    const std::string size = literal(expr.dtype, kernel_.exprs[expr.operands[2]].number, 0).text;
     const std::string part = factor(operand_tile(id, 0));
-    line(fmt::format("{} = {}", mean, sum(fmt::format("{} / {}", part, elements))));
+    line(fmt::format("{} = {}", mean, mean_text(part, "", static_cast<double>(reduced_elements()), expr.dtype, sum)));
     if (!wants_squares) return;
     const std::string squares = factor(value_text(expr.operands[1]).text);
     line(fmt::format("{}_shift = {} - {}", mean, factor(value_text(expr.operands[0]).text), mean));
-    line(fmt::format("{} = {}", component_name(id, 1), sum(where_valid(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, squares, size), "0.0"))));
+    line(fmt::format("{} = {}", component_name(id, 1), sum(where_valid(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, squares, literal(expr.dtype, size->number, 0).text), "0.0"))));
     return;
   }
   std::vector<std::string> values = parts;
@@ -452,13 +456,17 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     values[2] = component_name(id, 0) + "_counts";
     line(fmt::format("{} = tl.where({}, {}, {})", values[2], lane_counts->in_last_block, parts[2], lane_counts->is_one ? parts[2] + " - 1.0" : parts[3]));
   }
-  std::string count = elements;
-  if (combines) {
-    count = component_name(id, 2);
+  if (!parts.empty() && !padding_.any()) {
+    line(fmt::format("{} = {}", mean, mean_text(values[0], "", static_cast<double>(folded_lanes()), expr.dtype, sum)));
+  } else if (!combines || equal_parts) {
+    const double elements = static_cast<double>(reduced_elements()) * (equal_parts ? size->number : 1.0);
+    line(fmt::format("{} = {}", mean, mean_text(values[0], values[2], elements, expr.dtype, sum)));
+  } else {
+    const std::string count = component_name(id, 2);
     line(fmt::format("{} = {}", count, sum(values[2])));
+    // Shares of one, so that no sum is larger than the largest value.
+    line(fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / tl.maximum({}, 1.0))", values[0], values[2], count))));
   }
-  // Shares of one, so that no sum is larger than the largest value.
-  line(fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / {})", values[0], values[2], combines ? fmt::format("tl.maximum({}, 1.0)", count) : count))));
   if (!wants_squares) return;
   line(fmt::format("{}_shift = {} - {}", mean, values[0], mean));
   line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, values[1], values[2]))));
