@@ -236,7 +236,7 @@ class ClassWriter {
     for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
         if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
             return f"{{name}} is not a tensor of shape {{shape}}"
-        if tensor.dtype is not dtype or tensor.device.type != device:
+        if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
             return f"{{name}} is not {{dtype}} on {{device}}"
         if tensor.stride() != strides:
             return f"{{name}} does not have the strides {{strides}}"
