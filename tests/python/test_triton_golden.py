@@ -105,8 +105,8 @@ def planes(b: Buffers) -> Buffers:
 
 
 def combined(b: Buffers) -> Buffers:
-    largest, mean = b["maximum"].view(6, 10).double(), b["mean"].view(6, 10).double()
-    count, squares = b["weight"].view(6, 10).double().abs() + 1, b["squares"].view(6, 10).double().abs()
+    largest, mean = b["maximum"].view(6, -1).double(), b["mean"].view(6, -1).double()
+    count, squares = b["weight"].view(6, -1).double().abs() + 1, b["squares"].view(6, -1).double().abs()
     total = (mean * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
     expected = {
         "total_max": largest.amax(1), "total_sum": (count * (largest - largest.amax(1, keepdim=True)).exp()).sum(1), "total_mean": total,
@@ -123,7 +123,7 @@ def finished_rows(b: Buffers) -> Buffers:
 
 
 def combined_equally(b: Buffers) -> Buffers:
-    mean, squares = b["mean"].view(6, 10), b["squares"].view(6, 10)
+    mean, squares = b["mean"].view(6, -1), b["squares"].view(6, -1)
     total = mean.mean(1, keepdim=True)
     return {"total_mean": total, "total_squares": (squares + 32 * (mean - total) ** 2).sum(1)}
 
@@ -155,6 +155,7 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
     "layer_norm": layer_norm,
     "layer_norm_looped": lambda b: {"out": F.layer_norm(b["x"].view(6, 1000).float(), (1000,))},
+    "layer_norm_looped_whole_blocks": lambda b: {"out": F.layer_norm(b["x"].view(6, 896).float(), (896,))},
     "group_norm_looped_slices": lambda b: {"out": F.layer_norm(b["x"].view(6, 600), (600,))},
     "moments_of_shares_looped": moments_of_shares,
     "gelu": lambda b: {"out": F.gelu(b["x"].view(100, 10) + b["bias"], approximate="tanh")},
@@ -170,6 +171,8 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "four_axes_flattened": lambda b: {"out": b["x"].view(4, 6, 5, 6).permute(3, 0, 1, 2).flatten()},
     "matrix_sum_two_loops": planes,
     "combine_equal_moments": combined_equally,
+    "combine_equal_moments_looped": combined_equally,
+    "combine_counted_moments_looped": combined,
     "finish_rows_from_parts": finished_rows,
     "log_sum_exp_combine": combined,
     "log_sum_exp_combine_looped": combined,
@@ -216,8 +219,8 @@ def test_golden_kernel_agrees_with_pytorch(path: Path, draw: str, interpreted: d
         torch.testing.assert_close(buffers[name], expected.flatten(), equal_nan=True, msg=lambda text, name=name: f"{name}: {text}")
 
 
-# Six hundred, a thousand or ten points, whose shares of one are no sums of powers of two.
-EXACT = ("combine_equal_moments", "finish_rows_from_parts", "group_norm_looped_slices", "layer_norm", "layer_norm_looped")
+# Points whose shares of one are mostly no sums of powers of two: six hundred, a thousand, ten.
+EXACT = ("combine_equal_moments", "combine_equal_moments_looped", "finish_rows_from_parts", "group_norm_looped_slices", "layer_norm", "layer_norm_looped", "layer_norm_looped_whole_blocks")
 
 
 @pytest.mark.parametrize("path", [path for path in ALONE if path.stem in EXACT], ids=lambda path: path.stem)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "emit/kernel_text.hpp"
@@ -262,7 +263,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
 
 std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype, const std::function<std::string(const std::string&)>& sum) {
   const double scale = std::exp2(std::ceil(std::log2(std::max(total, 1.0))));
-  const auto number = [&](double number) { return literal(dtype, number, 0).text; };
+  const auto number = [&](double exact) { return literal(dtype, exact, 0).text; };
   const std::string weight = count.empty() ? scale == 1.0 ? "" : number(1.0 / scale) : scale == 1.0 ? count : fmt::format("({} * {})", count, number(1.0 / scale));
   const std::string summed = sum(weight.empty() ? value : fmt::format("{} * {}", value, weight));
   return scale == total ? summed : fmt::format("{} / {}", summed, number(total / scale));

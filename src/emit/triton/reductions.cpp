@@ -456,16 +456,16 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     values[2] = component_name(id, 0) + "_counts";
     line(fmt::format("{} = tl.where({}, {}, {})", values[2], lane_counts->in_last_block, parts[2], lane_counts->is_one ? parts[2] + " - 1.0" : parts[3]));
   }
-  if (!parts.empty() && !padding_.any()) {
-    line(fmt::format("{} = {}", mean, mean_text(values[0], "", static_cast<double>(folded_lanes()), expr.dtype, sum)));
-  } else if (!combines || equal_parts) {
-    const double elements = static_cast<double>(reduced_elements()) * (equal_parts ? size->number : 1.0);
-    line(fmt::format("{} = {}", mean, mean_text(values[0], values[2], elements, expr.dtype, sum)));
-  } else {
+  if (combines && !equal_parts) {
     const std::string count = component_name(id, 2);
     line(fmt::format("{} = {}", count, sum(values[2])));
     // Shares of one, so that no sum is larger than the largest value.
     line(fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / tl.maximum({}, 1.0))", values[0], values[2], count))));
+  } else if (!padding_.any()) {
+    line(fmt::format("{} = {}", mean, mean_text(values[0], "", static_cast<double>(folded_lanes()), expr.dtype, sum)));   // all lanes have met as many
+  } else {
+    const double elements = static_cast<double>(reduced_elements()) * (equal_parts ? size->number : 1.0);
+    line(fmt::format("{} = {}", mean, mean_text(values[0], values[2], elements, expr.dtype, sum)));
   }
   if (!wants_squares) return;
   line(fmt::format("{}_shift = {} - {}", mean, values[0], mean));
