@@ -1,5 +1,14 @@
 # What users get: the program, and the library that the Python package loads.
 
+# setup/wheel.sh packs what a checkout has built, and compiles nothing a second time.
+set(KW_PREBUILT "" CACHE PATH "A folder with kw and libkernelwright.so, to install these instead of compiling")
+if(KW_PREBUILT)
+  add_custom_target(product)
+  install(PROGRAMS ${KW_PREBUILT}/kw DESTINATION kernelwright/bin COMPONENT kernelwright)
+  install(FILES ${KW_PREBUILT}/libkernelwright.so DESTINATION kernelwright/lib COMPONENT kernelwright)
+  return()
+endif()
+
 # -static needs the C library as an archive, and the sanitizers forbid it.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_LINK_OPTIONS -static)
@@ -17,7 +26,8 @@ install(TARGETS kw RUNTIME DESTINATION kernelwright/bin COMPONENT kernelwright)
 
 if(TARGET kw_capi)
   set_target_properties(kw_capi PROPERTIES OUTPUT_NAME kernelwright LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-  target_link_options(kw_capi PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL)
+  # Old enough for manylinux_2_34: libgcc's archive asks for glibc 2.35, and an unused part of libstdc++'s for 2.36.
+  target_link_options(kw_capi PRIVATE -static-libstdc++ -Wl,--exclude-libs,ALL -Wl,--gc-sections)
   add_dependencies(product kw_capi)
   install(TARGETS kw_capi LIBRARY DESTINATION kernelwright/lib COMPONENT kernelwright)
 endif()

@@ -14,10 +14,12 @@ build_jobs() {
 # step_build WANTS_TESTS
 step_build() {
   step "Build"
+  # A build that a developer configured (cmake --preset release) keeps its choice.
   local target=product options=()
+  [[ -f $build/build.ninja ]] || options+=(-DKW_UNITY=ON)
   if [[ $1 == 1 ]]; then
     target=all
-    options=(-DKW_TESTS=ON)
+    options+=(-DKW_TESTS=ON)
   fi
   # Left by another place or another generator, CMake would refuse it.
   if [[ -f $build/CMakeCache.txt ]] &&

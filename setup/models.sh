@@ -23,6 +23,7 @@ fill_models() {
   # What the Python has itself stays in force: it may be built for a GPU.
   mapfile -t lacking < <("$python" -c '
 import sys
+sys.path[:] = filter(None, sys.path)  # without the current folder
 from importlib.util import find_spec
 for line in open(sys.argv[1]):
     if find_spec(line.partition("==")[0].removesuffix("-python").replace("-", "_")) is None:

@@ -12,7 +12,9 @@ python=
 # packages' metadata, since importing torch takes seconds.
 torch_of() {
   "$1" -c '
-import re, sys
+import sys
+sys.path[:] = filter(None, sys.path)  # without the current folder, whose files may have the names of modules
+import re
 from importlib.metadata import PackageNotFoundError, version
 if sys.version_info < (3, 10):
     print("python", "%d.%d" % sys.version_info[:2])

@@ -12,6 +12,6 @@ is_ready() {
   [[ ${#ready[@]} -eq 4 && ${ready[0]} == "$KW_HOME" && -x ${ready[2]} ]] || return 1
   [[ ${ready[1]} == "$KW_PYTHON_KEY" || ${KW_PYTHON:-} == "${ready[2]}" ]] || return 1
   # Folders count too: a removed file shows in its folder's time.
-  changed=$(find "$KW_HOME"/{src,cmake,setup,CMakeLists.txt} -newer "$KW_HOME/.kw/ready" -print -quit 2>/dev/null)
+  changed=$(find "$KW_HOME"/{src,cmake,setup,CMakeLists.txt,python/kernelwright/__init__.py} -newer "$KW_HOME/.kw/ready" -print -quit 2>/dev/null)
   [[ -z $changed ]]
 }

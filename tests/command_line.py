@@ -108,7 +108,9 @@ class Emitter:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
+        answer = {"waiting": ""}
+        while "waiting" in answer:
+            answer = json.loads(self.process.stdout.readline())
         assert "Traceback" not in answer.get("text", "")
         return answer
 

@@ -1,8 +1,11 @@
 """What all Python suites share: how much to try, and where the program is."""
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,10 @@ HOME = Path(__file__).resolve().parent.parent
 os.environ.setdefault("KW_HOME", str(HOME))
 os.environ.setdefault("KW_PYTHON", sys.executable)
 os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
+
+# Tests that run beside one another are not timed, and need not wait for each other, or for what else is timed on this machine.
+os.environ["KW_LOCK_DIR"] = tempfile.mkdtemp(prefix="kw-test-locks-")
+atexit.register(shutil.rmtree, os.environ["KW_LOCK_DIR"], ignore_errors=True)
 
 # Started in the background by a script, everything inherits that Ctrl-C is ignored, and a shell cannot undo that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -1,6 +1,6 @@
 """Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
 
-    run.py [--quick] [-k PATTERN] [--device]
+    run.py [--quick] [-k PATTERN] [--device | --matrix]
 """
 
 import argparse
@@ -12,6 +12,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+
+import matrix
 
 TESTS = Path(__file__).resolve().parent
 HOME = TESTS.parent
@@ -44,11 +46,11 @@ def read_junit(path: Path) -> Tally | None:
     return tally
 
 
-def run_suite(title: str, command: list[str], junit: Path, nothing_selected: int | None = None) -> Tally:
+def run_suite(title: str, command: list[str], junit: Path, nothing_selected: int | None = None, environment: dict[str, str] | None = None) -> Tally:
     """Runs one suite; a suite that dies, or fails beyond what its report tells, counts as one more failure."""
     print(f"== {title}", flush=True)
     began = time.monotonic()
-    status = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False).returncode
+    status = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False, env={**os.environ, **(environment or {})}).returncode
     tally = read_junit(junit)
     if status == nothing_selected:
         tally = tally or Tally()
@@ -67,14 +69,47 @@ def python_folders(device: bool) -> list[str]:
     return sorted("/".join(parts) for parts in folders if parts[1] != "device")
 
 
+def run_matrix(pattern: str | None, quick: bool) -> Tally:
+    """The numeric tests under each combination that this processor can have; those that it cannot are named, and count as nothing."""
+    features = matrix.features()
+    total, rows = Tally(), []
+    with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:
+        for combination in matrix.combinations():
+            if missing := combination.lacks(features):
+                rows.append(f"{combination.title:<54} not run: this processor has no {', '.join(missing)}")
+                continue
+            junit = Path(folder, f"{len(rows)}.xml")
+            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *matrix.NUMERIC, "-n", str(min(os.cpu_count() or 1, 8))]
+            command += ["-m", "not alone" + (" and not slow" if quick else "")]
+            command += ["-k", pattern] if pattern else []
+            tally = run_suite(combination.title, command, junit, nothing_selected=5, environment=combination.environment())
+            rows.append(f"{combination.title:<54} {tally.passed} passed, {tally.failed} failed")
+            total += tally
+    print("\n".join(["", *rows]))
+    return total
+
+
+def close(total: Tally, pattern: str | None) -> int:
+    """Prints the last line; the exit code."""
+    print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
+    if total == Tally():
+        print(f"kw: no test has {pattern!r} in its name" if pattern else "kw: there are no tests", file=sys.stderr)
+        return 2
+    return 1 if total.failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="kw test")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("-k", dest="pattern", metavar="PATTERN")
-    parser.add_argument("--device", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--device", action="store_true")
+    kind.add_argument("--matrix", action="store_true")
     options = parser.parse_args()
     if options.quick:
         os.environ["KW_TEST_QUICK"] = "1"
+    if options.matrix:
+        return close(run_matrix(options.pattern, options.quick), options.pattern)
 
     total = Tally()
     with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:
@@ -96,11 +131,7 @@ def main() -> int:
             if folders:
                 total += run_suite(title, command, junit, nothing_selected=5)
 
-    print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
-    if total == Tally():
-        print(f"kw: no test has {options.pattern!r} in its name" if options.pattern else "kw: there are no tests", file=sys.stderr)
-        return 2
-    return 1 if total.failed else 0
+    return close(total, options.pattern)
 
 
 if __name__ == "__main__":

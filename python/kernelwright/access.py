@@ -33,6 +33,14 @@ def tensor_expressions(module: torch.nn.Module) -> dict[str, str]:
     return found
 
 
+def module_expressions(module: torch.nn.Module) -> dict[int, str]:
+    """id of a module → expression, for `module` itself ("self") and every module in it, each under the first of its names."""
+    found: dict[int, str] = {}
+    for _, expression, owner in _modules(module, "", "self", set()):
+        found.setdefault(id(owner), expression)
+    return found
+
+
 def contained_tensors(module: torch.nn.Module) -> dict[int, str]:
     """id of a tensor → expression, for tensors in lists, tuples and dicts that are attributes of a module."""
     found: dict[int, str] = {}

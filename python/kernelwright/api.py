@@ -9,15 +9,25 @@ import copy
 import hashlib
 import os
 import secrets
+import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
 from . import candidate as candidates, errors, library, problem as problems
 
 _CAUTIONS = ("fused", "library-draws", "unfused", "library")
+# What optimize() can be told, by keyword and in the options of torch.compile's backend.
+SETTINGS = ("target", "policy", "unverified_kernels_may_be_wrong", "draws", "seed")
+# In the repr of a module that was never verified; a plain string's method, so that the module can be copied and pickled.
+_UNVERIFIED = "UNVERIFIED: nothing checked these kernels"
+
+
+class UnverifiedKernelsWarning(UserWarning):
+    """A module was made without verification, because its caller asked for that."""
 
 
 class VerificationError(RuntimeError):
@@ -30,28 +40,32 @@ class VerificationError(RuntimeError):
 
 def optimize(
     module: torch.nn.Module,
-    example_inputs: Sequence[Any],
+    example_inputs: torch.Tensor | Sequence[Any],
     example_kwargs: Mapping[str, Any] | None = None,
     *,
     target: str = "auto",
     policy: str = "reference",
-    verified: bool = True,
+    unverified_kernels_may_be_wrong: bool = False,
     draws: int = 5,
     seed: int | None = None,
+    **unknown: Any,
 ) -> torch.nn.Module:
     """A module that computes what `module` does, faster, and shares its parameters and buffers.
 
-    `example_inputs` (positional) and `example_kwargs` give the shapes, dtypes, strides, devices and non-tensor arguments that the kernels
-    are made for. Called with anything else, in the other mode (train, eval) or where gradients are wanted, the result runs `module` itself, with
-    one warning. `target` is "cpu", "triton" or "auto" (by the devices of the tensors); `policy` as in docs/contract.md.
+    `example_inputs` (the positional arguments in a list or tuple, or one tensor) and `example_kwargs` give the shapes, dtypes, strides, devices and non-tensor arguments that the kernels
+    are made for. Called with anything else, where gradients are wanted, or in the other mode (train, eval) where a layer depends on it, the result runs `module`
+    itself, with one warning for each reason. `target` is "cpu", "triton" or "auto" (by the devices of the tensors); `policy` as in docs/contract.md.
 
-    With `verified`, candidates are checked against the contract and the first that passes is returned, from fused kernels down to plain library
-    calls; VerificationError is raised when none passes. The result's `report` says what was found; `source` is the kernels' text.
+    Candidates are checked against the contract and the first that passes is returned, from fused kernels down to plain library calls;
+    VerificationError is raised when none passes. The result's `report` says what was found; `source` is the kernels' text.
+    With `unverified_kernels_may_be_wrong` nothing is checked: the first candidate is returned, with an UnverifiedKernelsWarning, and says so
+    in its repr and its report.
     Raises kernelwright.errors.Error when the module cannot be exported (data-dependent control flow, an unsupported dtype …).
     """
     from .export import export_module
 
-    arguments, keywords = tuple(example_inputs), dict(example_kwargs or {})
+    refuse_settings(unknown)
+    arguments, keywords = _examples(module, example_inputs, example_kwargs)
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
         graph = export_module(module, arguments, keywords, device="cuda" if target == "triton" else "cpu")
@@ -71,8 +85,8 @@ def optimize(
         made.train(module.training)
         made.source = compiled["source"]
         made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops")} | {"target": target, "caution": caution}
-        if not verified:
-            return made
+        if unverified_kernels_may_be_wrong:
+            return _unverified(made, module)
         report = verify(module, made, arguments, keywords, policy=policy, draws=draws, seed=seed)
         made.report |= report
         if report["verdict"] == "pass":
@@ -83,7 +97,7 @@ def optimize(
 def verify(
     module: torch.nn.Module,
     candidate: torch.nn.Module,
-    example_inputs: Sequence[Any],
+    example_inputs: torch.Tensor | Sequence[Any],
     example_kwargs: Mapping[str, Any] | None = None,
     *,
     policy: str = "reference",
@@ -96,9 +110,10 @@ def verify(
     examples. Neither module nor the examples are changed. This runs in the calling process; a candidate that crashes takes it along, so use
     `kw verify` for code you do not trust.
     """
-    from .verification import Verification
+    from . import verification
 
-    held = _MemoryProblem.of(module, tuple(example_inputs), dict(example_kwargs or {}))
+    _require_module(candidate, "candidate")
+    held = _MemoryProblem.of(module, *_examples(module, example_inputs, example_kwargs))
     params = {
         "problem": held,
         "candidate": _MemoryCandidate.of(candidate, held),
@@ -109,7 +124,7 @@ def verify(
     }
     try:
         with _own_generators(held.device):
-            figures = Verification(params, lambda stage, fraction: None).run()
+            figures = verification.run(params, _say_who_is_waited_for())
     except errors.Error as error:
         if error.kind != "candidate":
             raise
@@ -121,16 +136,18 @@ def verify(
 def measure(
     module: torch.nn.Module,
     candidate: torch.nn.Module | None,
-    example_inputs: Sequence[Any],
+    example_inputs: torch.Tensor | Sequence[Any],
     example_kwargs: Mapping[str, Any] | None = None,
     *,
     baselines: Sequence[str] = ("eager", "compile"),
     budget_seconds: float = 5.0,
 ) -> dict[str, Any]:
     """Times `candidate`, `module` and torch.compile of it in turns: "time_ms", "speedup" … of docs/json.md. Runs under no_grad."""
-    from .measurement import Measurement
+    from . import measurement
 
-    held = _MemoryProblem.of(module, tuple(example_inputs), dict(example_kwargs or {}))
+    if candidate is not None:
+        _require_module(candidate, "candidate")
+    held = _MemoryProblem.of(module, *_examples(module, example_inputs, example_kwargs))
     params: dict[str, Any] = {
         "problem": held,
         "candidate": None if candidate is None else _MemoryCandidate.of(candidate, held),
@@ -141,7 +158,76 @@ def measure(
         "kernels": getattr(candidate, "report", {}).get("kernels", []),
     }
     with _own_generators(held.device):
-        return library.summarise(Measurement(params, lambda stage, fraction: None).run())
+        return library.summarise(measurement.run(params, _say_who_is_waited_for()))
+
+
+def _say_who_is_waited_for() -> Callable[..., None]:
+    """Of all progress only this, and once: nobody should wonder why a call takes minutes."""
+    told: set[str] = set()
+
+    def progress(stage: str, fraction: float, waited: float | None = None) -> None:
+        if waited is not None and stage and stage not in told:
+            told.add(stage)
+            print(f"kernelwright: {stage}", file=sys.stderr, flush=True)
+
+    return progress
+
+
+def refuse_settings(unknown: Mapping[str, Any]) -> None:
+    """Raises where `unknown`, settings that optimize() does not have, holds any; the former name of one gets the present one."""
+    if "verified" in unknown:
+        raise errors.user_error(
+            "renamed-setting",
+            "There is no setting \"verified\": kernels are verified unless unverified_kernels_may_be_wrong=True.",
+            hint="Leave it out, or write unverified_kernels_may_be_wrong=True to run kernels that nothing has checked.",
+        )
+    if unknown:
+        raise TypeError(f"kernelwright has no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
+
+
+def _unverified(made: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:
+    made.report |= {"verdict": "unverified", "reason": "verification was switched off by unverified_kernels_may_be_wrong"}
+    made.extra_repr = _UNVERIFIED.__str__
+    warnings.warn(
+        f"the kernels of this {type(module).__name__} were not verified (unverified_kernels_may_be_wrong=True): their results may be wrong",
+        UnverifiedKernelsWarning,
+        stacklevel=3,
+    )
+    return made
+
+
+def _require_module(value: Any, what: str) -> None:
+    if isinstance(value, torch.nn.Module):
+        return
+    instance = f"Construct it first: {value.__name__}(...)." if isinstance(value, type) and issubclass(value, torch.nn.Module) else ""
+    is_ = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+    raise errors.user_error("not-a-module", f"The {what} is {is_}, not a torch.nn.Module.", hint=instance or f"Pass an instance of torch.nn.Module as the {what}.")
+
+
+def _examples(module: Any, inputs: Any, keywords: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and keyword arguments of one example call."""
+    _require_module(module, "module")
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if isinstance(inputs, Mapping):
+        raise errors.user_error(
+            "wrong-example-inputs",
+            f"example_inputs is a {type(inputs).__name__}, which has no order for forward's positional arguments.",
+            hint="Pass a list or tuple of them; keyword arguments go into example_kwargs: optimize(model, [], {...}).",
+        )
+    if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
+        raise errors.user_error(
+            "wrong-example-inputs",
+            f"example_inputs is of type {type(inputs).__name__}, not a list or tuple of forward's arguments.",
+            hint="Pass a list or tuple, such as [x, y], or a single tensor.",
+        )
+    if keywords is not None and not (isinstance(keywords, Mapping) and all(isinstance(name, str) for name in keywords)):
+        raise errors.user_error(
+            "wrong-example-kwargs",
+            f"example_kwargs is of type {type(keywords).__name__}, not a dict of forward's keyword arguments by name.",
+            hint='Pass a dict such as {"mask": mask}; positional arguments go into example_inputs, together in a list.',
+        )
+    return tuple(inputs), dict(keywords or {})
 
 
 def _own_generators(device: torch.device) -> Any:

@@ -1,4 +1,4 @@
-"""The torch.compile backend: `torch.compile(model, backend="kernelwright")`, found through PyTorch's entry point `torch_dynamo_backends`."""
+"""The torch.compile backend: `torch.compile(model, backend="kernelwright")`; dynamo_entry.py says how PyTorch finds it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from . import errors
 def kernelwright(
     graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """Compiles a graph that Dynamo found. `options` are keyword arguments of kernelwright.optimize ("target", "policy", "verified", "draws", "seed").
+    """Compiles a graph that Dynamo found. `options` are keyword arguments of kernelwright.optimize (api.SETTINGS).
 
     Each combination of shapes is compiled, and verified, at its first call. Where gradients are wanted, and where a graph cannot be compiled
     or no candidate passes, PyTorch runs it, with one warning.
     """
+    from . import api
+
     settings = dict(options or {})
-    unknown = settings.keys() - {"target", "policy", "verified", "draws", "seed"}
-    if unknown:
-        raise ValueError(f"torch.compile(backend='kernelwright') has no option {', '.join(sorted(unknown))}")
+    api.refuse_settings({name: value for name, value in settings.items() if name not in api.SETTINGS})
     made: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def run(*args: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import Any, Callable
 
 import torch
 
-from . import problem as problems
+from . import device_lock, problem as problems
 from .ceilings import best_seconds
-from .timing import cache_bytes, device_lock
+from .timing import cache_bytes
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 
 # Bytes that the memory moves at least: a sector of a GPU, a cache line of a CPU.
 _LINE = {"cuda": 32, "cpu": 64}
@@ -135,5 +135,5 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "calibrate" (docs/worker-protocol.md)."""
     device = torch.device(problems.check_device(params.get("device") or "cpu"))
-    with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0)):
+    with device_lock.hold(device_lock.name_of(device), "timing", progress):
         return measure(device, progress)

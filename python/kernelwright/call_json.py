@@ -132,16 +132,19 @@ def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
         def __init__(self, described: dict[str, Any]) -> None:
             self.described = described
 
-    def shape(value: Any) -> dict[str, Any]:
+    def shape(value: Any, spec: Any) -> dict[str, Any]:
         if isinstance(value, Leaf):
             return value.described
         if isinstance(value, dict):
-            return {"dict": [[literal(key), shape(item)] for key, item in value.items()]}
+            parts = zip(value.items(), spec.children())
+            return {"dict": [[literal(key), shape(item, part)] for (key, item), part in parts]}
         if isinstance(value, list):
-            return {"list": [shape(item) for item in value]}
+            return {"list": [shape(item, part) for item, part in zip(value, spec.children())]}
         if isinstance(value, tuple):
-            named = {"named": type(value).__name__} if type(value).__module__ == "torch.return_types" else {}
-            return {"tuple": [shape(item) for item in value]} | named
+            # A torch.Size holds numbers alone, so that what is unflattened is a tuple.
+            is_named = spec.type is torch.Size or type(value).__module__ == "torch.return_types"
+            named = {"named": spec.type.__name__} if is_named else {}
+            return {"tuple": [shape(item, part) for item, part in zip(value, spec.children())]} | named
         raise errors.user_error(
             "unsupported-output",
             f"forward returns {errors.plain(value)}, which cannot be rebuilt.",
@@ -149,7 +152,7 @@ def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
         )
 
     try:
-        return shape(pytree.tree_unflatten([Leaf(leaf) for leaf in leaves], spec))
+        return shape(pytree.tree_unflatten([Leaf(leaf) for leaf in leaves], spec), spec)
     except (TypeError, AttributeError, AssertionError) as error:
         raise errors.user_error(
             "unsupported-output", f"forward returns an object that cannot be rebuilt: {errors.summary(error)}", hint="Return tuples, lists or dicts."

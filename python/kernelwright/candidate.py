@@ -86,6 +86,8 @@ def explain(error: BaseException, path: str, doing: str, code: str) -> errors.Er
     """A candidate error for whatever its code raised; a compiler's complaint becomes the message, its whole output the detail."""
     if isinstance(error, (KeyboardInterrupt, errors.Error)):
         raise error
+    if errors.is_disk_full(error):
+        raise errors.disk_full(error)
     output = _compiler_output(error)
     if output:
         where, source = errors.innermost_line(error.__traceback__, path)

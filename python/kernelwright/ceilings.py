@@ -9,10 +9,9 @@ from typing import Any, Callable
 
 import torch
 
-from . import problem as problems
-from .timing import device_lock
+from . import device_lock, problem as problems
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 
@@ -91,5 +90,5 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "ceilings" (docs/worker-protocol.md)."""
     device = torch.device(problems.check_device(params.get("device") or "cpu"))
-    with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0)):
+    with device_lock.hold(device_lock.name_of(device), "timing", progress):
         return measure(device, progress)

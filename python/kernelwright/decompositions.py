@@ -33,6 +33,9 @@ KEPT = (
     " poisson_nll_loss triplet_margin_loss cosine_embedding_loss ctc_loss"
     # activations
     " silu mish softplus elu selu celu hardswish hardsigmoid hardtanh relu6 leaky_relu log_sigmoid"
+    # linear algebra that raises where a matrix is singular: taken apart, the check is an effect that a graph does not hold
+    " linalg_cholesky linalg_inv linalg_ldl_factor linalg_lu_factor linalg_solve linalg_eig linalg_eigvals"
+    " linalg_tensorinv inverse"
     # structure that algebraic passes look for
     " tril triu diag_embed eye arange linspace masked_fill all index_add select_scatter"
     # draws: a decomposition would take different numbers from the generator
@@ -108,8 +111,15 @@ def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:
     return decomposed
 
 
+def _conjugate(self: torch.Tensor) -> torch.Tensor:
+    return aten.conj_physical(self) if self.is_complex() else self
+
+
 # Ops that PyTorch's table leaves whole or takes apart badly.
 OWN: dict[Any, Callable[..., Any]] = {
+    # Views that mark a tensor as conjugate or negative instead of computing: what reads such memory as it lies misses the mark.
+    aten._conj.default: _conjugate,
+    aten._neg_view.default: aten.neg.default,
     aten.conv1d.padding: _convolution_with_named_padding(aten.conv1d.default),
     aten.conv2d.padding: _convolution_with_named_padding(aten.conv2d.default),
     aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),

@@ -6,6 +6,7 @@ the user's code raised into one, pointing at the innermost line of the user's ow
 
 from __future__ import annotations
 
+import errno
 import linecache
 import os
 import traceback
@@ -69,6 +70,8 @@ def from_exception(error: BaseException) -> Error:
     """What the worker sends for an exception that nobody explained: our own fault."""
     if isinstance(error, Error):
         return error
+    if is_disk_full(error):
+        return disk_full(error)
     return internal_error(
         "unexpected",
         f"Kernelwright failed unexpectedly: {summary(error)}",
@@ -117,6 +120,8 @@ def blame(error: BaseException, path: str, doing: str, code: str, *, kind: str =
     """Explain an exception that code in the file `path` raised while `doing` ("constructing Model", "importing the file", …)."""
     if isinstance(error, Error):
         return error
+    if is_disk_full(error):
+        return disk_full(error)
     where, source = innermost_line(error.__traceback__, path)
     place = {"where": where, "source": source, "detail": trace(error)}
     name = os.path.basename(path)
@@ -189,6 +194,24 @@ def _importable(top: str) -> bool:
         return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
         return False
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an exception, or what led to it, is that a disk or a quota was used up; a compiler says so in its output."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def disk_full(error: BaseException) -> Error:
+    return missing_error(
+        "disk-full",
+        f"A disk is full: {summary(error)}",
+        hint="Free some space, or set TMPDIR (scratch files) and XDG_CACHE_HOME (compiled kernels) to folders on another disk.",
+        detail=trace(error),
+    )
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

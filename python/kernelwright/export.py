@@ -7,6 +7,7 @@ runs on real numbers.
 from __future__ import annotations
 
 import contextlib
+import keyword
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.export
 
-from . import decompositions, errors, fake, graph_json, problem, tracing
+from . import decompositions, errors, fake, graph_json, memory, modes, problem, tracing
 from .access import contained_tensors
 from .call_json import call_path
 
@@ -159,16 +160,23 @@ def _export(
     _check_sizes(origin, args, kwargs, device)
     state = tracing.python_state(origin.model)
     progress("export", 0.4)
-    program = _traced(origin, args, kwargs)
+    with modes.watched(origin.model) as readers:
+        program = _traced(origin, args, kwargs)
     clock.lap("export")
     progress("serialise", 0.9)
     graph = graph_json.serialise(program, origin, args, kwargs)
+    memory.check_written(graph, origin.model, args, kwargs)
     _check_values(graph, origin, device)
     clock.lap("serialise")
     after = tracing.python_state(origin.model)
+
+    def trace_again() -> dict[str, Any]:
+        return graph_json.serialise(_traced(origin, args, kwargs), origin, args, kwargs)
+
     if after != state:
-        _check_repeats(graph, graph_json.serialise(_traced(origin, args, kwargs), origin, args, kwargs), state, after)
-        clock.lap("export")
+        _check_repeats(graph, trace_again(), state, after)
+    graph["modes"] = modes.that_matter(origin.model, readers, graph, trace_again)
+    clock.lap("export")
     return graph
 
 
@@ -178,6 +186,7 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
     def trace(grad: bool) -> torch.export.ExportedProgram:
         with torch.set_grad_enabled(grad), mode:
             program = torch.export.export(origin.model, args, kwargs, strict=False)
+            origin.same = memory.name_once(program)
         with torch.set_grad_enabled(grad), _names_made_free(program) as restored:
             return restored(program.run_decompositions(decompositions.table()))
 
@@ -185,7 +194,11 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
     with _explained(origin), _quiet(), tracing.collector_paused(), tracing.surroundings(origin.is_user_file):
         try:
             return trace(grad=False)
-        except Exception:
+        except Exception as error:
+            if "A view was created in no_grad mode" in str(error):
+                # Of a parameter that is then written to; PyTorch's tracing compares with gradients on.
+                origin.model.requires_grad_(False)
+                return trace(grad=False)
             if not mode.enables_grad:
                 raise
             # torch.export fails on a forward that turns gradients on; with gradients on from the start that changes nothing.
@@ -194,23 +207,22 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
 
 @contextlib.contextmanager
 def _names_made_free(program: torch.export.ExportedProgram) -> Iterator[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]]:
-    """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph"), on which decomposing it would fail; what is
-    yielded gives a program its names back."""
+    """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph") or that Python keeps for itself ("class"), on which
+    decomposing it would fail; what is yielded gives a program its names back."""
     taken = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
-    roots = {spec.target.partition(".")[0] for spec in program.graph_signature.input_specs if spec.target}
-    free = {root: root + "_of_model" for root in roots if hasattr(taken, root)}
-    while any(name in roots for name in free.values()):
-        free = {root: name + "_" for root, name in free.items()}
+    parts = {part for spec in program.graph_signature.input_specs if spec.target for part in spec.target.split(".")}
+    free = {part: part + "_of_model" for part in parts if hasattr(taken, part) or keyword.iskeyword(part)}
+    while any(name in parts for name in free.values()):
+        free = {part: name + "_" for part, name in free.items()}
     _rename(program, free)
-    yield lambda decomposed: _rename(decomposed, {name: root for root, name in free.items()})
+    yield lambda decomposed: _rename(decomposed, {name: part for part, name in free.items()})
 
 
-def _rename(program: torch.export.ExportedProgram, roots: dict[str, str]) -> torch.export.ExportedProgram:
+def _rename(program: torch.export.ExportedProgram, parts: dict[str, str]) -> torch.export.ExportedProgram:
     def renamed(name: str) -> str:
-        root, dot, rest = name.partition(".")
-        return roots.get(root, root) + dot + rest
+        return ".".join(parts.get(part, part) for part in name.split("."))
 
-    if roots:
+    if parts:
         for spec in [*program.graph_signature.input_specs, *program.graph_signature.output_specs]:
             if spec.target:
                 spec.target = renamed(spec.target)

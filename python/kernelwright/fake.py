@@ -65,27 +65,50 @@ def _allow_fake_cuda() -> None:
     registry[cuda] = registry[meta]
 
 
+def check_dense(tensor: torch.Tensor) -> None:
+    """Raises for a tensor whose elements do not lie in memory by shape and strides alone."""
+    if tensor.is_nested:
+        kind, instead = "nested", "Pad them to one shape: torch.nested.to_padded_tensor(x, 0)"
+    elif tensor.layout is not torch.strided:
+        kind, instead = f"sparse ({tensor.layout})", "Use dense tensors: x.to_dense()"
+    elif tensor.is_quantized:
+        kind, instead = f"quantised ({str(tensor.dtype)[6:]})", "Use x.dequantize(), or x.int_repr() with the scale as an argument"
+    else:
+        return
+    raise errors.user_error("unsupported-layout", f"The module is given a {kind} tensor, which Kernelwright does not compile.", hint=f"{instead}; or leave the module to PyTorch.")
+
+
 def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
     """A fake twin of `tensor` on `device`, with its shape, dtype and strides (also those of expanded and overlapping tensors)."""
     if tensor.layout is not torch.strided:
         raise errors.user_error(
             "unsupported-layout", f"Tensors of layout {tensor.layout} are not supported.", hint="Use dense tensors: x.to_dense()"
         )
+    if torch.nn.parameter.is_lazy(tensor):
+        raise errors.user_error(
+            "uninitialised",
+            "A parameter or buffer of the module has no shape yet (a lazy layer such as nn.LazyLinear).",
+            hint="Call the module once on example inputs first, or use the layer that is not lazy.",
+        )
     with mode:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    made.kw_original = tensor  # whose memory tells what else lies there; kept alive, so that no other tensor can take over its id
+    return made
 
 
 def fake_values(value: Any, mode: FakeTensorMode, device: torch.device | None) -> Any:
-    """`value` with each tensor in it replaced by a fake one, on `device` or, if that is None, where it is. A tensor that occurs twice stays one."""
-    twins: dict[int, torch.Tensor] = {}
+    """`value` with each tensor in it replaced by a fake one, on `device` or, if that is None, where it is. Each has memory of its own: PyTorch refuses
+    to trace an update of one that another shares, and memory.check_written tells of it better."""
+    memories: set[int] = set()
 
     def twin(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in twins:
-            if isinstance(tensor, FakeTensor) and tensor.fake_mode is mode and device in (None, tensor.device):
-                twins[id(tensor)] = tensor
-            else:
-                twins[id(tensor)] = fake_tensor(tensor, mode, device or tensor.device)
-        return twins[id(tensor)]
+        check_dense(tensor)
+        memory = tensor.untyped_storage()._cdata
+        alone = memory not in memories
+        memories.add(memory)
+        if alone and isinstance(tensor, FakeTensor) and tensor.fake_mode is mode and device in (None, tensor.device):
+            return tensor
+        return fake_tensor(tensor, mode, device or tensor.device)
 
     return tree_map_only(torch.Tensor, twin, value)
 
@@ -108,12 +131,10 @@ def make_fake(
             made = fake_tensor(tensor, mode, place or tensor.device)
             if isinstance(tensor, torch.nn.Parameter):
                 made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
-            # The original is kept alive with its twin, so that no other tensor can take over its id.
+                made.kw_original = tensor
             twins[id(tensor)] = made
-            kept.append(tensor)
         return twins[id(tensor)]
 
-    kept: list[torch.Tensor] = []
     for prefix, owner in module.named_modules():
         for name, tensor in owner._parameters.items():
             if tensor is not None:

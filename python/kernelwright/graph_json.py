@@ -45,6 +45,7 @@ class Origin:
     contained: dict[int, str] = field(default_factory=dict)
     training: bool = True
     requires_grad: set[str] = field(default_factory=set)
+    same: list[tuple[str, str]] = field(default_factory=list)  # names of one tensor of which the graph knows the first alone
 
     def is_user_file(self, path: str) -> bool:
         """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's and ours."""
@@ -69,7 +70,8 @@ class _Writer:
 
     def write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = self.program.graph_signature
-        inputs = self.write_inputs(args, kwargs)
+        expressions = access.tensor_expressions(self.origin.model)
+        inputs = self.write_inputs(args, kwargs, expressions)
         nodes = self.write_nodes()
         outputs, leaves = [], []
         for spec in signature.output_specs:
@@ -94,15 +96,14 @@ class _Writer:
             "result": result_shape(self.program.call_spec.out_spec, leaves),
             "user_inputs": self.user_inputs,
             "signature": forward_signature(self.origin.model),
-            "source": {"path": self.origin.path, "class": type(self.origin.model).__name__},
+            "source": {"path": self.origin.path, "class": type(self.origin.model).__name__, **self.same_tensors(expressions)},
             "bytes": self.count_bytes(inputs, outputs),
         }
 
     # -- inputs and outputs
 
-    def write_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+    def write_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any], expressions: dict[str, str]) -> list[dict[str, Any]]:
         placeholders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
-        expressions = access.tensor_expressions(self.origin.model)
         paths = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
         parameter_names = call_names(self.origin.model, args)
         user_specs = [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
@@ -134,6 +135,8 @@ class _Writer:
                 else:
                     self.user_inputs.append({**described, "constant": literal(leaf)})
                 continue
+            if spec.kind is InputKind.TOKEN:
+                raise self.unsupported_effect()
             if not isinstance(spec.arg, TensorArgument):
                 made = getattr(spec.arg, "class_fqn", "") or spec.target
                 raise errors.user_error(
@@ -143,6 +146,15 @@ class _Writer:
                 )
             inputs.append(self.held_input(spec, placeholders[spec.arg.name], expressions))
         return inputs
+
+    def unsupported_effect(self) -> errors.Error:
+        """Of the first operator that does something besides computing its results: it prints, it checks what is known at run time alone."""
+        node = next(node for node in self.program.graph.nodes if node.target is torch.ops.higher_order.with_effects)
+        return errors.user_error(
+            "unsupported-effect",
+            f"forward calls an operator that does more than compute its results ({node.args[1]}).",
+            hint="Leave that part to PyTorch, outside the module.",
+        )
 
     def held_input(self, spec: Any, placeholder: torch.fx.Node, expressions: dict[str, str]) -> dict[str, Any]:
         target = spec.target
@@ -165,6 +177,9 @@ class _Writer:
                 hint="Use tensors, numbers and the standard containers in forward.",
             )
         return described
+
+    def same_tensors(self, expressions: dict[str, str]) -> dict[str, Any]:
+        return {"same": [[expressions[name] for name in pair] for pair in self.origin.same]} if self.origin.same else {}
 
     def output_kind(self, spec: Any) -> dict[str, str]:
         if spec.kind is OutputKind.USER_OUTPUT:

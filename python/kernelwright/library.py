@@ -36,6 +36,11 @@ def prompt(problem: str, target: str, template: str, shots: int = 1) -> dict[str
     return _call("kw_prompt", {"problem": problem, "target": target, "template": template, "shots": shots})
 
 
+def version() -> str:
+    """The version that the library was built from."""
+    return ctypes.string_at(_library().kw_version()).decode()
+
+
 def _call(name: str, request: dict[str, Any]) -> dict[str, Any]:
     from .protocol import encode
 
@@ -76,5 +81,6 @@ def _library() -> ctypes.CDLL:
     for name in ("kw_compile", "kw_judge", "kw_prompt", "kw_summarise"):
         function = getattr(library, name)
         function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_void_p
+    library.kw_version.argtypes, library.kw_version.restype = [], ctypes.c_void_p
     library.kw_free.argtypes, library.kw_free.restype = [ctypes.c_void_p], None
     return library

@@ -14,15 +14,16 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from . import candidate as candidates, draws, errors, metrics, problem as problems
+from . import candidate as candidates, device_lock, draws, errors, metrics, problem as problems
+from .noise import Noise
 from .profiling import Profile, profile_call
 from .reference import seed_everything
 from .runs import Inputs, outcome
 from .state import Snapshot, copy_state
 from .ties import Ties
-from .timing import Perturbation, Timer, device_lock, is_settled, memory_turn
+from .timing import Perturbation, Timer, is_settled, memory_turn
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 
 _WANTED_SAMPLES = 10
 _FEWEST_SAMPLES = 3
@@ -41,7 +42,6 @@ class Measurement:
         self.seed = int(params.get("seed") or 0)
         self.budget = float(params.get("budget_seconds") or 5.0)
         self.compile_limit = float(params.get("compile_limit_seconds") or 240.0)
-        self.lock = params.get("lock")
         self.kernels = list(params.get("kernels") or [])
         self.known_errors = dict(params.get("eager_errors") or {})
         self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
@@ -169,13 +169,17 @@ class Measurement:
 
     def run(self) -> dict[str, Any]:
         with torch.no_grad():
-            self.prepare()
-            memory = self.peak_memory()
-            timer = Timer(self.device)
-            with device_lock(self.lock, lambda: self.progress("waiting for the device", 0.1)):
+            with device_lock.hold(device_lock.CPU, "preparing", self.progress, shared=True):
+                self.prepare()
+                memory = self.peak_memory()
+                timer = Timer(self.device)
+            with device_lock.hold(device_lock.name_of(self.device), "timing", self.progress):
+                # A GPU is fed by one thread.
+                noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1)
                 self.measure(timer)
+                noise_figures = noise.figures()
                 walls = {name: timer.wall(self.call(name), 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
-            profile = profile_call(self.call("ours"), self.kernels, self.device) if self.ours is not None else Profile()
+                profile = profile_call(self.call("ours"), self.kernels, self.device) if self.ours is not None else Profile()
             recheck = self.recheck()
         return {
             "samples_ms": self.samples,
@@ -189,6 +193,7 @@ class Measurement:
             "peak_memory_bytes": memory,
             "baseline_errors": self.baseline_errors,
             "threads": torch.get_num_threads(),
+            "noise": noise_figures,
         }
 
     def _synchronise(self) -> None:
@@ -236,5 +241,7 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "measure" (docs/worker-protocol.md)."""
-    with memory_turn(params, lambda: progress("waiting for the device's memory", 0.0)):
-        return Measurement(params, progress).run()
+    with memory_turn(params, progress):
+        with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
+            measurement = Measurement(params, progress)
+        return measurement.run()

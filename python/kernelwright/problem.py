@@ -17,10 +17,11 @@ import os
 import sys
 import tokenize
 import types
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import errors
+from . import errors, local_imports
 from .errors import user_error
 
 if TYPE_CHECKING:
@@ -163,13 +164,7 @@ def load(path: str | os.PathLike[str], size: str | None = None) -> Problem:
 def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[types.ModuleType, str]:
     """Run a user's (or, with kind="candidate", a candidate's) Python file as a module; the module and its source text."""
     path = os.path.abspath(os.fspath(path))
-    source = read_source(path, kind=kind)
-    try:
-        code = compile(source, path, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise errors.syntax_error(error, kind=kind) from None
-    except (ValueError, MemoryError, RecursionError) as error:
-        raise errors.Error(kind, "syntax-error", f"{os.path.basename(path)} cannot be compiled: {errors.summary(error)}") from None
+    code, source = compiled(path, kind=kind)
     digest = hashlib.sha256(f"{path}\0{source}".encode()).hexdigest()[:16]
     module = types.ModuleType(f"_kernelwright_{kind}_{digest}")
     module.__file__ = path
@@ -181,6 +176,7 @@ def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[ty
         sys.path.append(folder)
     # Tracebacks and inspect.getsource show the text that ran, even if the file changes meanwhile.
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    local_imports.prepare(module, source, folder)
     try:
         with errors.user_code(path, "running the file", "import-raised", kind=kind):
             exec(code, module.__dict__)
@@ -188,6 +184,20 @@ def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[ty
         sys.modules.pop(module.__name__, None)
         raise
     return module, source
+
+
+def compiled(path: str, *, kind: str = "user") -> tuple[types.CodeType, str]:
+    """The code of a Python file and its text; an error where it is not Python. Needs no PyTorch."""
+    path = os.path.abspath(path)
+    source = read_source(path, kind=kind)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # told once, when the file is run
+            return compile(source, path, "exec", dont_inherit=True), source
+    except SyntaxError as error:
+        raise errors.syntax_error(error, kind=kind) from None
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise errors.Error(kind, "syntax-error", f"{os.path.basename(path)} cannot be compiled: {errors.summary(error)}") from None
 
 
 def read_source(path: str, *, kind: str = "user") -> str:

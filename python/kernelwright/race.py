@@ -16,14 +16,14 @@ from typing import Any, Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from . import candidate as candidates, draws, errors, problem as problems
+from . import candidate as candidates, device_lock, draws, errors, problem as problems
 from .measurement import difference
 from .reference import seed_everything
 from .runs import Inputs
 from .state import slots
-from .timing import Perturbation, Timer, device_lock, is_settled, memory_turn
+from .timing import Perturbation, Timer, is_settled, memory_turn
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 
 _WARM_UP_CALLS = 2
 _FEWEST_ROUNDS = 3
@@ -158,23 +158,24 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
         release()
     if not entries:
         return {"results": []}
-    with memory_turn(params, lambda: progress("waiting for the device's memory", 0.0)), torch.no_grad():
-        if _track is None:
-            progress("loading", 0.0)
-            _track = Track(params)
-        track = _track
-        anchor = entries[0]["name"]
-        runners: dict[str, torch.nn.Module] = {}
-        faults: dict[str, str] = {}
-        for index, entry in enumerate(entries):
-            module, fault = _enter(track, entry, index == 0)
-            if module is None:
-                faults[entry["name"]] = fault
-            else:
-                runners[entry["name"]] = module
-                if index == 0 or entry.get("keep"):
-                    track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {entry["path"]: module}
-        with device_lock(params.get("lock"), lambda: progress("waiting for the device", 0.0)):
+    with memory_turn(params, progress), torch.no_grad():
+        with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
+            if _track is None:
+                progress("loading", 0.0)
+                _track = Track(params)
+            track = _track
+            anchor = entries[0]["name"]
+            runners: dict[str, torch.nn.Module] = {}
+            faults: dict[str, str] = {}
+            for index, entry in enumerate(entries):
+                module, fault = _enter(track, entry, index == 0)
+                if module is None:
+                    faults[entry["name"]] = fault
+                else:
+                    runners[entry["name"]] = module
+                    if index == 0 or entry.get("keep"):
+                        track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {entry["path"]: module}
+        with device_lock.hold(device_lock.name_of(track.device), "timing", progress):
             samples, stopped = _race(track, runners, anchor, float(params.get("budget_seconds") or 1.0), progress)
         track.expected = []
     return {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import gc
-import os
 import statistics
 import time
 from typing import Any, Callable, Iterator
 
 import torch
 from torch.utils import _pytree as pytree
+
+from . import device_lock
 
 Call = Callable[[], Any]
 
@@ -130,36 +130,17 @@ class Perturbation:
 
 
 @contextlib.contextmanager
-def device_lock(path: str | None, waiting: Callable[[], None], *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock file at `path`: alone for timing, or `shared` with others that use the device and are not timed. `waiting` is called
-    once where another process has it."""
-    if not path:
-        yield
-        return
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path, "a") as file:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except OSError:
-            waiting()
-            fcntl.flock(file, kind)
-        yield
-
-
-@contextlib.contextmanager
-def memory_turn(params: dict[str, Any], waiting: Callable[[], None]) -> Iterator[None]:
-    """Beside other processes on a GPU (`lock` is given), a problem that fills much of its memory waits until no other such problem is in work.
+def memory_turn(params: dict[str, Any], progress: device_lock.Progress) -> Iterator[None]:
+    """A problem that fills much of a GPU's memory waits until no other such problem is in work on it.
 
     Verified, a problem takes some twelve times the bytes of its inputs: several copies, outputs, and the reference in double precision. What
     this process holds is given back at the end.
     """
-    lock = params.get("lock")
-    is_cuda = torch.device(params.get("device") or "cpu").type == "cuda"
-    if not lock or not is_cuda or 12 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
+    device = torch.device(params.get("device") or "cpu")
+    if device.type != "cuda" or 12 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
         yield
         return
-    with device_lock(lock + ".memory", waiting):
+    with device_lock.hold(device_lock.name_of(device) + "-memory", "filling it", progress):
         try:
             yield
         finally:

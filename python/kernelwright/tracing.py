@@ -25,6 +25,7 @@ class Tracing(TorchFunctionMode):
     - `torch.tensor(data, device="cuda")` makes a real tensor, which such a machine cannot put there; it becomes a fill, or is made on the
       CPU and moved.
     - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
+    - zero_ and fill_ of an expanded tensor write what it was expanded from; PyTorch's tracing would subtract its old contents as often as it is repeated.
     - gaussian_nll_loss looks for a negative variance, which nothing that is traced can tell.
 
     `enables_grad` tells afterwards whether forward turned gradients on.
@@ -48,6 +49,9 @@ class Tracing(TorchFunctionMode):
             return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
         elif func is torch._C._set_grad_enabled:
             self.enables_grad |= bool(args[0])
+        elif func in (torch.Tensor.zero_, torch.Tensor.fill_) and 0 in args[0].stride():
+            func(_unexpanded(args[0]), *args[1:], **kwargs)
+            return args[0]
         elif func is torch.instance_norm:
             return _instance_norm(*args, **kwargs)
         elif func is torch.nn.functional.instance_norm:
@@ -67,6 +71,13 @@ def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
         pair = args[0].expand(2, *args[0].shape)
         return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
+
+
+def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.size(dim) > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 _FROM_DATA = (torch.tensor, torch.as_tensor)

@@ -12,7 +12,7 @@ from typing import Any, Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from . import candidate as candidates, draws, errors, guards, metrics
+from . import candidate as candidates, device_lock, draws, errors, guards, metrics
 from .candidate import explain
 from .errors import candidate_error
 from .preparation import yardstick_for
@@ -21,10 +21,10 @@ from .rounding import OtherRoundings
 from .runs import Outcome, compare_output, fingerprints, held_tensors, outcome, precision
 from .state import Snapshot, copy_state, slots
 from .ties import Ties, strays
-from .timing import device_lock, memory_turn
+from .timing import memory_turn
 from .yardstick import Draw
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 
 CHECKS = (
     "inputs-unchanged",
@@ -399,10 +399,6 @@ def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "verify" (docs/worker-protocol.md)."""
-    lock = params.get("lock")
-
-    def waiting() -> None:
-        progress("waiting for the device", 0.0)
-
-    with memory_turn(params, waiting), device_lock(lock, waiting, shared=True):
+    device = device_lock.name_of(params.get("device") or "cpu")
+    with memory_turn(params, progress), device_lock.hold(device, "verifying", progress, shared=True):
         return Verification(params, progress).run()

@@ -18,9 +18,9 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from . import errors, protocol
+from . import device_lock, errors, protocol
 
-Progress = Callable[[str, float], None]
+Progress = Callable[..., None]
 Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
 
 # Method → module whose `run(params, progress)` answers it; they are imported at the first request, so that starting stays cheap.
@@ -38,6 +38,11 @@ METHODS = {
     "llm_load": "llm_local",
 }
 
+# Methods that load the processor while they work, and are not timed; the others that compute take the lock of the device themselves.
+_LOADING = {"capture", "build", "compile_only"}
+# Methods that never import PyTorch, or are asked where nobody wants to wait for them.
+_LIGHT = {"hello", "source_facts", "llm_load"}
+
 # Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
 STREAMED = {
     "llm_http": "llm_http",
@@ -48,6 +53,7 @@ STREAMED = {
 # Method → module whose `work(params)` is done step by step after the reply, while no other request waits. What goes wrong in it does so again,
 # and is told, when the request comes for which it was done.
 IN_SPARE_TIME = {"prepare": "preparation"}
+_SPARE_TIME_PAUSE = 0.1
 
 
 def handler(method: Any) -> Handler:
@@ -56,6 +62,17 @@ def handler(method: Any) -> Handler:
             "unknown-method", f"The worker has no method {method!r}.", hint=f"It has {', '.join(METHODS)}; the two halves may be of different versions."
         )
     return _module(METHODS[method]).run
+
+
+def _run(method: Any, params: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    with contextlib.ExitStack() as lock:
+        # PyTorch's import alone keeps a core busy for seconds.
+        if method not in _LIGHT and (method in _LOADING or "torch" not in sys.modules):
+            lock.enter_context(device_lock.hold(device_lock.CPU, "preparing", progress, shared=True))
+        run = handler(method)
+        if method not in _LOADING:
+            lock.close()
+        return run(params, progress)
 
 
 def _module(name: str) -> Any:
@@ -94,14 +111,17 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
     """Run one request; whatever it raises becomes an error reply."""
     number = request.get("id")
 
-    def progress(stage: str, fraction: float) -> None:
-        channel.send({"id": number, "event": {"stage": stage, "fraction": fraction}})
+    def progress(stage: str, fraction: float, waited: float | None = None) -> None:
+        event = {"stage": stage, "fraction": fraction}
+        channel.send({"id": number, "event": event if waited is None else {**event, "waited": waited}})
 
     try:
         if (method := request.get("method")) in STREAMED:
             reply = {"result": _module(STREAMED[method]).stream(request.get("params") or {}, Stream(channel, number))}
         else:
-            reply = {"result": handler(method)(request.get("params") or {}, progress)}
+            params = request.get("params") or {}
+            _check_syntax(params)
+            reply = {"result": _run(method, params, progress)}
     except ModuleNotFoundError as error:
         reply = {"error": _missing_module(error).to_json()}
     except BrokenPipeError:
@@ -116,6 +136,14 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
         channel.send({"id": number, **reply})
     except (TypeError, ValueError) as error:  # a result that is not JSON
         channel.send({"id": number, "error": errors.from_exception(error).to_json()})
+
+
+def _check_syntax(params: dict[str, Any]) -> None:
+    """Tell what is wrong with a problem's text before the seconds that importing PyTorch takes."""
+    if "torch" not in sys.modules and isinstance(path := params.get("problem"), str):
+        from . import problem
+
+        problem.compiled(path)
 
 
 def _missing_module(error: ModuleNotFoundError) -> errors.Error:
@@ -141,7 +169,10 @@ def serve(channel: protocol.Channel) -> None:
     work: Iterator[None] | None = None
     while True:
         while work is not None and not channel.is_waiting():
-            work = _one_step(work)
+            with device_lock.share_if_free(device_lock.CPU) as free:
+                work = _one_step(work) if free else work
+            if not free:
+                time.sleep(_SPARE_TIME_PAUSE)
         if (request := channel.receive()) is None:
             return
         if "cancel" in request:
@@ -230,8 +261,13 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """What `kw` calls, and `python -m kernelwright.worker`."""
     status = main()
     sys.stderr.flush()
     # Skips atexit hooks and destructors of user code, which could hang or print; nothing of ours is left to do.
     os._exit(status)
+
+
+if __name__ == "__main__":
+    start()

@@ -161,6 +161,7 @@ Graph read(const Json& json) {
   graph.call_json = dump_if_there(json, "user_inputs");
   Json source = json.value("source", Json::object());
   if (const auto signature = json.find("signature"); signature != json.end()) source["signature"] = *signature;
+  if (const auto modes = json.find("modes"); modes != json.end()) source["modes"] = *modes;
   graph.source_json = source.empty() ? "" : source.dump();
 
   std::unordered_map<ValueId, std::string> parameter_names;

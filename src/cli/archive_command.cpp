@@ -6,6 +6,9 @@
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "cli/help_text.hpp"
+#include "driver/output_files.hpp"
 #include "driver/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -16,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ArchiveArguments {
   std::string name_part;
   int64_t limit = 50;
   std::string id;
@@ -37,7 +40,7 @@ std::string figure(const Json& report, const char* group, const char* name) {
   return number.is_number() ? fmt::format("{:.3g}", number.get<double>()) : "-";
 }
 
-int list(Archive& archive, const Options& options, Console& console) {
+int list(Archive& archive, const ArchiveArguments& options, Console& console) {
   const auto results = archive.results(options.name_part, options.limit);
   Json rows = Json::array();
   std::string table = fmt::format("{:>5}  {:<32} {:<7} {:<10} {:>9} {:>8} {:>8}  {}\n", "id", "problem", "target", "policy", "ms", "eager", "compile", "when");
@@ -48,6 +51,8 @@ int list(Archive& archive, const Options& options, Console& console) {
     rows.push_back({{"id", result.id}, {"problem", result.problem_name}, {"target", result.key.target}, {"policy", result.key.policy},
                     {"problem_hash", result.key.problem}, {"candidate_hash", result.candidate}, {"created", result.created}, {"report", report}});
   }
+  if (results.empty() && !options.name_part.empty())
+    throw Error(ErrorKind::kUser, "the archive holds no result of a problem whose name contains \"" + options.name_part + "\".", "`kw archive list` shows what there is.");
   if (results.empty()) table = "The archive " + archive.path() + " holds no results yet.\n";
   console.print(table);
   console.write_json({{"version", kReportVersion}, {"archive", archive.path()}, {"results", rows}});
@@ -68,7 +73,7 @@ Json full_record(Archive& archive, const ResultRecord& result) {
           {"report", parse_or_null(result.report)}};
 }
 
-int show(Archive& archive, const Options& options, Console& console) {
+int show(Archive& archive, const ArchiveArguments& options, Console& console) {
   const auto result = archive.result(options.id);
   if (!result)
     throw Error(ErrorKind::kUser, "the archive holds no result \"" + options.id + "\".", "`kw archive list` shows what there is.");
@@ -102,7 +107,7 @@ Json training_record(Archive& archive, const JudgedCompletion& one) {
   return line;
 }
 
-int export_completions(Archive& archive, const Options& options, Console& console) {
+int export_completions(Archive& archive, const ArchiveArguments& options, Console& console) {
   std::string lines;
   size_t count = 0;
   archive.each_completion([&](const JudgedCompletion& one) {
@@ -118,7 +123,7 @@ int export_completions(Archive& archive, const Options& options, Console& consol
   return kGood;
 }
 
-int export_all(Archive& archive, const Options& options, Console& console) {
+int export_all(Archive& archive, const ArchiveArguments& options, Console& console) {
   std::string lines;
   const auto results = archive.results("", INT64_MAX);
   for (auto result = results.rbegin(); result != results.rend(); ++result)
@@ -135,21 +140,34 @@ int export_all(Archive& archive, const Options& options, Console& console) {
 }  // namespace
 
 void define_archive(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ArchiveArguments>();
   app.require_subcommand(1);
-  CLI::App* list_app = app.add_subcommand("list", "Results, newest first");
-  list_app->add_option("NAME", options->name_part, "Only problems whose name contains this");
-  list_app->add_option("--limit", options->limit, "At most this many")->capture_default_str()->check(CLI::PositiveNumber);
-  CLI::App* show_app = app.add_subcommand("show", "One result");
+  CLI::App* list_app = app.add_subcommand("list", "List the results, newest first");
+  list_app->add_option("NAME", options->name_part, "Only problems whose name contains this")->default_str("all");
+  list_app->add_option("--limit", options->limit, "Show at most this many")
+      ->capture_default_str()->check(CLI::Range(int64_t{1}, int64_t{1} << 53))->type_name("N")->group(kInputOutput);
+  list_app->footer("$ kw archive list softmax --limit 10");
+  CLI::App* show_app = app.add_subcommand("show", "Show one result: its report, or its source");
   show_app->add_option("ID", options->id, "Its number in `kw archive list`, or the start of a candidate's or problem's hash")->required();
-  show_app->add_flag("--source", options->source, "Print the candidate's source only");
-  CLI::App* export_app = app.add_subcommand("export", "Everything, one JSON line a result");
-  export_app->add_option("FILE", options->export_path, "Where to; standard output for -")->capture_default_str();
-  export_app->add_flag("--completions", options->completions, "What language models wrote instead, one JSON line an answer");
-  CLI::App* aside_app = app.add_subcommand("move-aside", "Rename the archive, so that a new one is started; for a damaged one");
+  show_app->add_flag("--source", options->source, "Print the source of the module and nothing else")
+      ->group(kInputOutput);
+  show_app->footer("$ kw archive show 3 --source > model_kw.py");
+  CLI::App* export_app = app.add_subcommand("export", "Write everything, one JSON line a result");
+  export_app->add_option("FILE", options->export_path, "Where to write it; - is standard output")
+      ->capture_default_str()->check(a_name);
+  export_app->add_flag("--completions", options->completions,
+                       "Write what language models answered instead, with the verdicts, one JSON line an answer")
+      ->group(kInputOutput);
+  export_app->footer("$ kw archive export results.jsonl\n$ kw archive export --completions training.jsonl");
+  CLI::App* aside_app = app.add_subcommand("move-aside", "Rename a damaged archive, so that a new one is started");
+  aside_app->footer("Nothing is deleted: the archive and its write-ahead log get a new name beside the old one.\n"
+                    "$ kw archive move-aside");
   // --json and --quiet may follow the inner command as well.
   for (CLI::App* inner : {list_app, show_app, export_app, aside_app}) inner->fallthrough();
 
+  invocation.files = [options, export_app](CommandFiles& files) {
+    if (export_app->parsed() && options->export_path != "-") files.writes_json(options->export_path, "the export");
+  };
   invocation.run = [options, list_app, show_app, export_app](Console& console) {
     if (list_app->parsed() || show_app->parsed() || export_app->parsed()) {
       Archive archive;

@@ -2,16 +2,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.hpp"
+#include "cli/help_text.hpp"
 #include "cli/model_options.hpp"
 #include "cli/options.hpp"
 #include "cli/sampling_options.hpp"
 #include "driver/bench.hpp"
 #include "driver/environment.hpp"
 #include "driver/optimize.hpp"
+#include "driver/output_files.hpp"
 #include "driver/summary.hpp"
 #include "driver/report_version.hpp"
 #include "support/error.hpp"
@@ -24,7 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct BenchArguments {
   std::vector<std::string> paths;
   BenchOptions bench;
   int jobs = 0;
@@ -44,6 +47,7 @@ std::string line_text(const Json& line, size_t done, size_t of) {
   for (const char* baseline : {"eager", "compile"})
     if (line.contains("speedup") && line["speedup"].is_object() && line["speedup"].contains(baseline) && line["speedup"][baseline].is_object())
       text += fmt::format("  {:.2f}x {}", line["speedup"][baseline].value("value", 0.0), baseline);
+  if (line.contains("noise") && line["noise"].value("noisy", false)) text += "  noisy";
   if (line.contains("error")) text += "  " + line["error"].value("message", "");
   else if (verdict != "pass" && verdict != "emitted") text += "  " + line.value("reason", "");
   return text;
@@ -62,7 +66,23 @@ void choose_proposer(const std::string& name, BenchOptions& bench) {
   bench.after_compiler = kind == "auto";
 }
 
-int bench(Options options, Console& console) {
+// What is wrong with a path is said by the run.
+void reads_problems(CommandFiles& files, const std::string& path) {
+  files.reads(path, "the problem file");
+  try {
+    for (const BenchProblem& problem : find_problems({path})) files.reads_problem(problem.path);
+  } catch (const Error&) {
+  }
+}
+
+const std::string& made_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(ErrorKind::kUser, "cannot create the folder " + path + ": " + error.message() + ".", "Give another folder with --out.");
+  return path;
+}
+
+int bench(BenchArguments options, Console& console) {
   const Environment environment = find_environment();
   BenchOptions& bench = options.bench;
   choose_proposer(options.proposer, bench);
@@ -73,7 +93,8 @@ int bench(Options options, Console& console) {
   else if (bench.devices.empty()) bench.devices = {"0"};
   bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
   const std::vector<BenchProblem> problems = find_problems(options.paths);
-  const BenchRun run = run_bench(problems, bench, [&](const Json& line, size_t done, size_t of) { console.note(line_text(line, done, of)); });
+  const BenchRun run = run_bench(problems, bench, [&](const Json& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },
+                                 [&](const std::string& whom) { console.waiting(whom, 0); });
 
   Json summary = {{"version", kReportVersion}, {"target", bench.target}, {"policy", bench.policy}, {"results", bench.out + "/results.jsonl"},
                   {"of", problems.size()},   {"skipped", run.skipped}, {"interrupted", run.interrupted}};
@@ -93,28 +114,45 @@ int bench(Options options, Console& console) {
 }  // namespace
 
 void define_bench(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchArguments>();
   options->bench.target = "auto";
   options->bench.out = "kw-bench";
   options->bench.baselines = {"eager", "compile"};
   options->bench.budget_seconds = 10;
   app.add_option("PATH", options->paths, "Problem files, and folders that are searched for them")->required();
+  app.add_option("--out", options->bench.out, "Folder for results.jsonl, summary.json and candidates/")
+      ->capture_default_str()->type_name("DIR")->check(a_name)->group(kInputOutput);
   add_target(app, options->bench.target);
   add_size(app, options->bench.size);
-  add_policy(app, options->bench.policy);
+  app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile "
+                                                        "every kernel for sm_90")
+      ->group(kInputOutput);
+  app.add_flag("--fresh", options->bench.redo, "Run also what has a result already")->group(kInputOutput);
+  add_force(app, options->bench.force);
+  add_budget(app, options->bench.budget_seconds, "Seconds for each problem: the first 10 time the answer, the rest "
+                                                 "search for a faster one; 0 verifies only");
+  add_timeout(app, options->bench.timeout_seconds, "Seconds after which a problem is given up");
   add_baselines(app, options->bench.baselines);
-  app.add_option("--devices", options->bench.devices, "GPUs to share the work  [0]")->delimiter(',')->type_name("0,1,…");
-  app.add_option("--jobs", options->jobs, "Problems in work at once, per device; timing is one at a time")->check(CLI::Range(1, 1024))->type_name("N");
-  app.add_option("--out", options->bench.out, "Folder of results.jsonl, summary.json and candidates/")->capture_default_str()->type_name("DIR");
-  app.add_option("--budget", options->bench.budget_seconds, "Seconds per problem: up to 10 of timing, the rest of searching; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
-  app.add_option("--timeout", options->bench.timeout_seconds, "Seconds after which a problem is given up")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
-  app.add_option("--draws", options->bench.draws, "Draws of inputs and weights  [one of each kind]")->check(CLI::Range(1, 10000))->type_name("N");
-  app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile every kernel for sm_90");
-  app.add_flag("--fresh", options->bench.redo, "Run what has a result already, too");
-  app.add_option("--proposer", options->proposer, "scheduler: the compiler; llm:MODEL: a language model, with all its options; edits:MODEL: one that picks schedules; auto:MODEL: the compiler, then the model (with --edits its picks), and the better of both")->capture_default_str()->type_name("scheduler|llm:MODEL|edits:MODEL|auto:MODEL");
-  add_model(app, options->bench.proposer.model)->group("");
+  app.add_option("--devices", options->bench.devices, "Numbers of the GPUs that share the work")
+      ->delimiter(',')->check(number_of_gpu)->default_str("0")->type_name("N,...")->group(kSearchAndTime);
+  app.add_option("--jobs", options->jobs, "Problems in work at once on each device; only one at a time is timed")
+      ->default_str("by the number of cores: 1 to 3, with --emit-only all")->check(CLI::Range(1, 1024))->type_name("N")
+      ->group(kSearchAndTime);
+  add_policy(app, options->bench.policy);
+  add_draws(app, options->bench.draws);
+  app.add_option("--proposer", options->proposer,
+                 "Who proposes kernels: scheduler, the compiler; llm:MODEL, a language model; edits:MODEL, one that "
+                 "picks schedules; auto:MODEL, the compiler, then the model (with --edits its picks), and the better "
+                 "of both. MODEL is as `kw generate --model` takes it")
+      ->capture_default_str()->type_name("PROPOSER")->group(kLanguageModel);
+  add_model(app, options->bench.proposer.model)->group(kHidden);
   add_sampling(app, options->bench.proposer);
-  add_sampling_seed(app, options->bench.proposer);
+  add_sampling_seed(app, options->bench.proposer, "0");
+  invocation.files = [options](CommandFiles& files) {
+    for (const std::string& path : options->paths) reads_problems(files, path);
+    reads_model(files, options->bench.proposer);
+    for (const char* name : {"results.jsonl", "summary.json"}) files.writes_json(made_folder(options->bench.out) + "/" + name, "the bench's");
+  };
   invocation.run = [options](Console& console) { return bench(*options, console); };
 }
 

@@ -104,6 +104,16 @@ void Console::note(const std::string& line) {
   put(stderr, line);
 }
 
+void Console::waiting(const std::string& whom, double /*seconds*/) {
+  if (quiet_) return;
+  const std::lock_guard lock(mutex_);
+  detail_ = whom;
+  fraction_ = -1;
+  if (live_ && !stage_.empty()) return draw();
+  if (!whom.empty() && whom != whom_) put(stderr, whom);
+  whom_ = whom;
+}
+
 void Console::draw() {
   std::string line = fmt::format("{} {:.1f} s", stage_, seconds_now() - began_);
   if (fraction_ >= 0) line += fmt::format("  {:3.0f}%", 100 * fraction_);

@@ -23,12 +23,14 @@ class Console : public Progress {
   void warn(std::string_view text);            // stderr, also with --quiet
   void write_json(const nlohmann::ordered_json& json);
   bool wants_json() const { return !json_destination_.empty(); }
+  void give_up_json_file() { if (json_destination_ != "-") json_destination_.clear(); }   // it must not be written
   bool quiet() const { return quiet_; }
 
   void begin(const std::string& stage) override;
   void update(const std::string& detail, double fraction) override;
   void end(double seconds) override;
   void note(const std::string& line) override;
+  void waiting(const std::string& whom, double seconds) override;
 
  private:
   void draw();                                 // with the lock held
@@ -39,7 +41,7 @@ class Console : public Progress {
   bool quiet_;
   bool live_;
   std::mutex mutex_;
-  std::string stage_, detail_;
+  std::string stage_, detail_, whom_;
   double fraction_ = -1, began_ = 0;
   bool drawn_ = false;
   std::condition_variable stop_signal_;

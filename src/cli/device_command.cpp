@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
 #include "driver/optimize.hpp"
@@ -10,7 +11,7 @@ namespace kw::cli {
 
 namespace {
 
-struct Options {
+struct DeviceArguments {
   std::string target = "auto";
   bool fresh = false, calibrate = false;
 };
@@ -18,10 +19,12 @@ struct Options {
 }  // namespace
 
 void define_device(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DeviceArguments>();
   add_target(app, options->target);
-  app.add_flag("--fresh", options->fresh, "Measure again");
-  app.add_flag("--calibrate", options->calibrate, "Measure also strided and scattered reads, caches and synchronisation, for the search's cost model");
+  app.add_flag("--fresh", options->fresh, "Measure again, even if the archive has the figures")->group(kInputOutput);
+  app.add_flag("--calibrate", options->calibrate, "Also measure strided and scattered reads, caches and "
+                                                  "synchronisation, for the cost model of the search")
+      ->group(kSearchAndTime);
   invocation.run = [options](Console& console) {
     const auto report = measure_device(options->target, options->fresh, options->calibrate, console);
     console.print(device_text(report));

@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
+#include "cli/help_text.hpp"
+#include "cli/variables.hpp"
 #include "driver/compiler.hpp"
 #include "driver/environment.hpp"
 #include "driver/report_version.hpp"
@@ -92,11 +95,33 @@ std::vector<Check> check_everything() {
       environment.gpus.empty() ? "none; --target cpu works" : fmt::format("{} × {}", environment.gpus.size(), environment.gpus.front()),
       "Only --target triton needs one.");
   if (!environment.gpus.empty())
-    add("PyTorch with CUDA", false, environment.has_gpu(), environment.has_gpu() ? environment.torch_cuda : "this PyTorch is a CPU build",
-        "Install PyTorch's CUDA build: --target triton needs it.");
+    add("PyTorch with CUDA", false, environment.has_gpu(), environment.has_gpu() ? environment.torch_cuda : environment.gpus_hidden ? "CUDA_VISIBLE_DEVICES hides every GPU" : "this PyTorch is a CPU build",
+        environment.gpus_hidden ? "Unset CUDA_VISIBLE_DEVICES." : "Install PyTorch's CUDA build: --target triton needs it.");
   add("Triton", false, !environment.triton_version.empty(), environment.triton_version.empty() ? "not there" : environment.triton_version,
       environment.python + " -m pip install triton: --target triton needs it.");
   return checks;
+}
+
+// The table of variables that people set, with their present values.
+std::string variables_text() {
+  std::string text = "\nEnvironment variables:\n";
+  for (const Variable& variable : variables()) {
+    if (variable.internal) continue;
+    const char* value = std::getenv(variable.name);
+    const std::string now = value && *value ? fmt::format(" (now: {})", value) : " (not set)";
+    text += fmt::format("{:<18} {}\n", variable.name, wrapped(variable.meaning + now, help_width(), 19, 19));
+  }
+  return text;
+}
+
+Json variables_json() {
+  Json rows = Json::array();
+  for (const Variable& variable : variables()) {
+    const char* value = std::getenv(variable.name);
+    rows.push_back({{"name", variable.name}, {"meaning", variable.meaning}, {"internal", variable.internal}});
+    rows.back()["value"] = value ? Json(value) : Json();
+  }
+  return rows;
 }
 
 int diagnose(Console& console) {
@@ -110,9 +135,10 @@ int diagnose(Console& console) {
     complete = complete && (check.found || !check.needed);
     rows.push_back({{"name", check.name}, {"found", check.found}, {"needed", check.needed}, {"what", check.what}, {"advice", check.found ? "" : check.advice}});
   }
-  text += complete ? "Everything that kw needs is here." : "Something that kw needs is missing: see above.";
-  console.print(text);
-  console.write_json({{"version", kReportVersion}, {"complete", complete}, {"checks", rows}});
+  text += complete ? "Everything that kw needs is here.\n" : "Something that kw needs is missing: see above.\n";
+  console.print(text + variables_text());
+  console.write_json(
+      {{"version", kReportVersion}, {"complete", complete}, {"checks", rows}, {"variables", variables_json()}});
   return complete ? kGood : kMissing;
 }
 

@@ -2,12 +2,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/help_text.hpp"
 #include "cli/model_options.hpp"
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
 #include "cli/sampling_options.hpp"
 #include "driver/error_json.hpp"
 #include "driver/generate.hpp"
+#include "driver/optimize.hpp"
+#include "driver/output_files.hpp"
 #include "support/interrupt.hpp"
 
 namespace kw::cli {
@@ -39,7 +42,7 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
     console.warn(outcome.kept + ".");
     return outcome.fault->exit_code();
   }
-  return outcome.report["verdict"] == "fail" ? kAnswerIsNo : kGood;
+  return outcome.report["verdict"] == "fail" || !outcome.report.value("written", true) ? kAnswerIsNo : kGood;
 }
 
 }  // namespace
@@ -51,21 +54,33 @@ void define_generate(CLI::App& app, Invocation& invocation) {
   };
   auto options = std::make_shared<Options>();
   GenerateOptions& generate = options->generate;
-  app.add_option("PROBLEM", generate.problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
-  add_model(app, generate.model);
-  add_sampling(app, generate);
-  add_sampling_seed(app, generate);
-  app.add_flag("--emit-only", generate.emit_only, "With --edits: write and compile without running, for a device that is not here");
-  app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model");
-  app.add_option("-o,--output", generate.output, "Where the best candidate goes  [STEM_kw.py in the current folder]")->type_name("FILE");
+  add_problem(app, generate.problem)->required();
+  app.add_option("-o,--output", generate.output, "Where to write the best module that passes")
+      ->default_str("STEM_kw.py in the current folder")->type_name("FILE")->check(a_name)->group(kInputOutput);
   add_target(app, generate.target);
   add_size(app, generate.size);
-  add_policy(app, generate.policy);
-  app.add_option("--draws", generate.draws, "Draws of inputs and weights  [one of each of the five kinds]")->check(CLI::Range(1, 10000))->type_name("N");
-  app.add_option("--budget", generate.budget_seconds, "Seconds of timing what passed; 0: verify only")->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("SECONDS");
+  app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model")->group(kInputOutput);
+  app.add_flag("--emit-only", generate.emit_only, "With --edits: write and compile without running, for a device that "
+                                                  "is not here")
+      ->group(kInputOutput);
+  app.add_flag("--fresh", generate.fresh, "Ask again for what the archive holds of this run")->group(kInputOutput);
+  add_force(app, generate.force);
+  add_budget(app, generate.budget_seconds, "Seconds of timing for the answers that passed, all together; 0 verifies "
+                                           "only");
+  add_timeout(app, generate.timeout_seconds, "Seconds after which a candidate counts as hung");
+  add_min_speedup(app, generate.min_speedup);
   add_baselines(app, generate.baselines);
-  app.add_option("--timeout", generate.timeout_seconds, "Seconds after which a candidate counts as hung")->capture_default_str()->check(CLI::PositiveNumber)->type_name("SECONDS");
-  app.add_flag("--fresh", generate.fresh, "Ask again for what the archive holds of this run");
+  add_policy(app, generate.policy);
+  add_draws(app, generate.draws);
+  add_model(app, generate.model)->default_str("none; needed unless --show-prompt");
+  add_sampling(app, generate);
+  add_sampling_seed(app, generate, "0");
+  invocation.files = [options](CommandFiles& files) {
+    const GenerateOptions& given = options->generate;
+    files.reads_problem(given.problem);
+    reads_model(files, given);
+    if (!options->show_prompt) files.writes(output_path(given.output, given.problem), "the output");
+  };
   invocation.run = [options](Console& console) { return run_generate(options->generate, options->show_prompt, console); };
 }
 

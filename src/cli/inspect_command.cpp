@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "capture/reader.hpp"
+#include "driver/captured.hpp"
 #include "cli/commands.hpp"
+#include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "driver/compile.hpp"
 #include "driver/environment.hpp"
 #include "driver/optimize.hpp"
+#include "driver/output_files.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/report_version.hpp"
 #include "driver/session.hpp"
@@ -23,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct InspectArguments {
   std::string problem, stage = "source", target = "auto", size, caution = "fused";
   std::vector<std::string> disabled, before, after;
 };
@@ -41,13 +43,13 @@ std::string kernels_text(const Compiled& compiled) {
   return text;
 }
 
-int inspect(const Options& options, Console& console) {
+int inspect(const InspectArguments& options, Console& console) {
   read_problem_file(options.problem);   // what is wrong with a file comes before what is wrong with the machine
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, false);
   const ProblemFile file = read_problem_file(options.problem, options.size, target);
   Session session(environment, console);
-  Graph graph = read_graph(session.capture(file.path, file.size, device_of(target)));
+  Graph graph = captured_graph(session, file.path, file.size, device_of(target));
   session.stop();
 
   std::string text;
@@ -87,15 +89,26 @@ int inspect(const Options& options, Console& console) {
 }  // namespace
 
 void define_inspect(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  app.add_option("PROBLEM", options->problem, "Python file with Model, get_inputs() and get_init_inputs()")->required();
-  app.add_option("--stage", options->stage, "What to show")->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))->type_name("graph|passes|schedule|kernels|source");
+  auto options = std::make_shared<InspectArguments>();
+  add_problem(app, options->problem)->required();
   add_target(app, options->target);
   add_size(app, options->size);
-  app.add_option("--caution", options->caution, "How much is fused")->capture_default_str()->check(CLI::IsMember({"fused", "library-draws", "unfused", "library"}))->type_name("fused|library-draws|unfused|library");
-  app.add_option("--disable-pass", options->disabled, "Leave out a pass, by name, or all")->type_name("NAME")->delimiter(',');
-  app.add_option("--print-before", options->before, "With --stage passes: the graph before a pass")->type_name("PASS")->delimiter(',');
-  app.add_option("--print-after", options->after, "With --stage passes: the graph after a pass")->type_name("PASS")->delimiter(',');
+  app.add_option("--stage", options->stage,
+                 "What to show: the captured graph; the passes with their times and the graph after them; the "
+                 "schedule, as groups of operations; the kernels, independent of a target; or the source of the module")
+      ->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))
+      ->type_name("STAGE")->group(kInputOutput);
+  app.add_option("--caution", options->caution,
+                 "How much is fused: fused for all that pays, library-draws to leave random draws to PyTorch, unfused "
+                 "for one kernel an operation, library for PyTorch's own calls alone")
+      ->capture_default_str()->check(CLI::IsMember({"fused", "library-draws", "unfused", "library"}))
+      ->type_name("CAUTION")->group(kCompiler);
+  add_disabled_passes(app, options->disabled);
+  app.add_option("--print-before", options->before, "With --stage passes: print the graph as it is before these passes")
+      ->delimiter(',')->check(name_of_pass)->default_str("none")->type_name("NAME,...")->group(kCompiler);
+  app.add_option("--print-after", options->after, "With --stage passes: print the graph as it is after these passes")
+      ->delimiter(',')->check(name_of_pass)->default_str("none")->type_name("NAME,...")->group(kCompiler);
+  invocation.files = [options](CommandFiles& files) { files.reads_problem(options->problem); };
   invocation.run = [options](Console& console) { return inspect(*options, console); };
 }
 

@@ -16,6 +16,7 @@
 #include "cli/report_text.hpp"
 #include "cli/suggest.hpp"
 #include "driver/conversation.hpp"
+#include "driver/output_files.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
 #include "support/error.hpp"
@@ -190,6 +191,7 @@ class Repl {
   }
 
   void open(const std::string& path) {
+    opened_.push_back(path);
     const Json report = conversation_.open(path);
     stem_ = fs::path(path).stem().string();
     kept_.clear();
@@ -235,6 +237,7 @@ class Repl {
     std::string text = fmt::format("{:>10.4g} ms", report["time_ms"]["ours"].get<double>());
     if (report.contains("speedup") && report["speedup"].is_object() && report["speedup"].contains("eager") && report["speedup"]["eager"].is_object())
       text += fmt::format("  {:.2f}x eager  [{:.2f}, {:.2f}]", report["speedup"]["eager"]["value"].get<double>(), report["speedup"]["eager"]["low"].get<double>(), report["speedup"]["eager"]["high"].get<double>());
+    if (report.contains("noise") && report["noise"].value("noisy", false)) text += "  noisy";
     return text;
   }
 
@@ -298,7 +301,11 @@ class Repl {
         if (one.judged && passed(one.record) && !one.source.empty()) kept = &one;
     if (!kept || !passed(kept->record)) throw Error(ErrorKind::kUser, which.empty() ? "No answer was right yet." : "That answer was not right.", ":show prints it all the same; `kw optimize` has the compiler's.");
     const std::string path = file.empty() ? stem_ + "_kw.py" : file;
-    if (file.empty() && fs::exists(path) && read_file(path).find("Made by Kernelwright") == std::string::npos) throw Error(ErrorKind::kUser, path + " is there and was not written by kw.", "Give :keep a name.");
+    CommandFiles files;
+    for (const std::string& opened : opened_) files.reads_problem(opened);
+    files.writes(path, "the output");
+    files.check();
+    check_replaceable(path, "Give :keep another name.");
     write_file_atomically(path, kept->source);
     console_.print("written    " + fs::absolute(path).lexically_normal().string());
   }
@@ -331,6 +338,7 @@ class Repl {
   Conversation conversation_;
   Scratch scratch_;
   std::string stem_ = "model", kept_;
+  std::vector<std::string> opened_;   // files, which no answer may overwrite
   int pasted_ = 0, worst_ = kAnswerIsNo;
   bool terminal_ = false, done_ = false, failed_ = false, begun_ = false, at_line_start_ = true;
 };

@@ -31,6 +31,13 @@ std::string rate(double value, const char* unit) {
   return fmt::format("{:.3g} {}{}", value, prefixes[step], unit);
 }
 
+std::string noise_lines(const Json& report) {
+  if (!report.contains("noise") || !report["noise"].value("noisy", false)) return "";
+  std::string text;
+  for (const Json& reason : report["noise"]["reasons"]) text += "  noisy      " + reason.get<std::string>() + "\n";
+  return text;
+}
+
 // ours        1.42 ms  [1.40, 1.45]
 // eager       2.10 ms  [2.08, 2.13]   1.48x  [1.45, 1.51]
 std::string time_table(const Json& report) {
@@ -58,7 +65,7 @@ std::string time_table(const Json& report) {
       const auto lines = split_lines(what.get<std::string>());
       text += fmt::format("  {:<10} {:>9}  {}\n", name == "compile" ? "compiled" : name, "-", lines.empty() ? "failed" : lines.front());
     }
-  return text;
+  return text + noise_lines(report);
 }
 
 std::string roofline_line(const Json& report) {
@@ -117,16 +124,38 @@ std::string worst_error(const Json& report) {
 }
 
 std::string search_line(const Json& report) {
-  const char* what = report.contains("search") ? "search" : "relief";
+  const char* what = report.contains("search") ? "search" : report.contains("rescue") ? "rescue" : "relief";
   if (!report.contains(what) || !has_number(report[what], "speedup")) return "";
   const Json& search = report[what];
   return fmt::format("  {}     {:.2f}x the first candidate's speed; {} tried, {} of them known{}\n", what, search["speedup"].get<double>(), search.value("tried", 0),
                      search.value("reused", 0), search.value("exhausted", false) ? ", nothing left to try" : "");
 }
 
+// What comes before all else: slower than eager, or than was asked for, and what would help.
+std::string worth_lines(const Json& report) {
+  std::string text;
+  const auto ratio = [](const Json& speedup) { return fmt::format("{:.2f}x eager's speed [{:.2f}, {:.2f}]", speedup["value"].get<double>(), speedup["low"].get<double>(), speedup["high"].get<double>()); };
+  const bool written = report.value("written", true);
+  if (report.contains("slower_than_eager") && report["slower_than_eager"] == true)
+    text += fmt::format("slower     {}{}\n", ratio(report["speedup"]["eager"]), !report.contains("written") ? "" : written ? ": verified, and written" : ": verified, but not written");
+  else if (!written)
+    text += fmt::format("too slow   {}, where {:g}x was asked for: verified, but not written\n", ratio(report["speedup"]["eager"]), report.value("min_speedup", 1.0));
+  else if (report.contains("lost") && report["lost"].is_object())
+    text += fmt::format("no gain    kernels of ours had {}; the file calls PyTorch's operators\n", ratio(report["lost"]));
+  if (report.contains("advice"))
+    for (const Json& one : report["advice"]) text += fmt::format("  try        {}   {}\n", one["command"].get<std::string>(), one["effect"].get<std::string>());
+  return text;
+}
+
+// Where eager was not timed, nothing is known of the candidate's speed.
+std::string untimed_line(const Json& report) {
+  if (report.value("verdict", "") != "pass" || !report.contains("slower_than_eager") || !report["slower_than_eager"].is_null()) return "";
+  return "  speed      not timed beside eager\n";
+}
+
 std::string verdict_line(const Json& report) {
   const std::string verdict = report.value("verdict", "");
-  if (verdict == "emitted") return "emitted    not run, so not verified\n";
+  if (verdict == "emitted") return "emitted    not run: neither verified nor timed\n";
   const size_t draws = report.contains("draws") ? report["draws"].get<size_t>() : 0;
   if (verdict == "pass") {
     std::string text = fmt::format("verified   {} draws", draws);
@@ -178,8 +207,8 @@ double total_seconds(const Json& report) {
 }  // namespace
 
 std::string optimize_text(const Json& report) {
-  std::string text = verdict_line(report);
-  text += time_table(report) + roofline_line(report) + kernels_line(report) + search_line(report) + proposer_lines(report) + notes(report);
+  std::string text = worth_lines(report) + verdict_line(report);
+  text += untimed_line(report) + time_table(report) + roofline_line(report) + kernels_line(report) + search_line(report) + proposer_lines(report) + notes(report);
   const std::string candidate = report.contains("candidate") && report["candidate"].is_string() ? report["candidate"].get<std::string>() : "";
   if (!candidate.empty()) text += fmt::format("{:<10} {}\n", report.value("verdict", "") == "fail" ? "rejected" : "written", candidate);
   if (report.value("from_archive", false))
@@ -191,7 +220,7 @@ std::string optimize_text(const Json& report) {
 
 std::string generate_text(const Json& report) {
   const int judged = report.value("judged", 0), passed = report.value("passed", 0);
-  std::string text = fmt::format("{} of {} passed", passed, judged);
+  std::string text = worth_lines(report) + fmt::format("{} of {} passed", passed, judged);
   if (report.value("passed_at_first", 0) != passed) text += fmt::format(" ({} without repair)", report.value("passed_at_first", 0));
   for (const auto& [k, share] : report["pass_at_k"].items()) text += fmt::format("  pass@{} {:.1f}%", k, 100 * share.get<double>());
   text += "\n";
@@ -218,7 +247,7 @@ std::string generate_text(const Json& report) {
 }
 
 std::string edits_text(const Json& report) {
-  std::string text = verdict_line(report);
+  std::string text = worth_lines(report) + verdict_line(report);
   const Json& edits = report["edits"];
   const int judged = report.value("judged", 0);
   text += fmt::format("  edits      {} schedules evaluated, the compiler's own the first", edits["evaluations"].get<int>());
@@ -257,7 +286,7 @@ std::string verify_text(const Json& report) {
   return text + notes(report) + fmt::format("{:.1f} s\n", total_seconds(report));
 }
 
-std::string measure_text(const Json& report) { return time_table(report) + roofline_line(report) + notes(report); }
+std::string measure_text(const Json& report) { return worth_lines(report) + time_table(report) + roofline_line(report) + notes(report); }
 
 std::string device_text(const Json& report) {
   std::string text = fmt::format("{}\n", report.value("name", "device"));

@@ -18,7 +18,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = word.size() / 3 + 2;
+  const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+  size_t best_distance = letters / 3 + 2;
   for (const std::string& candidate : candidates) {
     size_t distance = edit_distance(word, candidate);
     if (word.size() >= 3 && candidate.starts_with(word)) distance = 1;

@@ -4,6 +4,7 @@
 
 #include "driver/device_facts.hpp"
 #include "driver/environment.hpp"
+#include "driver/output_files.hpp"
 #include "driver/generate_report.hpp"
 #include "driver/judgement.hpp"
 #include "driver/optimize.hpp"
@@ -38,7 +39,7 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   judged.feedback = feedback_on(extraction.fault);
   if (!extraction.fault.code.empty()) return judged;
 
-  judged.source = fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source);
+  judged.source = stamped(fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source));
   judged.candidate = context_.archive.add_candidate(judged.source);
   if (const auto known = known_.find(judged.candidate); known != known_.end()) {
     // Verdicts are of the source; the model wrote it again.
@@ -72,7 +73,7 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
   Session plain(context_.environment, context_.progress, context_.timeout_seconds);
   plain.be_quiet(true);
   const std::string device = device_of(context_.target);
-  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device, context_.lock), cache_bytes(plain, device)});
+  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device), cache_bytes(plain, device)});
 }
 
 Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {

@@ -24,7 +24,7 @@ struct JudgeContext {
   const Environment& environment;
   Progress& progress;
   const ProblemFile& problem;
-  std::string problem_hash, environment_hash, target, policy, lock;
+  std::string problem_hash, environment_hash, target, policy;
   double timeout_seconds = 120;
   int64_t input_bytes = 0;
   const Graph* graph = nullptr;        // for the roofline; nullptr: none

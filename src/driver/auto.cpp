@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/edits.hpp"
+#include "driver/output_file.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
+#include "driver/worth.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
 #include "support/text.hpp"
@@ -72,13 +74,16 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
 // The model's kernels after the compiler's: the better of two runs.
 Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
   share_budget(scheduler, model);
-  const double began = seconds_now();
+  const double began = seconds_now(), least = scheduler.min_speedup;
+  OutputFile place(resolve_output(scheduler.output, scheduler.problem, scheduler.force));
+  place.remember();
+  scheduler.min_speedup = model.min_speedup = 0;   // whether the better of both is fast enough shows at the end
   Json report = optimize(scheduler, progress);
   if (scheduler.try_seconds > 0) {
     const double left = std::max(1.0, scheduler.try_seconds - (seconds_now() - began));
     model.ask_seconds = model.ask_seconds > 0 ? std::min(model.ask_seconds, left) : left;
   }
-  const std::string output = resolve_output(scheduler.output, scheduler.problem);
+  const std::string& output = place.path();
   Json proposers = Json::array({row(kScheduler, report)});
   const Scratch scratch;
   model.problem = scheduler.problem;
@@ -89,7 +94,6 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
   model.draws = scheduler.draws;
   model.baselines = scheduler.baselines;
   model.budget_seconds = scheduler.timing_seconds();
-  model.lock = scheduler.lock;
   std::string winner = kScheduler;
   try {
     GenerateOutcome outcome = generate(model, progress, shared);
@@ -99,11 +103,11 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
     if (outcome.fault) proposers.back()["error"] = outcome.fault->text().message;
     if (passed(answer) && (!passed(report) || is_faster(answer, report))) {
       winner = proposer;
-      write_file_atomically(output, read_file(model.output));
-      for (const char* field : {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "roofline", "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
+      place.write(read_file(model.output));
+      for (const char* field : {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "noise", "roofline", "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
         if (answer.contains(field)) report[field] = answer[field];
       for (const char* field : {"kernels", "library_calls", "library_ops", "search"}) report.erase(field);
-      report["candidate"] = std::filesystem::absolute(output).lexically_normal().string();
+      report["candidate"] = place.absolute_path();
     }
   } catch (const Error& error) {
     if (!passed(report)) throw;
@@ -111,6 +115,8 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
   }
   report["proposers"] = proposers;
   report["winner"] = winner;
+  scheduler.min_speedup = least;
+  if (passed(report) && !decide(report, least, advice_for(scheduler, report))) place.put_back();
   return report;
 }
 

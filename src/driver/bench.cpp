@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "driver/environment.hpp"
+#include "driver/output_files.hpp"
 #include "driver/problem_file.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -90,10 +91,10 @@ Json failed_line(const char* verdict, const std::string& reason, double seconds)
   return {{"verdict", verdict}, {"reason", reason}, {"seconds", {{"total", seconds}}}};
 }
 
-class Runner {
+class SuiteRunner {
  public:
-  Runner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Json)> on_result)
-      : options_(options), jobs_(std::move(jobs)), on_result_(std::move(on_result)) {}
+  SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Json)> on_result, std::function<void(const std::string&)> on_wait)
+      : options_(options), jobs_(std::move(jobs)), on_result_(std::move(on_result)), on_wait_(std::move(on_wait)) {}
 
   void run() {
     std::vector<std::thread> threads;
@@ -135,18 +136,20 @@ class Runner {
       if (device != "cpu" && !device.empty()) start.environment.push_back("CUDA_VISIBLE_DEVICES=" + device);
       child = std::make_unique<Subprocess>(start);
     }
-    Json request = job.request;
-    if (!options_.emit_only) request["lock"] = options_.out + "/device-" + (device.empty() ? "none" : device) + ".lock";
     const double began = steady_seconds();
-    const double deadline = began + options_.timeout_seconds;
-    std::string answer;
-    auto outcome = child->write(request.dump() + "\n", deadline);
-    if (outcome == Subprocess::Outcome::kDone) outcome = child->read_line(deadline, answer);
-    const double seconds = steady_seconds() - began;
-    if (outcome == Subprocess::Outcome::kDone) {
+    double deadline = began + options_.timeout_seconds;
+    auto outcome = child->write(job.request.dump() + "\n", deadline);
+    while (outcome == Subprocess::Outcome::kDone) {
+      std::string answer;
+      outcome = child->read_line(deadline, answer);
+      if (outcome != Subprocess::Outcome::kDone) break;
       Json result = Json::parse(answer, nullptr, false);
-      if (result.is_object()) return result;
+      if (!result.is_object()) break;
+      if (!result.contains("waiting")) return result;
+      deadline += result["seconds"].get<double>();
+      if (on_wait_) on_wait_(result["waiting"]);
     }
+    const double seconds = steady_seconds() - began;
     throw_if_interrupted();
     child->kill();
     const ExitStatus status = child->wait();
@@ -161,6 +164,7 @@ class Runner {
   const BenchOptions& options_;
   std::vector<Job> jobs_;
   std::function<void(const Job&, Json)> on_result_;
+  std::function<void(const std::string&)> on_wait_;
   std::mutex mutex_;
   size_t next_ = 0;
   std::exception_ptr failure_;
@@ -173,10 +177,9 @@ std::string candidate_path(const BenchOptions& options, const BenchProblem& prob
 
 }  // namespace
 
-BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line) {
+BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line,
+                   const std::function<void(const std::string& whom)>& on_wait) {
   std::error_code error;
-  fs::create_directories(options.out, error);
-  if (error) throw Error(ErrorKind::kUser, "cannot create the folder " + options.out + ": " + error.message() + ".", "Give another folder with --out.");
   ResultsFile file(options.out + "/results.jsonl");
   std::map<std::string, Json> earlier;   // the latest line of each key
   if (!options.redo)
@@ -204,21 +207,23 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     }
     const std::string candidate = candidate_path(options, problem);
     fs::create_directories(fs::path(candidate).parent_path(), error);
+    if (!options.force) check_replaceable(candidate);
     Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"size", options.size},
                     {"policy", options.policy}, {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
     if (!options.proposer.model.model.empty()) request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
     request["fresh"] = options.redo;
+    request["force"] = options.force;
     request["try_seconds"] = options.timeout_seconds - std::min(kReportSeconds, kReportShare * options.timeout_seconds);
     jobs.push_back({i, std::move(request), std::move(line)});
   }
-  Runner runner(options, std::move(jobs), [&](const Job& job, Json result) {
+  SuiteRunner runner(options, std::move(jobs), [&](const Job& job, Json result) {
     Json line = job.line;
     for (const auto& [key, value] : result.items())
       if (!line.contains(key)) line[key] = value;
     file.append(line);
     lines[job.index] = line;
     on_line(line, ++done, problems.size());
-  });
+  }, on_wait);
   runner.run();
   run.interrupted = interrupted();
   for (Json& line : lines)

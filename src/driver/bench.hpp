@@ -23,11 +23,12 @@ struct BenchOptions {
   std::string size;                        // of the problems' SIZES; empty: the target's own
   std::string policy = "reference";
   std::vector<std::string> devices;        // CUDA indices, or {"cpu"}, or {""} where no device is used
-  int jobs = 1;                            // problems in work at once, per device; timing is serialised by a lock per device
-  std::string out;                         // folder of results.jsonl, candidates/ and the locks
+  int jobs = 1;                            // problems in work at once, per device; timing takes turns
+  std::string out;                         // folder of results.jsonl and candidates/
   double budget_seconds = 0;               // of measuring, per problem; 0: optimize's own default
   double timeout_seconds = 900;            // of a problem, all in all
   bool emit_only = false;
+  bool force = false;                      // overwrite candidates that somebody edited
   bool redo = false;                       // do not skip what is there
   std::vector<std::string> baselines;
   int draws = 0;                           // 0: optimize's own default
@@ -46,9 +47,12 @@ struct BenchRun {
 using OnBenchLine = std::function<void(const nlohmann::ordered_json& line, size_t done, size_t of)>;
 
 // Appends a line to OUT/results.jsonl as each problem ends. An interrupt ends the run early and leaves everything so far.
-BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line);
+// `on_wait` is told, again and again, who else has a device that is waited for; "" when the wait is over.
+BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line,
+                   const std::function<void(const std::string& whom)>& on_wait = {});
 
-// The child's side: reads one JSON request a line from standard input and answers each with one JSON line on standard output.
+// The child's side: reads one JSON request a line from standard input and answers each with one JSON line on standard output, before which
+// there may be lines that tell of waits (`waiting`, `seconds`).
 int serve_bench_requests();
 
 }  // namespace kw

@@ -35,9 +35,21 @@ void read_common(const Json& request, Options& options) {
   options.policy = request.at("policy");
   options.baselines = request.at("baselines").get<std::vector<std::string>>();
   options.budget_seconds = request.at("budget");
+  options.min_speedup = 0;   // a suite keeps and counts what is right, however fast
   options.draws = request.at("draws");
-  options.lock = request.value("lock", "");
+  options.force = request.value("force", false);
 }
+
+void write_line(const Json& json) {
+  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) throw Error(ErrorKind::kMissing, "the bench that asked is gone.");
+}
+
+// Of all progress only the waits: the time limit of a problem does not count them, and somebody should know.
+class TellWaits : public Progress {
+ public:
+  void waiting(const std::string& whom, double seconds) override { write_line({{"waiting", whom}, {"seconds", seconds}}); }
+};
 
 class BenchWorker {
  public:
@@ -104,7 +116,7 @@ class BenchWorker {
     return options;
   }
 
-  Progress progress_;
+  TellWaits progress_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<SamplingThreads> threads_;
   int served_ = 0;
@@ -114,10 +126,7 @@ class BenchWorker {
 
 int serve_bench_requests() {
   BenchWorker worker;
-  for (std::string line; std::getline(std::cin, line);) {
-    const std::string reply = worker.answer(Json::parse(line)).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (std::fwrite(reply.data(), 1, reply.size(), stdout) != reply.size() || std::fflush(stdout) != 0) return 4;
-  }
+  for (std::string line; std::getline(std::cin, line);) write_line(worker.answer(Json::parse(line)));
   return 0;
 }
 

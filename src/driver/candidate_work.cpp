@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
-#include "capture/reader.hpp"
+#include "driver/captured.hpp"
 #include "driver/device_facts.hpp"
 #include "driver/environment.hpp"
 #include "driver/judgement.hpp"
@@ -53,7 +53,7 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   report["policy"] = options.policy;
   Session session(environment, progress, options.timeout_seconds);
   const Json figures = judge(session, {.problem = problem.path, .size = problem.size, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
-                                       .draws = options.draws, .lock = "", .input_bytes = 0}, report);
+                                       .draws = options.draws, .input_bytes = 0}, report);
   store_verdict(problem, candidate, environment, report, figures);
   report["candidate"] = candidate.path;
   report["seconds"] = {{"total", seconds_now() - began}};
@@ -72,12 +72,12 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
   session.start();
-  const Graph graph = read_graph(session.capture(problem.path, problem.size, device));
+  const Graph graph = captured_graph(session, problem.path, problem.size, device);
   Json report = new_report("measure", problem, target);
   Json reply;
   try {
     reply = session.measure({.problem = problem.path, .size = problem.size, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
-                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .lock = "", .input_bytes = 0, .eager_errors = {}});
+                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .input_bytes = 0, .eager_errors = {}});
   } catch (const WorkerFailure& failure) {
     if (options.candidate.empty())
       throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.", .where = problem.path, .source = "",
@@ -86,14 +86,15 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
                                                        .source = "", .hint = "`kw verify` says whether it is the candidate.", .detail = failure.log, .code = "worker-failed"});
   }
   add_measurement(report, reply);
-  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device, ""), cache_bytes(session, device));
+  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device), cache_bytes(session, device));
   archive.together([&] {
     const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
     const std::string candidate_hash = options.candidate.empty() ? "" : archive.add_candidate(read_file(options.candidate));
     archive.add(MeasurementRecord{problem_hash, candidate_hash, environment_hash, reply.dump()});
   });
   report["candidate"] = options.candidate.empty() ? Json() : Json(fs::absolute(options.candidate).lexically_normal().string());
-  report["seconds"] = {{"total", seconds_now() - began}};
+  if (session.waited_seconds() > kShortWait) report["seconds"]["waiting"] = session.waited_seconds();
+  report["seconds"]["total"] = seconds_now() - began;
   return report;
 }
 
@@ -104,9 +105,9 @@ Json measure_device(const std::string& asked, bool fresh, bool calibrate, Progre
   Session session(environment, progress);
   Json report = {{"version", kReportVersion}, {"command", "device"}, {"target", target}};
   const std::string environment_hash = archive.add_environment(environment.description_json());
-  report.update(device_ceilings(session, archive, environment_hash, device_of(target), "", fresh));
+  report.update(device_ceilings(session, archive, environment_hash, device_of(target), fresh));
   if (calibrate) {
-    report["calibration"] = device_calibration(session, archive, environment_hash, device_of(target), "", fresh);
+    report["calibration"] = device_calibration(session, archive, environment_hash, device_of(target), fresh);
     report["calibration"].erase("from_archive");
   }
   return report;

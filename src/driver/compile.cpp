@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "driver/output_files.hpp"
 #include "driver/progress.hpp"
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
@@ -81,7 +82,7 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   compiled.schedule = std::move(schedule);
   compiled.program = lower(compiled.graph, compiled.schedule, default_device(options.target));
   count_steps(compiled);
-  compiled.source = write_module(compiled.graph, compiled.program, *printer_for(options.target), {.header = header_of(compiled, options), .problem_source = options.problem_source});
+  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer_for(options.target), {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   return compiled;
 }
 
@@ -125,7 +126,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   lap("lower");
   if (last == CompileStage::kKernels) return compiled;
 
-  compiled.source = write_module(compiled.graph, compiled.program, *printer, {.header = header_of(compiled, options), .problem_source = options.problem_source});
+  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer, {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   lap("emit");
   return compiled;
 }

@@ -32,7 +32,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kLookSeconds = 0.1;
 constexpr int kConversationVersion = 1;      // of what a run's name rests on
 
 }  // namespace
@@ -163,13 +162,13 @@ const Json& Conversation::open(const std::string& path) {
   if (passed(now->built_in)) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
   const std::string device = device_of(state.target);
-  now->sandbox = std::make_unique<Sandbox>(device, std::vector<std::string>{state.options.model.key_variable}, state.options.lock);
+  now->sandbox = std::make_unique<Sandbox>(device, std::vector<std::string>{state.options.model.key_variable});
   now->judges = std::make_unique<Judges>(state.environment, state.progress, *now->sandbox,
                                          VerifyRequest{.problem = now->file.path, .size = now->file.size, .candidate = "", .device = device, .policy = state.options.policy, .seed = std::nullopt, .draws = state.options.draws,
-                                                       .lock = state.options.lock, .input_bytes = 0},
+                                                       .input_bytes = 0},
                                          state.options.timeout_seconds);
   now->judge = std::make_unique<AnswerJudge>(JudgeContext{.archive = state.archive, .facts = state.facts, .judges = *now->judges, .environment = state.environment, .progress = state.progress, .problem = now->file,
-                                                          .problem_hash = now->hash, .environment_hash = state.environment_hash, .target = state.target, .policy = state.options.policy, .lock = state.options.lock,
+                                                          .problem_hash = now->hash, .environment_hash = state.environment_hash, .target = state.target, .policy = state.options.policy,
                                                           .timeout_seconds = state.options.timeout_seconds});
   state.subject = std::move(now);
   return state.subject->built_in;

@@ -30,12 +30,12 @@ Json fact(Archive& archive, const std::string& environment, const std::string& n
 
 }  // namespace
 
-Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh) {
-  return fact(archive, environment, "ceilings " + device, fresh, [&] { return session.ceilings(device, lock); });
+Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh) {
+  return fact(archive, environment, "ceilings " + device, fresh, [&] { return session.ceilings(device); });
 }
 
-Json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh) {
-  return fact(archive, environment, "calibration " + device, fresh, [&] { return session.calibrate(device, lock); });
+Json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh) {
+  return fact(archive, environment, "calibration " + device, fresh, [&] { return session.calibrate(device); });
 }
 
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target) {

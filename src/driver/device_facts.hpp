@@ -11,11 +11,11 @@
 
 namespace kw {
 
-// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive". `lock` is held while they are measured.
-nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh = false);
+// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive".
+nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh = false);
 
 // docs/worker-protocol.md, "calibrate"; kept like the ceilings.
-nlohmann::ordered_json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device, const std::string& lock, bool fresh = false);
+nlohmann::ordered_json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh = false);
 
 // What the cost model goes by: the target's defaults with whatever the archive knows of this device. Measures nothing.
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target);

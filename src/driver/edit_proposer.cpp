@@ -21,7 +21,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kLookSeconds = 0.2;
 constexpr int kSpareAnswers = 7;         // for each evaluation: models repeat themselves
 constexpr size_t kBestShown = 6, kLastShown = 6;
 constexpr int kTokensBeside = 16;        // of an answer, beside its text

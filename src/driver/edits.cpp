@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "archive/archive.hpp"
-#include "capture/reader.hpp"
+#include "driver/captured.hpp"
 #include "driver/compile.hpp"
 #include "driver/device_facts.hpp"
 #include "driver/edit_proposer.hpp"
@@ -34,7 +34,8 @@ OptimizeOptions optimize_options(const GenerateOptions& options) {
   result.timeout_seconds = options.timeout_seconds;
   result.draws = options.draws;
   result.emit_only = options.emit_only;
-  result.lock = options.lock;
+  result.force = options.force;
+  result.min_speedup = options.min_speedup;
   return result;
 }
 
@@ -102,7 +103,7 @@ GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progres
   if (!report.contains("code")) report["code"] = passed(report) ? "pass" : "none-passed";
   report["interrupted"] = false;
   outcome.fault = edits.fault();
-  outcome.kept = "what was verified is in " + resolve_output(options.output, options.problem) + "; the same command goes on from here";
+  outcome.kept = "what was verified is in " + output_path(options.output, options.problem) + "; the same command goes on from here";
   return outcome;
 }
 
@@ -113,7 +114,7 @@ Json edit_prompt_for(const GenerateOptions& options, Progress& progress) {
   Archive archive;
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
-  Graph graph = read_graph(session.capture(problem.path, problem.size, device_of(target)));
+  Graph graph = captured_graph(session, problem.path, problem.size, device_of(target));
   session.stop();
   const Compiled compiled = compile(std::move(graph), {.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = problem.title(), .problem_source = problem.source}, CompileStage::kSchedule);
   search::Catalogue catalogue(compiled.graph, known_device(archive, environment, environment_hash, target));

@@ -31,7 +31,9 @@ namespace {
 
 // find_spec locates a top-level package without running any of it.
 constexpr const char* kProbe = R"py(
-import importlib.util, json, os, re, sys
+import sys
+sys.path[:] = filter(None, sys.path)   # without the current folder, whose files may have the names of modules
+import importlib.util, json, os, re
 def package(name):
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.origin:
@@ -114,6 +116,8 @@ void find_gpus(Environment& environment) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error))
     environment.gpus.push_back(first_match((entry.path() / "information").string(), "Model"));
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  environment.gpus_hidden = visible && (!*visible || std::string_view(visible).starts_with("-"));
 }
 
 std::string text_or_empty(const Json& json, const char* key) {

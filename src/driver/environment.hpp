@@ -19,7 +19,8 @@ struct Environment {
   std::string driver_version;    // NVIDIA's; empty: no driver
   std::vector<std::string> gpus; // names, in the driver's order
 
-  bool has_gpu() const { return !driver_version.empty() && !torch_cuda.empty(); }
+  bool gpus_hidden = false;      // CUDA_VISIBLE_DEVICES is empty or -1
+  bool has_gpu() const { return !driver_version.empty() && !torch_cuda.empty() && !gpus_hidden; }
   std::string description_json() const;   // everything above that a measurement depends on; its hash names the environment
 };
 

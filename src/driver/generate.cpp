@@ -9,7 +9,7 @@
 
 #include "archive/archive.hpp"
 #include "driver/answer_judge.hpp"
-#include "capture/reader.hpp"
+#include "driver/captured.hpp"
 #include "driver/edits.hpp"
 #include "driver/environment.hpp"
 #include "driver/generate_report.hpp"
@@ -17,10 +17,12 @@
 #include "driver/judges.hpp"
 #include "driver/device_facts.hpp"
 #include "driver/optimize.hpp"
+#include "driver/output_file.hpp"
 #include "driver/problem_file.hpp"
 #include "driver/prompt_facts.hpp"
 #include "driver/report.hpp"
 #include "driver/sampling.hpp"
+#include "driver/worth.hpp"
 #include "llm/extract.hpp"
 #include "llm/host.hpp"
 #include "llm/tokens.hpp"
@@ -36,7 +38,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kLookSeconds = 0.2;        // how often an interrupt is looked for
 constexpr double kLeastTiming = 1.0;        // seconds a candidate, where several share the budget
 constexpr int kRunVersion = 1;              // of what a run's name rests on
 
@@ -47,7 +48,7 @@ class Generation {
  public:
   Generation(const GenerateOptions& options, Progress& progress, SamplingThreads* shared)
       : options_(options), progress_(progress), threads_(shared), began_(seconds_now()), problem_(read_problem_file(options.problem)), form_(llm::load_template(options.prompt)),
-        output_(resolve_output(options.output, options.problem)), environment_(find_environment()), target_(resolve_target(options.target, environment_, true)),
+        output_(resolve_output(options.output, options.problem, options.force)), environment_(find_environment()), target_(resolve_target(options.target, environment_, true)),
         facts_(llm::HostOptions{environment_.python, environment_.module_path}) {
     llm::place_of(options.model.model);     // what is wrong with its name comes before any work
     problem_ = read_problem_file(options.problem, options.size, target_);
@@ -67,12 +68,12 @@ class Generation {
     const bool asks = asks_the_model();
     if (asks) threads_->open();
     look_at_the_problem();
-    const Sandbox sandbox(device(), {options_.model.key_variable}, options_.lock);
+    const Sandbox sandbox(device(), {options_.model.key_variable});
     Judges judges(environment_, progress_, sandbox, {.problem = problem_.path, .size = problem_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = std::nullopt,
-                                                     .draws = options_.draws, .lock = options_.lock, .input_bytes = input_bytes_}, options_.timeout_seconds);
+                                                     .draws = options_.draws, .input_bytes = input_bytes_}, options_.timeout_seconds);
     judges_ = &judges;
     answers_.emplace(JudgeContext{.archive = archive, .facts = facts_, .judges = judges, .environment = environment_, .progress = progress_, .problem = problem_, .problem_hash = problem_hash_,
-                                  .environment_hash = environment_hash_, .target = target_, .policy = options_.policy, .lock = options_.lock, .timeout_seconds = options_.timeout_seconds,
+                                  .environment_hash = environment_hash_, .target = target_, .policy = options_.policy, .timeout_seconds = options_.timeout_seconds,
                                   .input_bytes = input_bytes_, .graph = &graph_});
     try {
       sample(asks);
@@ -94,7 +95,7 @@ class Generation {
   bool was_interrupted() const { return interrupted_; }
   std::string kept() const {
     std::string text = fmt::format("{} of {} samples are in the archive", log_.judged(), options_.samples);
-    if (!best_hash_.empty()) text += ", and the best that was verified is in " + output_;
+    if (!best_hash_.empty()) text += ", and the best that was verified is in " + output_.path();
     return text + "; the same command goes on from here";
   }
 
@@ -104,7 +105,7 @@ class Generation {
   // Does it load and trace? Also gives the graph that the roofline rests on.
   void look_at_the_problem() {
     Session session(environment_, progress_, options_.timeout_seconds);
-    graph_ = read_graph(session.capture(problem_.path, problem_.size, device()));
+    graph_ = captured_graph(session, problem_.path, problem_.size, device());
     for (const GraphInput& input : graph_.inputs) input_bytes_ += graph_.type(input.value).bytes();
   }
 
@@ -279,7 +280,7 @@ class Generation {
     const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
     judges_->get_ready();
     record["times"] = Json::object();
-    for (const char* field : {"time_ms", "speedup", "roofline", "profile"})
+    for (const char* field : {"time_ms", "speedup", "noise", "roofline", "profile"})
       if (timing.contains(field)) record["times"][field] = timing[field];
     const Feedback said = passed(timing) ? feedback_on_times(timing) : Feedback{};
     return said.what.empty() ? "" : llm::improvement_message(said.what, said.evidence);
@@ -305,7 +306,7 @@ class Generation {
     good_.push_back({hash, source, record, Json()});
     if (!best_hash_.empty()) return;
     best_hash_ = hash;
-    write_file_atomically(output_, source);
+    output_.write(source);
   }
 
   // While nothing is written any more: on the CPU a model would take the cores that are timed.
@@ -358,11 +359,11 @@ class Generation {
       if (!best || ours < fastest) best = &one, fastest = ours;
     }
     if (!best) {
-      fs::remove(output_);
+      output_.put_back();
       best_hash_.clear();
       return false;
     }
-    if (best->hash != best_hash_) write_file_atomically(output_, best->source);
+    if (best->hash != best_hash_) output_.write(best->source);
     best_hash_ = best->hash;
     return true;
   }
@@ -387,7 +388,8 @@ class Generation {
         if (best->record.contains(field)) report[field] = best->record[field];
       report["candidate_hash"] = best->hash;
     }
-    report["candidate"] = best_hash_.empty() ? Json() : Json(fs::absolute(output_).lexically_normal().string());
+    report["candidate"] = best_hash_.empty() ? Json() : Json(output_.absolute_path());
+    if (passed(report) && !decide(report, options_.min_speedup, advice_for(options_))) output_.put_back();
     report["interrupted"] = interrupted_;
     if (out_of_time_) add_note(report, fmt::format("The time for asking was over when {} of {} answers were judged; with a longer --ask-seconds, or none, the same command goes on.", log_.judged(), options_.samples));
     report["seconds"] = {{"total", seconds_now() - began_}};
@@ -400,7 +402,7 @@ class Generation {
   double began_;
   ProblemFile problem_;
   llm::Template form_;
-  std::string output_;
+  OutputFile output_;
   Environment environment_;
   std::string target_;
   llm::Host facts_;

@@ -34,9 +34,10 @@ struct GenerateOptions {
   int draws = 0;                             // 0: the worker's default
   double timeout_seconds = 120;              // of one verification
   double budget_seconds = 10;                // of timing, all in all; 0: verify only
+  double min_speedup = 1;                    // as OptimizeOptions has it
   std::vector<std::string> baselines = {"eager", "compile"};
   bool fresh = false;                        // do not go on from what the archive holds of this run
-  std::string lock;                          // as OptimizeOptions has it
+  bool force = false;                        // overwrite what stands at `output`, whoever wrote it
   std::string template_name() const { return edits && prompt == "chat" ? "edits" : prompt; }
 };
 

@@ -39,7 +39,6 @@ Json Judges::measure(const std::string& source, MeasureRequest request) {
   request.size = request_.size;
   request.candidate = now->scratch.write("candidate.py", source);
   request.device = request_.device;
-  request.lock = request_.lock;
   return now->session->measure(request);
 }
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
-#include "capture/reader.hpp"
+#include "driver/captured.hpp"
 #include "driver/compile.hpp"
 #include "driver/compiler.hpp"
 #include "driver/environment.hpp"
@@ -19,10 +19,13 @@
 #include "driver/device_facts.hpp"
 #include "driver/emit_run.hpp"
 #include "driver/judgement.hpp"
+#include "driver/output_file.hpp"
+#include "driver/output_files.hpp"
 #include "driver/report.hpp"
 #include "driver/scratch.hpp"
 #include "driver/search_run.hpp"
 #include "driver/session.hpp"
+#include "driver/worth.hpp"
 #include "plan/schedule_json.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -44,7 +47,7 @@ class Optimisation {
  public:
   Optimisation(const OptimizeOptions& options, Progress& progress, Session* shared)
       : options_(options), progress_(progress), began_(seconds_now()), file_(read_problem_file(options.problem)),
-        output_(resolve_output(options.output, options.problem)), environment_(find_environment()),
+        output_(resolve_output(options.output, options.problem, options.force)), environment_(find_environment()),
         target_(resolve_target(options.target, environment_, !options.emit_only)), shared_(shared) {
     file_ = read_problem_file(options.problem, options.size, target_);
   }
@@ -55,6 +58,7 @@ class Optimisation {
     key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
     if (std::optional<Json> answer = from_archive(archive)) return *answer;
     if (!shared_) own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds, options_.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
+    waited_before_ = session().waited_seconds();
     session().start();
     if (!options_.emit_only) session().prepare(verify_request());
     capture();
@@ -63,19 +67,25 @@ class Optimisation {
     propose_until_verified(archive);
     session().end_tracing();
     if (passed(report_)) {
-      write_file_atomically(output_, compiled_.source);
-      report_["candidate"] = fs::absolute(output_).lexically_normal().string();
+      output_.write(compiled_.source);
+      report_["candidate"] = output_.absolute_path();
       try {
         search(archive);
         measure(archive);
+        improve(archive);
       } catch (const Interrupted&) {
-        throw Interrupted{"the verified candidate is in " + output_};
+        if (too_slow(report_, options_.min_speedup)) {
+          output_.put_back();
+          throw Interrupted{"what was verified is slower than asked for and was not written"};
+        }
+        throw Interrupted{"the verified candidate is in " + output_.path()};
       }
     } else {
       keep_rejected();
     }
     finish();
     if (passed(report_)) store_result(archive);
+    if (passed(report_) && !decide(report_, options_.min_speedup, advice_for(options_, report_))) output_.put_back();
     return report_;
   }
 
@@ -97,9 +107,9 @@ class Optimisation {
         if (!timed && !failed) return std::nullopt;
       }
     if (options_.search_seconds() > 0 && !searched_enough(report)) return std::nullopt;
-    write_file_atomically(output_, archive.candidate_source(found->candidate));
     report["problem"] = file_.path;
-    report["candidate"] = fs::absolute(output_).lexically_normal().string();
+    report["candidate"] = output_.absolute_path();
+    if (decide(report, options_.min_speedup, advice_for(options_, report))) output_.write(archive.candidate_source(found->candidate));
     report["from_archive"] = true;
     report["created"] = found->created;
     report["seconds"] = {{"total", seconds_now() - began_}};
@@ -114,9 +124,8 @@ class Optimisation {
 
   void capture() {
     const double began = seconds_now();
-    const std::string text = session().capture(file_.path, file_.size, device());
+    graph_ = captured_graph(session(), file_.path, file_.size, device());
     add_seconds("capture", began);
-    graph_ = read_graph(text);
   }
 
   void begin_report() {
@@ -153,8 +162,8 @@ class Optimisation {
     }
     report_["verdict"] = "emitted";
     add_kernels(report_, compiled_);
-    write_file_atomically(output_, compiled_.source);
-    report_["candidate"] = fs::absolute(output_).lexically_normal().string();
+    output_.write(compiled_.source);
+    report_["candidate"] = output_.absolute_path();
     if (target_ == "triton" && !compiled_.kernels.empty() && !environment_.triton_version.empty()) compile_for_hopper();
     if (options_.evaluations > 0) report_["search"] = emit_edits(archive);
     finish();
@@ -171,7 +180,7 @@ class Optimisation {
 
   void compile_for_hopper() {
     const double began = seconds_now();
-    const Json reply = session().compile_only(output_, kHopper);
+    const Json reply = session().compile_only(output_.path(), kHopper);
     add_seconds("machine_code", began);
     for (const Json& kernel : reply["kernels"])
       if (!kernel.value("ok", false) && report_["verdict"] == "emitted") {
@@ -227,7 +236,7 @@ class Optimisation {
   }
 
   VerifyRequest verify_request() const {
-    return {.problem = file_.path, .size = file_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws, .lock = options_.lock,
+    return {.problem = file_.path, .size = file_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws,
             .input_bytes = 0};
   }
 
@@ -259,7 +268,7 @@ class Optimisation {
     try {
       const Json devices = session().hello()["cuda"];
       const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number() ? devices[0]["sm"].get<int>() : kHopper;
-      add_machine_code(report_, session().compile_only(output_, sm), sm);
+      add_machine_code(report_, session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm), sm);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       add_note(report_, "spilled registers were not looked for: " + error.text().message);
@@ -270,6 +279,15 @@ class Optimisation {
     return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
   }
 
+  SearchRequest search_request(Archive& archive, double seconds) {
+    return {.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy,
+            .device = device(), .budget_seconds = seconds, .evaluations = 0, .proposer = nullptr, .proposed_by = "search",
+            .verify_seconds = verify_seconds_, .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
+            .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_),
+            .compile = compile_options(Caution::kNone), .spilling = {}, .only_relief = false,
+            .description = known_device(archive, environment_, environment_hash_, target_), .accept = {}, .check = {}};
+  }
+
   // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place. Where a kernel spills registers, those that ask
   // for fewer are tried whether or not a search was asked for: which of them is faster is measured. Then, or instead, those that are evaluated by count.
   void search(Archive& archive) {
@@ -277,12 +295,8 @@ class Optimisation {
     const double began = seconds_now();
     const bool by_time = options_.search_seconds() > 0, by_count = options_.evaluations > 0;
     const std::vector<size_t> spilling = spilling_groups();
-    SearchRequest request{.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy, .lock = options_.lock,
-                          .device = device(), .budget_seconds = by_time ? options_.search_seconds() : kReliefSeconds, .evaluations = 0, .proposer = nullptr, .proposed_by = "search",
-                          .verify_seconds = verify_seconds_, .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
-                          .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_),
-                          .compile = compile_options(Caution::kNone), .spilling = spilling, .only_relief = false,
-                          .description = known_device(archive, environment_, environment_hash_, target_), .accept = {}, .check = {}};
+    SearchRequest request = search_request(archive, by_time ? options_.search_seconds() : kReliefSeconds);
+    request.spilling = spilling;
     const std::string first = compiled_.source;
     const bool relieves = !spilling.empty() && (!by_count || options_.search_first);
     if (by_time || relieves) {
@@ -301,6 +315,42 @@ class Optimisation {
       add_seconds(options_.search_first ? "proposed" : "search", counted);
     }
     if (!spilling.empty() && compiled_.source != first) spilling_groups();
+  }
+
+  // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators called one by one, which nothing that is
+  // written may be slower than. The better one is timed beside all baselines and is the answer.
+  void improve(Archive& archive) {
+    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kNotSlower, options_.min_speedup))) return;
+    const double began = seconds_now();
+    progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
+    if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
+      const std::string first = compiled_.source;
+      SearchRequest request = search_request(archive, options_.timing_seconds());
+      run_search(archive, request, "rescue");
+      if (compiled_.source != first) measure(archive);
+    }
+    if (passed(report_) && too_slow(report_, kNotSlower) && has_time_to_try()) try_library(archive);
+    add_seconds("rescue", began);
+  }
+
+  bool has_time_to_try() const { return options_.try_seconds <= 0 || seconds_now() + verify_seconds_ < began_ + options_.try_seconds; }
+
+  void try_library(Archive& archive) {
+    Compiled calls = compile_at(Caution::kLibrary);
+    if (calls.source == compiled_.source) return;
+    const Answer ours{compiled_, report_, candidate_hash_, verdict_, measurement_};
+    if (!accept(archive, report_, std::move(calls))) return;
+    measure(archive);
+    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) {
+      report_["lost"] = ours.report["speedup"]["eager"];
+      return;
+    }
+    compiled_ = ours.compiled;
+    report_ = ours.report;
+    candidate_hash_ = ours.candidate;
+    verdict_ = ours.verdict;
+    measurement_ = ours.measurement;
+    output_.write(compiled_.source);
   }
 
   void run_search(Archive& archive, SearchRequest& request, const char* key) {
@@ -342,7 +392,7 @@ class Optimisation {
     verdict_ = checked.verdict;
     compiled_ = std::move(better);
     add_kernels(report_, compiled_);
-    write_file_atomically(output_, compiled_.source);
+    output_.write(compiled_.source);
     return true;
   }
 
@@ -360,11 +410,11 @@ class Optimisation {
       reply = timed_samples();
       add_measurement(report_, reply);
       const Json timed = report_;
-      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock), cache_bytes(session(), device()));
+      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()), cache_bytes(session(), device()));
       if (report_["code"] == "too-fast" || (report_["roofline"].is_object() && report_["roofline"].value("fraction", 0.0) > 1)) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
-        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), options_.lock, true), cache_bytes(session(), device()));
+        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), true), cache_bytes(session(), device()));
       }
     } catch (const Error& error) {
       // It is verified all the same: say what is missing from the report and go on.
@@ -376,14 +426,16 @@ class Optimisation {
     add_seconds("measure", began);
     store([&] { measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()}); });
     if (!passed(report_)) {   // what was re-checked after timing did not hold
-      fs::remove(output_);
+      output_.put_back();
       keep_rejected();
     }
   }
 
   Json timed_samples() {
-    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = output_, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.timing_seconds(), .lock = options_.lock, .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_)};
+    // Not the output itself: another command may write there meanwhile.
+    const std::string timed = scratch_.write(file_.name + "_kw.py", compiled_.source);
+    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = timed, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
+                           .budget_seconds = options_.timing_seconds(), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_)};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {
@@ -429,7 +481,7 @@ class Optimisation {
   }
 
   void keep_rejected() {
-    const std::string path = (fs::path(output_).parent_path() / (fs::path(output_).stem().string() + ".rejected.py")).string();
+    const std::string path = rejected_path(output_.path());
     write_file_atomically(path, compiled_.source);
     report_["candidate"] = fs::absolute(path).lexically_normal().string();
   }
@@ -440,16 +492,23 @@ class Optimisation {
   }
 
   void finish() {
+    if (const double waited = session().waited_seconds() - waited_before_; waited > kShortWait) seconds_["waiting"] = waited;
     seconds_["total"] = seconds_now() - began_;
     report_["from_archive"] = false;
     report_["seconds"] = seconds_;
   }
 
+  struct Answer {
+    Compiled compiled;
+    Json report;
+    std::string candidate, verdict, measurement;   // hashes
+  };
+
   const OptimizeOptions& options_;
   Progress& progress_;
-  double began_, verify_seconds_ = 0;
+  double began_, verify_seconds_ = 0, waited_before_ = 0;
   ProblemFile file_;
-  std::string output_;
+  OutputFile output_;
   Environment environment_;
   std::string target_;
   Session* shared_;

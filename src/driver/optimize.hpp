@@ -32,10 +32,11 @@ struct OptimizeOptions {
   std::optional<uint64_t> seed;
   double timing_seconds() const { return budget_seconds < kTimingSeconds ? budget_seconds : kTimingSeconds; }
   double search_seconds() const { return evaluations > 0 && !search_first ? 0 : budget_seconds - timing_seconds(); }
+  double min_speedup = 1;                    // over eager: a candidate whose whole 95 % interval lies below is not written
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
+  bool force = false;                        // overwrite what stands at `output`, whoever wrote it
   double try_seconds = 0;                    // from the beginning, after which no other schedule is tried; 0: however long it takes
-  std::string lock;                          // file that serialises timing on a device with other processes; empty: none
   // Instead of a search by time: so many schedules beside the compiler's own, from `proposer` or, without one, from the search in the order of `search_seed`.
   int evaluations = 0;
   bool search_first = false;                 // not instead, but after it, from what it found
@@ -44,8 +45,8 @@ struct OptimizeOptions {
   std::string proposed_by = "search";        // in the archive
 };
 
-// The report of docs/json.md. verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only when it passed or emit_only
-// is set; one that failed is kept beside it as *.rejected.py. Throws kw::Error for everything that is not a verdict, and Interrupted.
+// The report of docs/json.md. verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only when it passed and is as fast as
+// min_speedup asks (`written`), or emit_only is set; one that failed is kept beside it as *.rejected.py. Throws kw::Error for everything that is not a verdict, and Interrupted.
 // With `shared`, that session is used, not a worker of its own.
 nlohmann::ordered_json optimize(const OptimizeOptions& options, Progress& progress, class Session* shared = nullptr);
 
@@ -71,7 +72,12 @@ nlohmann::ordered_json measure_device(const std::string& target, bool fresh, boo
 std::string resolve_target(const std::string& asked, const struct Environment& environment, bool needs_device);
 std::string device_of(const std::string& target);       // "cuda" or "cpu"
 
-// Where the candidate goes. Throws kUser when it cannot be written there, or when a file stands there that kw did not write.
-std::string resolve_output(const std::string& asked, const std::string& problem);
+// Where the candidate goes: `asked`, or STEM_kw.py in the current folder.
+std::string output_path(const std::string& asked, const std::string& problem);
+
+// The same. Throws kUser when it cannot be written there, or (without `force`) when a file stands there that kw did not write or
+// that was edited since.
+std::string resolve_output(const std::string& asked, const std::string& problem, bool force);
+std::string rejected_path(const std::string& output);   // where a candidate that failed is kept
 
 }  // namespace kw

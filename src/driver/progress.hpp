@@ -12,6 +12,8 @@ class Progress {
   virtual void update(const std::string& /*detail*/, double /*fraction, or negative*/) {}
   virtual void end(double /*seconds*/) {}
   virtual void note(const std::string& /*line*/) {}
+  // Again and again while another process has the device: who it is ("" at the end), and the seconds since the last time.
+  virtual void waiting(const std::string& /*whom*/, double /*seconds*/) {}
 };
 
 // One stage, from construction to destruction.

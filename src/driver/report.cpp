@@ -1,6 +1,9 @@
 #include "driver/report.hpp"
 
+#include "driver/worth.hpp"
+
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +18,8 @@ namespace kw {
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+constexpr double kWidestInterval = 0.1;   // half of it, of the median: beyond that a figure is said to be noisy
 
 // Largest error over its bound: 1 is the bound itself. Null where the bound is zero or an error is no number.
 Json share_of_bound(const OutputVerdict& output) {
@@ -33,6 +38,19 @@ std::vector<double> samples_of(const Json& reply, const char* name) {
     for (const Json& sample : reply["samples_ms"][name])
       if (sample.is_number()) samples.push_back(sample.get<double>());
   return samples;
+}
+
+// Was the machine too noisy to time? The worker's reasons, and intervals that are too wide to say anything.
+Json noise_of(const Json& reply, const Json& times, const Json& intervals) {
+  Json noise = reply.value("noise", Json::object());
+  if (!noise.contains("reasons")) noise["reasons"] = Json::array();
+  for (const auto& [name, interval] : intervals.items()) {
+    const double middle = times[name], half = (interval[1].get<double>() - interval[0].get<double>()) / 2;
+    if (half > kWidestInterval * middle)
+      noise["reasons"].push_back("the 95 % interval of " + (name == "compile" ? "torch.compile" : name) + "'s median reaches " + std::to_string(std::lround(100 * half / middle)) + " % to either side");
+  }
+  noise["noisy"] = !noise["reasons"].empty();
+  return noise;
 }
 
 // What cannot be avoided: each input that is read, read once; each output written once; the products.
@@ -95,7 +113,9 @@ void add_measurement(Json& report, const Json& reply) {
   }
   report["time_ms"] = times;
   report["time_interval_ms"] = intervals;
+  report["noise"] = noise_of(reply, times, intervals);
   report["speedup"] = speedups;
+  report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
   report["timer"] = reply.value("timer", "");
   report["samples"] = samples_of(reply, ours.empty() ? "eager" : "ours").size();
   report["share_in_our_kernels"] = reply.value("share_in_our_kernels", Json());

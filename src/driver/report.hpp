@@ -15,7 +15,7 @@ void add_verification(nlohmann::ordered_json& report, const nlohmann::ordered_js
 // verdict "fail" for a candidate that raised, crashed or hung.
 void add_failure(nlohmann::ordered_json& report, const std::string& reason, const std::string& code, const std::string& detail);
 
-// time_ms, time_interval_ms, speedup, wall_ms, memory, share_in_our_kernels, recheck; the roofline where work and ceilings are known.
+// time_ms, time_interval_ms, speedup, slower_than_eager, wall_ms, memory, share_in_our_kernels, recheck; the roofline where work and ceilings are known.
 void add_measurement(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply);
 
 // roofline: floor_ms, bound, fraction. `graph` after the passes: what it reads, writes and computes is the floor's work.

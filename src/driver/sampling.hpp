@@ -15,6 +15,8 @@
 
 namespace kw {
 
+constexpr double kLookSeconds = 0.2;     // how often those who wait for an answer look for an interrupt
+
 struct SampleTask {
   int sample = 0, turn = 0;
   llm::Prompt prompt;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -30,15 +31,19 @@ long free_memory() {
   return 0;
 }
 
+// Where runs on this machine take turns at timing: those inside take part. What is to be bound has to be there; where it cannot be made the worker says why.
+std::string lock_folder() {
+  namespace fs = std::filesystem;
+  const char* given = std::getenv("KW_LOCK_DIR");
+  const fs::path folder = fs::absolute(given && *given ? given : "/tmp/kernelwright-locks");
+  std::error_code error;
+  if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, error);
+  return folder.string();
+}
+
 }  // namespace
 
-Sandbox::Sandbox(const std::string& device, std::vector<std::string> secrets, const std::string& lock) : device_(device), secrets_(std::move(secrets)) {
-  // Each by itself: their folder holds results too. What is to be bound has to be there.
-  if (!lock.empty())
-    for (const std::string& path : {lock, lock + ".memory"}) {
-      std::ofstream(path, std::ios::app);
-      shared_files_.push_back(std::filesystem::absolute(path).string());
-    }
+Sandbox::Sandbox(const std::string& device, std::vector<std::string> secrets) : device_(device), secrets_(std::move(secrets)), locks_(lock_folder()) {
   std::string why = "bubblewrap (bwrap) is not installed";
   try {
     Subprocess::Options options;
@@ -66,7 +71,7 @@ std::vector<std::string> Sandbox::words(const std::string& folder) const {
   if (device_ == "cuda") words.push_back("/dev");
   for (const char* word : {"--proc", "/proc"}) words.push_back(word);
   if (!folder.empty()) words.insert(words.end(), {"--bind", folder, folder});
-  for (const std::string& path : shared_files_) words.insert(words.end(), {"--bind", path, path});
+  words.insert(words.end(), {"--bind-try", locks_, locks_});
   for (const std::string& name : secrets_) words.insert(words.end(), {"--unsetenv", name});
   return words;
 }

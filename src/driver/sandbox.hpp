@@ -19,8 +19,7 @@ struct Confinement {
 class Sandbox {
  public:
   // Looks once whether bubblewrap is there and permitted, by starting it. `device`: "cpu" or "cuda". `secrets`: variables that are not passed on.
-  // `lock`: a file that processes outside share with those inside; empty: none.
-  Sandbox(const std::string& device, std::vector<std::string> secrets, const std::string& lock = "");
+  Sandbox(const std::string& device, std::vector<std::string> secrets);
 
   // For a process whose only writable folder is `folder`.
   Confinement around(const std::string& folder) const;
@@ -32,7 +31,8 @@ class Sandbox {
  private:
   std::vector<std::string> words(const std::string& folder) const;
   std::string device_, kind_ = "none";
-  std::vector<std::string> secrets_, missing_, shared_files_;
+  std::vector<std::string> secrets_, missing_;
+  std::string locks_;                          // the folder of python/kernelwright/device_lock.py
 };
 
 }  // namespace kw

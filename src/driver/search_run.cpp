@@ -34,6 +34,7 @@ class SearchRun : public search::Evaluator {
   Json run() {
     const Stage stage(progress_, "search");
     began_ = last_confirmed_ = seconds_now();
+    waited_before_ = session_.waited_seconds();
     anchor_ = scratch_.write("search_first.py", first_.source);
     session_.be_quiet(true);
     search::SearchResult result;
@@ -72,7 +73,7 @@ class SearchRun : public search::Evaluator {
 
   bool has_time() override {
     throw_if_interrupted();
-    if (request_.last_try > 0 && seconds_now() + request_.verify_seconds > request_.last_try) return false;
+    if (request_.last_try > 0 && seconds_now() - session_.waited_seconds() + request_.verify_seconds > request_.last_try) return false;
     return request_.evaluations > 0 || seconds() + (pending_ ? request_.verify_seconds : 0) < request_.budget_seconds;
   }
 
@@ -133,7 +134,8 @@ class SearchRun : public search::Evaluator {
                      std::min(1.0, seconds() / request_.budget_seconds));
   }
 
-  double seconds() override { return seconds_now() - began_; }
+  // Without what went by while others had the device.
+  double seconds() override { return seconds_now() - began_ - (session_.waited_seconds() - waited_before_); }
 
  private:
   static std::string name_of(const Candidate& candidate) { return "search_" + candidate.identity.substr(0, 16) + ".py"; }
@@ -164,7 +166,7 @@ class SearchRun : public search::Evaluator {
     if (!loaded_) return;
     loaded_ = false;
     try {
-      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .lock = "", .input_bytes = 0, .eager_errors = {}});
+      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .input_bytes = 0, .eager_errors = {}});
     } catch (const WorkerFailure&) {
       // Gone altogether: nothing is loaded any more.
     }
@@ -173,7 +175,7 @@ class SearchRun : public search::Evaluator {
   void race(const std::vector<Candidate>& batch, const Candidate* best, const std::vector<size_t>& racing, std::vector<Outcome>& outcomes) {
     RaceRequest request{.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {{anchor_, true}}, .seed = request_.seed,
                         .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1), .limit_seconds = 120 + 4 * request_.verify_seconds,
-                        .lock = request_.lock, .input_bytes = request_.input_bytes, .eager_errors = request_.eager_errors};
+                        .input_bytes = request_.input_bytes, .eager_errors = request_.eager_errors};
     for (const size_t i : racing) request.runners.push_back({scratch_.folder() + "/" + name_of(batch[i]), false});
     // The best so far is on the track as the one to beat; its samples count for nothing else.
     if (best) request.runners.push_back({scratch_.folder() + "/" + name_of(*best), true});
@@ -240,7 +242,7 @@ class SearchRun : public search::Evaluator {
   std::unique_ptr<Builder> builder_;
   EmittedSources sources_;
   std::string anchor_;
-  double began_ = 0, last_confirmed_ = 0;
+  double began_ = 0, last_confirmed_ = 0, waited_before_ = 0;
   bool pending_ = false, loaded_ = false;
 };
 

@@ -3,6 +3,10 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,6 +21,7 @@ namespace {
 
 constexpr double kHelloLimit = 180;      // importing PyTorch from a cold network disk
 constexpr double kCaptureLimit = 300;    // or --timeout, where that is less
+constexpr double kLongSeconds = 15;      // of a stage that runs the user's code, after which its limit is told
 constexpr double kCeilingsLimit = 300;
 constexpr double kCompileLimit = 600;
 constexpr double kProblemAloneLimit = 120;
@@ -65,10 +70,37 @@ void Session::end_tracing() {
   if (tracer_) tracer_->stop();
 }
 
+namespace {
+
+// Tells once, where a stage takes long, what will end it.
+class Patience {
+ public:
+  Patience(Progress& progress, std::string stage, double limit_seconds)
+      : thread_([&progress, stage = std::move(stage), limit_seconds](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::unique_lock lock(mutex);
+          std::condition_variable_any never;
+          if (never.wait_for(lock, stop, std::chrono::duration<double>(kLongSeconds), [] { return false; }) || stop.stop_requested()) return;
+          progress.note(stage + ": still running after " + std::to_string(static_cast<int>(kLongSeconds)) + " s; it is given up after " + std::to_string(static_cast<int>(limit_seconds)) +
+                        " s (--timeout SECONDS).");
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace
+
 Json Session::ask(WorkerClient& worker, const char* stage, const std::string& method, const Json& params, double limit_seconds) {
-  if (quiet_) return worker.request(method, params, limit_seconds);
+  const auto on_wait = [&](const std::string& whom, double seconds) {
+    waited_ += seconds;
+    progress_.waiting(whom, seconds);
+  };
+  if (quiet_) return worker.request(method, params, limit_seconds, {}, on_wait);
   const Stage shown(progress_, stage);
-  return worker.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); });
+  std::optional<Patience> patience;
+  if (method == "capture" || method == "verify") patience.emplace(progress_, stage, limit_seconds);   // the user's code may hang
+  return worker.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); }, on_wait);
 }
 
 Json Session::hello() {
@@ -129,8 +161,7 @@ Json verify_params(const VerifyRequest& request, uint64_t seed) {
 }  // namespace
 
 void Session::prepare(const VerifyRequest& request) {
-  // Beside other processes on the device, what is made ahead would take memory out of turn.
-  if (tracer_ && request.lock.empty()) prepare_at_once(request);
+  if (tracer_) prepare_at_once(request);
 }
 
 void Session::prepare_at_once(const VerifyRequest& request) {
@@ -155,7 +186,6 @@ Json Session::verify(const VerifyRequest& request) {
   const std::optional<uint64_t> prepared = std::exchange(prepared_seed_, std::nullopt);
   Json params = verify_params(request, request.seed ? *request.seed : prepared ? *prepared : secret_seed());
   params["candidate"] = request.candidate;
-  if (!request.lock.empty()) params["lock"] = request.lock;
   params["input_bytes"] = request.input_bytes;
   Json reply = ask(worker_, "verify", "verify", params, timeout_);
   reply["seed"] = params["seed"];
@@ -165,9 +195,8 @@ Json Session::verify(const VerifyRequest& request) {
 Json Session::measure(const MeasureRequest& request) {
   Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
                  {"baselines", request.baselines}, {"seed", secret_seed()},                     {"budget_seconds", request.budget_seconds},
-                 {"lock", nullptr},                {"kernels", request.kernels}};
+                 {"kernels", request.kernels}};
   if (!request.candidate.empty()) params["candidate"] = request.candidate;
-  if (!request.lock.empty()) params["lock"] = request.lock;
   params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask(worker_, "measure", "measure", params, request.limit_seconds);
@@ -178,22 +207,22 @@ Json Session::race(const RaceRequest& request) {
   for (size_t i = 0; i < request.runners.size(); ++i)
     runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
   Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
-                 {"lock", request.lock.empty() ? Json() : Json(request.lock)}, {"input_bytes", request.input_bytes}};
+                 {"input_bytes", request.input_bytes}};
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask(worker_, "race", "race", params, request.limit_seconds);
 }
 
-Json Session::ceilings(const std::string& device, const std::string& lock) {
+Json Session::ceilings(const std::string& device) {
   try {
-    return ask(worker_, "measure the device", "ceilings", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
+    return ask(worker_, "measure the device", "ceilings", {{"device", device}}, kCeilingsLimit);
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
 }
 
-Json Session::calibrate(const std::string& device, const std::string& lock) {
+Json Session::calibrate(const std::string& device) {
   try {
-    return ask(worker_, "calibrate", "calibrate", {{"device", device}, {"lock", lock.empty() ? Json() : Json(lock)}}, kCeilingsLimit);
+    return ask(worker_, "calibrate", "calibrate", {{"device", device}}, kCeilingsLimit);
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
@@ -209,7 +238,7 @@ Json Session::compile_only(const std::string& candidate, int sm) {
 
 std::string Session::problem_failure(const std::string& problem, const std::string& size, const std::string& device) {
   MeasureRequest request{.problem = problem, .size = size, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
-                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .lock = "", .input_bytes = 0, .eager_errors = {}};
+                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .input_bytes = 0, .eager_errors = {}};
   try {
     measure(request);
     return "";

@@ -14,12 +14,13 @@
 
 namespace kw {
 
+constexpr double kShortWait = 0.05;   // seconds: less is the locks' own time and in no report
+
 struct VerifyRequest {
   std::string problem, size, candidate, device, policy = "reference";   // size: of the problem's SIZES; empty where it has none
   std::optional<uint64_t> seed;      // none: a secret one
   int draws = 0;                     // 0: the worker's default
-  std::string lock;
-  int64_t input_bytes = 0;           // of all the problem's tensors; processes that share `lock` take turns with the device's memory by it
+  int64_t input_bytes = 0;           // of all the problem's tensors; processes take turns with a GPU's memory by it
 };
 
 struct MeasureRequest {
@@ -28,8 +29,7 @@ struct MeasureRequest {
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
   double limit_seconds = 900;        // torch.compile of a large model takes minutes
-  std::string lock;
-  int64_t input_bytes = 0;           // of all the problem's tensors; processes that share `lock` take turns with the device's memory by it
+  int64_t input_bytes = 0;           // of all the problem's tensors; processes take turns with a GPU's memory by it
   std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
 };
 
@@ -44,7 +44,6 @@ struct RaceRequest {
   std::vector<Runner> runners;       // the first is the anchor; none: what races keep loaded is given back
   uint64_t seed = 0;
   double budget_seconds = 1, limit_seconds = 120;
-  std::string lock;
   int64_t input_bytes = 0;
   std::map<std::string, double> eager_errors;   // as MeasureRequest has them
 };
@@ -75,8 +74,8 @@ class Session {
   nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
   nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
   nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
-  nlohmann::ordered_json ceilings(const std::string& device, const std::string& lock);
-  nlohmann::ordered_json calibrate(const std::string& device, const std::string& lock);
+  nlohmann::ordered_json ceilings(const std::string& device);
+  nlohmann::ordered_json calibrate(const std::string& device);
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
 
   // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker is.
@@ -87,6 +86,9 @@ class Session {
   // While set, requests do not show as stages of their own.
   void be_quiet(bool quiet) { quiet_ = quiet; }
 
+  // What went by while other processes had the device (docs/measuring.md). No time limit counts it.
+  double waited_seconds() const { return waited_; }
+
  private:
   nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
@@ -96,6 +98,7 @@ class Session {
   double timeout_;
   std::optional<uint64_t> prepared_seed_;
   bool quiet_ = false;
+  double waited_ = 0;
 };
 
 // For requests that no candidate takes part in: throws kMissing, or kInternal when it makes no sense.

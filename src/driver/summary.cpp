@@ -135,6 +135,12 @@ void add_spilling(Json& spilling, const Json& line) {
                           {"registers", kernel["registers"]}});
 }
 
+// Right, and slower than eager beyond the noise of the timing.
+void add_slower(Json& slower, const Json& line) {
+  const auto speedup = speedup_of(line, "eager");
+  if (passed(line) && speedup && speedup->high < 1) slower.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"speedup", speedup->value}, {"high", speedup->high}});
+}
+
 std::string reason_of(const Json& line) {
   if (line.contains("error") && line["error"].is_object()) {
     const std::string where = line["error"].value("where", "");
@@ -150,18 +156,21 @@ std::string figure(const Json& value, const char* format) { return value.is_numb
 Json summarise(const std::vector<Json>& lines) {
   std::vector<const Json*> all;
   std::map<std::string, std::vector<const Json*>> categories;
-  Json failures = Json::array(), spilling = Json::array();
+  Json failures = Json::array(), spilling = Json::array(), noisy = Json::array(), slower = Json::array();
   for (const Json& line : lines) {
     all.push_back(&line);
     categories[line.value("category", "")].push_back(&line);
     add_spilling(spilling, line);
+    add_slower(slower, line);
+    if (line.contains("noise") && line["noise"].value("noisy", false))
+      noisy.push_back({{"problem", line.value("problem", "")}, {"reasons", line["noise"].value("reasons", Json::array())}});
     const std::string verdict = line.value("verdict", "");
     if (verdict != "pass" && verdict != "emitted")
       failures.push_back({{"problem", line.value("problem", "")}, {"category", line.value("category", "")}, {"verdict", verdict}, {"reason", reason_of(line)}});
   }
   Json by_category = Json::object();
   for (const auto& [name, members] : categories) by_category[name.empty() ? "." : name] = group_figures(members);
-  return {{"all", group_figures(all)}, {"categories", by_category}, {"spilling", spilling}, {"failures", failures}};
+  return {{"all", group_figures(all)}, {"categories", by_category}, {"slower", slower}, {"spilling", spilling}, {"noisy", noisy}, {"failures", failures}};
 }
 
 std::string summary_text(const Json& summary) {
@@ -215,6 +224,18 @@ std::string summary_text(const Json& summary) {
       text += fmt::format("{}{}/{} {} B", separator, kernel["problem"].get<std::string>(), kernel["kernel"].get<std::string>(), kernel["bytes"].get<int64_t>());
       separator = ", ";
     }
+  }
+  if (const Json& slower = summary["slower"]; !slower.empty()) {
+    text += fmt::format("\n{} verified but slower than eager:", slower.size());
+    const char* separator = " ";
+    for (const Json& one : slower) {
+      text += fmt::format("{}{} {:.2f}x", separator, one["problem"].get<std::string>(), one["speedup"].get<double>());
+      separator = ", ";
+    }
+  }
+  if (const Json& noisy = summary["noisy"]; !noisy.empty()) {
+    text += fmt::format("\n{} timed while the machine was too noisy:", noisy.size());
+    for (const Json& one : noisy) text += fmt::format("\n  {:<40} {}", one["problem"].get<std::string>(), one["reasons"][0].get<std::string>());
   }
   const Json& failures = summary["failures"];
   if (!failures.empty()) text += fmt::format("\n\n{} without a verified module:", failures.size());

@@ -1,13 +1,9 @@
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "driver/environment.hpp"
 #include "driver/optimize.hpp"
+#include "driver/output_files.hpp"
 #include "support/error.hpp"
-#include "support/text.hpp"
 
 namespace kw {
 
@@ -22,6 +18,10 @@ std::string resolve_target(const std::string& asked, const Environment& environm
     throw Error(ErrorKind::kMissing,
                 ErrorText{.message = "--target triton needs an NVIDIA GPU, and this machine has none (no driver is loaded).", .where = "", .source = "",
                           .hint = "Use --target cpu, or add --emit-only to write the file without running it.", .detail = "", .code = "no-gpu"});
+  if (needs_device && environment.gpus_hidden)
+    throw Error(ErrorKind::kMissing,
+                ErrorText{.message = "--target triton needs an NVIDIA GPU, and CUDA_VISIBLE_DEVICES hides all of this machine's.", .where = "", .source = "",
+                          .hint = "Unset CUDA_VISIBLE_DEVICES or name a GPU in it, or use --target cpu.", .detail = "", .code = "no-gpu"});
   if (needs_device && environment.torch_cuda.empty())
     throw Error(ErrorKind::kMissing,
                 ErrorText{.message = "--target triton needs a PyTorch with CUDA; " + environment.python + " has " + environment.torch_version + ", a CPU build.",
@@ -33,22 +33,23 @@ std::string resolve_target(const std::string& asked, const Environment& environm
   return asked;
 }
 
-std::string resolve_output(const std::string& asked, const std::string& problem) {
-  const fs::path output = asked.empty() ? fs::path(fs::path(problem).stem().string() + "_kw.py") : fs::path(asked);
-  const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
-  const auto refuse = [&](const std::string& message, const std::string& hint) {
-    throw Error(ErrorKind::kUser, ErrorText{.message = message, .where = "", .source = "", .hint = hint, .detail = "", .code = "bad-output"});
-  };
-  std::error_code error;
-  if (fs::is_directory(output, error)) refuse("the output " + output.string() + " is a folder.", "Name a file: -o " + (output / "kernel.py").string());
-  if (!fs::is_directory(folder, error)) refuse("there is no folder " + folder.string() + " for the output.", "Create it, or name another place with -o.");
-  if (access(folder.c_str(), W_OK) != 0)
-    refuse("the folder " + folder.string() + " cannot be written: " + std::strerror(errno) + ".", "Name another place with -o.");
-  if (fs::exists(output, error) && fs::equivalent(output, problem, error)) refuse("the output would overwrite the problem file.", "Name another place with -o.");
-  // A name the user did not type must not cost them a file they wrote.
-  if (asked.empty() && fs::exists(output, error) && read_file(output.string()).substr(0, 400).find("Kernelwright") == std::string::npos)
-    refuse("a file " + output.string() + " is there already, and Kernelwright did not write it.", "Name the output with -o.");
-  return output.string();
+std::string output_path(const std::string& asked, const std::string& problem) { return asked.empty() ? fs::path(problem).stem().string() + "_kw.py" : asked; }
+
+std::string resolve_output(const std::string& asked, const std::string& problem, bool force) {
+  const std::string output = output_path(asked, problem);
+  CommandFiles files;
+  files.reads_problem(problem);
+  files.writes(output, "the output");
+  files.writes(rejected_path(output), "the file for a candidate that fails,");
+  files.check();
+  if (!force)
+    for (const std::string& path : {output, rejected_path(output)}) check_replaceable(path);
+  return output;
+}
+
+std::string rejected_path(const std::string& output) {
+  const fs::path path(output);
+  return (path.parent_path() / (path.stem().string() + ".rejected.py")).string();
 }
 
 }  // namespace kw

@@ -38,7 +38,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
     }
   }
   switch (expr.op) {
-    case ScalarOp::kAdd: return "sum";
+    case ScalarOp::kAdd: return "added";
     case ScalarOp::kSub: return "difference";
     case ScalarOp::kMul: return "product";
     case ScalarOp::kDiv: return "quotient";
@@ -75,6 +75,8 @@ class Arranger {
     if (is_tight()) delay_loads();
     kernel_.body.clear();
     for (int phase = 0; phase <= last_phase_; ++phase) arrange_phase(phase);
+    for (size_t index = 0; index < kernel_.stores.size(); ++index)
+      if (is_withheld(kernel_.stores[index])) kernel_.body.push_back({StmtKind::kStore, kNoExpr, static_cast<int>(index), {}});
   }
 
  private:
@@ -92,6 +94,9 @@ class Arranger {
   // Does the value have to be computed inside the loop over the reduce or scan axes?
   bool in_loop(ExprId id) const { return looped_ && over_serial_axes(axes_[id]); }
   bool in_loop(const Store& store) const { return looped_ && (over_serial_axes(axes_of_access(kernel_, store.access)) || in_loop(store.value)); }
+
+  // Stored when all phases are done. In a loop, every phase has its own, and a store stays in that of its value.
+  bool is_withheld(const Store& store) const { return store.last && !in_loop(store); }
 
   void find_needed() {
     needed_.assign(kernel_.exprs.size(), false);
@@ -148,7 +153,7 @@ class Arranger {
       if (needed_[id] && is_reduce(id) && phase_[id] == phase + 1 && first_needed_sibling(id) == static_cast<ExprId>(id)) reduces.push_back(id);
     std::vector<int> stores_inside, stores_outside;
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
-      if (phase_[kernel_.stores[index].value] == phase)
+      if (phase_[kernel_.stores[index].value] == phase && !is_withheld(kernel_.stores[index]))
         (in_loop(kernel_.stores[index]) ? stores_inside : stores_outside).push_back(static_cast<int>(index));
 
     arrange_outside(phase, stores_outside);

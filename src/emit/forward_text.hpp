@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emit/program.hpp"
@@ -24,8 +25,8 @@ class TensorNames {
   std::map<std::string, std::string> names_;
 };
 
-// The graph's inputs that the program reads or returns, in the order of kernel_forward's parameters.
-std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program, const TargetPrinter& target);
+// The inputs of the graph that the program reads, returns or writes to, in the order of kernel_forward's parameters.
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program);
 
 // The graph's outputs that kernel_forward returns, in order; the others are mutations that kernels make in place.
 std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program, const TargetPrinter& target);
@@ -41,6 +42,9 @@ struct KernelForward {
   bool counts_programs = false;     // calls ended_programs
 };
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names);
+
+// Puts the prefix before every `use`, "len(" or "torch.cuda", whose first name stands on its own and not as an attribute.
+std::string with_prefix(const std::string& text, std::string_view use, std::string_view prefix);
 
 // The class with its guards, and the functions and tables that these need.
 std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module);

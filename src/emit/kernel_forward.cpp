@@ -8,6 +8,7 @@
 #include "emit/forward_text.hpp"
 #include "emit/in_place.hpp"
 #include "emit/python_text.hpp"
+#include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -31,7 +32,7 @@ bool returns_list(const std::string& op) {
 
 // Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and attention choose for themselves.
 bool has_known_strides(const std::string& op, const TensorType& type) {
-  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous())) return true;
+  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || base_name(op) == "topk" || base_name(op) == "sort") return true;
   switch (class_of(op)) {
     case OpClass::kPointwise: case OpClass::kReduction: case OpClass::kView: case OpClass::kDataMovement: case OpClass::kRandom: case OpClass::kFactory:
     case OpClass::kScan: case OpClass::kLoss: return true;
@@ -50,7 +51,7 @@ bool is_positional(const std::string& name) {
 class Writer {
  public:
   Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
-      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program, target)), graph_device_(device_of(graph)) {
+      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
     for (const auto& [made, held] : in_place_mutations(graph, program, target)) in_place_[graph.values[made].name] = graph.values[held].name;
     find_lifetimes();
   }
@@ -150,7 +151,13 @@ class Writer {
     bool by_position = true;
     for (const NamedArgument& argument : node.arguments) {
       by_position = by_position && is_positional(argument.name);
-      arguments.push_back(by_position ? text_of(argument.value) : argument.name + "=" + text_of(argument.value));
+      const std::string value = text_of(argument.value);
+      if (by_position)
+        arguments.push_back(value);
+      else if (!python::is_identifier(argument.name))   // aten.uniform(self, from=0.0)
+        arguments.push_back(fmt::format("**{{{}: {}}}", python::quoted(argument.name), value));
+      else
+        arguments.push_back(argument.name + "=" + value);
     }
     std::vector<std::string> results;
     for (ValueId value : node.results) results.push_back(value == kNoValue || !used_.contains(graph_.values[value].name) ? "_" : names_.of(value));
@@ -160,8 +167,10 @@ class Writer {
       if (results.size() == 1 && returns_list(node.op)) head = "(" + head + ",)";
       head += " = ";
     }
-    result_.calls_library = true;
-    lines_.push_back(python::wrapped_call(head + node.op + "(", arguments, ")"));
+    // Operators of other libraries are called by their whole name; the file has a short one for aten alone.
+    const bool is_aten = node.op.starts_with("aten.");
+    result_.calls_library = result_.calls_library || is_aten;
+    lines_.push_back(python::wrapped_call(head + (is_aten ? "" : "torch.ops.") + node.op + "(", arguments, ")"));
     restore_strides_of(node);
   }
 
@@ -285,8 +294,7 @@ class Writer {
     }
     for (const GraphOutput& output : graph_.outputs) {
       const std::string& name = graph_.values[output.value].name;
-      used_.insert(name);
-      strides_matter_.insert(name);
+      used_.insert(name);   // with the strides that the library gives it, as in eager mode
       last_use_.erase(name);
     }
     for (const std::string& name : made_)
@@ -358,7 +366,7 @@ std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& pro
   return outputs;
 }
 
-std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program, const TargetPrinter& target) {
+std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
   std::set<std::string> read;
   for (const Step& step : program.steps) {
     if (const auto* kernel = std::get_if<KernelStep>(&step)) read.insert(kernel->tensors.begin(), kernel->tensors.end());
@@ -367,7 +375,8 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program, 
       for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });
   }
   for (const GraphOutput& output : graph.outputs) read.insert(graph.values[output.value].name);
-  for (const auto& [made, held] : in_place_mutations(graph, program, target)) read.insert(graph.values[held].name);
+  // What it writes to must be looked at before a call, too.
+  for (const ValueId written : written_inputs(graph)) read.insert(graph.values[written].name);
   std::vector<GraphInput> inputs;
   for (const GraphInput& input : graph.inputs)
     // What a call passes decides the result by its shape and device even where no kernel reads it.

@@ -137,6 +137,7 @@ struct Expr {
 struct Store {
   Access access;
   ExprId value = kNoExpr;
+  bool last = false;             // after all that its program reads: the memory may be that of a buffer which the kernel reads (a mutation in place)
 };
 
 // --- Kernel -------------------------------------------------------------------------------------------------------------------

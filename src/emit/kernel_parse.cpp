@@ -114,6 +114,7 @@ class Parser {
     store.value = reference();
     expect("to");
     store.access = access();
+    store.last = accept("last");
     kernel_.stores.push_back(std::move(store));
   }
 

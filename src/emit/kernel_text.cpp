@@ -61,7 +61,7 @@ class Printer {
       line(1, fmt::format("{} = {} : {}{}", labels_[id], value(expr), name_of(expr.dtype),
                           labelled || expr.name.empty() ? "" : " named " + expr.name));
     }
-    for (const Store& store : kernel_.stores) line(1, fmt::format("store {} to {}", label(store.value), access(store.access)));
+    for (const Store& store : kernel_.stores) line(1, fmt::format("store {} to {}{}", label(store.value), access(store.access), store.last ? " last" : ""));
     if (!kernel_.body.empty()) {
       line(1, "body {");
       body(kernel_.body, 2);

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "emit/forward_text.hpp"
 #include "emit/python_text.hpp"
+#include "emit/shared_memory.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -31,6 +33,7 @@ struct CallText {
   std::string passed_on;                        // "x, mask, *args, **kwargs"
   std::map<std::string, std::string> tensors;   // user input's path, "args.0" → "x"
   std::vector<std::string> obstacles;           // "mask is not None"
+  std::set<std::string> names;                  // of all parameters
 };
 
 class CallWriter {
@@ -48,6 +51,8 @@ class CallWriter {
 
   CallText run() {
     if (!from_signature()) from_call();
+    text_.names = own_;
+    text_.names.insert({varargs_, varkw_});
     for (const Json& entry : entries_) describe(entry);
     for (const auto& [container, children] : children_)
       text_.obstacles.push_back(fmt::format("len({}) != {}", container, children.size()));
@@ -178,11 +183,11 @@ class CallWriter {
 class ClassWriter {
  public:
   ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
-      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program, target)), returned_(returned_outputs(graph, program, target)),
-        call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
+      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program, target)),
+        memory_(shared_memory_check(graph, inputs_)), call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
 
   std::string run() {
-    return constants() + expected_table() + why_not() + "\n\n" + model_class();
+    return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" + model_class();
   }
 
  private:
@@ -229,37 +234,72 @@ class ClassWriter {
   }
 
   std::string why_not() const {
-    return fmt::format(R"py(def why_not(module, tensors):
-    """Why kernel_forward cannot run on these tensors, or None."""
-    if {}module.training:
-        return "it was made for {} mode"
-    for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
+    return "def why_not(module, tensors):\n    \"\"\"Why kernel_forward cannot run on these tensors, and what to do about it; None where it can.\"\"\"\n" + mode_check() +
+           R"py(    for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
         if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
-            return f"{{name}} is not a tensor of shape {{shape}}"
+            return f"{name} is not a tensor of shape {shape}; pass one, or make kernels for the other shape"
         if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
-            return f"{{name}} is not {{dtype}} on {{device}}"
+            return f"{name} is not {dtype} on {device}; convert it, or make kernels for what it is"
         if tensor.stride() != strides:
-            return f"{{name}} does not have the strides {{strides}}"
+            return f"{name} does not have the strides {strides}; copy it into a tensor that has, or make kernels for its own"
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return "gradients are wanted; call it under torch.no_grad()"
+        return "gradients are wanted, which the kernels do not compute; call it under torch.no_grad()"
     if torch.is_autocast_enabled(DEVICE):
-        return "autocast is on"
-{}    return None
+        return "autocast is on; call it under torch.autocast(..., enabled=False)"
+)py" + requirements() + R"py(    return None
 
 
 @functools.cache
 def warn_once(reason):
-    warnings.warn(f"ModelNew runs the original forward: {{reason}}.", stacklevel=3)
-)py", graph_.training ? "not " : "", graph_.training ? "training" : "evaluation", requirements());
+    """Warns at the line that called the module: the nearest that is neither this file's nor PyTorch's."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and (frame.f_globals is globals() or frame.f_globals.get("__name__", "").startswith("torch.")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"ModelNew runs the original forward: {reason}.", stacklevel=level)
+)py";
+  }
+
+  // Forward may read whether modules are in training mode; graphs that do not say of which are held to the mode of the whole.
+  std::string mode_check() const {
+    const Json source = parse(graph_.source_json, "{}");
+    Json modes = Json::array({Json::array({"self", graph_.training})});
+    if (source.is_object() && source.contains("modes")) modes = source["modes"];
+    std::vector<std::string> training, evaluating;
+    for (const Json& mode : modes) {
+      const std::string module = python::rename_word(mode.at(0).get<std::string>(), "self", "module");
+      (mode.at(1).get<bool>() ? training : evaluating).push_back(module + ".training");
+    }
+    return mode_check(training, true) + mode_check(evaluating, false);
+  }
+
+  static std::string mode_check(const std::vector<std::string>& flags, bool training) {
+    if (flags.empty()) return "";
+    std::string condition = fmt::format("    if {}{}:\n", training ? "not " : "", flags[0]);
+    if (flags.size() > 1) condition = python::indent(python::wrapped_call(fmt::format("if {} in (", training ? "False" : "True"), flags, "):"), 1);
+    const std::string_view made = training ? "training" : "evaluation", other = training ? "evaluation" : "training";
+    return condition + fmt::format("        return \"it was made for {} mode; call {}(), or make kernels for {} mode\"\n", made, training ? "train" : "eval", other);
   }
 
   std::string requirements() const {
-    const std::string statements = target_.requirements(program_);
+    const std::string statements = memory_.statements + target_.requirements(program_);
     return statements.empty() ? "" : python::indent(statements, 1);
   }
 
   // A local of forward, out of the way of its parameters.
-  std::string local(const std::string& name) const { return python::has_word(call_.parameters, name) ? name + "_" : name; }
+  std::string local(const std::string& name) const { return call_.names.contains(name) ? name + "_" : name; }
+
+  // Forward's parameters have the names that its callers know, `len` maybe. What they hide from its body gets another name, defined before the class.
+  std::string without_hidden_names(std::string& body) const {
+    std::string aliases;
+    for (const std::string_view use : {"why_not(", "warn_once(", "kernel_forward(", "len(", "repr(", "float(", "torch.cuda", "torch.return_types", "torch.device(", "DEVICE =="}) {
+      const std::string name(use.substr(0, use.find_first_of("(. ")));
+      if (!call_.names.contains(name) || body.find(use) == std::string::npos) continue;
+      const std::string alias = fmt::format("kw_{0} = {0}\n", name);
+      if (aliases.find(alias) == std::string::npos) aliases += alias;
+      body = with_prefix(body, use, "kw_");
+    }
+    return aliases.empty() ? "" : aliases + "\n\n";
+  }
 
   std::string held(const std::string& access) const { return wraps_ ? python::rename_word(access, "self", "self.module") : access; }
 
@@ -289,22 +329,35 @@ def warn_once(reason):
   std::string model_class() const {
     std::string body;
     const std::string reason = local("reason");
-    const std::string original = wraps_ ? "self.module" : "super().forward";
-    const std::string give_up = fmt::format("return {}({})", original, call_.passed_on);
+    std::string original = wraps_ ? "self.module(" : "super().forward(";
+    if (!wraps_ && call_.names.contains("super")) original = call_.passed_on.empty() ? "Model.forward(self" : "Model.forward(self, ";
+    const std::string give_up = "return " + original + call_.passed_on + ")";
     if (!call_.obstacles.empty()) {
-      body += fmt::format("if {}:\n    warn_once(\"the call has other arguments than the one it was made for\")\n    {}\n", join(call_.obstacles, " or "), give_up);
+      body += fmt::format("if {}:\n    warn_once(\"the call has other arguments than the one it was made for; pass the same, or make kernels for these\")\n    {}\n", join(call_.obstacles, " or "), give_up);
     }
+    for (const auto& [first, second] : same_tensors())
+      body += fmt::format("if {0} is not {1}:\n    warn_once(\"{0} and {1} are no longer one tensor; make kernels for the two\")\n    {2}\n", first, second, give_up);
     body += tensor_list() + "\n";
     body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_, local("tensors"), give_up);
     body += run_kernels();
     body += mutations();
     body += "return " + result() + "\n";
 
-    std::string out = wraps_ ? "class ModelNew(torch.nn.Module):\n    \"\"\"A module with its forward pass in the functions above; whatever they were not made for runs in the module itself.\"\"\"\n\n"
+    std::string out = without_hidden_names(body);
+    out += wraps_ ? "class ModelNew(torch.nn.Module):\n    \"\"\"A module with its forward pass in the functions above; whatever they were not made for runs in the module itself.\"\"\"\n\n"
                              : "class ModelNew(Model):\n    \"\"\"Model with its forward pass in the functions above; whatever they were not made for runs in Model itself.\"\"\"\n\n";
     if (wraps_) out += "    def __init__(self, module):\n        super().__init__()\n        self.module = module\n\n";
     out += "    def forward(self" + (call_.parameters.empty() ? "" : ", " + call_.parameters) + "):\n" + python::indent(body, 2);
     return out;
+  }
+
+  // Expressions of one tensor that had two names, where forward writes to it: the graph knows the first alone.
+  std::vector<std::pair<std::string, std::string>> same_tensors() const {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    const Json source = parse(graph_.source_json, "{}");
+    if (!source.is_object() || !source.contains("same")) return pairs;
+    for (const Json& pair : source["same"]) pairs.emplace_back(held(pair.at(0)), held(pair.at(1)));
+    return pairs;
   }
 
   // Triton launches on the current device, which need not be the tensors'.
@@ -360,6 +413,7 @@ def warn_once(reason):
     const bool is_list = shape.contains("list");
     for (const Json& item : is_list ? shape["list"] : shape.at("tuple")) parts.push_back(shaped(item));
     const std::string inner = join(parts, ", ");
+    if (shape.value("named", "") == "Size") return "torch.Size([" + inner + "])";
     if (shape.contains("named")) return fmt::format("torch.return_types.{}(({}))", shape["named"].get<std::string>(), inner + (parts.size() == 1 ? "," : ""));
     return is_list ? "[" + inner + "]" : "(" + inner + (parts.size() == 1 ? ",)" : ")");
   }
@@ -371,11 +425,23 @@ def warn_once(reason):
   std::string module_;
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> returned_;
+  SharedMemoryCheck memory_;
   CallText call_;
   std::string graph_device_;
 };
 
 }  // namespace
+
+std::string with_prefix(const std::string& text, std::string_view use, std::string_view prefix) {
+  std::string out;
+  size_t copied = 0;
+  for (size_t at = text.find(use); at != std::string::npos; at = text.find(use, at + use.size())) {
+    if (at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_' || text[at - 1] == '.')) continue;
+    out.append(text, copied, at - copied).append(prefix);
+    copied = at;
+  }
+  return out.append(text, copied);
+}
 
 std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module) {
   return ClassWriter(graph, program, target, wraps_module).run();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "emit/forward_text.hpp"
 #include "emit/python_text.hpp"
@@ -50,15 +51,46 @@ std::string commented(const std::string& header) {
   return out;
 }
 
-// Import lines whose name the text uses.
-std::string needed_imports(const std::string& imports, const std::string& text) {
-  std::string out;
+std::string bound_name(const std::string& import) {
+  const std::string name = import.substr(import.find_last_of(' ') + 1);
+  return name.substr(0, name.find('.'));
+}
+
+// Import lines whose name the text uses, each once: the standard library's, then PyTorch's and Triton's.
+std::vector<std::string> needed_imports(const std::string& imports, const std::string& text) {
+  std::set<std::string> standard, others;
   for (const std::string& line : split_lines(imports)) {
-    const bool is_import = line.starts_with("import ") || line.starts_with("from ");
-    const std::string name = line.substr(line.find_last_of(' ') + 1);
-    if (!is_import || python::has_word(text, name.substr(0, name.find('.')))) out += line + "\n";
+    if (line.empty() || !python::has_word(text, bound_name(line))) continue;
+    const bool is_standard = line.find("torch") == std::string::npos && line.find("triton") == std::string::npos;
+    (is_standard ? standard : others).insert(line);
   }
-  return out;
+  std::vector<std::string> lines(standard.begin(), standard.end());
+  lines.emplace_back();
+  for (const std::string_view start : {"import ", "from "})
+    std::copy_if(others.begin(), others.end(), std::back_inserter(lines), [&](const std::string& line) { return line.starts_with(start); });
+  return lines;
+}
+
+// The user's functions must go on finding their own globals, and ours what they mean: names of ours that the user's file mentions, imports whose name it gives to something else, and
+// functions of Python's that it redefines get another name.
+void give_way(const std::string& problem, std::string& ours, std::vector<std::string>& imports) {
+  for (const std::string& name : python::top_level_names(ours))
+    if (name != "ModelNew" && name != "KERNEL_SIGNATURES" && name != "kernel_forward" && python::has_word(problem, name)) ours = python::rename_word(ours, name, "kw_" + name);
+  const std::set<std::string> theirs = python::top_level_names(problem);
+  const std::vector<std::string> lines = split_lines(problem);
+  for (std::string& import : imports) {
+    const std::string name = bound_name(import);
+    if (!theirs.contains(name) || std::find(lines.begin(), lines.end(), import) != lines.end()) continue;
+    ours = python::rename_word(ours, name, "kw_" + name);
+    import = import.substr(0, import.find(" as ")) + " as kw_" + name;
+  }
+  bool redefined = false;
+  for (const std::string name : {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "zip"}) {
+    if (!theirs.contains(name)) continue;
+    redefined = true;
+    ours = with_prefix(ours, name + "(", "builtins.");
+  }
+  if (redefined) imports.insert(imports.begin(), "import builtins");
 }
 
 std::string device_constant(const TargetPrinter& target) {
@@ -80,9 +112,10 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   const std::string trailer = target.trailer(program);
   const bool wraps_module = text.problem_source.empty();
 
-  std::set<std::string> reserved = python::top_level_names(kernels);
+  std::set<std::string> reserved = python::top_level_names(kernels + trailer);
   reserved.merge(python::top_level_names(target.imports()));
-  reserved.insert({"torch", "aten", "os", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "counter_of", "ended_programs", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "ModelNew", "Model"});
+  reserved.insert(python::reserved_names().begin(), python::reserved_names().end());
+  reserved.insert({"torch", "aten", "os", "sys", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "counter_of", "ended_programs", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "EXTENTS", "WRITTEN", "written_memory_is_shared", "ModelNew", "Model"});
   const TensorNames names(graph, program, reserved);
   const KernelForward forward = kernel_forward_text(graph, program, target, names);
 
@@ -96,16 +129,12 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   ours += "\n\n" + functions;
   if (!trailer.empty()) ours += "\n\n" + stripped(trailer);
 
-  // The user's functions must go on finding their own globals, so ours give way.
-  if (!wraps_module)
-    for (const std::string& name : python::top_level_names(ours))
-      if (name != "ModelNew" && name != "KERNEL_SIGNATURES" && name != "kernel_forward" && python::has_word(text.problem_source, name))
-        ours = python::rename_word(ours, name, "kw_" + name);
-
-  const std::string imports = needed_imports("import functools\nimport os\nimport warnings\n", ours) + "\nimport torch\n" + needed_imports(target.imports(), ours);
+  std::vector<std::string> imports = needed_imports("import functools\nimport os\nimport sys\nimport warnings\nimport torch\n" + target.imports(), ours);
+  if (!wraps_module) give_way(text.problem_source, ours, imports);
   std::string out = commented(text.header);
+  if (wraps_module && !out.empty()) out += "\n";
   if (!wraps_module) out += (out.empty() ? "" : "\n") + stripped(text.problem_source) + "\n\n" + "# --- Kernels and the module that runs them " + std::string(78, '-') + "\n\n";
-  return out + imports + "\n" + ours;
+  return out + join(imports, "\n") + "\n\n" + ours;
 }
 
 }  // namespace kw

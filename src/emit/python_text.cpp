@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -21,6 +23,11 @@ constexpr size_t kLineWidth = 118;
 const std::set<std::string, std::less<>> kKeywords = {
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally", "for",
     "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"};
+
+constexpr std::string_view kBuiltins =
+    "abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits delattr dict dir divmod enumerate eval exec exit "
+    "filter float format frozenset getattr globals hasattr hash help hex id input int isinstance issubclass iter len license list locals map max memoryview min next object "
+    "oct open ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str sum super tuple type vars zip self";
 
 bool is_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
 
@@ -94,6 +101,16 @@ std::string literal(const Json& value) {
 bool is_identifier(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) || kKeywords.contains(text)) return false;
   return std::all_of(text.begin(), text.end(), is_part);
+}
+
+const std::set<std::string, std::less<>>& reserved_names() {
+  static const std::set<std::string, std::less<>> names = [] {
+    std::istringstream words{std::string(kBuiltins)};
+    std::set<std::string, std::less<>> all(std::istream_iterator<std::string>(words), {});
+    all.insert(kKeywords.begin(), kKeywords.end());
+    return all;
+  }();
+  return names;
 }
 
 bool has_word(std::string_view text, std::string_view word) { return find_word(text, word, 0) != std::string_view::npos; }

@@ -20,6 +20,7 @@ std::string literal(const nlohmann::ordered_json& value);    // a constant of a 
 bool has_literal(const nlohmann::ordered_json& value);
 
 bool is_identifier(std::string_view text);                   // and no keyword
+const std::set<std::string, std::less<>>& reserved_names();   // keywords, and what Python itself calls something (sum, input, type …)
 bool has_word(std::string_view text, std::string_view word);
 
 // Renames an identifier wherever it stands on its own and not as an attribute.

@@ -190,6 +190,7 @@ struct Inferrer {
     const int64_t groups = node.integer("groups", 1);
     if (groups < 1 || !node.text("padding").empty()) return;   // "same" and "valid" stay without a rule
     const int64_t channels = input->shape[batched ? 1 : 0];
+    if (channels == 0) return;   // PyTorch then answers with no channels either, whatever the weight has
     if (channels != (transposed ? weight->shape[0] : weight->shape[1] * groups)) return contradict(input->shape, " has the wrong number of channels for ", weight->shape);
     const auto each = [&](const char* argument, int64_t fallback) {
       IntList list = node.integers(argument, {fallback});

@@ -27,7 +27,7 @@ constexpr Family kFamilies[] = {
      "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isposinf isneginf isreal isclose "
      "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
      "__and__ __or__ __xor__ __lshift__ __rshift__ gcd lcm where masked_fill fill"},
-    {kPointwise, 0, kPure, "clone _to_copy to type_as contiguous copy lift_fresh_copy lift_fresh float half double bool conj_physical"},
+    {kPointwise, 0, kPure, "clone _to_copy to type_as contiguous copy lift_fresh_copy lift_fresh float half double bool conj_physical _conj _neg_view"},
     {kPointwise, 10, kPure,
      "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh arcsin arccos arctan arctan2 "
      "arcsinh arccosh arctanh erf erfc erfinv sigmoid pow float_power hypot logaddexp logaddexp2 logit log_sigmoid log_sigmoid_forward logsigmoid xlogy sinc "
@@ -51,7 +51,7 @@ constexpr Family kFamilies[] = {
      "view reshape _reshape_alias _unsafe_view view_as reshape_as permute transpose t numpy_T matrix_H mT mH T adjoint swapaxes swapdims movedim moveaxis "
      "expand expand_as broadcast_to broadcast_tensors squeeze unsqueeze select slice narrow as_strided diagonal linalg_diagonal unfold flatten unflatten ravel "
      "alias detach view_as_real view_as_complex real imag split split_with_sizes chunk tensor_split hsplit vsplit dsplit unbind unsafe_split unsafe_split_with_sizes "
-     "unsafe_chunk atleast_1d atleast_2d atleast_3d lift _conj _neg_view resolve_conj resolve_neg"},
+     "unsafe_chunk atleast_1d atleast_2d atleast_3d lift resolve_conj resolve_neg"},
     {kDataMovement, 0, kPure,
      "cat concat concatenate stack hstack vstack dstack column_stack pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
      "replication_pad2d replication_pad3d circular_pad _pad_circular gather take take_along_dim index index_select _unsafe_index _unsafe_masked_index embedding "

@@ -26,7 +26,6 @@ struct Passing {
 };
 
 constexpr int kTriesWithoutServer = 3;
-constexpr size_t kCircleStep = 256;
 
 std::string shortened(std::string text, size_t length = 300) {
   for (char& c : text)

@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kLoadLimit = 1800;      // a 70-billion-parameter folder from a network disk
 constexpr double kCountLimit = 60;
-constexpr size_t kCircleStep = 256;
 
 Json prompt_json(const Prompt& prompt) {
   if (prompt.messages.empty()) return {{"raw", prompt.raw}};

@@ -56,8 +56,10 @@ void WorkerClient::start() {
   if (child_) return;
   Subprocess::Options options;
   options.command = options_.prefix;
-  options.command.insert(options.command.end(), {options_.python, "-m", "kernelwright.worker"});
+  // With -m the current folder would come first among the places of modules: a file queue.py in it would stand in for the standard library's.
+  options.command.insert(options.command.end(), {options_.python, "-c", "import sys; sys.path[:] = filter(None, sys.path); from kernelwright.worker import start; start()"});
   options.environment = options_.environment;
+  options.environment.push_back("PYTHONSAFEPATH=1");            // the same for the processes that PyTorch starts
   const char* inherited = std::getenv("PYTHONPATH");
   options.environment.push_back("PYTHONPATH=" + options_.module_path + (inherited && *inherited ? ":" + std::string(inherited) : ""));
   options.environment.push_back("PYTHONDONTWRITEBYTECODE=1");   // no __pycache__ in the user's folders
@@ -134,15 +136,19 @@ Json WorkerClient::stream(const std::string& method, const Json& params, double 
   }
 }
 
-Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event) {
-  const double deadline = steady_seconds() + limit_seconds;
+Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event, const OnWait& on_wait) {
+  double deadline = steady_seconds() + limit_seconds;
   const int64_t id = send(method, params, deadline, limit_seconds);
   while (true) {
     Json reply = receive(deadline, limit_seconds);
     if (!reply.contains("id") || reply["id"] != id) continue;   // a late answer to a request that was given up
     if (reply.contains("event")) {
       const Json& event = reply["event"];
-      if (on_event) on_event(text(event, "stage"), event.contains("fraction") ? number_of(event["fraction"]) : -1.0);
+      if (event.contains("waited")) {
+        const double waited = number_of(event["waited"]);
+        deadline += waited;
+        if (on_wait) on_wait(text(event, "stage"), waited);
+      } else if (on_event) on_event(text(event, "stage"), event.contains("fraction") ? number_of(event["fraction"]) : -1.0);
       continue;
     }
     if (reply.contains("error")) {

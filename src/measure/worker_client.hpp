@@ -30,13 +30,16 @@ struct WorkerFailure {
 class WorkerClient {
  public:
   using OnEvent = std::function<void(const std::string& stage, double fraction)>;
+  // While the child waits for its turn with a device: for whom ("" when it has it), and how long since it said so last.
+  using OnWait = std::function<void(const std::string& whom, double seconds)>;
 
   explicit WorkerClient(WorkerOptions options);
   ~WorkerClient();
 
   // Sends a request and waits for its reply; starts the child where there is none. Throws kw::Error for an error reply (by its kind),
-  // WorkerFailure when the child is gone or silent for `limit_seconds` (it is killed; the next request starts a new one), and Interrupted.
-  nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds, const OnEvent& on_event = {});
+  // WorkerFailure when the child is gone or has not answered after `limit_seconds` without waits (it is killed; the next request starts a new one), and Interrupted.
+  nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds, const OnEvent& on_event = {},
+                                 const OnWait& on_wait = {});
 
   // The same for a streamed method: `on_event` gets each event whole; once it returns false the child is told to come to an end. The limit
   // is on the silence between two messages.

@@ -12,8 +12,6 @@ namespace {
 
 using NameSet = std::unordered_set<std::string_view>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The result's elements are elements of `self`.
 const NameSet kChosen = {"amax", "amin", "max", "min", "clone", "contiguous", "flip", "repeat", "roll", "index_select", "gather", "detach", "alias", "topk", "sort"};
 const NameSet kNeverNegative = {"exp", "exp2", "softmax", "sigmoid", "linalg_vector_norm", "var", "std"};
@@ -23,7 +21,7 @@ const NameSet kRounded = {"floor", "ceil", "round", "trunc", "sign"};
 const NameSet kKeepSign = {"sum", "mean", "cumsum", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
 const NameSet kMaxPools = {"max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
-Bound join(const Bound& left, const Bound& right) {
+Bound union_of(const Bound& left, const Bound& right) {
   Bound both{std::min(left.low, right.low), std::max(left.high, right.high), left.is_whole && right.is_whole, true};
   if (both.low == 0.0 && (std::signbit(left.low) || std::signbit(right.low))) both.low = -0.0;
   both.zeros_are_clamped = (left.zeros_are_clamped || left.never_below_zero()) && (right.zeros_are_clamped || right.never_below_zero());
@@ -87,7 +85,7 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
   const bool same_types = self != kNoValue && other != kNoValue && graph.type(self).dtype == dtype && graph.type(other).dtype == dtype;
   if (name == "mul" && same_types) return self == other || (of_self.never_below_zero() && of(other).never_below_zero()) ? Bound{0.0} : Bound{};
   if (name == "add" && same_types && !node.find("alpha")) return of_self.never_below_zero() && of(other).never_below_zero() ? Bound{0.0} : Bound{};
-  if (name == "where" && same_types) return join(of_self, of(other));
+  if (name == "where" && same_types) return union_of(of_self, of(other));
   if (kKeepSign.contains(name)) return of_self.never_below_zero() ? Bound{0.0} : Bound{};
   if (kMaxPools.contains(name)) {
     // A window that lies beyond the border altogether has no largest element; dilated ones may.

@@ -8,9 +8,11 @@
 
 namespace kw {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 struct Bound {
-  double low = -std::numeric_limits<double>::infinity();    // +0: never below +0, and never −0
-  double high = std::numeric_limits<double>::infinity();
+  double low = -kInfinity;    // +0: never below +0, and never −0
+  double high = kInfinity;
   bool is_whole = false;           // every element is an integer or infinite
   // Where low is −0: zeros are what a maximum with 0 made of them, so that another such maximum leaves them. (Whether one makes +0 of −0 is the device's affair.)
   bool zeros_are_clamped = false;

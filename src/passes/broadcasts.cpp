@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kHighestPower = 4;   // of a product: written out
 
 // A fold over axes along some of which the operand's elements are the same.
-struct Fold {
+struct EqualFold {
   Rewriter& rewriter;
   const Node& node;
   AxisSet equal;               // the axes that are folded and along which nothing changes
@@ -47,18 +47,18 @@ struct Fold {
   DType working() const { return is_narrow_float(result().dtype) ? DType::f32 : result().dtype; }
 };
 
-using Rule = std::optional<Term> (*)(const Fold&);
+using Rule = std::optional<Term> (*)(const EqualFold&);
 
 // Integers wrap in either form. Floats: n·x is infinite or NaN where the sum is.
-std::optional<Term> sum(const Fold& fold) {
+std::optional<Term> sum(const EqualFold& fold) {
   const Term total = fold.fold(fold.one(), fold.working());
   if (!is_floating(fold.working())) return total * fold.times;
   return fold.as(total * static_cast<double>(fold.times), fold.result().dtype);
 }
 
-std::optional<Term> mean(const Fold& fold) { return fold.is_only ? fold.fold(fold.one_as(fold.result().dtype)) : fold.fold(fold.one()); }
+std::optional<Term> mean(const EqualFold& fold) { return fold.is_only ? fold.fold(fold.one_as(fold.result().dtype)) : fold.fold(fold.one()); }
 
-std::optional<Term> prod(const Fold& fold) {
+std::optional<Term> prod(const EqualFold& fold) {
   if (fold.times > kHighestPower) return std::nullopt;
   const Term product = fold.fold(fold.one(), fold.working());
   Term power = product;
@@ -66,16 +66,16 @@ std::optional<Term> prod(const Fold& fold) {
   return fold.as(power, fold.result().dtype);
 }
 
-std::optional<Term> extreme(const Fold& fold) { return fold.fold(fold.one()); }
+std::optional<Term> extreme(const EqualFold& fold) { return fold.fold(fold.one()); }
 
-std::optional<Term> truth(const Fold& fold) {
+std::optional<Term> truth(const EqualFold& fold) {
   if (fold.result().dtype != DType::b1) return std::nullopt;
   if (!fold.is_only) return fold.fold(fold.one());
   const Term one = fold.shaped(fold.one());
   return one.type().dtype == DType::b1 ? one : not_equal(one, int64_t{0});
 }
 
-std::optional<Term> place_of_extreme(const Fold& fold) {
+std::optional<Term> place_of_extreme(const EqualFold& fold) {
   if (!fold.is_only) return std::nullopt;
   const TensorType& type = fold.result();
   return Term(fold.rewriter, fold.rewriter.emit("aten.full.default", {{"size", type.shape}, {"fill_value", int64_t{0}}, {"dtype", type.dtype}, {"device", Keyword{"device", type.device}}},
@@ -83,7 +83,7 @@ std::optional<Term> place_of_extreme(const Fold& fold) {
 }
 
 // Σ n·(x − µ)² / (n·m − c) = Σ (x − µ)² / (m − c / n). Of equal elements alone it is x − x, which is NaN where x is infinite, or 0 / 0.
-std::optional<Term> variance(const Fold& fold) {
+std::optional<Term> variance(const EqualFold& fold) {
   const Argument* given = fold.node.find("correction");
   const double correction = given && !std::holds_alternative<None>(*given) ? fold.node.number("correction", 1.0) : 1.0;
   if (fold.is_only) {
@@ -97,13 +97,13 @@ std::optional<Term> variance(const Fold& fold) {
 }
 
 // log Σ n·eˣ = log Σ eˣ + log n
-std::optional<Term> logsumexp(const Fold& fold) {
+std::optional<Term> logsumexp(const EqualFold& fold) {
   if (!is_floating(fold.rewriter.type(fold.self()).dtype)) return std::nullopt;
   return fold.as(fold.fold(fold.one_as(fold.working())) + std::log(static_cast<double>(fold.times)), fold.result().dtype);
 }
 
 // (Σ n·|x|ᵖ)^(1/p) = n^(1/p) · (Σ |x|ᵖ)^(1/p)
-std::optional<Term> vector_norm(const Fold& fold) {
+std::optional<Term> vector_norm(const EqualFold& fold) {
   const double order = fold.node.number("ord", 2.0);
   if (!(std::abs(order) >= 1.0) || !is_floating(fold.result().dtype) || fold.rewriter.type(fold.self()).dtype != fold.result().dtype) return std::nullopt;
   const Term one = fold.one_as(fold.working());
@@ -148,7 +148,7 @@ RewriteCounts broadcasts(Graph& graph) {
       axes.resize(shape.size());
       std::iota(axes.begin(), axes.end(), 0);
     }
-    Fold fold{rewriter, node, AxisSet(shape.size(), false)};
+    EqualFold fold{rewriter, node, AxisSet(shape.size(), false)};
     for (const int64_t given : axes) {
       const auto axis = normalise_axis(given, static_cast<int64_t>(shape.size()));
       if (!axis || *axis >= static_cast<int64_t>(shape.size())) return false;

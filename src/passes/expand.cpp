@@ -84,6 +84,7 @@ std::optional<Term> poisson_nll(const Call& call) {
   const bool is_log = call.node.boolean("log_input", true);
   const Term loss = is_log ? input.apply("exp") - target * input : input - target * (input + call.number("eps", 1e-8)).apply("log");
   if (!call.node.boolean("full", false)) return loss;
+  if (!is_floating(target.type().dtype)) return std::nullopt;
   const Term stirling = target * target.apply("log") - target + 0.5 * (2.0 * std::numbers::pi * target).apply("log");
   return loss + where(less_equal(target, 1.0), 0.0, stirling);
 }
@@ -305,11 +306,15 @@ const std::unordered_map<std::string_view, Expansion>& expansions() {
   return table;
 }
 
-// The formulas promote as PyTorch's kernels do only where all floating operands are of the result's type.
+// The formulas promote as PyTorch's kernels do only where all floating operands are of the result's type, and nothing
+// but labels and places is whole.
 bool has_one_type(const Graph& graph, const Node& node) {
   const DType dtype = graph.type(node.results[0]).dtype;
   bool one = is_floating(dtype);
-  for_each_operand(node, [&](ValueId id) { one = one && (graph.type(id).dtype == dtype || is_integral(graph.type(id).dtype)); });
+  for_each_operand(node, [&](ValueId id) {
+    const bool may_be_whole = id == node.value("target") || id == node.value("indices") || id == node.value("offsets");
+    one = one && (graph.type(id).dtype == dtype || (may_be_whole && is_integral(graph.type(id).dtype)));
+  });
   return one;
 }
 

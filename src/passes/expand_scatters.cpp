@@ -7,7 +7,7 @@
 namespace kw {
 namespace {
 
-struct Fold {
+struct ScatterFold {
   Rewriter& rewriter;
   const Node& node;
   ValueId into, source, index;
@@ -49,7 +49,7 @@ struct Fold {
 
 std::optional<Term> expand_fold(Rewriter& rewriter, const Node& node) {
   const bool by_slice = base_name(node.op) == "index_reduce";
-  Fold fold{rewriter, node, node.value("self"), node.value(by_slice ? "source" : "src"), node.value("index"), node.integer("dim", 0), rewriter.type(node.results[0]), node.text("reduce")};
+  ScatterFold fold{rewriter, node, node.value("self"), node.value(by_slice ? "source" : "src"), node.value("index"), node.integer("dim", 0), rewriter.type(node.results[0]), node.text("reduce")};
   const DType dtype = fold.type.dtype;
   const bool include = node.boolean("include_self", true), mean = fold.reduce == "mean";
   if ((include && !mean && !by_slice) || fold.into == kNoValue || fold.source == kNoValue || fold.index == kNoValue) return std::nullopt;

@@ -18,7 +18,6 @@ namespace {
 
 using plan::Domain;
 using plan::GraphFacts;
-using plan::OpClass;
 
 struct Group {
   std::vector<NodeId> nodes;        // ascending; empty once merged into another
@@ -29,6 +28,7 @@ struct Group {
 
 constexpr double kLaunchBytes = 1 << 20;       // moved in the time that a kernel takes to begin and end
 constexpr double kSmallBytes = 1 << 18;        // a kernel that moves less is hardly more than its launch
+constexpr int kSpreadWeight = 16;              // the most arithmetic of a value that broadcasting makes
 constexpr double kBytesPerOperation = 0.15;    // moved in the time of one addition, on GPUs and CPUs alike
 
 bool contains(const std::vector<NodeId>& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
@@ -39,11 +39,13 @@ class Fusion {
 
   void run() {
     find_order_of_random_nodes();
+    find_spread_nodes();
     group_of_.assign(graph_.nodes.size(), -1);
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
-      if (facts_.classes[node] != OpClass::kView) place(node);
+      if (facts_.classes[node] != plan::OpClass::kView) place(node);
     regroup();
     recompute_cheap_values();
+    recompute_spread_values();
     emit();
   }
 
@@ -53,11 +55,39 @@ class Fusion {
     next_random_.assign(graph_.nodes.size(), kNoNode);
     NodeId previous = kNoNode;
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
-      if (!is_pure(graph_.nodes[node]) && facts_.classes[node] == OpClass::kExtern) {
+      if (!is_pure(graph_.nodes[node]) && facts_.classes[node] == plan::OpClass::kExtern) {
         previous_random_[node] = previous;
         if (previous != kNoNode) next_random_[previous] = node;
         previous = node;
       }
+  }
+
+  // Nodes whose results broadcasting makes of much less, with little arithmetic (a mask of positions, a comparison of each row's label with all classes):
+  // wherever they are wanted they are computed, like a view, and never worth a place in a group of their own.
+  void find_spread_nodes() {
+    constexpr int64_t kSpread = 8;
+    const auto count = static_cast<NodeId>(graph_.nodes.size());
+    spread_weight_.assign(count, -1);
+    std::vector<int64_t> sources(count, 0);      // elements that a spread node is made of
+    for (NodeId node = 0; node < count; ++node) {
+      if (!is_light(node) || graph_.nodes[node].results.size() != 1 || plan::looks_up(graph_.nodes[node])) continue;
+      const ValueId result = graph_.nodes[node].results[0];
+      if (result == kNoValue || facts_.escapes[result]) continue;
+      int weight = plan::arithmetic_weight(graph_.nodes[node]);
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const ValueId root = facts_.roots[operand];
+        const NodeId producer = graph_.values[root].producer;
+        const bool spread = producer != kNoNode && spread_weight_[producer] >= 0;
+        sources[node] += spread ? sources[producer] : graph_.type(root).elements();
+        weight += spread ? spread_weight_[producer] : 0;
+      });
+      if (weight <= kSpreadWeight && graph_.type(result).elements() >= kSpread * sources[node]) spread_weight_[node] = weight;
+    }
+  }
+
+  bool is_spread(ValueId root) const {
+    const NodeId producer = graph_.values[root].producer;
+    return producer != kNoNode && spread_weight_[producer] >= 0;
   }
 
   // Groups that `node` reads from (or must follow).
@@ -97,7 +127,7 @@ class Fusion {
     groups_.push_back({{node}, 1, 0, false});
     Group& group = groups_.back();
     group.level = level_below(group.nodes, own);
-    if (facts_.classes[node] == OpClass::kExtern) return;
+    if (facts_.classes[node] == plan::OpClass::kExtern) return;
     const auto domain = plan::analyse(facts_, group.nodes);
     group.fusable = domain.has_value();
     if (!domain) return;                       // becomes a library call
@@ -109,15 +139,19 @@ class Fusion {
     }
   }
 
-  // Producers first, the largest in front; then groups that read the same tensors.
+  // Producers first, the largest in front and those of what can be computed anywhere last; then groups that read the same tensors.
   std::vector<int> candidates(NodeId node) const {
     std::vector<int> producers, siblings;
+    std::set<int> needed;
     auto add = [&](std::vector<int>& list, int group) {
       if (groups_[group].fusable && std::find(list.begin(), list.end(), group) == list.end()) list.push_back(group);
     };
     for_each_operand(graph_.nodes[node], [&](ValueId operand) {
       const ValueId root = facts_.roots[operand];
-      if (const NodeId producer = graph_.values[root].producer; producer != kNoNode) add(producers, group_of_[producer]);
+      if (const NodeId producer = graph_.values[root].producer; producer != kNoNode) {
+        add(producers, group_of_[producer]);
+        if (!is_spread(root)) needed.insert(group_of_[producer]);
+      }
       if (graph_.type(root).elements() == 1) return;   // shared by what has nothing else in common
       int looked_at = 0;
       const auto& readers = facts_.readers[root];
@@ -126,6 +160,7 @@ class Fusion {
         if (const int group = group_of_[*--reader]; group != group_of_[node]) add(siblings, group);
     });
     std::stable_sort(producers.begin(), producers.end(), [&](int a, int b) { return groups_[a].elements > groups_[b].elements; });
+    std::stable_partition(producers.begin(), producers.end(), [&](int group) { return needed.contains(group); });
     for (int group : siblings)
       if (std::find(producers.begin(), producers.end(), group) == producers.end()) producers.push_back(group);
     return producers;
@@ -199,7 +234,7 @@ class Fusion {
     for (const Group* part : {&a, &b}) {
       if (part->elements * 2 > elements) continue;
       const int weight = weight_of(part->nodes);
-      const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) { return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan; });
+      const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) { return facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan; });
       // A row that several share is folded again by each of their programs.
       if (reduces && part->elements * 16 > elements) return false;
       const Group& other = part == &a ? b : a;
@@ -302,7 +337,7 @@ class Fusion {
     return give(group, other, last_nodes_for(group, other), true) || give(other, group, first_nodes_after(group, other), false);
   }
 
-  bool is_light(NodeId node) const { return facts_.classes[node] == OpClass::kPointwise || facts_.classes[node] == OpClass::kFactory; }
+  bool is_light(NodeId node) const { return facts_.classes[node] == plan::OpClass::kPointwise || facts_.classes[node] == plan::OpClass::kFactory; }
 
   // Nodes of `group` whose results go to `reader` alone, or to one another.
   std::vector<NodeId> last_nodes_for(int group, int reader) const {
@@ -373,7 +408,7 @@ class Fusion {
   // Windows that overlap, and bags that name a row more than once, compute what they read again and again.
   bool slides(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
-      if (facts_.classes[node] != OpClass::kReduce) return false;
+      if (facts_.classes[node] != plan::OpClass::kReduce) return false;
       const auto window = plan::window_of(graph_, graph_.nodes[node]);
       return (window && !window->covers_input()) || plan::bags_of(graph_, graph_.nodes[node]);
     });
@@ -404,7 +439,7 @@ class Fusion {
     std::set<ValueId> inputs;
     int64_t input_bytes = 0, output_bytes = 0;
     for (NodeId node : nodes) {
-      if (facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan) return;
+      if (facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan) return;
       weight += plan::arithmetic_weight(graph_.nodes[node]);
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
         const ValueId root = facts_.roots[operand];
@@ -441,6 +476,33 @@ class Fusion {
     }
     for (auto& [reader, both] : merged) extra_[reader] = std::move(both);
     groups_[group].nodes.clear();
+  }
+
+  // What another group makes of little by broadcasting is computed again by each of its readers.
+  void recompute_spread_values() {
+    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+      if (!groups_[group].fusable || groups_[group].nodes.empty() || slides(groups_[group])) continue;
+      const std::vector<NodeId> nodes = with_extra(group);
+      std::set<NodeId> copies;
+      for (NodeId node : nodes) add_spread_operands(node, nodes, groups_[group].elements, copies);
+      std::vector<NodeId> both;
+      std::set_union(nodes.begin(), nodes.end(), copies.begin(), copies.end(), std::back_inserter(both));
+      if (!copies.empty() && static_cast<int>(both.size()) <= options_.most_nodes && analyse_with_copies(both, group)) extra_[group] = std::move(both);
+    }
+  }
+
+  // And what they are made of, as far as that is spread as well.
+  void add_spread_operands(NodeId node, const std::vector<NodeId>& nodes, int64_t elements, std::set<NodeId>& copies) const {
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+      const ValueId root = facts_.roots[operand];
+      const NodeId producer = graph_.values[root].producer;
+      if (!is_spread(root) || contains(nodes, producer) || copies.contains(producer)) return;
+      // A comparison costs no more than the load; more arithmetic must not be done again and again.
+      if (!contains(nodes, node) || spread_weight_[producer] <= 4 || elements <= 2 * graph_.type(root).elements()) {
+        copies.insert(producer);
+        add_spread_operands(producer, nodes, elements, copies);
+      }
+    });
   }
 
   std::vector<NodeId> with_extra(int group) const { return extra_[group].empty() ? groups_[group].nodes : extra_[group]; }
@@ -486,6 +548,7 @@ class Fusion {
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<NodeId> previous_random_, next_random_;
+  std::vector<int> spread_weight_;  // per node: the arithmetic of a spread node's element; −1: it is none
   std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried_;   // groups that were compared as they were
   int attempts_left_ = 0;
   std::vector<std::vector<NodeId>> extra_;        // nodes of a group with those it computes again

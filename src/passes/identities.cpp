@@ -14,8 +14,6 @@
 namespace kw {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The logarithm of a type's smallest number, and one less: below it eager's exponential is 0 and its logarithm −∞, however it rounds.
 double log_of_nothing(DType dtype) {
   const int exponent = dtype == DType::f64 ? -1074 : dtype == DType::f32 ? -149 : dtype == DType::bf16 ? -133 : -24;

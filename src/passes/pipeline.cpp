@@ -16,6 +16,7 @@
 #include "passes/fusion.hpp"
 #include "passes/identities.hpp"
 #include "passes/layout.hpp"
+#include "passes/mutations.hpp"
 #include "passes/rows_first.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -26,6 +27,7 @@ namespace {
 struct Pass {
   std::string_view name;
   RewriteCounts (*run)(Graph&);
+  bool required = false;             // runs also where it is disabled: without it the graph's outputs would be overwritten
 };
 
 // In order.
@@ -40,6 +42,7 @@ constexpr Pass kPasses[] = {
     {"draws", draws},
     {"cse", cse},
     {"dead_code", dead_code},
+    {"mutations", mutations, true},
     {"destinations", destinations},
     {"fusion", fusion},
 };
@@ -85,7 +88,7 @@ PassReport run_passes(Graph& graph, const PassOptions& options) {
   KW_ASSERT(options.dump || (options.print_before.empty() && options.print_after.empty()), "printing a graph between passes needs somewhere to print to");
   PassReport report;
   for (const auto& pass : kPasses) {
-    if (names(options.disabled, pass.name)) continue;
+    if (!pass.required && names(options.disabled, pass.name)) continue;
     if (names(options.print_before, pass.name)) options.dump("before " + std::string(pass.name), print(graph));
     report.passes.push_back(run(graph, pass));
     if (names(options.print_after, pass.name)) options.dump("after " + std::string(pass.name), print(graph));

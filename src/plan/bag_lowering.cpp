@@ -12,7 +12,9 @@ ExprId lower_bag(const BagContext& c) {
   const bool pads = c.bags.padding >= 0;
   ExprId counts = kernel::kNoExpr, value = c.value;
   if (pads) {
-    counts = build.op(ScalarOp::kLogicalAnd, DType::b1, {build.all_of(c.element.guards), build.compare(ScalarOp::kNotEqual, build.index(c.element.row, DType::i32), build.integer(c.bags.padding, DType::i32))});
+    counts = build.compare(ScalarOp::kNotEqual, build.index(c.element.row, DType::i32), build.integer(c.bags.padding, DType::i32));
+    if (const ExprId inside = build.all_of(c.element.guards); inside != kernel::kNoExpr)
+      counts = build.op(ScalarOp::kLogicalAnd, DType::b1, {inside, counts});
     build.name(counts, "counts");
     value = build.select(counts, value, build.constant(value_outside(c.bags), dtype));
   }

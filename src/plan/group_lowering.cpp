@@ -71,6 +71,7 @@ class Lowering {
     }
     share_loads();
     drop_unused(lowered_.kernel);
+    drop_unfolded_axes();
     move_outputs_last();
     lowered_.kernel.name = kernel_name(graph_, nodes_);
     lowered_.kernel.doc = kernel_doc(graph_, nodes_, domain_.outputs);
@@ -126,6 +127,18 @@ class Lowering {
     std::string unique = name;
     for (int count = 2; !buffer_names_.insert(unique).second; ++count) unique = name + "_" + std::to_string(count);
     return unique;
+  }
+
+  // Where each sum picked one element (picked.hpp) and nothing else varies along the reduce axes, the kernel is pointwise.
+  void drop_unfolded_axes() {
+    auto& kernel = lowered_.kernel;
+    const auto varies = kernel::axes_of_exprs(kernel);
+    const auto needs = [&](size_t axis) -> bool {
+      for (size_t id = 0; id < kernel.exprs.size(); ++id)
+        if (varies[id][axis] || kernel.exprs[id].kind == kernel::ExprKind::kReduce) return true;
+      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel::Store& store) -> bool { return kernel::axes_of_access(kernel, store.access)[axis]; });
+    };
+    while (!kernel.axes.empty() && kernel.axes.back().kind == AxisKind::kReduce && !needs(kernel.axes.size() - 1)) kernel.axes.pop_back();
   }
 
   // Parameters read: inputs first, then what the kernel writes; buffers that nothing uses any more go.
@@ -267,8 +280,7 @@ class Lowering {
     if (base == "slice_scatter" || base == "select_scatter") {
       const ExprId patch = build_.cast(expr_at(pulls[1].value, pulls[1].coords, within(pulls[1])), dtype);
       const ExprId rest = build_.cast(expr_at(pulls[0].value, pulls[0].coords, outer), dtype);
-      const ExprId inside = build_.all_of(pulls[1].guards);
-      return inside == kernel::kNoExpr ? patch : build_.select(inside, patch, rest);
+      return build_.select(build_.all_of(pulls[1].guards), patch, rest);
     }
     (void)coords;
     ExprId value = kernel::kNoExpr;

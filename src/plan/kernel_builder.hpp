@@ -51,12 +51,16 @@ class KernelBuilder {
   ExprId unary(ScalarOp code, ExprId a) { return op(code, dtype(a), {a}); }
   ExprId binary(ScalarOp code, ExprId a, ExprId b) { return op(code, dtype(a), {a, b}); }
   ExprId compare(ScalarOp code, ExprId a, ExprId b) { return op(code, DType::b1, {a, b}); }
-  ExprId select(ExprId condition, ExprId yes, ExprId no) { return op(ScalarOp::kSelect, dtype(yes), {condition, yes, no}); }
-  ExprId all_of(const std::vector<kernel::Guard>& guards);   // b1; kNoExpr for none
+  // No condition, as all_of answers for guards that always hold, is always true.
+  ExprId select(ExprId condition, ExprId yes, ExprId no) {
+    return condition == kernel::kNoExpr ? yes : op(ScalarOp::kSelect, dtype(yes), {condition, yes, no});
+  }
+  ExprId all_of(const std::vector<kernel::Guard>& guards);   // b1; kNoExpr for none, and for those that always hold
 
   void name(ExprId value, const std::string& name);          // kept unless it has one; made unique
   DType dtype(ExprId value) const { return kernel_.exprs[value].dtype; }
   const kernel::Expr& expr(ExprId value) const { return kernel_.exprs[value]; }
+  const kernel::Kernel& kernel() const { return kernel_; }
   bool is_constant(ExprId value, double number) const;
   int64_t highest(const Index& index) const;                 // over all points of the axes
   std::vector<bool> reduce_axes_of(ExprId value) const;      // per axis of the kernel: does the value vary along it (reduce axes only)

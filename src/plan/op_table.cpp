@@ -123,15 +123,12 @@ bool is_alias(const Graph& graph, const Node& node, std::string_view base) {
   ValueId source = node.value("self");
   if (source == kNoValue) return false;
   const TensorType& type = graph.type(source);
+  if (graph.type(node.results[0]).dtype != type.dtype) return false;   // the bits of another type
   if (base == "contiguous") return type.is_contiguous();
   if (base == "reshape" || base == "flatten" || base == "reshape_as" || base == "unflatten" || base == "_reshape_alias") {
     return graph.type(node.results[0]).offset == type.offset && reshape_is_alias(type, graph.type(node.results[0]).shape);
   }
   return true;
-}
-
-bool is_index(const Graph& graph, ValueId value) {
-  return value != kNoValue && (graph.type(value).dtype == DType::i64 || graph.type(value).dtype == DType::i32);
 }
 
 bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_view base) {
@@ -337,6 +334,10 @@ std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId id) {
   return over_dims(graph, input, {node.integer("dim", 0)});
 }
 
+bool is_index(const Graph& graph, ValueId value) {
+  return value != kNoValue && (graph.type(value).dtype == DType::i64 || graph.type(value).dtype == DType::i32);
+}
+
 OpClass classify(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   if (!node.op.starts_with("aten.") || node.results.empty() || node.results[0] == kNoValue) return OpClass::kExtern;
@@ -344,6 +345,7 @@ OpClass classify(const Graph& graph, NodeId id) {
   // Chains of views keep their strides as captured, so complex and empty ones are as free as any.
   if (kViews.contains(base) && is_alias(graph, node, base)) return OpClass::kView;
   if (!tensors_are_expressible(graph, node)) return OpClass::kExtern;
+  if (base == "view" && node.find("dtype")) return OpClass::kExtern;
   if (kViews.contains(base)) return OpClass::kPointwise;   // a reshape that copies
   if (kFactories.contains(base)) {
     const TensorType& type = graph.type(node.results[0]);

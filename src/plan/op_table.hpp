@@ -28,6 +28,9 @@ std::string_view overload_name(const Node& node);
 // Takes shapes, dtypes and arguments into account: what the planner cannot express is kExtern.
 OpClass classify(const Graph& graph, NodeId node);
 
+// Integers that indices may be made of.
+bool is_index(const Graph& graph, ValueId value);
+
 // Draws from the generator: such nodes keep their order.
 bool is_random(const Node& node);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "emit/kernel_text.hpp"
+#include "ir/memory.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
 #include "plan/scatters.hpp"
@@ -14,12 +15,11 @@
 namespace kw {
 
 using plan::GraphFacts;
-using plan::OpClass;
 
 namespace {
 
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
-  return group.size() == 1 && facts.classes[group[0]] == OpClass::kExtern;
+  return group.size() == 1 && facts.classes[group[0]] == plan::OpClass::kExtern;
 }
 
 const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
@@ -72,7 +72,7 @@ std::string identity_of(kernel::Kernel kernel) {
 class ProgramBuilder {
  public:
   ProgramBuilder(const Graph& graph, const Schedule& schedule, const DeviceDescription& device)
-      : graph_(graph), schedule_(schedule), device_(device), facts_(graph) {
+      : graph_(graph), schedule_(schedule), device_(device), facts_(graph), updates_(updates_of(graph)) {
     for (const auto& value : graph.values) tensor_names_.insert(value.name);
     available_.assign(graph.values.size(), false);
     for (const auto& input : graph.inputs) available_[input.value] = true;
@@ -106,7 +106,7 @@ class ProgramBuilder {
         placed[node] = true;
       }
     for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
-      if (!placed[node] && facts_.classes[node] != OpClass::kView)
+      if (!placed[node] && facts_.classes[node] != plan::OpClass::kView)
         throw Error(ErrorKind::kUser, "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
   }
 
@@ -135,7 +135,7 @@ class ProgramBuilder {
       throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " + std::to_string(group.nodes.front()));
     std::vector<ValueId> scattered;
     for (ValueId output : outputs) {
-      if (facts_.classes[graph_.values[output].producer] == OpClass::kScatter) {
+      if (facts_.classes[graph_.values[output].producer] == plan::OpClass::kScatter) {
         scattered.push_back(output);
         continue;
       }
@@ -151,6 +151,7 @@ class ProgramBuilder {
       program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
     for (auto& one : scheduled.kernels) {
+      store_updates_last(one);
       Pending pending;
       pending.step = program_.steps.size();
       pending.kernel = std::move(one.kernel);
@@ -168,6 +169,14 @@ class ProgramBuilder {
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
       program_.steps.emplace_back(std::in_place_type<ViewStep>, ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
+    }
+  }
+
+  // What a call leaves in an input whose old contents the kernel reads may be written where they lie (emit/in_place.hpp).
+  void store_updates_last(plan::ScheduledKernel& one) const {
+    for (kernel::Store& store : one.kernel.stores) {
+      const auto update = updates_.find(one.buffers[store.access.buffer]);
+      store.last = update != updates_.end() && std::find(one.buffers.begin(), one.buffers.end(), update->second) != one.buffers.end();
     }
   }
 
@@ -213,6 +222,7 @@ class ProgramBuilder {
   const Schedule& schedule_;
   const DeviceDescription& device_;
   GraphFacts facts_;
+  std::map<ValueId, ValueId> updates_;            // what a call leaves in an input, and the input
   Program program_;
   std::vector<Pending> pending_;
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
@@ -251,7 +261,7 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
   std::vector<bool> library(graph.nodes.size(), false);
   if (groups.empty())
     for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-      if (facts.classes[node] != OpClass::kView) groups.push_back({node});
+      if (facts.classes[node] != plan::OpClass::kView) groups.push_back({node});
   // Taking a group apart changes what others must store, so look again until nothing changes.
   std::vector<std::optional<plan::LoweredGroup>> lowered;
   for (bool changed = true; changed;) {

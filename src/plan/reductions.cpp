@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "plan/picked.hpp"
 #include "plan/scalar_ops.hpp"
 #include "support/error.hpp"
 
@@ -38,7 +39,10 @@ class Reduction {
   // A reduction of what does not vary along the reduce axes needs no reduction.
   ExprId fold(ReduceOp op, ExprId value) const {
     const DType dtype = op == ReduceOp::kArgMax || op == ReduceOp::kArgMin ? DType::i64 : k_.dtype(value);
-    if (varies(value)) return k_.reduce(op, dtype, {value});
+    if (varies(value)) {
+      const auto picked = op == ReduceOp::kSum ? picked_sum(k_, value) : std::nullopt;
+      return picked ? *picked : k_.reduce(op, dtype, {value});
+    }
     if (op == ReduceOp::kSum) return k_.mul(value, k_.integer(c_.folded, dtype));
     if (op == ReduceOp::kProd) {
       ExprId power = k_.integer(1, dtype), base = value;

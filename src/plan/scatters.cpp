@@ -1,8 +1,8 @@
 #include "plan/scatters.hpp"
 
 #include <algorithm>
-#include <unordered_set>
 
+#include "ir/memory.hpp"
 #include "plan/domain.hpp"
 
 namespace kw::plan {
@@ -10,10 +10,6 @@ namespace kw::plan {
 namespace {
 
 using kernel::ReduceOp;
-
-bool is_index(const Graph& graph, ValueId value) {
-  return value != kNoValue && (graph.type(value).dtype == DType::i64 || graph.type(value).dtype == DType::i32);
-}
 
 const ValueList* indices_of(const Node& node) {
   const Argument* indices = node.find("indices");
@@ -125,9 +121,6 @@ struct Reader {
   }
 };
 
-// Results of these may be their operand itself.
-const std::unordered_set<std::string_view> kMayAlias = {"to", "type_as", "dropout", "contiguous", "reshape", "flatten", "reshape_as", "unflatten"};
-
 }  // namespace
 
 std::optional<ScatterSpec> scatter_spec(const Graph& graph, NodeId id) {
@@ -180,20 +173,6 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
   return result;
 }
 
-// Is `result` what a call leaves in the input `into`, and nothing else?
-bool is_update_of(const Graph& graph, ValueId into, ValueId result) {
-  const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](const GraphInput& one) { return one.value == into; });
-  if (input == graph.inputs.end()) return false;
-  bool updates = false;
-  for (const GraphOutput& output : graph.outputs) {
-    if (output.value == into) return false;
-    if (output.value != result) continue;
-    if (updates || output.kind == OutputKind::kUser || output.target != input->target || (output.kind == OutputKind::kInputMutation) != (input->kind == InputKind::kUser)) return false;
-    updates = true;
-  }
-  return updates;
-}
-
 bool owns_destination(const GraphFacts& facts, NodeId id) {
   const Graph& graph = facts.graph;
   const auto spec = scatter_spec(graph, id);
@@ -202,10 +181,11 @@ bool owns_destination(const GraphFacts& facts, NodeId id) {
   const NodeId producer = graph.values[into].producer;
   if (facts.roots[into] != into || facts.escapes[into] || facts.readers[into] != std::vector<NodeId>{id}) return false;
   if (producer == kNoNode) {
-    if (!is_update_of(graph, into, graph.nodes[id].results[0])) return false;
+    const std::map<ValueId, ValueId> updates = updates_of(graph);
+    if (const auto update = updates.find(graph.nodes[id].results[0]); update == updates.end() || update->second != into) return false;
   } else {
     const OpClass made_by = facts.classes[producer];
-    if (made_by == OpClass::kExtern || made_by == OpClass::kView || kMayAlias.contains(base_name(graph.nodes[producer]))) return false;
+    if (made_by == OpClass::kExtern || made_by == OpClass::kView || may_be_its_operand(graph.nodes[producer])) return false;
   }
   int reads = 0;
   for_each_operand(graph.nodes[id], [&](ValueId operand) { reads += facts.roots[operand] == into; });

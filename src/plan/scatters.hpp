@@ -33,9 +33,6 @@ struct ScatterPoint {
 // nullopt: not expressible.
 std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId node, const ScatterSpec& spec, const Coords& point, Lookups& lookups);
 
-// Is `result` what a call leaves in the input `into`, and nothing else?
-bool is_update_of(const Graph& graph, ValueId into, ValueId result);
-
 // May the node write into its operand's memory? Nothing else reads it, it lies as the result is to lie, and a kernel of ours has made it, or it is the module's
 // or the caller's and the result is what the call is to leave in it.
 bool owns_destination(const GraphFacts& facts, NodeId node);

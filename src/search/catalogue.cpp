@@ -17,12 +17,6 @@ using plan::OpClass;
 
 namespace {
 
-std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
-  return groups;
-}
-
 const plan::Scheduler* scheduler_for(const plan::LoweredGroup& lowered) {
   for (const plan::Scheduler& scheduler : plan::schedulers())
     if (scheduler.can_take(lowered)) return &scheduler;
@@ -30,6 +24,12 @@ const plan::Scheduler* scheduler_for(const plan::LoweredGroup& lowered) {
 }
 
 }  // namespace
+
+std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
+  std::vector<std::vector<NodeId>> groups;
+  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  return groups;
+}
 
 Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device) : facts_(graph), device_(device) {}
 

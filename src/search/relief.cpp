@@ -15,12 +15,6 @@ constexpr double kFewer = 0.8;           // of the registers: less of a change w
 constexpr int kMostCuts = 2;             // of each group
 constexpr int kCutsLookedAt = 6;
 
-std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
-  return groups;
-}
-
 }  // namespace
 
 std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, const std::vector<size_t>& spilling, int most) {

@@ -5,9 +5,13 @@
 #include <cstdio>
 #include <cstring>
 #include <cerrno>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "support/error.hpp"
+#include "support/streams.hpp"
 
 namespace kw {
 
@@ -53,19 +57,45 @@ std::string read_file(const std::string& path) {
   return content;
 }
 
+namespace {
+
+// Closes `file`; false, with errno, when not everything has arrived.
+bool write_and_close(FILE* file, std::string_view content) {
+  if (!file) return false;
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  const int code = errno;
+  const bool closed = std::fclose(file) == 0;
+  if (!written) errno = code;
+  return written && closed;
+}
+
+// The file that a symbolic link leads to, so that it is written and the link stays.
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  std::filesystem::path place = path;
+  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(place, error); ++links) place = place.parent_path() / std::filesystem::read_symlink(place, error);
+  return place.string();
+}
+
+}  // namespace
+
+bool is_stream(const std::string& path) {
+  for (const char* opened : {"/dev/std", "/dev/fd/", "/proc/"})
+    if (path.starts_with(opened)) return true;
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 void write_file_atomically(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  FILE* file = std::fopen(temporary.c_str(), "wb");
-  bool good = file != nullptr;
-  if (good) {
-    good = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-    good = std::fclose(file) == 0 && good;
-    good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
-  }
+  const bool stream = is_stream(path);
+  const std::string target = stream ? path : behind_links(path), temporary = target + ".tmp" + std::to_string(getpid());
+  const bool good = write_and_close(std::fopen(stream ? path.c_str() : temporary.c_str(), stream ? "ab" : "wb"), content) &&
+                    (stream || std::rename(temporary.c_str(), target.c_str()) == 0);
   if (!good) {
     const int code = errno;
     const std::string reason = std::strerror(code);
-    std::remove(temporary.c_str());
+    if (!stream) std::remove(temporary.c_str());
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
       throw Error(ErrorKind::kMissing, "cannot write " + path + ": " + reason + ".", "Free some space, or write to another disk.");
     throw Error(ErrorKind::kUser, "cannot write " + path + ": " + reason, "Check that the folder exists, is writable and has space.");

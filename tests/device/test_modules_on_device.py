@@ -104,7 +104,7 @@ def compiled(request: pytest.FixtureRequest, device: str, target: str) -> tuple[
     torch.manual_seed(0)
     case = CASES[request.param]
     module, inputs = case.module().to(device), moved(case.inputs(), device)
-    return case, module, kernelwright.optimize(module, inputs, target=target, verified=False), inputs
+    return case, module, kernelwright.optimize(module, inputs, target=target, unverified_kernels_may_be_wrong=True), inputs
 
 
 @pytest.mark.time_limit(300)
@@ -133,7 +133,7 @@ def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
 @torch.no_grad()
 def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
     module, x = Wrapped(dropped), torch.randn(64, 1000, device=device)
-    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    made = kernelwright.optimize(module, [x], target=target, unverified_kernels_may_be_wrong=True)
     torch.manual_seed(3)
     expected, state = module(x), torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state()
     torch.manual_seed(3)
@@ -146,7 +146,7 @@ def test_the_last_program_adds_the_same_parts_in_the_same_order(device: str, tar
     """Call after call and on two streams at once: the counter of programs that have ended is a stream's own."""
     module = Wrapped(lambda x, y: (((x - y) ** 2).mean() + 1, (x * 2).sum(0)))
     inputs = [torch.randn(20_000, 96, device=device) for _ in range(2)]
-    made = kernelwright.optimize(module, inputs, target=target, verified=False)
+    made = kernelwright.optimize(module, inputs, target=target, unverified_kernels_may_be_wrong=True)
     first = [result.clone() for result in made(*inputs)]
     torch.testing.assert_close(first, list(module(*inputs)), rtol=1e-5, atol=1e-2)
     streams = [torch.cuda.Stream(), torch.cuda.Stream()] if device == "cuda" else []
@@ -169,7 +169,7 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
     x = torch.randint(-9, 10, (rows, columns), dtype=torch.int8, device=device)
     assert x.numel() > 1 << 31
     module = Wrapped(lambda x: (x * 3 - 1, x.sum(1), x.sum(0), x.amax(), x.argmin(1)))
-    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    made = kernelwright.optimize(module, [x], target=target, unverified_kernels_may_be_wrong=True)
     assert made.report["kernels"] and not made.report["library_ops"]
     for ours, theirs in zip(made(x), module(x), strict=True):
         assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
@@ -182,6 +182,6 @@ def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: s
         pytest.skip("PyTorch multiplies one after the other on a CPU, as we do")
     x = torch.exp2(torch.rand(shape, device=device) * 40 - 20)
     module = Wrapped(lambda x: x.cumprod(-1))
-    made = kernelwright.optimize(module, [x], target=target, verified=False)
+    made = kernelwright.optimize(module, [x], target=target, unverified_kernels_may_be_wrong=True)
     assert made.report["kernels"] and not made.report["library_ops"]
     torch.testing.assert_close(made(x), module(x), rtol=0, atol=0, equal_nan=True)

@@ -101,9 +101,19 @@ def test_the_same_wrong_answer_ends_a_conversation(kw):
 SLOW = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 60; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
 
 
+def test_a_right_answer_that_is_slower_than_eager_is_not_written(kw):
+    with ModelServer([fenced(SLOW)]) as server:
+        timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--draws", 1)
+        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *timed, "-k", 1, "--json", "slow.json")
+    assert result.code == 1 and result.out.startswith("slower "), result.text
+    report = json.loads((kw.folder / "slow.json").read_text())
+    assert report["verdict"] == "pass" and report["written"] is False
+    assert not (kw.folder / "problem_kw.py").exists()
+
+
 def test_a_right_answer_is_told_its_times_and_may_be_improved(kw):
     with ModelServer([fenced(SLOW), fenced(RIGHT), fenced(WRONG)]) as server:
-        timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--draws", 1, "--json", "-")
+        timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--min-speedup", 0, "--draws", 1, "--json", "-")
         result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *timed, "-k", 1, "--improve", 3)
         assert result.code == 0, result.text
         report = result.json()
@@ -135,7 +145,7 @@ def test_asking_ends_with_its_time(kw):
 def test_search_and_model_share_what_the_budget_has_beyond_timing(kw):
     with ModelServer([late(1, "nothing")]) as server:
         command = ("optimize", kw.file("problem.py", GOOD), "--proposer", "auto", "--model", server.url, "-k", 40, "--concurrency", 1)
-        result = kw(*command, "--target", "cpu", "--budget", 16, "--baseline", "eager", "--draws", 1, "--json", "-")
+        result = kw(*command, "--target", "cpu", "--budget", 16, "--baseline", "eager", "--min-speedup", 0, "--draws", 1, "--json", "-")
     assert result.code == 0, result.text
     report = result.json()
     assert report["winner"] == "scheduler" and report["search"]["budget_seconds"] == 3
@@ -194,7 +204,7 @@ def test_completions_are_exported_for_training(kw):
 def test_timing_chooses_among_those_that_passed(kw):
     slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 200; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
     with ModelServer([fenced(slow), fenced(RIGHT)]) as server:
-        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, "-k", 2, "--concurrency", 1, "--target", "cpu", "--draws", 1, "--budget", 3, "--baseline", "eager", "--json", "-")
+        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, "-k", 2, "--concurrency", 1, "--target", "cpu", "--draws", 1, "--budget", 3, "--baseline", "eager", "--min-speedup", 0, "--json", "-")
     report = result.json()
     assert report["passed"] == 2 and report["time_ms"]["ours"] > 0
     assert "repeat" not in Path(report["candidate"]).read_text()
@@ -324,7 +334,7 @@ def test_a_suites_compiler_is_the_floor_too(kw):
 
 
 def test_the_compilers_kernel_is_the_floor(kw):
-    command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--proposer", "auto", "--json", "-", "-k", 2)
+    command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--min-speedup", 0, "--proposer", "auto", "--json", "-", "-k", 2)
     with ModelServer([fenced(SLOW), fenced(WRONG)]) as server:
         result = kw(*command, "--model", server.url, "--price-read", 3, "--price-written", 15)
     assert result.code == 0, result.text

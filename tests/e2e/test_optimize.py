@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -21,7 +22,7 @@ def done(kw_binary, tmp_path_factory):
     """One whole run; the tests that follow look at what it left."""
     kw = CommandLine(kw_binary, tmp_path_factory.mktemp("optimize"))
     problem = kw.file("good.py", GOOD)
-    return kw, problem, kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--json", "report.json")
+    return kw, problem, kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--min-speedup", 0, "--json", "report.json")
 
 
 def test_verified_kernel_with_a_report(done):
@@ -67,12 +68,52 @@ def test_second_time_is_answered_from_the_archive(done):
     kw, problem, _ = done
     (kw.folder / "good_kw.py").unlink()
     began = time.monotonic()
-    result = kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--json", "-")
+    result = kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--min-speedup", 0, "--json", "-")
     assert time.monotonic() - began < 5  # a second on a quiet machine
     assert result.code == 0
     assert result.json()["from_archive"] is True
     assert "archive's answer" in result.err and "--fresh" in result.err
     assert (kw.folder / "good_kw.py").exists()
+
+
+@pytest.mark.time_limit(400)
+@pytest.mark.parametrize("again", [(), ("--fresh",)], ids=["stored", "fresh"])
+def test_what_is_not_fast_enough_is_not_written(done, again):
+    kw, problem, _ = done
+    output = kw.folder / "fast_kw.py"
+    kw.file("fast_kw.py", "# what was there before")
+    command = ("optimize", problem, "-o", output, "--force", "--budget", 0.5, "--baseline", "eager")
+    result = kw(*command, "--min-speedup", 1000, "--json", "slow.json", *again)
+    assert result.code == 1
+    first, *rest = result.out.splitlines()
+    assert first.endswith("verified, but not written") and any("--min-speedup 0" in line for line in rest[:2]), result.out
+    report = json.loads((kw.folder / "slow.json").read_text())
+    assert report["verdict"] == "pass" and report["written"] is False and report["candidate"] is None and report["min_speedup"] == 1000
+    assert ("rescue" in report) == bool(again)
+    assert output.read_text() == "# what was there before"
+    # It is in the archive, and what the advice says writes it.
+    advice = shlex.split(report["advice"][-1]["command"])
+    assert advice[0] == "kw"
+    written = kw(*advice[1:], "--json", "-")
+    assert written.code == 0 and written.json()["from_archive"] and written.json()["written"]
+    assert "class ModelNew(Model)" in output.read_text()
+
+
+def test_measure_says_first_that_a_candidate_is_slower(done):
+    kw, problem, _ = done
+    slow = kw.file("slow.py", GOOD + "\n\nclass ModelNew(Model):\n    def forward(self, x):\n        return [super(ModelNew, self).forward(x) for _ in range(100)][-1]\n")
+    result = kw("measure", problem, slow, "--baseline", "eager", "--budget", 0.5, "--json", "slow.json")
+    assert result.out.startswith("slower ")
+    assert json.loads((kw.folder / "slow.json").read_text())["slower_than_eager"] is True
+
+
+def test_what_was_not_timed_is_said_to_be_untimed(done):
+    kw, problem, _ = done
+    result = kw("optimize", problem, "--policy", "relaxed", "--budget", 0, "--draws", 1, "--json", "untimed.json")
+    assert result.code == 0 and "not timed beside eager" in result.out
+    report = json.loads((kw.folder / "untimed.json").read_text())
+    assert report["slower_than_eager"] is None and report["written"] is True
+    assert "neither verified nor timed" in kw("optimize", problem, "--target", "cpu", "--emit-only").out
 
 
 def test_another_policy_is_another_question(done):

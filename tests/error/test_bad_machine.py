@@ -57,7 +57,7 @@ def test_no_compiler(kw):
     kw.folder.joinpath("bin").mkdir()
     for name in ("sh", "env"):
         kw.folder.joinpath("bin", name).symlink_to(shutil.which(name))
-    environment = {"PATH": str(kw.folder / "bin"), "CXX": "", "CC": "", "XDG_CACHE_HOME": str(kw.folder / "cache"), "KW_CACHE": str(kw.folder / "cache")}
+    environment = {"PATH": str(kw.folder / "bin"), "CXX": "", "CC": "", "XDG_CACHE_HOME": str(kw.folder / "cache")}
     result = kw("optimize", kw.file("good.py", GOOD), "--target", "cpu", env=environment)
     assert result.code == 3, result.text
     assert "compiler" in result.err and "g++" in result.err
@@ -136,7 +136,31 @@ def test_json_to_a_full_disk(kw):
         (("verify", "x.py"), "CANDIDATE"),
         (("inspect", "x.py", "--stage", "graf"), "graf"),
         (("bench", "x.py", "--jobs", "0"), "jobs"),
-        (("archive",), ""),
+        (("optimize", "x.py", "--budget", "nan"), "--budget: \"nan\" is not a number"),
+        (("optimize", "x.py", "--budget", "1e300"), "a billion"),
+        (("optimize", "x.py", "--timeout", "0"), "above 0"),
+        (("optimize", "x.py", "--timeout", "3s"), "--timeout: \"3s\""),
+        (("optimize", "x.py", "--seed", "abc"), "--seed: \"abc\" is not a whole number"),
+        (("optimize", "x.py", "--seed", "-1"), "whole number"),
+        (("optimize", "x.py", "--seed", ""), "whole number"),
+        (("optimize", "x.py", "--seed", "99999999999999999999"), "whole number"),
+        (("optimize", "x.py", "--seed", "1.5"), "whole number"),
+        (("optimize", "x.py", "--disable-pass", "fusoin"), "did you mean fusion?"),
+        (("inspect", "x.py", "--print-after", "nothing"), "there is no pass"),
+        (("optimize", "x.py", "-o", ""), "empty"),
+        (("optimize", "x.py", "--json", ""), "empty"),
+        (("generate", "x.py", "--model", "smollm2", "--temperature", "nan"), "from 0 to 10"),
+        (("generate", "x.py", "--model", "smollm2", "--top-p", "2"), "from 0 to 1"),
+        (("generate", "x.py", "--model", "smollm2", "--silence", "inf"), "silence"),
+        (("bench", "x.py", "--devices", "0,first"), "\"first\""),
+        (("bench", "x.py", "--out", ""), "empty"),
+        (("archive", "list", "--limit", "none"), "kw archive list --help"),
+        (("archive",), "`kw archive` needs one of its commands: list, show, export, move-aside"),
+        (("archive", "lst"), "did you mean list"),
+        (("archive", "list", "--limt", "3"), "for `kw archive list`.\n  hint: did you mean --limit?"),
+        (("archive", "list", "--jsn", "-"), "did you mean --json"),
+        (("optimize", "x.py", "--polcy=ieee"), "did you mean --policy"),
+        (("bench", "x.py", "--modle", "m"), "there is no option --modle for `kw bench`.\n  `kw bench --help`"),
         (("device", "extra"), "extra"),
     ],
 )
@@ -158,6 +182,12 @@ def test_output_that_cannot_be_written(kw, output, says):
     assert result.code == 2
     assert says in result.err
     assert (kw.folder / "good.py").read_text() == GOOD
+
+
+def test_name_that_the_archive_does_not_hold(kw):
+    assert kw("archive", "list").code == 0
+    result = kw("archive", "list", "no_such_problem")
+    assert result.code == 2 and "no_such_problem" in result.err and "kw archive list" in result.err
 
 
 def test_file_of_the_users_is_not_overwritten(kw):

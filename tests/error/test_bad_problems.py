@@ -34,6 +34,13 @@ BAD = [
     ("data_dependent_item", GOOD.replace("return torch.softmax", "x = x * x.max().item()\n        return torch.softmax"), None, "", ""),
     ("sparse", GOOD.replace("return torch.softmax(torch.tanh(x) * self.weight, dim=-1)", "return x.to_sparse()"), None, "", ""),
     ("quantised", GOOD.replace("return torch.softmax(torch.tanh(x) * self.weight, dim=-1)", "return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)"), None, "", ""),
+    ("bf16_into_fp32", GOOD.replace("self.weight = nn.Parameter(torch.ones(width))", "self.layer = nn.Linear(width, width)").replace("torch.tanh(x) * self.weight", "self.layer(x.bfloat16())"),
+     "forward-raised", "same dtype", "self.layer(x.bfloat16())"),
+    ("sparse_input", GOOD.replace("torch.randn(16, 64)", "torch.eye(64).to_sparse()"), "unsupported-layout", "sparse", ""),
+    ("csr_input", GOOD.replace("torch.randn(16, 64)", "torch.eye(64).to_sparse_csr()"), "unsupported-layout", "sparse", ""),
+    ("nested_input", GOOD.replace("torch.randn(16, 64)", "torch.nested.nested_tensor([torch.randn(2, 64), torch.randn(3, 64)])"), "unsupported-layout", "nested", ""),
+    ("jagged_input", GOOD.replace("torch.randn(16, 64)", "torch.nested.nested_tensor([torch.randn(2, 64), torch.randn(3, 64)], layout=torch.jagged)"), "unsupported-layout", "nested", ""),
+    ("keyword_without_default", GOOD.replace("def forward(self, x)", "def forward(self, x, *, scale)"), "forward-raised", "scale", ""),
     ("sixteen_terabytes", GOOD.replace("torch.randn(16, 64)", "torch.randn(1 << 36, 64)"), None, "TB", ""),
 ]
 
@@ -80,6 +87,31 @@ def test_forward_that_ends_the_process(emitter, what, says):
     answer = emitter(emitter.kw.file("ends.py", GOOD.replace("return torch.softmax", f"{what}\n        return torch.softmax")))
     assert answer["exit_code"] == 2
     assert says in answer["error"]["message"]
+
+
+FORMS = [
+    ("keyword_with_default", "x, *, scale=2.0", "x * scale", "torch.randn(16, 64)"),
+    ("default_left_out", "x, y=None, scale=2.0", "x * scale if y is None else x + y", "torch.randn(16, 64)"),
+    ("none_and_number", "x, y, scale, flag", "x * scale if y is None and flag else x + y", "torch.randn(16, 64), None, 3, True"),
+    ("list_tuple_dict", "xs, pair, table", "xs[0] + pair[0] * pair[1] + table['k']", "[torch.randn(16, 64)], (torch.randn(16, 64), 2.0), {'k': torch.randn(16, 64)}"),
+    ("string", "x, mode", "x if mode == 'same' else -x", "torch.randn(16, 64), 'same'"),
+    ("no_rows", "x", "x", "torch.randn(0, 64)"),
+]
+
+
+@pytest.mark.parametrize("name, parameters, value, inputs", FORMS, ids=[row[0] for row in FORMS])
+def test_forms_of_arguments(emitter, name, parameters, value, inputs):
+    text = GOOD.replace("def forward(self, x):", f"def forward(self, {parameters}):\n        x = {value}").replace("[torch.randn(16, 64)]", f"[{inputs}]")
+    answer = emitter(emitter.kw.file(f"{name}.py", text))
+    assert answer["verdict"] == "emitted", answer
+
+
+@pytest.mark.slow
+def test_forward_that_takes_long_says_what_ends_it(kw):
+    problem = kw.file("hangs.py", GOOD.replace("return torch.softmax", "while True: pass\n        return torch.softmax"))
+    result = kw("optimize", problem, "--timeout", 20)
+    assert result.code == 2
+    assert "still running after 15 s" in result.err and "given up after 20 s" in result.err and "--timeout" in result.err
 
 
 @pytest.mark.slow

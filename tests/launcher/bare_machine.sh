@@ -30,18 +30,18 @@ type -P debootstrap >/dev/null || { echo "bare_machine.sh: apt-get install deboo
 
 # Mounts live in a namespace of their own, so that nothing can be left mounted, and removing the root afterwards
 # cannot reach through a mount.
-if [[ ${KW_BARE_ROOT:-} == "" ]]; then
+if [[ ${KW_TEST_BARE_ROOT:-} == "" ]]; then
   root=$(mktemp -d "${TMPDIR:-/tmp}/kw-bare.XXXXXX")
   # It becomes "/", which everyone may enter.
   chmod 755 "$root"
   flags=(--suite "$suite" --mirror "$mirror")
   [[ $as_user == 1 ]] && flags+=(--user)
   status=0
-  KW_BARE_ROOT=$root unshare --mount --pid --fork --kill-child "$0" "${flags[@]}" "${commands[@]}" || status=$?
+  KW_TEST_BARE_ROOT=$root unshare --mount --pid --fork --kill-child "$0" "${flags[@]}" "${commands[@]}" || status=$?
   if [[ $keep == 1 ]]; then echo "kept: $root"; else rm -rf --one-file-system "$root"; fi
   exit $status
 fi
-root=$KW_BARE_ROOT
+root=$KW_TEST_BARE_ROOT
 
 echo "== debootstrap $suite into $root"
 debootstrap --variant=minbase --include=bash,ca-certificates,git "$suite" "$root" "$mirror" >"$root.log" 2>&1 ||

@@ -178,6 +178,20 @@ def index_in_one_half_of_cat(d: Draw) -> Case:
     return Case(lambda x, i: torch.cat([x, x[i]]), (d.plain(*shape), d.indices(shape[0], [d.number(1, 6)])))
 
 
+@case
+def slices_that_leave_padding_out(d: Draw) -> Case:
+    """Every second row of a picture padded to an even number of rows: only one of the slices reaches the padding."""
+    rows, width = 2 * d.number(1, 9) + 1, d.number(1, 20)
+
+    def merged(x: Tensor) -> Tensor:
+        padded = F.pad(x, (0, 0, 0, 1))
+        return torch.cat([padded[:, start::2] for start in (0, 1)], -1)
+
+    if d.number(0, 1):
+        return Case(lambda x: F.layer_norm(merged(x), [2 * width]), (d.plain(2, rows, width),), exact=False)
+    return Case(lambda x: merged(x.neg()), (d.plain(2, rows, width),))
+
+
 # --- Borders, rolls and resizing ------------------------------------------------------------------------------------------------------
 
 

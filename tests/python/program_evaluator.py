@@ -84,7 +84,7 @@ class Kernel:
         scattered: dict[str, tuple[str, Tensor, Tensor]] = {}
         for line in self.lines:
             if line.startswith("store "):
-                value, target = re.match(r"store (%\S+) to (.*)", line).groups()  # type: ignore[union-attr]
+                value, target = re.match(r"store (%\S+) to (.*?)(?: last)?$", line).groups()  # type: ignore[union-attr]
                 buffer, index, mask, _ = self.access(target, names)
                 if value in scattered:
                     self.scatter(memory[buffer], index, *scattered[value])

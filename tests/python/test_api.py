@@ -145,19 +145,111 @@ def test_backend_compiles_each_shape_and_steps_back_for_gradients():
     assert module.linear.weight.grad is not None
 
 
-def test_backend_refuses_options_it_does_not_know():
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match="no option speed"):
-        torch.compile(Gated(), backend=backend, options={"speed": 11})(torch.randn(4, 16))
-
-
 def test_named_results_stay_named() -> None:
     class Named(torch.nn.Module):
         def forward(self, x):
             return torch.max(x * 2, dim=1), torch.sort(x, dim=1, stable=True)
 
     x = torch.randn(20, 9)
-    ours = kernelwright.optimize(Named(), [x], target="cpu", verified=False)(x)
+    with pytest.warns(kernelwright.UnverifiedKernelsWarning):
+        faster = kernelwright.optimize(Named(), x, target="cpu", unverified_kernels_may_be_wrong=True)
+    ours = faster(x)
     for mine, theirs in zip(ours, Named()(x), strict=True):
         assert type(mine) is type(theirs)
         assert torch.equal(mine.values, theirs.values) and torch.equal(mine.indices, theirs.indices)
+
+
+def test_one_tensor_stands_for_a_list_of_it(optimised):
+    module, faster, x = optimised
+    assert kernelwright.optimize(module, x, draws=1).source == faster.source
+    assert kernelwright.verify(module, faster, x, draws=1)["verdict"] == "pass"
+    assert kernelwright.measure(module, None, x, baselines=["eager"], budget_seconds=0.1)["time_ms"]["eager"] > 0
+
+
+@pytest.mark.parametrize("call", ["optimize", "verify", "measure"])
+@pytest.mark.parametrize(
+    "inputs, says",
+    [
+        ({"x": torch.ones(2, 16)}, "example_inputs is a dict.*example_kwargs"),
+        (3, "example_inputs is of type int"),
+        ("x", "example_inputs is of type str"),
+        (None, "example_inputs is of type NoneType"),
+        ((value for value in ()), "example_inputs is of type generator"),
+        (torch.ones(2, 16).numpy(), "example_inputs is of type ndarray"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) or value == "x" else "says",
+)
+def test_example_inputs_of_a_wrong_type_get_a_sentence(call, inputs, says):
+    modules = (Gated(),) if call == "optimize" else (Gated(), Gated())
+    with pytest.raises(errors.Error, match="(?s)" + says) as caught:
+        getattr(kernelwright, call)(*modules, inputs)
+    assert caught.value.kind == "user" and caught.value.hint
+
+
+def test_other_arguments_of_a_wrong_type_get_a_sentence():
+    x = torch.randn(4, 16)
+    with pytest.raises(errors.Error, match=r"(?s)module is the class Gated.*Gated\(\.\.\.\)"):
+        kernelwright.optimize(Gated, x)
+    with pytest.raises(errors.Error, match="module is of type Tensor"):
+        kernelwright.optimize(x, Gated())
+    with pytest.raises(errors.Error, match="candidate is of type NoneType"):
+        kernelwright.verify(Gated(), None, x)
+    with pytest.raises(errors.Error, match="candidate is of type Tensor"):
+        kernelwright.measure(Gated(), x, x)
+    with pytest.raises(errors.Error, match="(?s)example_kwargs is of type Tensor.*example_inputs"):
+        kernelwright.optimize(Gated(), x, x)
+
+
+def test_nothing_unverified_runs_in_silence():
+    import copy
+
+    module, x = Gated(), torch.randn(8, 16)
+    with pytest.warns(kernelwright.UnverifiedKernelsWarning, match="Gated were not verified") as seen:
+        faster = kernelwright.optimize(module, x, unverified_kernels_may_be_wrong=True)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    assert faster.report["verdict"] == "unverified"
+    for one in (faster, copy.deepcopy(faster)):
+        assert "UNVERIFIED" in repr(one)
+
+
+def test_a_verified_module_says_nothing_of_the_kind(optimised):
+    assert "UNVERIFIED" not in repr(optimised[1]) and optimised[1].report["verdict"] == "pass"
+
+
+def test_the_former_name_of_the_switch_tells_the_present_one():
+    with pytest.raises(errors.Error, match="unverified_kernels_may_be_wrong=True"):
+        kernelwright.optimize(Gated(), torch.randn(8, 16), verified=False)
+    with pytest.raises(TypeError, match="no setting verrified; there are target, "):
+        kernelwright.optimize(Gated(), torch.randn(8, 16), verrified=False)
+
+
+@pytest.mark.parametrize("options, says", [({"verified": False}, "unverified_kernels_may_be_wrong"), ({"speed": 11}, "no setting speed")])
+def test_backend_refuses_settings_it_does_not_know(options, says):
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=says):
+        torch.compile(Gated(), backend=backend, options=options)(torch.randn(4, 16))
+
+
+def test_backend_warns_of_unverified_kernels():
+    torch._dynamo.reset()
+    compiled = torch.compile(Gated().eval(), backend=backend, options={"unverified_kernels_may_be_wrong": True})
+    with torch.no_grad(), pytest.warns(kernelwright.UnverifiedKernelsWarning):
+        compiled(torch.randn(4, 16))
+
+
+def test_library_calls_with_a_keyword_of_python_and_of_other_libraries():
+    """`from` is no name of an argument in Python; operators outside aten go by their whole names."""
+
+    class Drawn(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.xlogy(2.0, x.abs() + torch.empty_like(x).uniform_(1.0, 1.5))
+
+    faster = kernelwright.optimize(Drawn(), torch.rand(5, 3), draws=1)
+    assert faster.report["verdict"] == "pass" and '**{"from": 1.0}' in faster.source
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.prims.tan(x) * 2.0
+
+    faster = kernelwright.optimize(Scaled(), torch.rand(5, 3), draws=1)
+    assert faster.report["verdict"] == "pass"

@@ -142,6 +142,11 @@ def test_enormous_shapes_are_refused_before_they_are_allocated(write):
     assert error.code == "too-large" and "layer.weight" in error.message
 
 
+def test_layers_without_a_shape_yet_are_named(write):
+    error = failure(write(MODEL.replace("Linear(size, size)", "LazyLinear(size)") + INPUTS + INIT))
+    assert error.code == "uninitialised" and "Call the module once" in error.hint
+
+
 def test_unsupported_dtypes_and_layouts(write):
     error = failure(write(with_forward("return x.to(torch.uint16)")))
     assert (error.code, error.where) == ("unsupported-dtype", "problem.py:5")

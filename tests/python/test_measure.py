@@ -1,11 +1,9 @@
 """Measurement, ceilings and compilation without a device: the shape of what is returned, and what must not go unnoticed."""
 
-import fcntl
 import math
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -14,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelwright import ceilings, compile_only, errors, measurement as measure
 from kernelwright.profiling import profile_call
-from kernelwright.timing import Perturbation, device_lock, is_settled
+from kernelwright.timing import Perturbation, is_settled
 
 pytestmark = pytest.mark.alone
 
@@ -153,26 +151,6 @@ def test_faults_are_blamed_on_whose_they_are(timed):
     with pytest.raises(errors.Error) as caught:
         timed(None, PROBLEM.replace("torch.tanh(x) * 2", "x @ x[:3]"))
     assert caught.value.kind == "user" and caught.value.where.startswith("problem.py:")
-
-
-def test_the_lock_keeps_others_waiting(tmp_path):
-    path, waited = str(tmp_path / "device.lock"), []
-    with open(path, "a") as holder:
-        fcntl.flock(holder, fcntl.LOCK_EX)
-
-        def take():
-            with device_lock(path, lambda: waited.append("told")):
-                waited.append("held")
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        time.sleep(0.1)
-        assert waited == ["told"]
-        fcntl.flock(holder, fcntl.LOCK_UN)
-        thread.join(timeout=5)
-    assert waited == ["told", "held"]
-    with device_lock(path, lambda: waited.append("no"), shared=True), device_lock(path, lambda: waited.append("no"), shared=True):
-        assert waited == ["told", "held"]
 
 
 def test_settled_means_a_tight_interval_of_the_median():

@@ -227,6 +227,34 @@ def test_losses(tmp_path: Path) -> None:
     check(lambda a, b, c: F.triplet_margin_loss(a, b, c), a, b, randn(9, 11) + 1, tmp_path=tmp_path)
 
 
+def test_sums_that_pick_one_element(tmp_path: Path) -> None:
+    """Σ over an axis of what is zero but at one place of each row: labels inside and outside of the axis, and what is picked computed, moved, or from somewhere else."""
+    x, weight = randn(9, 40), randn(40)
+    labels = torch.tensor([0, 39, 5, -1, 40, -100, 7, 300, 21])
+
+    def picked(value: Tensor, label: Tensor) -> Tensor:
+        return torch.where(label[:, None] == torch.arange(value.shape[1]), value, 0).sum(1)
+
+    for label in (labels, labels.int(), labels.clamp(0, 127).to(torch.int8), labels.clamp(0, 255).byte()):
+        check(picked, x, label, tmp_path=tmp_path, launches=1)
+    check(lambda x, t: picked(x.log_softmax(1), t), x, labels, tmp_path=tmp_path, launches=1)
+    check(lambda x, t: picked(x.t().log_softmax(1), t), randn(40, 9), labels, tmp_path=tmp_path, launches=1)
+    check(lambda x, w, t: picked((x.exp() * w).flip(1), t) + x.sum(1), x, weight, labels, tmp_path=tmp_path)
+    check(lambda x, t: picked(x.view(9, 8, 5).transpose(1, 2).reshape(9, 40), t), x, labels, tmp_path=tmp_path)
+    check(lambda x, t: picked(F.pad(x, (3, 4)), t), x, labels, tmp_path=tmp_path)
+    check(lambda x, i, t: picked(x[:, i], t), x, torch.randperm(40), labels, tmp_path=tmp_path)
+    check(lambda x, t: picked((x * 100).long(), t), x, labels, tmp_path=tmp_path)
+
+
+def test_cross_entropy_over_rows_and_columns(tmp_path: Path) -> None:
+    x, labels = randn(40, 40), torch.arange(40)
+    labels[3] = -100
+    check(lambda x, t: F.cross_entropy(x, t) + F.cross_entropy(x.t(), t), x, labels, tmp_path=tmp_path, launches=3)
+    check(lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1, reduction="none"), x, labels, tmp_path=tmp_path)
+    check(lambda x, t, w: F.cross_entropy(x, t, weight=w), x, labels, randn(40).abs(), tmp_path=tmp_path)
+    check(lambda x, t: F.cross_entropy(x, t, reduction="sum"), randn(2, 40, 3, 5), torch.randint(0, 40, (2, 3, 5)), tmp_path=tmp_path)
+
+
 def test_fused_blocks(tmp_path: Path) -> None:
     check(nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 16), nn.LayerNorm(16)), randn(5, 16), tmp_path=tmp_path, library_calls=2, launches=2)
     check(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), randn(2, 3, 9, 9), tmp_path=tmp_path, library_calls=1)

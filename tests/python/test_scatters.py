@@ -92,7 +92,8 @@ def test_a_buffer_that_a_call_updates_is_written_into_and_not_copied() -> None:
     x, at = torch.randn(4, 3, 8), torch.tensor([7, 1, 49])
     reference = Cache()
     emitted = library.compile_graph(export.export_module(Cache(), (x, at)), "cpu")
-    assert emitted["library_ops"] == [] and "clone" not in emitted["source"] and "copy_(" not in emitted["source"], emitted["source"]
+    # The warning of memory that is shared speaks of clone().
+    assert emitted["library_ops"] == [] and ".clone(" not in emitted["source"] and "copy_(" not in emitted["source"], emitted["source"]
     with torch.no_grad():
         candidate = load(emitted["source"]).ModelNew(reference)
         places = candidate.module.keys.data_ptr(), candidate.module.counts.data_ptr()

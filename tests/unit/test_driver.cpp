@@ -4,8 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/compile.hpp"
+#include "driver/environment.hpp"
+#include "driver/optimize.hpp"
 #include "driver/summary.hpp"
+#include "driver/worth.hpp"
 #include "ir/text.hpp"
+#include "support/error.hpp"
 
 using namespace kw;
 
@@ -34,6 +38,66 @@ TEST(Compile, KnowsWhoseWorkAFunctionDoes) {
   EXPECT_EQ(groups_of(compiled, {last}), std::vector<size_t>{2});
   EXPECT_EQ(groups_of(compiled, {joined, last}), (std::vector<size_t>{0, 2}));
   EXPECT_TRUE(groups_of(compiled, {"another_kernel"}).empty());
+}
+
+TEST(Targets, AutoLeavesGpusThatAreHidden) {
+  Environment environment;
+  environment.driver_version = "580";
+  environment.torch_cuda = "13.0";
+  environment.triton_version = "3.6.0";
+  EXPECT_EQ(resolve_target("auto", environment, true), "triton");
+  environment.gpus_hidden = true;
+  EXPECT_EQ(resolve_target("auto", environment, true), "cpu");
+  EXPECT_EQ(resolve_target("triton", environment, false), "triton");
+  EXPECT_THROW(resolve_target("triton", environment, true), Error);
+}
+
+namespace {
+
+nlohmann::ordered_json timed(double low, double value, double high) {
+  return {{"name", "timed"}, {"verdict", "pass"}, {"candidate", "timed_kw.py"}, {"speedup", {{"eager", {{"value", value}, {"low", low}, {"high", high}}}}}};
+}
+
+}  // namespace
+
+TEST(Worth, SlowerBeyondNoiseIsNotWritten) {
+  const OptimizeOptions options;
+  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02), unknown = {{"verdict", "pass"}, {"candidate", "x_kw.py"}};
+  EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, slower)));
+  EXPECT_EQ(slower["written"], false);
+  EXPECT_TRUE(slower["candidate"].is_null());
+  EXPECT_TRUE(decide(even, kNotSlower, advice_for(options, even)));
+  EXPECT_TRUE(even["advice"].empty());
+  EXPECT_TRUE(decide(unknown, kNotSlower, advice_for(options, unknown))) << "what was not timed is written";
+  EXPECT_TRUE(unknown["slower_than_eager"].is_null());
+}
+
+TEST(Worth, WhatWasAskedForDecides) {
+  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), faster = timed(1.3, 1.4, 1.49);
+  EXPECT_TRUE(decide(slower, 0, {}));
+  EXPECT_TRUE(decide(faster, 1.4, {}));
+  EXPECT_FALSE(decide(faster, 1.5, {}));
+}
+
+TEST(Worth, AdviceIsACommandThatCanBePasted) {
+  OptimizeOptions options;
+  options.problem = "my loss.py";
+  options.target = "cpu";
+  options.baselines = {"eager"};
+  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64);
+  const std::vector<Advice> advice = advice_for(options, slower);
+  ASSERT_EQ(advice.size(), 2u);
+  EXPECT_EQ(advice[0].command, "kw optimize 'my loss.py' --target cpu --baseline eager --budget 40");
+  EXPECT_EQ(advice[1].command, "kw optimize 'my loss.py' --target cpu --baseline eager --min-speedup 0");
+  slower["rescue"] = {{"exhausted", true}};
+  EXPECT_EQ(advice_for(options, slower).size(), 1u) << "a search that left nothing to try is not advised again";
+}
+
+TEST(Summary, NamesWhatIsRightAndSlower) {
+  const nlohmann::ordered_json summary = summarise({timed(0.58, 0.61, 0.64), timed(0.9, 0.97, 1.02)});
+  ASSERT_EQ(summary["slower"].size(), 1u);
+  EXPECT_EQ(summary["all"]["correct"], 2);
+  EXPECT_NE(summary_text(summary).find("1 verified but slower than eager: timed 0.61x"), std::string::npos) << summary_text(summary);
 }
 
 TEST(Summary, NamesKernelsThatSpill) {

@@ -35,6 +35,11 @@ while True:
         send({"id": id, "result": "new"})
     elif method == "error":
         send({"id": id, "error": params})
+    elif method == "wait":
+        for _ in range(6):
+            time.sleep(0.25)
+            send({"id": id, "event": {"stage": "waiting for somebody", "fraction": -1, "waited": 0.25}})
+        send({"id": id, "result": "had its turn"})
     elif method == "hang":
         time.sleep(60)
     elif method == "signal":
@@ -76,6 +81,18 @@ class WorkerClientTest : public ::testing::Test {
   std::filesystem::path folder_;
   std::unique_ptr<WorkerClient> client_;
 };
+
+TEST_F(WorkerClientTest, WaitingForATurnDoesNotCountAgainstTheLimit) {
+  client_->request("echo", {{"a", 1}}, 20);
+  std::vector<std::string> whom;
+  double waited = 0;
+  const Json reply = client_->request("wait", Json::object(), 1, [](const std::string&, double) { ADD_FAILURE() << "a wait is no stage"; },
+                                      [&](const std::string& who, double seconds) { whom.push_back(who), waited += seconds; });
+  EXPECT_EQ(reply, "had its turn");
+  EXPECT_EQ(whom.size(), 6u);
+  EXPECT_EQ(whom.front(), "waiting for somebody");
+  EXPECT_DOUBLE_EQ(waited, 1.5);
+}
 
 TEST_F(WorkerClientTest, ReturnsTheResultAndForwardsEvents) {
   std::string stage;

@@ -30,11 +30,12 @@ std::string value_type(DType dtype);     // of a local variable: booleans are bo
 Text constant_text(const kernel::Expr& expr, HelperSet& helpers);
 Text literal(double value, DType dtype, HelperSet& helpers);
 
-// `names` are the loop variables; `extents` the named constants that hold the axes' extents, used where a coefficient is a product of them.
+// `names` are the loop variables; `extents` the named constants that hold the axes' extents, used where a coefficient is the size of a row or plane.
 struct AxisNames {
   std::vector<std::string> variables, extents;
 };
-Text index_text(const kernel::Kernel& kernel, const kernel::Index& index, const AxisNames& names);
+// `whole`: the index of which `index` is a part.
+Text index_text(const kernel::Kernel& kernel, const kernel::Index& index, const AxisNames& names, const kernel::Index* whole = nullptr);
 std::string guard_text(const kernel::Kernel& kernel, const std::vector<kernel::Guard>& guards, const AxisNames& names);
 
 // An operation on operands already spelled; adds the helpers that it calls. `types` are the operands' dtypes.

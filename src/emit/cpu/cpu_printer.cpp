@@ -1,8 +1,11 @@
 // The CPU target: kernels as one C++ source in a string, compiled on first use and called through ctypes.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emit/cpu/embedded.hpp"
 #include "emit/cpu/kernel_printer.hpp"
+#include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -18,33 +21,34 @@ constexpr const char* kIncludesOfSorts[] = {"type_traits", "utility", "vector"};
 constexpr const char* kRunCheckedText = R"py(
 
 def run_checked(kernel: str, *arguments: int) -> None:
-    """Run a kernel that returns whether it met an index that PyTorch would refuse."""
+    """Run a kernel that returns null, or an index that PyTorch would refuse and the size of its dimension."""
     function = getattr(load_kernels(), kernel)
-    function.restype = ctypes.c_int
-    if function(*arguments):
-        raise IndexError("index out of range: a tensor of indices holds a value that the dimension it indexes does not have")
+    function.restype = ctypes.POINTER(ctypes.c_int64)
+    if refused := function(*arguments):
+        index, size = refused[0], refused[1]
+        # A negative one may have been counted from the end.
+        named = f"index {index}" if index >= 0 else f"index {index} or {index - size}"
+        raise IndexError(f"{named} is out of range for a dimension of size {size}")
 )py";
 
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
-  bool shares_tiles() const override { return false; }
+  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override { return cpu::reads_before_it_writes(kernel, read, written); }
 
   std::string imports() const override {
-    return "import ctypes\nimport functools\nimport hashlib\nimport os\nimport platform\nimport re\nimport shlex\nimport shutil\nimport subprocess\n"
-           "import tempfile\nimport threading\n\nimport torch\n";
+    return "import atexit\nimport contextlib\nimport ctypes\nimport functools\nimport hashlib\nimport os\nimport shlex\nimport shutil\nimport subprocess\n"
+           "import tempfile\n\nimport torch\n";
   }
 
   std::string kernels(const Program& program) const override {
     if (program.kernels.empty()) return "";
     cpu::HelperSet helpers;
     std::string functions, parameters;
-    bool refuses = false;
     for (const Kernel& kernel : program.kernels) {
       const cpu::PrintedKernel printed = cpu::print_kernel(kernel, helpers);
       functions += "\n" + printed.text;
       parameters += fmt::format("    (\"{}\", {}, {}),\n", kernel.name, kernel.buffers.size(), printed.takes_threads ? 1 : 0);
-      refuses = refuses || cpu::refuses_indices(kernel);
     }
     std::string source;
     for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
@@ -54,7 +58,7 @@ class CpuPrinter : public TargetPrinter {
     source += functions;
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");
     return "CPP_SOURCE = r\"\"\"\n" + source + "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
-           parameters + "]\n\n" + std::string(cpu::kLoaderText) + (refuses ? kRunCheckedText : "");
+           parameters + "]\n";
   }
 
   std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
@@ -71,12 +75,14 @@ class CpuPrinter : public TargetPrinter {
       head = "run_checked(";
       arguments.insert(arguments.begin(), "\"" + kernel.name + "\"");
     }
-    const std::string line = head + join(arguments, ", ") + ")\n";
-    if (line.size() <= 112) return line;
-    return head + "\n    " + join(arguments, ",\n    ") + ",\n)\n";
+    return python::wrapped_call(head, arguments, ")") + "\n";
   }
 
-  std::string trailer(const Program&) const override { return ""; }
+  std::string trailer(const Program& program) const override {
+    if (program.kernels.empty()) return "";
+    const bool refuses = std::any_of(program.kernels.begin(), program.kernels.end(), cpu::refuses_indices);
+    return std::string(cpu::kLoaderText) + (refuses ? kRunCheckedText : "");
+  }
 };
 
 }  // namespace

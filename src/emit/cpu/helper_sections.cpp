@@ -19,8 +19,9 @@ struct Section {
 
 constexpr std::string_view kMarker = "//@ ";
 
-std::vector<Section> cut(std::string_view source) {
-  std::vector<Section> sections;
+// Appends a file's sections; what stands before the first of them is the file's own comment.
+void cut(std::string_view source, std::vector<Section>& sections) {
+  const size_t before = sections.size();
   for (const std::string& line : split_lines(source)) {
     if (line.rfind(kMarker, 0) == 0) {
       std::istringstream words(line.substr(kMarker.size()));
@@ -29,16 +30,19 @@ std::vector<Section> cut(std::string_view source) {
       for (std::string word; words >> word;)
         if (word != ":") section.needs.push_back(word);
       sections.push_back(std::move(section));
-    } else if (!sections.empty()) {
+    } else if (sections.size() > before) {
       sections.back().text += line + "\n";
     }
   }
-  return sections;
 }
 
 // vector_math.h first: its `inline` is what the sections of scalar_math.h need.
 const std::vector<Section>& all_sections() {
-  static const std::vector<Section> sections = cut(std::string(kVectorMathText) + std::string(kScalarMathText) + std::string(kSortRowsText));
+  static const std::vector<Section> sections = [] {
+    std::vector<Section> all;
+    for (const std::string_view text : {kVectorMathText, kScalarMathText, kSortRowsText}) cut(text, all);
+    return all;
+  }();
   return sections;
 }
 

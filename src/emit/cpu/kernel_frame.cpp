@@ -17,7 +17,7 @@ std::string signature(const Kernel& kernel, const std::vector<std::string>& buff
     parameters.push_back((buffer.role == BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) + "* " + buffers[i]);
   }
   if (takes_threads) parameters.push_back("int threads");
-  const std::string head = std::string("extern \"C\" ") + (refuses_indices(kernel) ? "int " : "void ") + kernel.name + "(";
+  const std::string head = std::string("extern \"C\" ") + (refuses_indices(kernel) ? "const int64_t* " : "void ") + kernel.name + "(";
   const std::string line = head + join(parameters, ", ") + ") {\n";
   if (line.size() <= 120) return line;
   return head + "\n    " + join(parameters, ",\n    ") + ") {\n";

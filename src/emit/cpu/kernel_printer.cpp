@@ -36,13 +36,28 @@ PrintedKernel print_kernel(const Kernel& kernel, HelperSet& helpers) {
   std::vector<std::string> buffers;
   std::string statements;
   for (const Part& part : parts) {
-    const std::string printed = print_statements(part, helpers, buffers);
+    Touches touches;
+    const std::string printed = print_statements(part, helpers, buffers, touches);
     statements += part.place.empty() ? printed : in_block(part.place, printed);
   }
-  if (refuses_indices(kernel)) statements = "  int refused = 0;\n" + statements + "  return refused;\n";
+  if (refuses_indices(kernel)) statements = "  const int64_t* refused = nullptr;\n" + statements + "  return refused;\n";
   const std::string comment = kernel.doc.empty() ? "" : "// " + kernel.doc + "\n";
   const bool threads = takes_threads(parts);
   return {comment + signature(kernel, buffers, threads) + statements + "}\n", threads};
+}
+
+bool reads_before_it_writes(const Kernel& kernel, int read, int written) {
+  if (scatters(kernel)) return false;   // every thread may walk all points
+  const std::vector<Part> parts = parts_of(kernel);
+  return std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
+    if (part.nest.copies) return false;
+    HelperSet helpers;
+    std::vector<std::string> buffers;
+    Touches touches;
+    print_statements(part, helpers, buffers, touches);
+    const std::set<int>&reads = touches.reads[read], &writes = touches.writes[written];
+    return reads.empty() || writes.empty() || *reads.rbegin() <= *writes.begin();
+  });
 }
 
 }  // namespace kw::cpu

@@ -19,6 +19,10 @@ bool takes_threads(const kernel::Kernel& kernel);
 // Does the kernel return whether it met an index that it had to refuse?
 bool refuses_indices(const kernel::Kernel& kernel);
 
+// Whether the function, as it is printed, is done with each element of the buffer `read` when it stores the same place of `written`, to whose memory it may
+// then lie. Both are accessed at equal indices throughout, which no scan and no gather computes.
+bool reads_before_it_writes(const kernel::Kernel& kernel, int read, int written);
+
 // Adds the helpers that the kernel calls to `helpers`.
 PrintedKernel print_kernel(const kernel::Kernel& kernel, HelperSet& helpers);
 

@@ -1,3 +1,5 @@
+# --- The loader: compiles CPP_SOURCE on first use on this machine; later processes find the library in the user's cache ---
+
 COMPILER_FLAGS = (
     "-O3 -march=native -fopenmp -std=c++17 -shared -fPIC -fwrapv "
     # NaN, infinities and rounding stay as written; without errno and traps the loops still vectorise.
@@ -7,7 +9,7 @@ COMPILER_FLAGS = (
 ).split()
 
 
-def find_compiler() -> list[str]:
+def find_compiler():
     """The C++ compiler: $CXX, else g++, clang++ or c++ from PATH."""
     for words in (shlex.split(os.environ.get("CXX", "")), ["g++"], ["clang++"], ["c++"]):
         path = shutil.which(words[0]) if words else None
@@ -16,61 +18,52 @@ def find_compiler() -> list[str]:
     raise RuntimeError("These kernels need a C++ compiler: install g++ (Debian, Ubuntu: apt install g++) or set CXX to one.")
 
 
-def openmp_runtime() -> list[str]:
-    """PyTorch's own libgomp where it has loaded one, so that the kernels share its threads instead of starting a second set."""
-    try:
-        with open("/proc/self/maps") as maps:
-            paths = {line.split()[-1] for line in maps if re.search(r"/libgomp[^/]*\.so[^/]*$", line.rstrip())}
-    except OSError:
-        return []
-    return sorted(paths)[:1]
-
-
-def cache_folder() -> str:
-    """A folder of the user's for compiled kernels; a temporary one where that cannot be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(base, "kernelwright", "cpu")
+def writable(folder):
+    """The folder; where it cannot be written, one that goes when the process ends."""
     try:
         os.makedirs(folder, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-        return folder
     except OSError:
-        return tempfile.mkdtemp(prefix="kernels-")
+        folder = tempfile.mkdtemp(prefix="kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
-def processor_features() -> str:
-    """What -march=native depends on."""
-    try:
-        with open("/proc/cpuinfo") as info:
-            return next((line for line in info if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        return platform.processor()
+def lines_of(path):
+    with contextlib.suppress(OSError), open(path) as file:
+        return file.read().splitlines()
+    return []
 
 
 @functools.cache
-def load_kernels() -> ctypes.CDLL:
-    """Compile CPP_SOURCE on first use on this machine, then load it; later processes find it in the cache."""
+def load_kernels():
     compiler = find_compiler()
-    version = os.stat(os.path.realpath(compiler[0]))
-    libraries = ["-Wl,--as-needed", *openmp_runtime()]
-    identity = [CPP_SOURCE, *compiler, *COMPILER_FLAGS, *libraries, str(version.st_size), str(version.st_mtime_ns), processor_features()]
+    # PyTorch's own libgomp where it has loaded one, so that the kernels share its threads instead of starting a second set.
+    runtime = sorted({line.split(maxsplit=5)[-1] for line in lines_of("/proc/self/maps") if "/libgomp" in line})[:1]
+    libraries = ["-Wl,--as-needed", *runtime]
+    # -march=native depends on the processor.
+    processor = next((line for line in lines_of("/proc/cpuinfo") if line.startswith(("flags", "Features"))), "")
+    version = os.stat(compiler[0])
+    identity = [CPP_SOURCE, *compiler, *COMPILER_FLAGS, *libraries, f"{version.st_size} {version.st_mtime_ns}", processor]
     name = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-    folder = cache_folder()
-    library = os.path.join(folder, name + ".so")
-    if not os.path.exists(library):
-        source = os.path.join(folder, name + ".cpp")
-        private = f"{os.path.join(folder, name)}.{os.getpid()}.{threading.get_ident()}"
-        with open(private + ".cpp", "w") as file:
-            file.write(CPP_SOURCE)
-        os.replace(private + ".cpp", source)
-        command = [*compiler, *COMPILER_FLAGS, source, *libraries, "-o", private + ".so"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{compiler[0]} could not compile the kernels of this file.\nSource: {source}\nCommand: {' '.join(command)}\n{done.stderr}")
-        os.replace(private + ".so", library)
-    kernels = ctypes.CDLL(library)
-    for kernel, pointers, integers in KERNEL_PARAMETERS:
-        function = getattr(kernels, kernel)
-        function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int] * integers
-        function.restype = None
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kernelwright", "cpu")
+    path = os.path.join(cache, name)
+    if not os.path.exists(path + ".so"):
+        path = os.path.join(writable(cache), name)
+        # Whole before it has its name: other threads and processes may be at the same.
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as drafts:
+            draft = os.path.join(drafts, "draft")
+            with open(draft, "w", encoding="utf-8") as file:
+                file.write(CPP_SOURCE)
+            os.replace(draft, path + ".cpp")
+            command = [*compiler, *COMPILER_FLAGS, path + ".cpp", *libraries, "-o", draft]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            if done.returncode != 0:
+                shown = f"Source: {path}.cpp\nCommand: {' '.join(command)}\n{done.stderr}"
+                raise RuntimeError(f"{compiler[0]} could not compile the kernels of this file.\n{shown}")
+            os.replace(draft, path + ".so")
+    kernels = ctypes.CDLL(path + ".so")
+    for name, pointers, integers in KERNEL_PARAMETERS:
+        getattr(kernels, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int] * integers
+        getattr(kernels, name).restype = None
     return kernels

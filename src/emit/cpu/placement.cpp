@@ -135,7 +135,7 @@ Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const Ax
   const auto first_from = [&](int64_t bound) {
     Index distance{bound - rest.constant + step.coefficient - 1, rest.terms};
     for (IndexTerm& term : distance.terms) term.coefficient = -term.coefficient;
-    const Text text = index_text(kernel, distance, names);
+    const Text text = index_text(kernel, distance, names, &guard.index);
     return step.coefficient == 1 ? text.text : within(text, precedence::kMultiply) + " / " + std::to_string(step.coefficient);
   };
   return {first_from(guard.lower), first_from(guard.upper)};

@@ -29,7 +29,7 @@ void ProgramStarts::print(const std::vector<std::string>& buffers, const AxisNam
     const std::vector<IndexTerm> start = start_of(access.index);
     if (start.empty() || start.size() == access.index.terms.size() || find(start)) return;
     variables_.push_back({start, names.fresh(variables_.empty() ? "start" : buffers[access.buffer] + "_start")});
-    writer.line(fmt::format("const int64_t {} = {};", variables_.back().second, index_text(kernel_, {0, start}, axes).text));
+    writer.line(fmt::format("const int64_t {} = {};", variables_.back().second, index_text(kernel_, {0, start}, axes, &access.index).text));
   };
   for (size_t id = 0; id < kernel_.exprs.size(); ++id)
     if (nest_.needed[id] && is_load(kernel_.exprs[id])) print_for(kernel_.exprs[id].access);
@@ -46,7 +46,7 @@ std::string ProgramStarts::element(const Access& access, const std::string& buff
     std::erase_if(rest.terms, [&](const IndexTerm& term) { return std::find(start.begin(), start.end(), term) != start.end(); });
   }
   if (gathered) parts.push_back(within(*gathered, kAdd));
-  if (parts.empty() || !rest.terms.empty() || rest.constant != 0) parts.push_back(index_text(kernel_, rest, axes).text);
+  if (parts.empty() || !rest.terms.empty() || rest.constant != 0) parts.push_back(index_text(kernel_, rest, axes, &access.index).text);
   return fmt::format("{}[{}]", buffer, join(parts, " + "));
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "emit/cpu/simplify.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -341,16 +342,6 @@ void merge_axes(Kernel& kernel) {
       merge(kernel, outer, inner);
       return merge_axes(kernel);
     }
-}
-
-void drop_unit_axes(Kernel& kernel) {
-  const auto rewrite = [&](Index& index) { std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; }); };
-  const auto rewrite_access = [&](Access& access) {
-    rewrite(access.index);
-    for (Guard& guard : access.guards) rewrite(guard.index);
-  };
-  for (Expr& expr : kernel.exprs) rewrite_access(expr.access);
-  for (Store& store : kernel.stores) rewrite_access(store.access);
 }
 
 bool is_pointwise(const Kernel& kernel) {

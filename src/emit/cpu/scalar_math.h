@@ -110,8 +110,11 @@ INLINE T shift_right(T a, T count) {
 }
 //@ bounded : inline
 // An index that PyTorch would refuse is noted for the caller, and element 0 read in its place.
-INLINE int64_t bounded(int64_t index, int64_t size, int& refused) {
+INLINE int64_t bounded(int64_t index, int64_t size, const int64_t*& refused) {
   if (static_cast<uint64_t>(index) < static_cast<uint64_t>(size)) return index;
-  __atomic_store_n(&refused, 1, __ATOMIC_RELAXED);
+  static int64_t noted[2];
+  __atomic_store_n(&noted[0], index, __ATOMIC_RELAXED);
+  __atomic_store_n(&noted[1], size, __ATOMIC_RELAXED);
+  __atomic_store_n(&refused, static_cast<const int64_t*>(noted), __ATOMIC_RELAXED);
   return 0;
 }

@@ -21,12 +21,6 @@ void for_each_index(Kernel& kernel, Visit&& visit) {
   for (Store& store : kernel.stores) visit_access(store.access);
 }
 
-void drop_unit_axes(Kernel& kernel) {
-  for_each_index(kernel, [&](Index& index) {
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; });
-  });
-}
-
 // --- Splitting axes ------------------------------------------------------------------------------------------------------------
 
 // The positions at which the indices cut the axis: {1, …, extent}, each a multiple of the one before; {1, extent} where it cannot be split.
@@ -385,6 +379,12 @@ class Expander {
 };
 
 }  // namespace
+
+void drop_unit_axes(Kernel& kernel) {
+  for_each_index(kernel, [&](Index& index) {
+    std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; });
+  });
+}
 
 Simplified simplify(const Kernel& kernel) {
   Kernel copy = kernel;

@@ -24,6 +24,9 @@ struct Simplified {
   bool short_folds = false;          // windows: few elements each, which PyTorch adds up in their own precision too
 };
 
+// Axes of extent 1 leave every index.
+void drop_unit_axes(kernel::Kernel& kernel);
+
 Simplified simplify(const kernel::Kernel& kernel);
 
 }  // namespace kw::cpu

@@ -28,7 +28,8 @@ constexpr size_t kLongText = 88;   // an expression longer than this gets a name
 
 class KernelPrinter {
  public:
-  KernelPrinter(const Part& part, HelperSet& helpers) : simplified_(part.simplified), kernel_(simplified_.kernel), nest_(part.nest), helpers_(helpers) {}
+  KernelPrinter(const Part& part, HelperSet& helpers, Touches& touches)
+      : simplified_(part.simplified), kernel_(simplified_.kernel), nest_(part.nest), helpers_(helpers), touches_(touches) {}
 
   // The function's statements. `buffers` becomes the buffers' names in it.
   std::string print(std::vector<std::string>& buffers) {
@@ -39,6 +40,7 @@ class KernelPrinter {
     starts_.print(buffers_, axes_, names_, writer_);
     if (nest_.form == LoopForm::kScanRows) print_scan_rows();
     for (int phase = 0; nest_.form != LoopForm::kScanRows && phase <= nest_.last_phase; ++phase) print_phase(phase);
+    if (!withheld_.empty()) print_nest(nest_.form == LoopForm::kColumns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{}, withheld_);
     writer_.close_all();
     buffers = buffers_;
     return constants(kernel_, nest_, axes_, blocks_, lanes_, writer_.text()) + writer_.text();
@@ -48,9 +50,9 @@ class KernelPrinter {
   // --- Names and the frame ---------------------------------------------------------------------------------------------------
 
   void name_everything() {
-    for (const Buffer& buffer : kernel_.buffers) buffers_.push_back(names_.fresh(buffer.name));
+    for (const Buffer& buffer : kernel_.buffers) buffers_.push_back(names_.fresh(buffer.name, "_tensor"));
     for (const Axis& axis : kernel_.axes) {
-      axes_.variables.push_back(names_.fresh(axis.name));
+      axes_.variables.push_back(names_.fresh(axis.name, "_index"));
       axes_.extents.push_back(names_.fresh(constant_name(axis.name, "Count")));
     }
     const auto name_block = [&](int axis, const std::string& kind) {
@@ -134,7 +136,7 @@ class KernelPrinter {
       const Store& store = kernel_.stores[index];
       if (nest_.phase[store.value] != phase) continue;
       const bool looped = nest_.form == LoopForm::kPointwise || over_reduce_axes(axes_of(kernel_, nest_, store));
-      (looped ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+      (looped ? inside : store.last ? withheld_ : outside).push_back({Sink::kStore, static_cast<int>(index)});
     }
     std::vector<ExprId> reduces;
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
@@ -393,6 +395,7 @@ class KernelPrinter {
   // --- One nest of loops -------------------------------------------------------------------------------------------------------------
 
   void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
+    ++touches_.nest;
     const Placement placement = place(kernel_, nest_, loops, sinks, [&](ExprId id) { return is_available(id); });
     const std::vector<Guard> guards = common_guards(kernel_, sinks);
     int deepest = 0;
@@ -403,7 +406,7 @@ class KernelPrinter {
         const int axis = loops[depth - 1];
         Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
         if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis); stop != kNoExpr && available_.count(stop) && !column_values_.count(stop)) bounds = {"0", value(stop).text};
-        print_pragma(loops, depth, deepest, sinks);
+        print_pragma(loops, depth, deepest, sinks, placement);
         open_loop(loops[depth - 1], bounds);
         in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
         if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
@@ -417,8 +420,9 @@ class KernelPrinter {
         locals.push_back(static_cast<ExprId>(id));
       }
       if (depth > 0 && depth < deepest) scatters_.skip_others(placement, depth, [&](ExprId id) { return is_available(id) ? &available_.at(id) : nullptr; });
-      for (const Sink& sink : sinks)
-        if (depth_of(kernel_, nest_, sink, loops) == depth) print_sink(sink);
+      for (const bool last : {false, true})
+        for (const Sink& sink : sinks)
+          if (depth_of(kernel_, nest_, sink, loops) == depth && last == (sink.kind == Sink::kStore && kernel_.stores[sink.id].last)) print_sink(sink);
       if (depth > 0) scopes_.push_back(locals);
     }
     for (int depth = deepest; depth > 0; --depth) {
@@ -429,6 +433,7 @@ class KernelPrinter {
     }
     guards_.clear();
     in_whole_vectors_ = false;
+    ++touches_.nest;
     for (const Sink& sink : sinks)
       if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
   }
@@ -452,7 +457,8 @@ class KernelPrinter {
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
     if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
     if (placement.uses[id] > 1 || hoisted) return true;
-    if (is_load(expr)) return false;
+    // Of two updates that read each other's old contents, the second must not find the first's new ones.
+    if (is_load(expr)) return std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [](const Store& store) { return store.last; }) > 1;
     return !expr.name.empty() || value(id).text.size() > kLongText;
   }
 
@@ -469,14 +475,17 @@ class KernelPrinter {
   }
 
   // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
-  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
+  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks,
+                    const Placement& placement) {
     const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
     const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
                                        (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
     if (!simd && !shared) return;
-    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort)
+    // Written out, a short loop leaves the one around it to be vectorised, which g++ 12 does wrongly for AVX-512
+    // where a choice hangs on that one's rows: some of them are computed as if on the other side.
+    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort && !chooses_by_place(placement))
       return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
     std::vector<std::string> clauses;
     if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
@@ -484,6 +493,16 @@ class KernelPrinter {
     const std::string head = std::string("#pragma omp") + (shared ? " parallel for" : "") + (simd ? " simd" : "");
     const std::string line = clauses.empty() ? head : head + " " + join(clauses, " ");
     writer_.line(line.size() <= 120 ? line : head + " \\\n    " + join(clauses, " \\\n    "));
+  }
+
+  // Whether what is read, or what is made of it, hangs on where in the tensor an element stands.
+  bool chooses_by_place(const Placement& placement) const {
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      const bool selects = expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSelect;
+      if (placement.reached[id] && (selects || (is_load(expr) && !expr.access.guards.empty()))) return true;
+    }
+    return false;
   }
 
   std::vector<std::string> reduction_clauses(const std::vector<Sink>& sinks) const {
@@ -518,6 +537,7 @@ class KernelPrinter {
     const Access& access = store.access;
     if (const Expr* expr = scatter_of(kernel_, store))
       return scatters_.print(store, value(expr->operands[0]), value(expr->operands[1]), [&](const Text& place) { return element_of(access, &place); });
+    touches_.writes[access.buffer].insert(touches_.nest);
     const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, kernel_.buffers[access.buffer].dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
     const std::string guard = both(lane_guard(), guards_.remaining(access.guards, axes_));
@@ -544,6 +564,7 @@ class KernelPrinter {
 
   Text load(const Expr& expr) {
     const Access& access = expr.access;
+    touches_.reads[access.buffer].insert(touches_.nest);
     const DType dtype = kernel_.buffers[access.buffer].dtype;
     const bool varies = expr.kind == ExprKind::kGather || (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
     std::string guard = both(varies ? lane_guard() : "", guards_.remaining(access.guards, axes_));
@@ -579,12 +600,14 @@ class KernelPrinter {
   bool in_whole_vectors_ = false;
   GuardScope guards_{kernel_, writer_, names_};
   ScatterPrinter scatters_{kernel_, buffers_, axes_, writer_, names_, helpers_};
+  std::vector<Sink> withheld_;                  // stores outside the loops that come last
+  Touches& touches_;
 };
 
 }  // namespace
 
-std::string print_statements(const Part& part, HelperSet& helpers, std::vector<std::string>& buffers) {
-  return KernelPrinter(part, helpers).print(buffers);
+std::string print_statements(const Part& part, HelperSet& helpers, std::vector<std::string>& buffers, Touches& touches) {
+  return KernelPrinter(part, helpers, touches).print(buffers);
 }
 
 }  // namespace kw::cpu

@@ -81,13 +81,12 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
     : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), dimensions_(find_tile_dimensions(kernel, axes_)), vectors_(find_vectors(kernel, dimensions_)), names_(kernel.exprs.size()),
       bound_(kernel.exprs.size(), false), loads_left_(kernel.exprs.size(), 0), cast_of_load_(kernel.exprs.size(), kNoExpr),
       wide_axis_(kernel.axes.size(), false) {
-  taken_ = {"tl", "triton", "libdevice", "range", "float", "program", "and", "or", "not", "if", "else", "for", "in", "is", "def", "return", "lambda", "from",
-            "import", "as", "with", "while", "pass", "del", "global", "class", "None", "True", "False", "assert", "break", "continue", "except", "finally",
-            "nonlocal", "raise", "try", "yield", "async", "await", "elif", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide",
-            "remainder", "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
+  taken_ = {"tl", "triton", "libdevice", "torch", "program", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide", "remainder",
+            "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
             "float8_e5m2_of_float", "hardware_float8", "FLOAT8_SATURATES", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "multiply_in_order", "last_in_row",
             "four_of", "together", "raise_to", "lower_to", "_", "order_of", "value_of", "order_in_row", "packed_with_places", "elements_of", "places_of", "lowest_first",
             "pick_lowest"};
+  taken_.insert(python::reserved_names().begin(), python::reserved_names().end());
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
   roughly_ = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {

@@ -36,9 +36,9 @@ Known evaluate(const Kernel& kernel, const Expr& expr, const std::vector<Known>&
   }
 }
 
-class Finder {
+class PaddingFinder {
  public:
-  Finder(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) : kernel_(kernel), axes_(axes) {
+  PaddingFinder(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) : kernel_(kernel), axes_(axes) {
     for (const Axis& axis : kernel.axes)
       result_.padded.push_back(is_serial(axis) && axis.block > 1 && overhangs(axis));
     result_.load_other.resize(kernel.exprs.size());
@@ -144,7 +144,7 @@ double smallest_of(DType dtype) {
 
 bool Padding::any() const { return std::find(padded.begin(), padded.end(), true) != padded.end(); }
 
-Padding find_padding(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) { return Finder(kernel, axes).run(); }
+Padding find_padding(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) { return PaddingFinder(kernel, axes).run(); }
 
 double identity_of(ReduceOp reduce, DType dtype, size_t position) {
   switch (reduce) {

@@ -6,6 +6,7 @@
 
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
+#include "emit/triton/in_place.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/joined_launch.hpp"
 #include "emit/triton/keep_mask.hpp"
@@ -101,7 +102,7 @@ std::vector<std::string> tensors_of(const Program& program, const KernelStep& st
 class TritonPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cuda"; }
-  bool shares_tiles() const override { return true; }
+  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override { return triton::reads_before_it_writes(kernel, read, written); }
 
   std::string imports() const override { return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"; }
 

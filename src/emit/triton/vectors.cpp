@@ -24,9 +24,9 @@ void append(std::string& key, const Index& index, int64_t constant) {
   key += ']';
 }
 
-class Finder {
+class VectorFinder {
  public:
-  Finder(const Kernel& kernel, const TileDimensions& dimensions) : kernel_(kernel) {
+  VectorFinder(const Kernel& kernel, const TileDimensions& dimensions) : kernel_(kernel) {
     found_.of_expr.assign(kernel.exprs.size(), -1);
     found_.of_store.assign(kernel.stores.size(), -1);
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
@@ -135,6 +135,6 @@ class Finder {
 
 }  // namespace
 
-Vectors find_vectors(const Kernel& kernel, const TileDimensions& dimensions) { return Finder(kernel, dimensions).run(); }
+Vectors find_vectors(const Kernel& kernel, const TileDimensions& dimensions) { return VectorFinder(kernel, dimensions).run(); }
 
 }  // namespace kw::triton

@@ -1,0 +1,106 @@
+"""How quiet the machine was while something was timed: what else ran on the cores that this process may use, and what it was denied."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+# Cores that others may use beyond those that nobody here needs: some service always runs for a moment.
+_ALLOWED_CORES = 0.2
+# Shares of the time that the hypervisor or the control group's limit may take.
+_ALLOWED_SHARE = 0.02
+# The kernel counts processor time in ticks: of less than these seconds in all nothing can be said.
+_LEAST_SECONDS = 0.05
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Noise:
+    """From construction to `figures()`, with `threads` computing."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.processes = _processor_seconds_by_process()
+        self.began = time.monotonic()
+        self.before = self._counters()
+
+    def figures(self) -> dict[str, Any]:
+        """`reasons`: one sentence for each way in which it was too noisy to time; none where it was quiet."""
+        after = self._counters()
+        elapsed = max(time.monotonic() - self.began, 1e-6)
+        busy, stolen, own, throttled = (new - old for new, old in zip(after, self.before))
+        foreign = max(0.0, busy - own)
+        count = len(self.cores)
+        reasons = []
+        spare = max(0, count - self.threads)
+        if foreign > max(_LEAST_SECONDS, (spare + _ALLOWED_CORES) * elapsed):
+            reasons.append(f"{self._largest(foreign)} used {foreign / elapsed:.1f} of {count} cores while this was timed")
+        if stolen > max(_LEAST_SECONDS, _ALLOWED_SHARE * count * elapsed):
+            reasons.append(f"the hypervisor gave {stolen / elapsed:.1f} of {count} cores to others while this was timed")
+        if throttled > max(_LEAST_SECONDS, _ALLOWED_SHARE * elapsed):
+            reasons.append(f"the control group's limit on processor time held this process up for {throttled:.1f} of {elapsed:.1f} s while this was timed")
+        return {
+            "reasons": reasons,
+            "cores": count,
+            "others_cores": round(foreign / elapsed, 3),
+            "stolen_cores": round(stolen / elapsed, 3),
+            "throttled_seconds": round(throttled, 3),
+            "seconds": round(elapsed, 3),
+        }
+
+    def _counters(self) -> tuple[float, float, float, float]:
+        return *_busy_and_stolen(self.cores), time.process_time(), _throttled_seconds()
+
+    def _largest(self, foreign: float) -> str:
+        """Who it was, where one process can be seen to have used most of `foreign` seconds."""
+        used = {key: seconds - self.processes.get(key, 0.0) for key, seconds in _processor_seconds_by_process().items()}
+        key, seconds = max(used.items(), key=lambda item: item[1], default=(None, 0.0))
+        if key is None or seconds < foreign / 2:
+            return "other processes"
+        others = "" if seconds > 0.8 * foreign else " and others"
+        return f"another process ({key[1]}, process {key[0]}){others}"
+
+
+def _busy_and_stolen(cores: list[int]) -> tuple[float, float]:
+    """Seconds since the system started in which these cores ran something, and in which a hypervisor ran something else on them."""
+    busy = stolen = 0.0
+    wanted = {f"cpu{core}" for core in cores}
+    with contextlib.suppress(OSError, ValueError), open("/proc/stat") as file:
+        for line in file:
+            name, *fields = line.split()
+            if name in wanted:
+                user, nice, system, _idle, _waiting, interrupts, soft, steal = (int(field) for field in fields[:8])
+                busy += user + nice + system + interrupts + soft
+                stolen += steal
+    return busy / _TICK, stolen / _TICK
+
+
+def _throttled_seconds() -> float:
+    """For how long the control group of this process has been kept from running, so far."""
+    path = ""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        path = next((line.strip()[3:] for line in file if line.startswith("0::")), "")
+    # In a container the path may be the host's, while the root that is seen is the container's own.
+    for folder in dict.fromkeys((f"/sys/fs/cgroup{path.rstrip('/')}", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu")):
+        with contextlib.suppress(OSError, ValueError), open(f"{folder}/cpu.stat") as file:
+            for line in file:
+                name, _, value = line.partition(" ")
+                if name in ("throttled_usec", "throttled_time"):
+                    return int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+    return 0.0
+
+
+def _processor_seconds_by_process() -> dict[tuple[int, str], float]:
+    """Of every other process that can be seen, by its id and name."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+            head, _, rest = file.read().rpartition(")")
+            fields = rest.split()
+            found[int(entry), head.partition("(")[2]] = (int(fields[11]) + int(fields[12])) / _TICK
+    return found

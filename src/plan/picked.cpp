@@ -1,0 +1,141 @@
+#include "plan/picked.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace kw::plan {
+
+using kernel::Expr;
+using kernel::ExprKind;
+
+namespace {
+
+// Shorter rows are folded in fewer instructions than a scattered load takes.
+constexpr int64_t kShortestAxis = 32;
+
+// Expressions as they are at one place of an axis, which an expression names.
+class AtPlace {
+ public:
+  AtPlace(KernelBuilder& build, int axis, ExprId place)
+      : build_(build), axis_(axis), place_(place), varies_(kernel::axes_of_exprs(build.kernel())) {}
+
+  // kNoExpr: not expressible.
+  ExprId at(ExprId id) {
+    if (id >= static_cast<ExprId>(varies_.size()) || !varies_[id][axis_]) return id;
+    if (const auto known = known_.find(id); known != known_.end()) return known->second;
+    const Expr expr = build_.expr(id);   // a copy: what is inserted may move it
+    const ExprId answer = computed(expr);
+    known_.emplace(id, answer);
+    return answer;
+  }
+
+ private:
+  bool mentions(const Index& index) const {
+    const auto along = [&](const IndexTerm& term) { return term.axis == axis_; };
+    return std::any_of(index.terms.begin(), index.terms.end(), along);
+  }
+
+  // `index` is left without the axis' terms, whose sum this is.
+  ExprId moved(Index& index) {
+    int64_t reach = 0;
+    for (const IndexTerm& term : index.terms)
+      if (term.axis == axis_) reach += std::abs(term.coefficient) * build_.kernel().axes[axis_].extent;
+    const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+    ExprId sum = kernel::kNoExpr;
+    for (const IndexTerm& term : index.terms) {
+      if (term.axis != axis_) continue;
+      ExprId part = build_.cast(place_, dtype);
+      if (term.divisor != 1) part = build_.binary(ScalarOp::kFloorDiv, part, build_.integer(term.divisor, dtype));
+      if (term.modulus != 0) part = build_.binary(ScalarOp::kRemainder, part, build_.integer(term.modulus, dtype));
+      part = build_.mul(part, build_.integer(term.coefficient, dtype));
+      sum = sum == kernel::kNoExpr ? part : build_.add(sum, part);
+    }
+    std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == axis_; });
+    return sum;
+  }
+
+  ExprId computed(Expr expr) {
+    if (expr.kind == ExprKind::kIndex) {
+      const ExprId along = moved(expr.access.index);
+      const ExprId rest = build_.index(expr.access.index, expr.dtype);
+      const ExprId part = build_.cast(along, expr.dtype);
+      return build_.is_constant(rest, 0.0) ? part : build_.add(part, rest);
+    }
+    if (kernel::is_load(expr)) return loaded(std::move(expr));
+    if (expr.kind != ExprKind::kOp) return kernel::kNoExpr;
+    for (ExprId& operand : expr.operands)
+      if ((operand = at(operand)) == kernel::kNoExpr) return kernel::kNoExpr;
+    expr.name.clear();
+    return build_.insert(std::move(expr));
+  }
+
+  ExprId loaded(Expr expr) {
+    const auto& guards = expr.access.guards;
+    const auto looks = [&](const kernel::Guard& guard) { return mentions(guard.index); };
+    if (std::any_of(guards.begin(), guards.end(), looks)) return kernel::kNoExpr;
+    for (ExprId& operand : expr.operands)
+      if ((operand = at(operand)) == kernel::kNoExpr) return kernel::kNoExpr;
+    if (mentions(expr.access.index)) {
+      const ExprId by = moved(expr.access.index);
+      if (expr.kind == ExprKind::kLoad) expr.operands = {by};
+      else if (build_.dtype(by) == build_.dtype(expr.operands[0])) expr.operands[0] = build_.add(expr.operands[0], by);
+      else expr.operands[0] = build_.add(build_.cast(expr.operands[0], DType::i64), build_.cast(by, DType::i64));
+      expr.kind = ExprKind::kGather;
+    }
+    expr.name.clear();
+    return build_.insert(std::move(expr));
+  }
+
+  KernelBuilder& build_;
+  int axis_;
+  ExprId place_;
+  std::vector<std::vector<bool>> varies_;
+  std::map<ExprId, ExprId> known_;
+};
+
+// The one reduce axis; -1 where there are several.
+int reduce_axis_of(const kernel::Kernel& kernel) {
+  int found = -1;
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    if (kernel.axes[axis].kind != kernel::AxisKind::kReduce) continue;
+    if (found >= 0) return -1;
+    found = axis;
+  }
+  return found;
+}
+
+bool is_position(const Expr& expr, int axis) {
+  const Index& index = expr.access.index;
+  return expr.kind == ExprKind::kIndex && index.constant == 0 && index.terms == std::vector<IndexTerm>{{axis, 1, 1, 0}};
+}
+
+}  // namespace
+
+std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
+  const int axis = reduce_axis_of(build.kernel());
+  if (axis < 0 || build.kernel().axes[axis].extent < kShortestAxis) return std::nullopt;
+  const Expr choice = build.expr(operand);
+  if (choice.kind != ExprKind::kOp || choice.op != ScalarOp::kSelect) return std::nullopt;
+  const Expr condition = build.expr(choice.operands[0]), otherwise = build.expr(choice.operands[2]);
+  if (condition.kind != ExprKind::kOp || condition.op != ScalarOp::kEqual) return std::nullopt;
+  if (otherwise.kind != ExprKind::kConstant || otherwise.number != 0.0) return std::nullopt;
+  ExprId number = condition.operands[0], position = condition.operands[1];
+  if (is_position(build.expr(number), axis)) std::swap(number, position);
+  if (!is_position(build.expr(position), axis)) return std::nullopt;
+  if (!is_integral(build.dtype(number)) || build.dtype(number) == DType::b1) return std::nullopt;
+  if (kernel::axes_of_exprs(build.kernel())[number][axis]) return std::nullopt;
+
+  if (size_of(build.dtype(number)) < 4) number = build.cast(number, DType::i32);   // too narrow for the extent
+  const DType dtype = build.dtype(number);
+  const ExprId none = build.integer(0, dtype), end = build.integer(build.kernel().axes[axis].extent, dtype);
+  const ExprId begins = build.compare(ScalarOp::kGreaterEqual, number, none);
+  const ExprId ends = build.compare(ScalarOp::kLess, number, end);
+  const ExprId inside = build.op(ScalarOp::kLogicalAnd, DType::b1, {begins, ends});
+  build.name(inside, "inside");
+  const ExprId value = AtPlace(build, axis, build.select(inside, number, none)).at(choice.operands[1]);
+  if (value == kernel::kNoExpr) return std::nullopt;
+  return build.select(inside, value, build.constant(0.0, build.dtype(value)));
+}
+
+}  // namespace kw::plan

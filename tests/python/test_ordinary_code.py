@@ -1,0 +1,103 @@
+"""What a harvest of ordinary code (bench/harvest.py) found wrong: each case right through capture and compiler, fused and in library calls."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from case_checks import load
+from movement_cases import Wrapped
+from torch.utils import _pytree as pytree
+
+from kernelwright import errors, export, library
+
+aten = torch.ops.aten
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+
+
+def whole(*shape: int, low: int = -1, high: int = 2, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+
+
+def every_second(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.repeat_interleave(2, -1)[..., ::2]
+
+
+def regular() -> torch.Tensor:
+    """Matrices that are symmetric and positive definite."""
+    return numbers(3, 5, 5) @ numbers(3, 5, 5).mT + 5 * torch.eye(5)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "a conjugate's imaginary part": (lambda x: torch.view_as_complex(x).conj().imag * 2, (numbers(3, 5, 2),)),
+    "a tensor marked as negative": (lambda x: aten._neg_view(x) + 1, (every_second(whole(4, 6)),)),
+    "a Hermitian transform": (lambda x: torch.fft.hfft2(x) * 2, (numbers(3, 4, 5),)),
+    "an inverse transform of real numbers": (lambda x: torch.fft.ifft(x), (numbers(3, 4, 5),)),
+    "bits of another type": (lambda x: (x * 2).view(torch.int32) + 1, (numbers(4, 6),)),
+    "rows behind each other, few columns": (lambda x, y: torch.cat([x, y]), (numbers(4, 6, dtype=torch.float16),) * 2),
+    "a size among the results": (lambda x: (x * 2, x.shape[1:]), (numbers(2, 3, 4),)),
+    "a loss of whole numbers": (lambda x, y, t: F.cosine_embedding_loss(x, y, t, 0.5), (whole(5, 5), whole(5, 5) + 1, whole(5).sign() | 1)),
+    "a ranking loss of whole numbers": (lambda x, y, t: F.margin_ranking_loss(x, y, t), (whole(5), -whole(5), whole(5) | 1)),
+    "a Poisson loss of counts": (lambda x, t: F.poisson_nll_loss(x, t, full=True), (numbers(4, 6), whole(4, 6, low=1, high=9))),
+    "a convolution of no channels": (lambda x, w: F.conv2d(x, w), (numbers(2, 0, 6, 6), numbers(2, 0, 3, 3))),
+    "a linear system": (lambda x, y: torch.linalg.solve(x * 2, y) + 1, (regular(), numbers(3, 5, 2))),
+    "an inverse": (lambda x: torch.linalg.inv(x * 2) + 1, (regular(),)),
+    "an inverse by its older name": (lambda x: torch.inverse(x), (regular(),)),
+    "an inverse of a tensor": (lambda x: torch.linalg.tensorinv(x.view(2, 3, 6), ind=2), (numbers(6, 6) + 6 * torch.eye(6),)),
+    "a Cholesky factor": (lambda x: torch.linalg.cholesky(x * 2) + 1, (regular(),)),
+    "a QR factorisation": (lambda x: torch.linalg.qr(x * 2).R + 1, (regular(),)),
+    "an LU factorisation": (lambda x: torch.linalg.lu_factor(x * 2), (regular(),)),
+    "an LDL factorisation": (lambda x: torch.linalg.ldl_factor(x * 2), (regular(),)),
+    "a likelihood that factorises": (
+        lambda x, y: torch.distributions.MultivariateNormal(y, covariance_matrix=x, validate_args=False).log_prob(y * 2),
+        (regular(), numbers(3, 5)),
+    ),
+    "bits of a narrower type": (lambda x: (x * 2).view(torch.int8), (numbers(4, 6),)),
+}
+
+
+@pytest.mark.parametrize("caution", ["fused", "library"])
+@pytest.mark.parametrize("name", CASES)
+def test_as_eager(name: str, caution: str) -> None:
+    function, arguments = CASES[name]
+    module = Wrapped(function)
+    with torch.no_grad():
+        made = library.compile_graph(export.export_module(module, arguments), "cpu", caution)
+        candidate = load(made["source"]).ModelNew(copy.deepcopy(module))
+        expected = function(*copy.deepcopy(arguments))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # running the original would warn
+            result = candidate(*copy.deepcopy(arguments))
+    assert pytree.tree_structure(result) == pytree.tree_structure(expected)
+    for ours, eager in zip(pytree.tree_leaves(result), pytree.tree_leaves(expected)):
+        if not isinstance(eager, torch.Tensor):
+            assert ours == eager
+            continue
+        assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape)
+        assert [stride for size, stride in zip(ours.shape, ours.stride()) if size > 1] == [
+            stride for size, stride in zip(eager.shape, eager.stride()) if size > 1
+        ]
+        torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def test_a_singular_matrix_raises_as_in_eager() -> None:
+    module = Wrapped(lambda x: torch.linalg.inv(x) + 1)
+    with torch.no_grad():
+        source = library.compile_graph(export.export_module(module, (regular(),)), "cpu", "fused")["source"]
+        candidate = load(source).ModelNew(copy.deepcopy(module))
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            candidate(torch.zeros(3, 5, 5))
+
+
+def test_an_operator_with_an_effect_is_named() -> None:
+    module = Wrapped(lambda x: (aten._linalg_check_errors(torch.linalg.inv_ex(x).info, "here", is_matrix=False), x + 1)[1])
+    with pytest.raises(errors.Error) as caught:
+        export.export_module(module, (regular(),))
+    assert caught.value.code == "unsupported-effect" and "_linalg_check_errors" in caught.value.message
