@@ -85,8 +85,8 @@ void add_baselines(CLI::App& app, std::vector<std::string>& baselines) {
 }
 
 void add_min_speedup(CLI::App& app, double& min_speedup) {
-  app.add_option("--min-speedup", min_speedup, "Over eager: a candidate whose whole 95% interval lies below is not "
-                                               "written; 0 writes whatever is right")
+  app.add_option("--min-speedup", min_speedup, "Over eager: a candidate whose whole 95% interval lies below is not written "
+                                               "(two runs of one kernel may be 3% apart); 0 writes whatever is right")
       ->capture_default_str()->check(CLI::NonNegativeNumber)->type_name("X")->group(kSearchAndTime);
 }
 

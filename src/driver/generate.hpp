@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/progress.hpp"
+#include "driver/worth.hpp"
 #include "llm/backend.hpp"
 #include "support/error.hpp"
 
@@ -34,7 +35,7 @@ struct GenerateOptions {
   int draws = 0;                             // 0: the worker's default
   double timeout_seconds = 120;              // of one verification
   double budget_seconds = 10;                // of timing, all in all; 0: verify only
-  double min_speedup = 1;                    // as OptimizeOptions has it
+  double min_speedup = kNotSlower;                    // as OptimizeOptions has it
   std::vector<std::string> baselines = {"eager", "compile"};
   bool fresh = false;                        // do not go on from what the archive holds of this run
   bool force = false;                        // overwrite what stands at `output`, whoever wrote it

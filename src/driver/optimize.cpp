@@ -320,7 +320,7 @@ class Optimisation {
   // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators called one by one, which nothing that is
   // written may be slower than. The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
-    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kNotSlower, options_.min_speedup))) return;
+    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup))) return;
     const double began = seconds_now();
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
@@ -329,7 +329,7 @@ class Optimisation {
       run_search(archive, request, "rescue");
       if (compiled_.source != first) measure(archive);
     }
-    if (passed(report_) && too_slow(report_, kNotSlower) && has_time_to_try()) try_library(archive);
+    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) try_library(archive);
     add_seconds("rescue", began);
   }
 

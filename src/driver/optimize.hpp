@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/progress.hpp"
+#include "driver/worth.hpp"
 
 namespace kw {
 
@@ -32,7 +33,7 @@ struct OptimizeOptions {
   std::optional<uint64_t> seed;
   double timing_seconds() const { return budget_seconds < kTimingSeconds ? budget_seconds : kTimingSeconds; }
   double search_seconds() const { return evaluations > 0 && !search_first ? 0 : budget_seconds - timing_seconds(); }
-  double min_speedup = 1;                    // over eager: a candidate whose whole 95 % interval lies below is not written
+  double min_speedup = kNotSlower;                    // over eager: a candidate whose whole 95 % interval lies below is not written
   bool emit_only = false;                    // written without being run
   bool fresh = false;                        // do not answer from the archive
   bool force = false;                        // overwrite what stands at `output`, whoever wrote it

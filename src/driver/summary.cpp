@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "driver/worth.hpp"
+
 namespace kw {
 
 using Json = nlohmann::ordered_json;
@@ -138,7 +140,7 @@ void add_spilling(Json& spilling, const Json& line) {
 // Right, and slower than eager beyond the noise of the timing.
 void add_slower(Json& slower, const Json& line) {
   const auto speedup = speedup_of(line, "eager");
-  if (passed(line) && speedup && speedup->high < 1) slower.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"speedup", speedup->value}, {"high", speedup->high}});
+  if (passed(line) && speedup && speedup->high < kNotSlower) slower.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"speedup", speedup->value}, {"high", speedup->high}});
 }
 
 std::string reason_of(const Json& line) {

@@ -72,6 +72,14 @@ TEST(Worth, SlowerBeyondNoiseIsNotWritten) {
   EXPECT_TRUE(unknown["slower_than_eager"].is_null());
 }
 
+TEST(Worth, RunsOfOneKernelThatDifferAreNotSlower) {
+  const OptimizeOptions options;
+  nlohmann::ordered_json library = timed(0.978, 0.98, 0.982);
+  EXPECT_TRUE(decide(library, options.min_speedup, advice_for(options, library)));
+  EXPECT_EQ(library["slower_than_eager"], false);
+  EXPECT_FALSE(decide(library, 1, advice_for(options, library))) << "whoever asks for 1 gets 1";
+}
+
 TEST(Worth, WhatWasAskedForDecides) {
   nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), faster = timed(1.3, 1.4, 1.49);
   EXPECT_TRUE(decide(slower, 0, {}));

@@ -36,6 +36,11 @@ using IsAvailable = std::function<bool(kernel::ExprId)>;
 std::vector<bool> reached_from(const kernel::Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available);
 Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available);
 
+// Whether what is read, or what is made of it, hangs on where in the tensor an element stands. A short loop that is
+// written out leaves the one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on
+// that one's rows: some of them are computed as if on the other side.
+bool chooses_by_place(const kernel::Kernel& kernel, const Placement& placement);
+
 // The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them misses.
 std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
 

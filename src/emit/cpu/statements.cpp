@@ -483,9 +483,7 @@ class KernelPrinter {
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
                                        (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
     if (!simd && !shared) return;
-    // Written out, a short loop leaves the one around it to be vectorised, which g++ 12 does wrongly for AVX-512
-    // where a choice hangs on that one's rows: some of them are computed as if on the other side.
-    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort && !chooses_by_place(placement))
+    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort && !chooses_by_place(kernel_, placement))
       return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
     std::vector<std::string> clauses;
     if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
@@ -493,16 +491,6 @@ class KernelPrinter {
     const std::string head = std::string("#pragma omp") + (shared ? " parallel for" : "") + (simd ? " simd" : "");
     const std::string line = clauses.empty() ? head : head + " " + join(clauses, " ");
     writer_.line(line.size() <= 120 ? line : head + " \\\n    " + join(clauses, " \\\n    "));
-  }
-
-  // Whether what is read, or what is made of it, hangs on where in the tensor an element stands.
-  bool chooses_by_place(const Placement& placement) const {
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
-      const Expr& expr = kernel_.exprs[id];
-      const bool selects = expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSelect;
-      if (placement.reached[id] && (selects || (is_load(expr) && !expr.access.guards.empty()))) return true;
-    }
-    return false;
   }
 
   std::vector<std::string> reduction_clauses(const std::vector<Sink>& sinks) const {
