@@ -93,8 +93,23 @@ def _teach_index(patch: Callable[..., None]) -> Callable[..., None]:
     return patched
 
 
+def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
+    """A lane that is masked out holds anything on a GPU where the load does not say what: here NaN, or a large number."""
+
+    def load(self: Any, pointers: Any, mask: Any, other: Any, *options: Any) -> Any:
+        loaded = masked_load(self, pointers, mask, other, *options)
+        if other is None:
+            values = loaded.data
+            spoil = np.nan if np.issubdtype(values.dtype, np.floating) else True if values.dtype == bool else np.iinfo(values.dtype).max // 3
+            loaded.data = np.where(mask.data, values, np.asarray(spoil, dtype=values.dtype))
+        return loaded
+
+    return functools.wraps(masked_load)(load)
+
+
 def install() -> None:
-    """Make `libdevice` usable, scalars splat as they are and end loops, sums of products round once, and maximum and minimum as particular about NaN as the compiler, under Triton's interpreter."""
+    """Make `libdevice` usable, scalars splat as they are and end loops, sums of products round once, maximum and minimum as particular about NaN as the compiler, and lanes that
+    are masked out hold anything, under Triton's interpreter."""
     from triton.language.extra import libdevice
     from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpreterBuilder
@@ -103,6 +118,8 @@ def install() -> None:
         setattr(libdevice, name, _interpreted(function))
     if not hasattr(interpreter._patch_lang_tensor, "__wrapped__"):
         interpreter._patch_lang_tensor = functools.wraps(interpreter._patch_lang_tensor)(_teach_index(interpreter._patch_lang_tensor))
+    if not hasattr(InterpreterBuilder.create_masked_load, "__wrapped__"):
+        InterpreterBuilder.create_masked_load = _spoiled(InterpreterBuilder.create_masked_load)
     InterpreterBuilder.create_splat = _splat
     InterpreterBuilder.create_fma = _fma
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)

@@ -68,6 +68,8 @@ class Writer {
     for (const GraphOutput& output : returned_outputs(graph_, program_, target_)) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
     if (!results.empty()) lines_.push_back("return " + join(results, ", "));
     if (lines_.empty()) lines_.push_back("pass");
+    const std::vector<std::string> first = split_lines(target_.prologue(program_));
+    lines_.insert(lines_.begin(), first.begin(), first.end());
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
     KernelForward result = std::move(result_);
     result.source = python::wrapped_call("def kernel_forward(", parameters, "):") + "\n";

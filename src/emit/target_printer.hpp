@@ -21,6 +21,7 @@ class TargetPrinter {
   virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const { return program.kernels[step.kernel].name; }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
+  virtual std::string prologue(const Program&) const { return ""; }        // Python statements with which kernel_forward begins, unindented
   virtual std::string requirements(const Program&) const { return ""; }    // Python statements in why_not(), unindented: return what stands against a launch
   virtual std::string trailer(const Program& program) const = 0;           // Python text after ModelNew (KERNEL_SIGNATURES), or empty
 };

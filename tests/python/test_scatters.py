@@ -129,28 +129,3 @@ def test_a_refused_index_leaves_a_buffer_as_it_was() -> None:
     with torch.no_grad(), pytest.raises(IndexError, match="out of range"):
         candidate(x, torch.tensor([50, 50, 50]))
     assert torch.equal(candidate.module.keys, before) and not candidate.module.counts.any()
-
-
-OUT_OF_RANGE = {
-    "index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [5]),
-    "negative index_add": (lambda x, i: x.index_add(0, i, torch.ones(1, 4)), [-1]),
-    "scatter": (lambda x, i: x.scatter(0, i[:, None], 1.0), [5]),
-    "scatter_add": (lambda x, i: x.scatter_add(0, i[:, None], torch.ones(1, 1)), [-1]),
-    "index_put": (lambda x, i: x.index_put((i,), torch.ones(4)), [5]),
-    "negative index_put": (lambda x, i: x.index_put((i,), torch.ones(4)), [-6]),
-}
-
-
-@pytest.mark.parametrize("name", OUT_OF_RANGE)
-@pytest.mark.parametrize("rows", [5, 1])
-def test_an_index_out_of_range_raises_on_the_cpu(name: str, rows: int) -> None:
-    function, wrong = OUT_OF_RANGE[name]
-    x, good = torch.randn(rows, 4), torch.tensor([0])
-    candidate = load(emit(Case(function, (x, good)), "cpu")["source"]).ModelNew(Wrapped(function))
-    with torch.no_grad():
-        assert torch.equal(candidate(x, good), function(x, good))
-        with pytest.raises((IndexError, RuntimeError)):
-            function(x, torch.tensor(wrong))
-        with pytest.raises(IndexError, match="out of range"):
-            candidate(x, torch.tensor(wrong))
-        assert torch.equal(candidate(x, good), function(x, good))

@@ -22,7 +22,10 @@ std::string module_of(const kernel::Kernel& kernel) {
   std::vector<std::string> names;
   for (const kernel::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
   const auto printer = make_triton_printer();
-  std::string out = printer->imports() + "\n\n" + printer->kernels(program) + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
+  const std::string kernels = printer->kernels(program);
+  std::string out = printer->imports();
+  if (kernels.find("refused_indices") != std::string::npos) out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
+  out += "\n\n" + kernels + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
   const std::string launch = printer->launch(program, step, nullptr);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
     if (!line.empty()) out += "    " + line + "\n";

@@ -162,4 +162,10 @@ bool chooses_by_place(const Kernel& kernel, const Placement& placement) {
   return false;
 }
 
+bool may_refuse(const Kernel& kernel, const std::vector<bool>& reached) {
+  for (size_t id = 0; id < kernel.exprs.size(); ++id)
+    if (reached[id] && kernel.exprs[id].kind == ExprKind::kOp && kernel.exprs[id].op == ScalarOp::kBounded) return true;
+  return false;
+}
+
 }  // namespace kw::cpu

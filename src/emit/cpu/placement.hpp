@@ -41,6 +41,9 @@ Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::v
 // that one's rows: some of them are computed as if on the other side.
 bool chooses_by_place(const kernel::Kernel& kernel, const Placement& placement);
 
+// Whether one of what is reached holds an index against its dimension.
+bool may_refuse(const kernel::Kernel& kernel, const std::vector<bool>& reached);
+
 // The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them misses.
 std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
 

@@ -240,7 +240,10 @@ class KernelPrinter {
       column_values_.insert(value.id);
       writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id), column_count()));
     }
-    print_nest({nest_.vector_axis}, values);
+    // What may refuse an index branches, which would keep everything in its loop out of SIMD.
+    const auto refusing = std::stable_partition(values.begin(), values.end(), [&](const Sink& value) { return !may_refuse(kernel_, reached_from({value})); });
+    for (const std::vector<Sink>& part : {std::vector<Sink>(values.begin(), refusing), std::vector<Sink>(refusing, values.end())})
+      if (!part.empty()) print_nest({nest_.vector_axis}, part);
   }
 
   // --- Rows of a scan --------------------------------------------------------------------------------------------------------------

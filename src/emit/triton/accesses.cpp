@@ -79,11 +79,16 @@ std::vector<std::string> KernelPrinter::guard_terms(const Access& access) const 
   return terms;
 }
 
-std::string KernelPrinter::access_mask(const Access& access, const std::vector<bool>& axes, const std::string& condition) {
+std::vector<std::string> KernelPrinter::overhang_terms(const std::vector<bool>& axes) const {
   std::vector<std::string> terms;
   for (size_t axis = 0; axis < axes.size(); ++axis)
     if (axes[axis] && is_dimension(axis) && overhangs(kernel_.axes[axis]))
       terms.push_back(fmt::format("{} < {}", axis_names_[axis], kernel_.axes[axis].extent));
+  return terms;
+}
+
+std::string KernelPrinter::access_mask(const Access& access, const std::vector<bool>& axes, const std::string& condition) {
+  std::vector<std::string> terms = overhang_terms(axes);
   for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
   // A condition may use what the scope computes, so it has no place among the masks at the scope's start.
   const std::string mask = mask_mark(terms, axes, kernel_.buffers[access.buffer].name);

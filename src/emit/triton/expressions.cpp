@@ -254,7 +254,6 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     case ScalarOp::kIsInf: return {fmt::format("tl.abs({}) == float(\"inf\")", operand.text), Binding::kCompare};
     case ScalarOp::kLogicalNot: case ScalarOp::kBitNot: return {"~" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kSelect: return select_text(operation, operands);
-    case ScalarOp::kBounded: return {fmt::format("tl.minimum(tl.maximum({}, 0), {})", operands[0].text, std::stoll(operands[1].text) - 1)};
     case ScalarOp::kCast: return cast_text(operation, operand, helpers);
     case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax: return extremum_text(operation, operands);
     default: return division_text(operation, operands, helpers);

@@ -93,6 +93,12 @@ def lower_to(start, offset, value, mask):
     tl.atomic_min(signed, bits, mask=mask & (bits >= 0), sem="relaxed")
     tl.atomic_max(unsigned, bits.to(unsigned.dtype.element_ty, bitcast=True), mask=mask & (bits < 0), sem="relaxed")
 )"},
+    {"bounded", R"(@triton.jit
+def bounded(index, size, refused_ptr, real=True):
+    """The index; one outside [0, size) is noted where the next call looks, and the nearest inside taken for it."""
+    tl.store(refused_ptr + index * 0, index, mask=((index < 0) | (index >= size)) & real)
+    return tl.minimum(tl.maximum(index, 0), size - 1)
+)"},
     {"four_of", R"(@triton.jit
 def four_of(tile):
     """The four tiles along the last dimension of a tile."""

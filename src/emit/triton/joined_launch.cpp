@@ -7,6 +7,7 @@
 
 #include "emit/python_text.hpp"
 #include "emit/triton/kernel_printer.hpp"
+#include "emit/triton/refused_indices.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -88,10 +89,15 @@ std::string joined_function(const Program& program, const JoinedLaunch& joined) 
   const std::vector<JoinedParameter> pointers = joined_pointers(program, joined);
   std::vector<std::string> parameters, of_first, of_last;
   for (const JoinedParameter& pointer : pointers) parameters.push_back(pointer.name + "_ptr");
-  parameters.push_back(kEndedPointer);
   for (size_t at = 0; at < first.buffers.size(); ++at) of_first.push_back(parameters[at]);
   size_t next = first.buffers.size();
   for (const int shared : joined.shared) of_last.push_back(shared < 0 ? parameters[next++] : parameters[shared]);
+  KW_ASSERT(sizes_held_against(last).empty(), "what combines parts looks nothing up");
+  if (!sizes_held_against(first).empty()) {
+    parameters.push_back(kRefusedPointer);
+    of_first.push_back(kRefusedPointer);
+  }
+  parameters.push_back(kEndedPointer);
   for (const JoinedConstant& constant : joined_constants(program, joined)) parameters.push_back(constant.name + ": tl.constexpr");
   for (const BlockConstant& constant : block_constants(first)) of_first.push_back(constant.name);
   for (const BlockConstant& constant : block_constants(last)) of_last.push_back("LAST_" + constant.name);

@@ -9,6 +9,7 @@
 #include "emit/loop_stops.hpp"
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/refused_indices.hpp"
 #include "emit/value_range.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -85,7 +86,7 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
             "float8_e5m2_of_float", "hardware_float8", "FLOAT8_SATURATES", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "multiply_in_order", "last_in_row",
             "four_of", "together", "raise_to", "lower_to", "_", "order_of", "value_of", "order_in_row", "packed_with_places", "elements_of", "places_of", "lowest_first",
-            "pick_lowest"};
+            "pick_lowest", "bounded", kRefusedPointer};
   taken_.insert(python::reserved_names().begin(), python::reserved_names().end());
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
@@ -150,6 +151,7 @@ std::string KernelPrinter::run() {
 
   std::vector<std::string> parameters;
   for (const Buffer& buffer : kernel_.buffers) parameters.push_back(buffer.name + "_ptr");
+  if (!sizes_held_against(kernel_).empty()) parameters.push_back(kRefusedPointer);
   for (const BlockConstant& constant : block_constants(kernel_)) parameters.push_back(constant.name + ": tl.constexpr");
   std::string signature = fmt::format("def {}({}):", kernel_.name, join(parameters, ", "));
   if (signature.size() > kLineWidth) signature = fmt::format("def {}(\n    {},\n):", kernel_.name, join(parameters, ",\n    "));
@@ -274,7 +276,7 @@ Text KernelPrinter::value_text(ExprId id) {
 
 void KernelPrinter::hoist_long(ExprId id, Text& text) {
   const Expr& expr = kernel_.exprs[id];
-  if (expr.kind != ExprKind::kOp || text.text.size() <= kInlineWidth) return;
+  if (expr.kind != ExprKind::kOp || (text.text.size() <= kInlineWidth && expr.op != ScalarOp::kBounded)) return;
   if (names_[id].empty()) names_[id] = fresh(noun_for(expr, kernel_), "");
   line(fmt::format("{} = {}", names_[id], text.text));
   bind(id);
@@ -313,6 +315,7 @@ Text KernelPrinter::operation(ExprId id) {
     const Expr& one = kernel_.exprs[operand];
     operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
   }
+  if (expr.op == ScalarOp::kBounded) return held_index(id, operands);
   Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_ && !decides_[id], false};
   operation.to_the_bit = decides_[id] || (expr.op != ScalarOp::kSigmoid && !expr.operands.empty() && to_the_bit_[expr.operands.back()]);
   // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be another answer than theirs.
@@ -348,6 +351,16 @@ Text KernelPrinter::operation(ExprId id) {
   const Text text = operation_text(operation, operands, helpers);
   helpers_.insert(helpers.begin(), helpers.end());
   return text;
+}
+
+// Lanes beyond an axis's end hold anything.
+Text KernelPrinter::held_index(ExprId id, const std::vector<Text>& operands) {
+  helpers_.insert("bounded");
+  const std::vector<int64_t> sizes = sizes_held_against(kernel_);
+  const auto slot = std::find(sizes.begin(), sizes.end(), kernel_.exprs[kernel_.exprs[id].operands[1]].integer) - sizes.begin();
+  const std::string pointer = slot == 0 ? kRefusedPointer : fmt::format("{} + {}", kRefusedPointer, slot);
+  const std::string mask = mask_mark(overhang_terms(axes_[id]), axes_[id], "index");
+  return {fmt::format("bounded({}, {}, {}{})", operands[0].text, operands[1].text, pointer, mask.empty() ? "" : ", " + mask)};
 }
 
 void KernelPrinter::bind(ExprId id) {

@@ -70,6 +70,7 @@ class KernelPrinter {
   std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
   std::vector<std::string> guard_terms(const kernel::Access& access) const;
   std::string pointer(const kernel::Access& access, const std::vector<bool>& axes, kernel::ExprId gathered);
+  std::vector<std::string> overhang_terms(const std::vector<bool>& axes) const;   // which lanes lie within the axes' extents
   std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
   std::string load_text(kernel::ExprId id);
   void find_what_decides();
@@ -88,6 +89,7 @@ class KernelPrinter {
   Text value_text(kernel::ExprId id);        // its name where it has been computed, its text elsewhere
   Text computed_text(kernel::ExprId id);
   Text operation(kernel::ExprId id);
+  Text held_index(kernel::ExprId id, const std::vector<Text>& operands);
   void let(kernel::ExprId id);
   void bind(kernel::ExprId id);
   void hoist_long(kernel::ExprId id, Text& text);

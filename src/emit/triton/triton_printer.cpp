@@ -11,6 +11,7 @@
 #include "emit/triton/joined_launch.hpp"
 #include "emit/triton/keep_mask.hpp"
 #include "emit/triton/kernel_printer.hpp"
+#include "emit/triton/refused_indices.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -69,6 +70,10 @@ std::string signature_of(const Launchable& one) {
     pointers.push_back(fmt::format("\"{}_ptr\": \"{}\"", pointer.name, triton::pointer_name(pointer.buffer->dtype)));
     if (pointer.buffer->aligned) aligned.push_back(fmt::format("\"{}_ptr\"", pointer.name));
   }
+  if (!triton::sizes_held_against(*one.kernel).empty()) {
+    pointers.push_back(fmt::format("\"{}\": \"*i64\"", triton::kRefusedPointer));
+    aligned.push_back(fmt::format("\"{}\"", triton::kRefusedPointer));
+  }
   if (one.counts) {
     pointers.push_back(fmt::format("\"{}\": \"*i32\"", triton::kEndedPointer));
     aligned.push_back(fmt::format("\"{}\"", triton::kEndedPointer));
@@ -109,7 +114,7 @@ class TritonPrinter : public TargetPrinter {
   std::string kernels(const Program& program) const override {
     const Printed printed = print_all(program);
     std::string text = printed.helpers.empty() ? "" : triton::helper_definitions(printed.helpers);
-    for (const std::string& part : {triton::keep_mask_definition(program), printed.kernels})
+    for (const std::string& part : {triton::keep_mask_definition(program), printed.kernels, triton::refused_definitions(program)})
       if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
     return text;
   }
@@ -131,8 +136,9 @@ class TritonPrinter : public TargetPrinter {
       const std::vector<std::string> of_last = tensors_of(program, *last);
       for (size_t at = 0; at < of_last.size(); ++at)
         if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
-      arguments.push_back("ended_programs(device)");
     }
+    if (!triton::sizes_held_against(kernel).empty()) arguments.push_back(triton::refused_argument(kernel));
+    if (last) arguments.push_back("ended_programs(device)");
     for (const triton::JoinedConstant& constant : one.constants)
       arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8) : fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
@@ -142,6 +148,8 @@ class TritonPrinter : public TargetPrinter {
     const std::string head = fmt::format("{}[({}{})](", one.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
+
+  std::string prologue(const Program& program) const override { return triton::raise_refused(program); }
 
   // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers they take.
   std::string requirements(const Program& program) const override {

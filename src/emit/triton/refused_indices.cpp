@@ -1,0 +1,66 @@
+#include "emit/triton/refused_indices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using namespace kernel;
+
+namespace {
+
+constexpr std::string_view kFunctions = R"py(
+
+@functools.cache
+def refused_indices(kernel):
+    """Memory of the host in which a kernel notes an index out of range for each of its sizes; 0: it met none."""
+    return torch.zeros(len(INDEX_SIZES[kernel]), dtype=torch.int64, pin_memory=DEVICE == "cuda")
+
+
+def raise_refused():
+    """Raise for what an earlier call's kernels met: waiting for this call's own would take longer than they do."""
+    for kernel, sizes in INDEX_SIZES.items():
+        noted = refused_indices(kernel)
+        for index, size in zip(noted.tolist(), sizes):
+            if index:
+                noted.zero_()
+                # A negative one may have been counted from the end.
+                named = f"index {index}" if index >= 0 else f"index {index} or {index - size}"
+                raise IndexError(f"{named} is out of range for a dimension of size {size}; an earlier call met it, and its result is wrong")
+)py";
+
+}  // namespace
+
+std::vector<int64_t> sizes_held_against(const Kernel& kernel) {
+  std::vector<int64_t> sizes;
+  for (const Expr& expr : kernel.exprs) {
+    if (expr.kind != ExprKind::kOp || expr.op != ScalarOp::kBounded) continue;
+    const int64_t size = kernel.exprs[expr.operands[1]].integer;
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::string refused_argument(const Kernel& kernel) { return fmt::format("refused_indices(\"{}\")", kernel.name); }
+
+std::string refused_definitions(const Program& program) {
+  std::string table;
+  for (const Kernel& kernel : program.kernels) {
+    const std::vector<int64_t> sizes = sizes_held_against(kernel);
+    if (sizes.empty()) continue;
+    std::vector<std::string> texts;
+    for (const int64_t size : sizes) texts.push_back(std::to_string(size));
+    table += fmt::format("    \"{}\": ({}{}),\n", kernel.name, join(texts, ", "), texts.size() == 1 ? "," : "");
+  }
+  if (table.empty()) return "";
+  return "# Of each kernel, the sizes of the dimensions that it holds indices against.\nINDEX_SIZES = {\n" + table + "}\n" + std::string(kFunctions);
+}
+
+std::string raise_refused(const Program& program) {
+  return std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& kernel) { return !sizes_held_against(kernel).empty(); }) ? "raise_refused()\n" : "";
+}
+
+}  // namespace kw::triton

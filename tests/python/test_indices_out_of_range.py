@@ -1,0 +1,52 @@
+"""What PyTorch refuses, our kernels refuse: on the CPU at once, on a GPU at the next call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from case_checks import emit, interpreter_of, load
+from index_cases import CASES, inputs, message
+from interpreter_process import InterpreterProcess
+from movement_cases import Case, Wrapped
+
+# A loss over one class never asks which one.
+EACH = pytest.mark.parametrize("name, rows", [(name, rows) for name in CASES for rows in (5, 1) if rows > 1 or "entropy" not in name and "nll" not in name])
+
+
+@EACH
+def test_on_the_cpu(name: str, rows: int) -> None:
+    function, wrong = CASES[name]
+    good, bad = inputs(rows, 0), inputs(rows, wrong)
+    candidate = load(emit(Case(function, good), "cpu")["source"]).ModelNew(Wrapped(function))
+    with torch.no_grad():
+        torch.testing.assert_close(candidate(*good), function(*good))
+        with pytest.raises((IndexError, RuntimeError)):
+            function(*bad)
+        with pytest.raises(IndexError, match=message(wrong, rows)):
+            candidate(*bad)
+        torch.testing.assert_close(candidate(*good), function(*good))
+
+
+interpreter = interpreter_of("index_cases:interpreted")
+
+
+@EACH
+def test_at_the_next_call_in_triton(name: str, rows: int, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text(emit(Case(CASES[name][0], inputs(rows, 0)), "triton")["source"])
+    fault = interpreter.fault(case=name, rows=rows, candidate=str(path))
+    assert not fault, f"{fault}\n{path.read_text()}"
+
+
+def test_a_class_that_is_ignored_may_be_anything() -> None:
+    def loss(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(x, target, ignore_index=77)
+
+    x, target = torch.randn(6, 4), torch.tensor([0, 77, 3, 77, 1, 2])
+    candidate = load(emit(Case(loss, (x, target)), "cpu")["source"]).ModelNew(Wrapped(loss))
+    with torch.no_grad():
+        torch.testing.assert_close(candidate(x, target), loss(x, target))
+        with pytest.raises(IndexError, match=message(-100, 4)):
+            candidate(x, torch.tensor([0, 77, 3, -100, 1, 2]))
