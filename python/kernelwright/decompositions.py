@@ -115,6 +115,15 @@ def _conjugate(self: torch.Tensor) -> torch.Tensor:
     return aten.conj_physical(self) if self.is_complex() else self
 
 
+def _channel_shuffle(self: torch.Tensor, groups: int) -> torch.Tensor:
+    """A new tensor also where nothing moves: PyTorch's decomposition returns the input's memory there."""
+    if not self.is_contiguous() or self.numel() == 0:
+        return NotImplemented
+    split = aten.view(self, [self.shape[0], groups, self.shape[1] // groups, *self.shape[2:]])
+    shuffled = aten.clone(aten.transpose(split, 1, 2), memory_format=torch.contiguous_format)
+    return aten.view(shuffled, list(self.shape))
+
+
 # Ops that PyTorch's table leaves whole or takes apart badly.
 OWN: dict[Any, Callable[..., Any]] = {
     # Views that mark a tensor as conjugate or negative instead of computing: what reads such memory as it lies misses the mark.
@@ -123,6 +132,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.conv1d.padding: _convolution_with_named_padding(aten.conv1d.default),
     aten.conv2d.padding: _convolution_with_named_padding(aten.conv2d.default),
     aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),
+    aten.channel_shuffle.default: _channel_shuffle,
     aten.copy.default: _copy,
     aten._native_batch_norm_legit_functional.default: _batch_norm(aten._native_batch_norm_legit_functional.default),
     aten._native_batch_norm_legit_no_training.default: _batch_norm(aten._native_batch_norm_legit_no_training.default),

@@ -60,7 +60,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (regular(), numbers(3, 5)),
     ),
     "bits of a narrower type": (lambda x: (x * 2).view(torch.int8), (numbers(4, 6),)),
+    "channels shuffled in groups of one": (lambda x: torch.channel_shuffle(x, 3), (numbers(2, 3, 4, 4),)),
+    "channels shuffled": (lambda x: torch.channel_shuffle(x * 2, 2), (numbers(2, 6, 4, 4),)),
 }
+
+
+def shares(result: torch.Tensor, arguments: tuple[torch.Tensor, ...]) -> bool:
+    return any(result.untyped_storage().data_ptr() == one.untyped_storage().data_ptr() for one in arguments if one.numel())
 
 
 @pytest.mark.parametrize("caution", ["fused", "library"])
@@ -71,10 +77,11 @@ def test_as_eager(name: str, caution: str) -> None:
     with torch.no_grad():
         made = library.compile_graph(export.export_module(module, arguments), "cpu", caution)
         candidate = load(made["source"]).ModelNew(copy.deepcopy(module))
-        expected = function(*copy.deepcopy(arguments))
+        given, for_eager = copy.deepcopy(arguments), copy.deepcopy(arguments)
+        expected = function(*for_eager)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # running the original would warn
-            result = candidate(*copy.deepcopy(arguments))
+            result = candidate(*given)
     assert pytree.tree_structure(result) == pytree.tree_structure(expected)
     for ours, eager in zip(pytree.tree_leaves(result), pytree.tree_leaves(expected)):
         if not isinstance(eager, torch.Tensor):
@@ -85,6 +92,7 @@ def test_as_eager(name: str, caution: str) -> None:
             stride for size, stride in zip(eager.shape, eager.stride()) if size > 1
         ]
         torch.testing.assert_close(ours, eager, equal_nan=True)
+        assert shares(ours, given) == shares(eager, for_eager)
 
 
 def test_a_singular_matrix_raises_as_in_eager() -> None:
