@@ -1,7 +1,5 @@
 #include "driver/captured.hpp"
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include "capture/reader.hpp"
@@ -16,7 +14,7 @@ constexpr double kEagerLimit = 120;
 // Throws kUser for what PyTorch raises.
 void run_in_eager(Session& session, const std::string& problem, const std::string& size, const std::string& device) {
   // What was traced for a GPU that is not here shows on the CPU.
-  const std::string place = access("/proc/driver/nvidia/version", R_OK) == 0 ? device : "cpu";
+  const std::string place = session.has_gpu() ? device : "cpu";
   try {
     session.measure({.problem = problem, .size = size, .candidate = "", .device = place, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1, .limit_seconds = kEagerLimit,
                      .input_bytes = 0, .eager_errors = {}});

@@ -51,7 +51,7 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
 }
 
 Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers, const Confinement& sandbox)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command}), timeout_(timeout_seconds) {
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command}), timeout_(timeout_seconds), has_gpu_(environment.has_gpu()) {
   // On one core they would only take turns.
   if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command});
 }

@@ -89,6 +89,9 @@ class Session {
   // What went by while other processes had the device (docs/measuring.md). No time limit counts it.
   double waited_seconds() const { return waited_; }
 
+  // Whether what is made for a GPU can run here.
+  bool has_gpu() const { return has_gpu_; }
+
  private:
   nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
@@ -96,6 +99,7 @@ class Session {
   WorkerClient worker_;
   std::optional<WorkerClient> tracer_;
   double timeout_;
+  bool has_gpu_;
   std::optional<uint64_t> prepared_seed_;
   bool quiet_ = false;
   double waited_ = 0;

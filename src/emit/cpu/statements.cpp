@@ -227,14 +227,7 @@ class KernelPrinter {
 
   // Values that differ along the columns but not along the reduction, as arrays, so that the loops over the reduction do not compute them again.
   void print_column_values(const std::vector<Sink>& sinks) {
-    const std::vector<bool> reached = reached_from(sinks);
-    std::vector<Sink> values;
-    for (size_t id = 0; id < reached.size(); ++id) {
-      if (!reached[id] || over_reduce_axes(nest_.axes[id])) continue;
-      const bool feeds_loop = std::any_of(sinks.begin(), sinks.end(), [&](const Sink& sink) { return reads(kernel_, sink, static_cast<ExprId>(id)); }) ||
-                              is_read_over_reduce_axes(kernel_, nest_, reached, static_cast<ExprId>(id));
-      if (feeds_loop && kernel_.exprs[id].kind == ExprKind::kOp && over_vector_axis(nest_.axes[id])) values.push_back({Sink::kColumnValue, static_cast<int>(id)});
-    }
+    std::vector<Sink> values = column_values(kernel_, nest_, sinks, reached_from(sinks));
     if (values.empty()) return;
     for (const Sink& value : values) {
       column_values_.insert(value.id);
