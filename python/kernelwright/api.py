@@ -22,6 +22,8 @@ from . import candidate as candidates, errors, library, problem as problems
 _CAUTIONS = ("fused", "library-draws", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
 SETTINGS = ("target", "policy", "unverified_kernels_may_be_wrong", "draws", "seed")
+_CHOICES = {"target": ("auto", "cpu", "triton"), "policy": ("reference", "ieee", "relaxed")}
+_NUMBERS = {"draws": (1, 10_000), "seed": (0, 2**62 - 1)}
 # In the repr of a module that was never verified; a plain string's method, so that the module can be copied and pickled.
 _UNVERIFIED = "UNVERIFIED: nothing checked these kernels"
 
@@ -64,7 +66,7 @@ def optimize(
     """
     from .export import export_module
 
-    refuse_settings(unknown)
+    check_settings({**unknown, "target": target, "policy": policy, "draws": draws, "seed": seed})
     arguments, keywords = _examples(module, example_inputs, example_kwargs)
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
@@ -112,6 +114,7 @@ def verify(
     """
     from . import verification
 
+    check_settings({"policy": policy, "draws": draws, "seed": seed})
     _require_module(candidate, "candidate")
     held = _MemoryProblem.of(module, *_examples(module, example_inputs, example_kwargs))
     params = {
@@ -173,16 +176,23 @@ def _say_who_is_waited_for() -> Callable[..., None]:
     return progress
 
 
-def refuse_settings(unknown: Mapping[str, Any]) -> None:
-    """Raises where `unknown`, settings that optimize() does not have, holds any; the former name of one gets the present one."""
-    if "verified" in unknown:
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises for a setting that optimize() does not have (TypeError; the former name of one gets the present one) and for a value that it cannot take (errors.Error)."""
+    if "verified" in settings:
         raise errors.user_error(
             "renamed-setting",
             "There is no setting \"verified\": kernels are verified unless unverified_kernels_may_be_wrong=True.",
             hint="Leave it out, or write unverified_kernels_may_be_wrong=True to run kernels that nothing has checked.",
         )
-    if unknown:
+    if unknown := set(settings) - set(SETTINGS):
         raise TypeError(f"kernelwright has no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
+    for name, value in settings.items():
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise errors.user_error("bad-setting", f"There is no {name} {value!r}.", hint=f"Use {', '.join(map(repr, _CHOICES[name]))}.")
+        if name in _NUMBERS and value is not None:
+            low, high = _NUMBERS[name]
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise errors.user_error("bad-setting", f"{name}={value!r} is not a whole number from {low} to {high}.", hint=f"Leave {name} out, or name such a number.")
 
 
 def _unverified(made: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:
@@ -236,10 +246,8 @@ def _own_generators(device: torch.device) -> Any:
 
 
 def _target(asked: str, *places: Any) -> str:
-    if asked in ("cpu", "triton"):
-        return asked
     if asked != "auto":
-        raise errors.user_error("unknown-target", f"There is no target {asked!r}.", hint='Use "auto", "cpu" or "triton".')
+        return asked
     return "triton" if _device(*places).type == "cuda" else "cpu"
 
 

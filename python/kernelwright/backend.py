@@ -22,7 +22,7 @@ def kernelwright(
     from . import api
 
     settings = dict(options or {})
-    api.refuse_settings({name: value for name, value in settings.items() if name not in api.SETTINGS})
+    api.check_settings(settings)
     made: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def run(*args: Any) -> Any:

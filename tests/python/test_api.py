@@ -223,7 +223,23 @@ def test_the_former_name_of_the_switch_tells_the_present_one():
         kernelwright.optimize(Gated(), torch.randn(8, 16), verrified=False)
 
 
-@pytest.mark.parametrize("options, says", [({"verified": False}, "unverified_kernels_may_be_wrong"), ({"speed": 11}, "no setting speed")])
+BAD_SETTINGS = [
+    ({"policy": "strict"}, "no policy 'strict'"),
+    ({"target": "tpu"}, "no target 'tpu'"),
+    ({"draws": 0}, "draws=0 is not a whole number"),
+    ({"draws": 2.5}, "draws=2.5 is not a whole number"),
+    ({"seed": "abc"}, "seed='abc' is not a whole number"),
+    ({"seed": -1}, "seed=-1 is not a whole number"),
+]
+
+
+@pytest.mark.parametrize("settings, says", BAD_SETTINGS)
+def test_a_setting_that_makes_no_sense_is_refused_at_once(settings, says):
+    with pytest.raises(errors.Error, match=says):
+        kernelwright.optimize(Gated(), torch.randn(8, 16), **settings)
+
+
+@pytest.mark.parametrize("options, says", [({"verified": False}, "unverified_kernels_may_be_wrong"), ({"speed": 11}, "no setting speed"), *BAD_SETTINGS])
 def test_backend_refuses_settings_it_does_not_know(options, says):
     torch._dynamo.reset()
     with pytest.raises(Exception, match=says):
