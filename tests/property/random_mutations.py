@@ -189,14 +189,14 @@ class Ordered(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(zip([one.name for one in func._schema.arguments], args)) | (kwargs or {})
-        written = [given[one.name] for one in func._schema.arguments if one.alias_info and one.alias_info.is_write
-            and isinstance(given.get(one.name), torch.Tensor)]
-        read = [one for one in tree_leaves(list(given.values())) if isinstance(one, torch.Tensor)]
-        for left in written:
+        written = {one.name: given[one.name] for one in func._schema.arguments if one.alias_info and one.alias_info.is_write
+            and isinstance(given.get(one.name), torch.Tensor)}
+        for name, left in written.items():
             if len(elements(left)) < left.numel() and func._schema.name not in ("aten::zero_", "aten::fill_"):
                 raise RuntimeError(f"{func} writes some elements more than once")
-            for right in read:
-                if left is not right and overlap(left, right) and not (_places(left) == _places(right)
+            others = [value for other, value in given.items() if other != name]
+            for right in tree_leaves(others):
+                if isinstance(right, torch.Tensor) and overlap(left, right) and not (_places(left) == _places(right)
                     and torch.Tag.pointwise in func.tags):
                     raise RuntimeError(f"{func} reads what it writes")
         return func(*args, **(kwargs or {}))
