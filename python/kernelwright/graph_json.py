@@ -264,7 +264,10 @@ class _Writer:
             results = []
         else:
             raise self.unsupported(node)
-        return {"op": name, "args": args, "results": results, "location": location}
+        encoded_node = {"op": name, "args": args, "results": results, "location": location}
+        if isinstance(made, (list, tuple)) and len(results) == 1:
+            encoded_node["in_list"] = True
+        return encoded_node
 
     def encode(self, value: Any, is_tensor_list: bool, node: torch.fx.Node) -> Any:
         if isinstance(value, torch.fx.Node):

@@ -91,6 +91,7 @@ Node read_node(const Json& json) {
   for (const auto& pair : arguments) node.arguments.push_back({pair.at(0).get<std::string>(), read_argument(pair.at(1))});
   node.results = json.at("results").get<std::vector<ValueId>>();
   node.location = json.value("location", "");
+  node.in_list = json.value("in_list", false);
   return node;
 }
 

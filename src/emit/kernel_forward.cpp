@@ -23,13 +23,6 @@ std::string base_name(const std::string& op) {
   return op.substr(first + 1, op.find('.', first + 1) - first - 1);
 }
 
-// Operators that return a list of tensors, even of one.
-bool returns_list(const std::string& op) {
-  static const std::set<std::string> kLists = {"split", "split_with_sizes", "unbind", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk",
-                                               "unsafe_split_with_sizes", "meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit"};
-  return kLists.contains(base_name(op));
-}
-
 // Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and attention choose for themselves.
 bool has_known_strides(const std::string& op, const TensorType& type) {
   if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || base_name(op) == "topk" || base_name(op) == "sort") return true;
@@ -166,7 +159,7 @@ class Writer {
     std::string head;
     if (!results.empty()) {
       head = join(results, ", ");
-      if (results.size() == 1 && returns_list(node.op)) head = "(" + head + ",)";
+      if (node.in_list) head = "(" + head + ",)";
       head += " = ";
     }
     // Operators of other libraries are called by their whole name; the file has a short one for aten alone.

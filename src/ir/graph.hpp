@@ -52,6 +52,7 @@ struct Node {
   std::vector<NamedArgument> arguments;    // in schema order, defaults left out
   std::vector<ValueId> results;            // kNoValue where the op returns no tensor
   std::string location;                    // "model.py:17", or empty
+  bool in_list = false;                    // its one result comes in a list
 
   const Argument* find(std::string_view name) const;                       // nullptr when left out
   ValueId value(std::string_view name) const;                              // kNoValue when left out or None

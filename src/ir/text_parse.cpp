@@ -281,8 +281,13 @@ struct Parser {
 
   void node() {
     std::vector<std::string_view> names;
+    bool in_list = false;
     if (at("%") || peek_word() == "_") {
       do {
+        if (names.size() == 1 && at("=")) {   // %a, = …
+          in_list = true;
+          break;
+        }
         if (accept_word("_")) names.emplace_back();
         else {
           expect("%");
@@ -292,6 +297,7 @@ struct Parser {
       expect("=");
     }
     Node node;
+    node.in_list = in_list;
     node.op = word("an operator");
     expect("(");
     while (!accept(")")) {

@@ -80,7 +80,7 @@ struct Printer {
     std::string text = node.results.empty() ? "" : [&] {
       std::string names;
       for (const ValueId id : node.results) names += (names.empty() ? "" : ", ") + (id == kNoValue ? "_" : value(id));
-      return names + " = ";
+      return names + (node.in_list ? ", = " : " = ");
     }();
     text += node.op;
     text += list('(', node.arguments, ')', [&](const NamedArgument& named) { return named.name + "=" + argument(named.value); });

@@ -61,8 +61,21 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     ),
     "bits of a narrower type": (lambda x: (x * 2).view(torch.int8), (numbers(4, 6),)),
     "channels shuffled in groups of one": (lambda x: torch.channel_shuffle(x, 3), (numbers(2, 3, 4, 4),)),
+    "a list of one": (lambda x: aten.split_copy.Tensor(x, 4), (numbers(4, 3),)),
+    "a list of one, from a library of one's own": (lambda x: torch.ops.kernelwright_tests.halves(x * 2, 1), (numbers(4, 3),)),
+    "updates of lists of one": (lambda x, y: torch._foreach_mul([x], [y])[0] + 1, (numbers(4, 3), numbers(4, 3) + 1)),
     "channels shuffled": (lambda x: torch.channel_shuffle(x * 2, 2), (numbers(2, 6, 4, 4),)),
 }
+
+
+@torch.library.custom_op("kernelwright_tests::halves", mutates_args=())
+def halves(x: torch.Tensor, count: int) -> list[torch.Tensor]:
+    return [x / 2 + at for at in range(count)]
+
+
+@halves.register_fake
+def _(x: torch.Tensor, count: int) -> list[torch.Tensor]:
+    return [torch.empty_like(x) for _ in range(count)]
 
 
 def shares(result: torch.Tensor, arguments: tuple[torch.Tensor, ...]) -> bool:

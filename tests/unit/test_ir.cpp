@@ -8,6 +8,15 @@
 
 using namespace kw;
 
+TEST(GraphText, OneResultInAList) {
+  const std::string text = "graph G training {\n  input %x : f32[4, 3] user args.0\n  %a, = aten.split_copy.Tensor(self=%x, split_size=4) : f32[4, 3]\n"
+                           "  %b, _ = aten.split_copy.Tensor(self=%x, split_size=2) : f32[2, 3]\n  return %a, %b\n}\n";
+  const Graph graph = parse_graph(text);
+  EXPECT_TRUE(graph.nodes[0].in_list);
+  EXPECT_FALSE(graph.nodes[1].in_list);
+  EXPECT_EQ(print(graph), text);
+}
+
 TEST(TensorType, ContiguityIgnoresAxesOfSizeOne) {
   TensorType type{DType::f32, {4, 1, 3}, {3, 77, 1}};
   EXPECT_TRUE(type.is_contiguous());
