@@ -38,6 +38,8 @@ KEPT = (
     " linalg_tensorinv inverse"
     # structure that algebraic passes look for
     " tril triu diag_embed eye arange linspace masked_fill all index_add select_scatter"
+    # of gradients that forward itself computes: taken apart, an overflow in 16 bits becomes another one
+    " _softmax_backward_data _log_softmax_backward_data"
     # draws: a decomposition would take different numbers from the generator
     " bernoulli"
 ).split()
@@ -49,7 +51,8 @@ def _table() -> Any:
     kept = {f"aten::{name}" for name in KEPT}
     for op in [op for op in table.keys() if op._schema.name in kept]:
         table.pop(op)
-    for op, function in OWN.items():
+    unpooled = {op: table[op] for op in (aten.max_unpool2d.default, aten.max_unpool3d.default) if op in table}
+    for op, function in {**OWN, **{op: _unpooling(unpooled, op) for op in unpooled}}.items():
         table[op] = function
     return table
 
@@ -124,6 +127,20 @@ def _channel_shuffle(self: torch.Tensor, groups: int) -> torch.Tensor:
     return aten.view(shuffled, list(self.shape))
 
 
+def _unpooling(table: Any, op: Any) -> Callable[..., Any]:
+    """PyTorch's own decomposition for inputs that are contiguous; of others its kernel keeps the layout, and the decomposition does not."""
+
+    def decomposed(self: torch.Tensor, *rest: Any) -> Any:
+        return table[op](self, *rest) if self.is_contiguous() else NotImplemented
+
+    return decomposed
+
+
+def _sgn(self: torch.Tensor) -> Any:
+    """The sign of real numbers; of complex ones it is the library's, infinities and all."""
+    return NotImplemented if self.is_complex() else aten.sign(self)
+
+
 # Ops that PyTorch's table leaves whole or takes apart badly.
 OWN: dict[Any, Callable[..., Any]] = {
     # Views that mark a tensor as conjugate or negative instead of computing: what reads such memory as it lies misses the mark.
@@ -134,6 +151,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),
     aten.channel_shuffle.default: _channel_shuffle,
     aten.copy.default: _copy,
+    aten.sgn.default: _sgn,
     aten._native_batch_norm_legit_functional.default: _batch_norm(aten._native_batch_norm_legit_functional.default),
     aten._native_batch_norm_legit_no_training.default: _batch_norm(aten._native_batch_norm_legit_no_training.default),
 }

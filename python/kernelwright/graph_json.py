@@ -203,10 +203,28 @@ class _Writer:
                 if name in _IDENTITIES or self.folds_into_constant(node, name):
                     self.ids[node.name] = self.ids[node.args[0].name]
                 elif not _CHECKS.match(name):
+                    self.refuse_resized(node, name)
                     nodes.append(self.write_node(node, target, name))
             else:
                 raise self.unsupported(node)
         return nodes
+
+    def refuse_resized(self, node: torch.fx.Node, name: str) -> None:
+        """Raises where an `out=` that PyTorch resizes was a part of another tensor: the trace then writes the result over memory of another shape."""
+        if name != "aten.slice_scatter.default":
+            return
+        (whole, part), rest = (argument.meta["val"] for argument in node.args[:2]), node.args[2:]
+        given = dict(zip(("dim", "start", "end", "step"), rest)) | node.kwargs
+        dim = given.get("dim", 0)
+        shape = list(whole.shape)
+        shape[dim] = len(range(*slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(shape[dim])))
+        if list(part.shape) != shape:
+            raise errors.user_error(
+                "resized-output",
+                f"forward writes a result of shape {tuple(part.shape)} to a part of a tensor that has shape {tuple(shape)} (`out=`), which PyTorch resizes and traces wrongly.",
+                where=self.location(node),
+                hint="Give `out=` the shape of the result.",
+            )
 
     def folds_into_constant(self, node: torch.fx.Node, name: str) -> bool:
         """Whether `node` only copies or moves a constant whose data travels with the graph; a move changes the constant's device.

@@ -146,7 +146,9 @@ class Writer {
     bool by_position = true;
     for (const NamedArgument& argument : node.arguments) {
       by_position = by_position && is_positional(argument.name);
-      const std::string value = text_of(argument.value);
+      std::string value = text_of(argument.value);
+      // PyTorch asserts here that what wants gradients is contiguous, also where none are made.
+      if (argument.name == "self" && node.op == "aten.as_strided_scatter.default") value += ".detach()";
       if (by_position)
         arguments.push_back(value);
       else if (!python::is_identifier(argument.name))   // aten.uniform(self, from=0.0)

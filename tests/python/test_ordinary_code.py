@@ -64,6 +64,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "a list of one": (lambda x: aten.split_copy.Tensor(x, 4), (numbers(4, 3),)),
     "a list of one, from a library of one's own": (lambda x: torch.ops.kernelwright_tests.halves(x * 2, 1), (numbers(4, 3),)),
     "updates of lists of one": (lambda x, y: torch._foreach_mul([x], [y])[0] + 1, (numbers(4, 3), numbers(4, 3) + 1)),
+    "unpooled rows that lie apart": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        (numbers(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),),
+    ),
+    "the signs of infinite complex numbers": (lambda x: torch.sgn(torch.complex(x, x * 2)), (torch.tensor([1.0, float("inf"), 0.0, float("nan"), -2.0]),)),
+    "signs by their other name": (lambda x: torch.sgn(x) * 2, (numbers(4, 6),)),
     "channels shuffled": (lambda x: torch.channel_shuffle(x * 2, 2), (numbers(2, 6, 4, 4),)),
 }
 
@@ -122,3 +128,10 @@ def test_an_operator_with_an_effect_is_named() -> None:
     with pytest.raises(errors.Error) as caught:
         export.export_module(module, (regular(),))
     assert caught.value.code == "unsupported-effect" and "_linalg_check_errors" in caught.value.message
+
+
+def test_a_part_that_is_resized_is_named() -> None:
+    module = Wrapped(lambda x: (torch.cumsum(x, 0, out=x[None][:-1]), x)[1])
+    with pytest.raises(errors.Error) as caught:
+        export.export_module(module, (regular()[0],))
+    assert caught.value.code == "resized-output" and "(5, 5)" in caught.value.message
