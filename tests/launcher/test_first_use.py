@@ -39,6 +39,21 @@ def test_a_later_start_runs_no_tool_and_takes_under_50_ms(machine: Machine) -> N
     assert min(seconds) < 0.05
 
 
+def test_missing_packages_bring_the_optional_ones(machine: Machine) -> None:
+    machine.remove_tool("bwrap")
+    machine.add_tool("sudo", '#!/bin/bash\n[[ $1 == -n ]] && shift\nexec "$@"\n')
+    assert machine.kw(MISSING="libfmt-dev").returncode == 0
+    (install,) = [call for call in machine.calls("apt-get") if " install " in call]
+    assert install.endswith("libfmt-dev bubblewrap")
+
+
+def test_what_is_optional_is_not_asked_for_alone(machine: Machine) -> None:
+    machine.remove_tool("bwrap")
+    machine.remove_tool("ccache")
+    assert machine.kw().returncode == 0
+    assert machine.calls("apt-get") == []
+
+
 def test_an_edited_source_is_built_again(machine: Machine) -> None:
     machine.kw()
     machine.forget_calls()
