@@ -456,8 +456,7 @@ class Analysis {
     for (ValueId output : domain_.outputs) {
       if (scatters(output)) continue;
       if (!find_seed(output)) {
-        const auto known = by_shape_.find(shape(output));
-        if (known != by_shape_.end()) seed(output, known->second);
+        if (const auto known = place_of_shape(shape(output))) seed(output, known);
         else if (domain_.reduce_points.empty() && graph_.type(output).elements() == domain_.parallel_elements())
           seed(output, delinearise(whole_domain(), shape(output), extents()));
         if (!find_seed(output)) return false;
@@ -474,6 +473,19 @@ class Analysis {
         if (type.shape[dim] > 1 && type.strides[dim] == 0) return false;
     }
     return true;
+  }
+
+  // Where the elements of a tensor of that shape stand, or of one that differs in axes of one element alone.
+  std::optional<Coords> place_of_shape(const Shape& wanted) const {
+    if (const auto known = by_shape_.find(wanted); known != by_shape_.end()) return known->second;
+    const auto longer = [](const Shape& shape) {
+      Shape sizes = shape;
+      std::erase(sizes, 1);
+      return sizes;
+    };
+    for (const auto& [known, coords] : by_shape_)
+      if (longer(known) == longer(wanted)) return reshape(coords, known, wanted, extents());
+    return std::nullopt;
   }
 
   // Of sorted rows, the first places alone.
