@@ -57,7 +57,9 @@ Argument read_argument(const Json& json) {
   if (json.is_number_float()) return json.get<double>();
   if (json.is_number_integer()) return json.get<int64_t>();
   if (!json.is_object() || json.size() != 1) broken("an argument is " + json.dump());
-  const auto& [key, value] = *json.items().begin();
+  const auto only = json.begin();
+  const std::string& key = only.key();
+  const Json& value = only.value();
   if (key == "v") return ValueRef{value.get<ValueId>()};
   if (key == "vs") {
     ValueList list;
