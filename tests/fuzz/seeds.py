@@ -1,0 +1,50 @@
+"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, kernel_text and schedule."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HOME = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HOME / "python"))
+
+
+class Counted(nn.Module):
+    """A buffer that is updated, a constant, a library call and a nested result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor, *, scale: float = 2.0) -> dict[str, object]:
+        self.calls.add_(1)
+        y = torch.softmax(self.layer(x) * scale + torch.tensor([1.0, 2.0, 3.0, 4.0]), -1)
+        return {"y": y, "parts": (y.sum(0), list(y.split(2)))}
+
+
+def captured() -> list[str]:
+    from kernelwright import export
+
+    modules = [(Counted(), (torch.randn(4, 8),)), (nn.Conv2d(2, 3, 3), (torch.randn(1, 2, 5, 5),)), (nn.Embedding(5, 4), (torch.tensor([1, 2]),))]
+    return [json.dumps(export.export_module(module, arguments)) for module, arguments in modules]
+
+
+def main(folder: Path) -> None:
+    golden = HOME / "tests" / "golden"
+    graphs = [text.partition("graph ")[1:] for path in (golden / "passes").glob("*.txt") for text in path.read_text().split("----\n")]
+    kernels = [path.read_text().partition("----\n")[0] for name in ("triton", "cpu") for path in (golden / name).glob("*.txt")]
+    schedule = {"target": "triton", "groups": [{"nodes": [0, 1], "scheduler": "pointwise", "parameters": {"block": 1024, "num_warps": 4}}]}
+    texts = {"graph_text": ["".join(parts) for parts in graphs], "graph_json": captured(), "kernel_text": kernels, "schedule": [json.dumps(schedule)]}
+    for name, seeds in texts.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number, seed in enumerate(seeds):
+            (folder / name / f"{number}").write_text(seed)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
