@@ -8,6 +8,7 @@
 #include "ir/spoken_name.hpp"
 #include "ir/verifier.hpp"
 #include "support/error.hpp"
+#include "support/json_numbers.hpp"
 
 namespace kw {
 namespace {
@@ -32,6 +33,20 @@ double read_special(const std::string& name) {
   broken("'" + name + "' is no number");
 }
 
+template <typename T>
+T whole(const Json& value) {
+  if (const auto number = whole_number<T>(value)) return *number;
+  broken(value.dump() + " is no whole number, or too large a one");
+}
+
+template <typename T>
+std::vector<T> wholes(const Json& values) {
+  std::vector<T> numbers;
+  numbers.reserve(values.size());
+  for (const auto& value : values) numbers.push_back(whole<T>(value));
+  return numbers;
+}
+
 Argument read_list(const Json& items) {
   bool all_bool = !items.empty(), any_float = false;
   for (const auto& item : items) {
@@ -48,22 +63,22 @@ Argument read_list(const Json& items) {
     for (const auto& item : items) list.push_back(item.is_object() ? read_special(item.at("f")) : item.get<double>());
     return list;
   }
-  return items.get<IntList>();
+  return wholes<int64_t>(items);
 }
 
 Argument read_argument(const Json& json) {
   if (json.is_null()) return None{};
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_float()) return json.get<double>();
-  if (json.is_number_integer()) return json.get<int64_t>();
+  if (json.is_number_integer()) return whole<int64_t>(json);
   if (!json.is_object() || json.size() != 1) broken("an argument is " + json.dump());
   const auto only = json.begin();
   const std::string& key = only.key();
   const Json& value = only.value();
-  if (key == "v") return ValueRef{value.get<ValueId>()};
+  if (key == "v") return ValueRef{whole<ValueId>(value)};
   if (key == "vs") {
     ValueList list;
-    for (const auto& item : value) list.ids.push_back(item.is_null() ? kNoValue : item.get<ValueId>());
+    for (const auto& item : value) list.ids.push_back(item.is_null() ? kNoValue : whole<ValueId>(item));
     return list;
   }
   if (key == "list") return read_list(value);
@@ -78,9 +93,11 @@ Value read_value(const Json& json) {
   Value value;
   value.name = json.at("name");
   value.type.dtype = read_dtype(json.at("dtype"));
-  value.type.shape = json.at("shape").get<Shape>();
-  value.type.strides = json.at("strides").get<Shape>();
-  value.type.offset = json.value("offset", int64_t{0});
+  value.type.shape = wholes<int64_t>(json.at("shape"));
+  value.type.strides = wholes<int64_t>(json.at("strides"));
+  if (!is_countable(value.type.shape)) broken("value " + value.name + " has more elements than can be counted");
+  if (value.type.strides.size() != value.type.shape.size()) broken("value " + value.name + " has not as many strides as sizes");
+  if (const auto offset = json.find("offset"); offset != json.end()) value.type.offset = whole<int64_t>(*offset);
   value.type.device = json.value("device", "cpu");
   return value;
 }
@@ -91,7 +108,7 @@ Node read_node(const Json& json) {
   const Json& arguments = json.at("args");
   node.arguments.reserve(arguments.size());
   for (const auto& pair : arguments) node.arguments.push_back({pair.at(0).get<std::string>(), read_argument(pair.at(1))});
-  node.results = json.at("results").get<std::vector<ValueId>>();
+  node.results = wholes<ValueId>(json.at("results"));
   node.location = json.value("location", "");
   node.in_list = json.value("in_list", false);
   return node;
@@ -121,7 +138,7 @@ InputKind read_input_kind(const std::string& kind) {
 
 GraphInput read_input(const Json& json) {
   GraphInput input;
-  input.value = json.at("value");
+  input.value = whole<ValueId>(json.at("value"));
   input.kind = read_input_kind(json.at("kind"));
   input.target = optional_text(json, "target");
   input.access = optional_text(json, "access");
@@ -134,7 +151,7 @@ GraphInput read_input(const Json& json) {
 GraphOutput read_output(const Json& json) {
   const std::string kind = json.value("kind", "user");
   GraphOutput output;
-  output.value = json.at("value");
+  output.value = whole<ValueId>(json.at("value"));
   if (kind == "buffer_mutation") output.kind = OutputKind::kBufferMutation;
   else if (kind == "input_mutation") output.kind = OutputKind::kInputMutation;
   else if (kind != "user") broken("an output is of kind '" + kind + "'");
@@ -148,7 +165,7 @@ std::string dump_if_there(const Json& json, const char* key) {
 }
 
 Graph read(const Json& json) {
-  if (json.value("version", 0) != 1) broken("its version is " + dump_if_there(json, "version") + ", not 1");
+  if (const auto version = json.find("version"); version == json.end() || whole_number<int>(*version) != 1) broken("its version is " + dump_if_there(json, "version") + ", not 1");
   Graph graph;
   graph.name = json.at("name");
   graph.training = json.value("training", true);
@@ -170,7 +187,7 @@ Graph read(const Json& json) {
   std::unordered_map<ValueId, std::string> parameter_names;
   if (const auto call = json.find("user_inputs"); call != json.end())
     for (const auto& input : *call)
-      if (const auto value = input.find("value"); value != input.end() && value->is_number()) parameter_names[value->get<ValueId>()] = optional_text(input, "name");
+      if (const auto value = input.find("value"); value != input.end() && value->is_number()) parameter_names[whole<ValueId>(*value)] = optional_text(input, "name");
   for (auto& input : graph.inputs)
     if (input.kind == InputKind::kUser && input.access.empty()) input.access = parameter_names[input.value];
   return graph;

@@ -220,6 +220,7 @@ struct Parser {
     const auto dtype = parse_dtype(name);
     if (!dtype) fail("'" + std::string(name) + "' is no element type");
     TensorType type{*dtype, integers(), {}, 0, main_device};
+    if (!is_countable(type.shape)) fail("a tensor has more elements than can be counted, or a size below 0");
     type.strides = contiguous_strides(type.shape);
     if (accept_word("strides")) type.strides = integers();
     if (type.strides.size() != type.shape.size()) fail("there are not as many strides as sizes");

@@ -63,6 +63,16 @@ int64_t product(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+bool is_countable(const Shape& shape) {
+  constexpr int64_t kMost = int64_t{1} << 56;   // elements of 16 bytes, counted in bytes, still fit
+  int64_t elements = 1;
+  for (const int64_t size : shape) {
+    if (size < 0 || std::max<int64_t>(size, 1) > kMost / elements) return false;
+    elements *= std::max<int64_t>(size, 1);
+  }
+  return true;
+}
+
 Shape contiguous_strides(const Shape& shape) {
   Shape strides(shape.size());
   int64_t stride = 1;

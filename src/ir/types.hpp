@@ -42,5 +42,6 @@ struct TensorType {
 
 Shape contiguous_strides(const Shape& shape);
 int64_t product(const Shape& shape);
+bool is_countable(const Shape& shape);   // no size below 0, and the product of the others than 0 a small part of int64_t's range
 
 }  // namespace kw

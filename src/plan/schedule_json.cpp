@@ -3,10 +3,21 @@
 #include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
+#include "support/json_numbers.hpp"
 
 namespace kw {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+template <typename T>
+T whole(const ordered_json& value) {
+  if (const auto number = whole_number<T>(value)) return *number;
+  throw Error(ErrorKind::kUser, "this is not a schedule: " + value.dump() + " is no whole number, or too large a one");
+}
+
+}  // namespace
 
 std::string schedule_to_json(const Schedule& schedule, int indent) {
   ordered_json json = {{"target", schedule.target}, {"groups", ordered_json::array()}};
@@ -25,9 +36,9 @@ Schedule schedule_from_json(std::string_view text) {
     schedule.target = json.at("target").get<std::string>();
     for (const auto& one : json.at("groups")) {
       GroupSchedule group;
-      group.nodes = one.at("nodes").get<std::vector<NodeId>>();
+      for (const auto& node : one.at("nodes")) group.nodes.push_back(whole<NodeId>(node));
       group.scheduler = one.at("scheduler").get<std::string>();
-      for (const auto& [name, value] : one.at("parameters").items()) group.parameters[name] = value.get<int64_t>();
+      for (const auto& [name, value] : one.at("parameters").items()) group.parameters[name] = whole<int64_t>(value);
       schedule.groups.push_back(std::move(group));
     }
   } catch (const ordered_json::exception& error) {
