@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# {u}, {w}, {v}: tensors there are; {n}: a new name.
+# {u}, {w}, {v}: tensors there are; {n}: a new name. Places that stand twice get one number, for PyTorch takes any of several.
 VIEWS = [
     "{n} = {u}[1:]", "{n} = {u}[:-1]", "{n} = {u}[::2]", "{n} = {u}[..., 1:]", "{n} = {u}[..., :-1]", "{n} = {u}[0]",
     "{n} = {u}[..., 0]", "{n} = {u}[..., ::2]",
@@ -51,7 +51,7 @@ UPDATES = [
     "{u}[0] = {w}", "{u}[1:] = {w}", "{u}[..., 0] += {w}", "{u} += {w}", "{u} -= {u}", "{u}[1:] += {u}[:-1].clone()",
     "{u}[1:] = {u}[:-1].clone()", "{u}[:-1] -= {u}[1:] * 0.5",
     "{u}.index_add_(0, self.at, {w})", "{u}.index_copy_(0, self.at, {w})",
-    "{u}[self.at] = {w}", "{u}[self.at] += 0.5", "{u}.scatter_(0, self.places, {w})",
+    "{u}[self.at] = {w}", "{u}[self.at] += 0.5", "{u}.scatter_(0, self.places, 0.5)",
     "{u}.scatter_add_(0, self.places, {w})", "{u}.masked_fill_(self.mask, 0.1)", "{u}.index_fill_(0, self.at, 0.5)",
     "{u}.relu_()", "torch.nn.functional.relu({u}, inplace=True)",
     "{n} = {u}.add_(1)", "{u}.copy_({u}.flip(0))", "{u}.copy_({u}.t())", "{u}.copy_(torch.roll({u}, 1, 0))",
