@@ -10,7 +10,7 @@ compiler=${CXX:-$(type -P clang++-19 clang++-16 clang++ | head -n 1)}
 ./kw --version >/dev/null
 python=$(sed -n 3p .kw/ready)
 build=${BUILD:-build-fuzz}
-cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKW_FUZZ=ON -DKW_STATIC=OFF >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 3; }
+cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKW_FUZZERS=ON -DKW_STATIC=OFF >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 3; }
 mv "$build.log" "$build/configure.log"
 read -ra fuzzers <<<"${FUZZERS:-graph_text graph_json kernel_text schedule}"
 ninja -C "$build" "${fuzzers[@]/#/fuzz_}"
