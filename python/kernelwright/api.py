@@ -177,7 +177,8 @@ def _say_who_is_waited_for() -> Callable[..., None]:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises for a setting that optimize() does not have (TypeError; the former name of one gets the present one) and for a value that it cannot take (errors.Error)."""
+    """Raises TypeError for a setting that optimize() does not have (the former name of one gets the present one), and
+    errors.Error for a value that it cannot take."""
     if "verified" in settings:
         raise errors.user_error(
             "renamed-setting",
@@ -188,11 +189,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise TypeError(f"kernelwright has no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
     for name, value in settings.items():
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise errors.user_error("bad-setting", f"There is no {name} {value!r}.", hint=f"Use {', '.join(map(repr, _CHOICES[name]))}.")
+            choices = ", ".join(map(repr, _CHOICES[name]))
+            raise errors.user_error("bad-setting", f"There is no {name} {value!r}.", hint=f"Use {choices}.")
         if name in _NUMBERS and value is not None:
             low, high = _NUMBERS[name]
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise errors.user_error("bad-setting", f"{name}={value!r} is not a whole number from {low} to {high}.", hint=f"Leave {name} out, or name such a number.")
+                problem = f"{name}={value!r} is not a whole number from {low} to {high}."
+                raise errors.user_error("bad-setting", problem, hint=f"Leave {name} out, or name such a number.")
 
 
 def _unverified(made: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:

@@ -128,7 +128,8 @@ def _channel_shuffle(self: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def _unpooling(table: Any, op: Any) -> Callable[..., Any]:
-    """PyTorch's own decomposition for inputs that are contiguous; of others its kernel keeps the layout, and the decomposition does not."""
+    """PyTorch's own decomposition for inputs that are contiguous; of others its kernel keeps the layout, and the
+    decomposition does not."""
 
     def decomposed(self: torch.Tensor, *rest: Any) -> Any:
         return table[op](self, *rest) if self.is_contiguous() else NotImplemented

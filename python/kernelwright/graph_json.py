@@ -210,7 +210,8 @@ class _Writer:
         return nodes
 
     def refuse_resized(self, node: torch.fx.Node, name: str) -> None:
-        """Raises where an `out=` that PyTorch resizes was a part of another tensor: the trace then writes the result over memory of another shape."""
+        """Raises where an `out=` that PyTorch resizes was a part of another tensor: the trace then writes the result
+        over memory of another shape."""
         if name != "aten.slice_scatter.default":
             return
         (whole, part), rest = (argument.meta["val"] for argument in node.args[:2]), node.args[2:]
@@ -221,7 +222,8 @@ class _Writer:
         if list(part.shape) != shape:
             raise errors.user_error(
                 "resized-output",
-                f"forward writes a result of shape {tuple(part.shape)} to a part of a tensor that has shape {tuple(shape)} (`out=`), which PyTorch resizes and traces wrongly.",
+                f"forward writes a result of shape {tuple(part.shape)} to a part of a tensor that has shape {tuple(shape)}"
+                " (`out=`), which PyTorch resizes and traces wrongly.",
                 where=self.location(node),
                 hint="Give `out=` the shape of the result.",
             )

@@ -94,14 +94,16 @@ def _teach_index(patch: Callable[..., None]) -> Callable[..., None]:
 
 
 def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
-    """A lane that is masked out holds anything on a GPU where the load does not say what: here NaN, or a large number."""
+    """A lane that is masked out holds anything on a GPU where the load does not say what: here NaN, or a large
+    number."""
 
     def load(self: Any, pointers: Any, mask: Any, other: Any, *options: Any) -> Any:
         loaded = masked_load(self, pointers, mask, other, *options)
         if other is None:
             values = loaded.data
-            spoil = np.nan if np.issubdtype(values.dtype, np.floating) else True if values.dtype == bool else np.iinfo(values.dtype).max // 3
-            loaded.data = np.where(mask.data, values, np.asarray(spoil, dtype=values.dtype))
+            kind = values.dtype
+            spoil = np.nan if np.issubdtype(kind, np.floating) else True if kind == bool else np.iinfo(kind).max // 3
+            loaded.data = np.where(mask.data, values, np.asarray(spoil, dtype=kind))
         return loaded
 
     return functools.wraps(masked_load)(load)

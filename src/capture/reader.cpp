@@ -96,7 +96,8 @@ Value read_value(const Json& json) {
   value.type.shape = wholes<int64_t>(json.at("shape"));
   value.type.strides = wholes<int64_t>(json.at("strides"));
   if (!is_countable(value.type.shape)) broken("value " + value.name + " has more elements than can be counted");
-  if (value.type.strides.size() != value.type.shape.size()) broken("value " + value.name + " has not as many strides as sizes");
+  if (value.type.strides.size() != value.type.shape.size())
+    broken("value " + value.name + " has not as many strides as sizes");
   if (const auto offset = json.find("offset"); offset != json.end()) value.type.offset = whole<int64_t>(*offset);
   value.type.device = json.value("device", "cpu");
   return value;
@@ -165,7 +166,8 @@ std::string dump_if_there(const Json& json, const char* key) {
 }
 
 Graph read(const Json& json) {
-  if (const auto version = json.find("version"); version == json.end() || whole_number<int>(*version) != 1) broken("its version is " + dump_if_there(json, "version") + ", not 1");
+  if (const auto version = json.find("version"); version == json.end() || whole_number<int>(*version) != 1)
+    broken("its version is " + dump_if_there(json, "version") + ", not 1");
   Graph graph;
   graph.name = json.at("name");
   graph.training = json.value("training", true);
@@ -187,7 +189,8 @@ Graph read(const Json& json) {
   std::unordered_map<ValueId, std::string> parameter_names;
   if (const auto call = json.find("user_inputs"); call != json.end())
     for (const auto& input : *call)
-      if (const auto value = input.find("value"); value != input.end() && value->is_number()) parameter_names[whole<ValueId>(*value)] = optional_text(input, "name");
+      if (const auto value = input.find("value"); value != input.end() && value->is_number())
+        parameter_names[whole<ValueId>(*value)] = optional_text(input, "name");
   for (auto& input : graph.inputs)
     if (input.kind == InputKind::kUser && input.access.empty()) input.access = parameter_names[input.value];
   return graph;

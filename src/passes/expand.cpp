@@ -157,22 +157,27 @@ struct Classes {
 
   Term weights() const {
     const TensorType type = of_shape(call.term("weight").type(), target.type().shape);
-    const Term chosen(call.rewriter, call.rewriter.emit("aten.index.Tensor", {{"self", ValueRef{call.term("weight").id()}}, {"indices", ValueList{{place().id()}}}}, type, "class_weight"));
+    const Term chosen(call.rewriter, call.rewriter.emit("aten.index.Tensor", {{"self", ValueRef{call.term("weight").id()}},
+                                                                              {"indices", ValueList{{place().id()}}}}, type, "class_weight"));
     return where(counted, chosen, 0.0);
   }
 
   Term classes() const {
     const TensorType line = of_shape({DType::i64, {}, {}, 0, target.type().device}, {count});
-    return {call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", count}, {"step", int64_t{1}}, {"dtype", DType::i64},
-                                                                         {"device", Keyword{"device", line.device}}}, line, "classes")};
+    return {call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", count}, {"step", int64_t{1}},
+                                                                         {"dtype", DType::i64}, {"device", Keyword{"device", line.device}}},
+                                              line, "classes")};
   }
 
-  // Which class each target names: itself, looked up among the classes, so that one that there is not is refused as every index out of range is.
+  // Which class each target names: itself, looked up among the classes, so that one that there is not is refused as
+  // every index out of range is.
   Term named_class() const {
     Shape shape = target.type().shape;
     shape.push_back(1);
     const TensorType type = of_shape({DType::i64, {}, {}, 0, target.type().device}, shape);
-    return {call.rewriter, call.rewriter.emit("aten.embedding.default", {{"weight", ValueRef{view(classes(), {count, 1}).id()}}, {"indices", ValueRef{place().id()}}}, type, "named_class")};
+    const ValueId among = view(classes(), {count, 1}).id();
+    return {call.rewriter, call.rewriter.emit("aten.embedding.default", {{"weight", ValueRef{among}}, {"indices", ValueRef{place().id()}}},
+                                              type, "named_class")};
   }
 
   // Of each target; picked by comparing along the class axis, so that it fuses with what yields log p.

@@ -335,7 +335,8 @@ class Lowering {
     if (lookup.kind == LookupKind::kWrappedElement)
       place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)), build_.add(place, size), place);
     // Where the guards fail, a loaded index is 0; a computed one may be anything, and nobody asked for it.
-    if (!lookup.guards.empty() && computed_inside(lookup.index)) place = build_.select(build_.all_of(lookup.guards), place, build_.integer(0, DType::i64));
+    if (!lookup.guards.empty() && computed_inside(lookup.index))
+      place = build_.select(build_.all_of(lookup.guards), place, build_.integer(0, DType::i64));
     place = build_.binary(ScalarOp::kBounded, place, size);
     if (lookup.extent <= std::numeric_limits<int32_t>::max()) place = build_.cast(place, DType::i32);
     coordinates_.emplace(axis, place);

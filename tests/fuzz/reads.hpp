@@ -1,4 +1,5 @@
-// What every fuzzer holds a reader to: a text is read, or refused with a message; no assertion fails, nothing else is thrown.
+// What every fuzzer holds a reader to: a text is read, or refused with a message; no assertion fails, nothing else is
+// thrown.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@
 
 namespace kw {
 
-// Runs `read` on the bytes; ends the process where it throws a fault of ours, but where `ours`: only Kernelwright writes such texts, so that a bad one is its fault.
+// Runs `read` on the bytes; ends the process where it throws a fault of ours. Not where `ours`: only Kernelwright writes
+// such texts, so that a bad one is its fault.
 template <typename Read>
 int fuzz(const uint8_t* data, size_t size, Read&& read, bool ours = false) {
   try {

@@ -30,16 +30,25 @@ class Counted(nn.Module):
 def captured() -> list[str]:
     from kernelwright import export
 
-    modules = [(Counted(), (torch.randn(4, 8),)), (nn.Conv2d(2, 3, 3), (torch.randn(1, 2, 5, 5),)), (nn.Embedding(5, 4), (torch.tensor([1, 2]),))]
-    return [json.dumps(export.export_module(module, arguments)) for module, arguments in modules]
+    calls = [
+        (Counted(), torch.randn(4, 8)),
+        (nn.Conv2d(2, 3, 3), torch.randn(1, 2, 5, 5)),
+        (nn.Embedding(5, 4), torch.tensor([1, 2])),
+    ]
+    return [json.dumps(export.export_module(module, (argument,))) for module, argument in calls]
 
 
 def main(folder: Path) -> None:
     golden = HOME / "tests" / "golden"
-    graphs = [text.partition("graph ")[1:] for path in (golden / "passes").glob("*.txt") for text in path.read_text().split("----\n")]
-    kernels = [path.read_text().partition("----\n")[0] for name in ("triton", "cpu") for path in (golden / name).glob("*.txt")]
-    schedule = {"target": "triton", "groups": [{"nodes": [0, 1], "scheduler": "pointwise", "parameters": {"block": 1024, "num_warps": 4}}]}
-    texts = {"graph_text": ["".join(parts) for parts in graphs], "graph_json": captured(), "kernel_text": kernels, "schedule": [json.dumps(schedule)]}
+    parts = [part for path in (golden / "passes").glob("*.txt") for part in path.read_text().split("----\n")]
+    kernels = [*(golden / "triton").glob("*.txt"), *(golden / "cpu").glob("*.txt")]
+    group = {"nodes": [0, 1], "scheduler": "pointwise", "parameters": {"block": 1024, "num_warps": 4}}
+    texts = {
+        "graph_text": ["".join(part.partition("graph ")[1:]) for part in parts],
+        "graph_json": captured(),
+        "kernel_text": [path.read_text().partition("----\n")[0] for path in kernels],
+        "schedule": [json.dumps({"target": "triton", "groups": [group]})],
+    }
     for name, seeds in texts.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(seeds):

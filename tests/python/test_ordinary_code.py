@@ -62,13 +62,19 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "bits of a narrower type": (lambda x: (x * 2).view(torch.int8), (numbers(4, 6),)),
     "channels shuffled in groups of one": (lambda x: torch.channel_shuffle(x, 3), (numbers(2, 3, 4, 4),)),
     "a list of one": (lambda x: aten.split_copy.Tensor(x, 4), (numbers(4, 3),)),
-    "a list of one, from a library of one's own": (lambda x: torch.ops.kernelwright_tests.halves(x * 2, 1), (numbers(4, 3),)),
+    "a list of one, from a library of one's own": (
+        lambda x: torch.ops.kernelwright_tests.halves(x * 2, 1),
+        (numbers(4, 3),),
+    ),
     "updates of lists of one": (lambda x, y: torch._foreach_mul([x], [y])[0] + 1, (numbers(4, 3), numbers(4, 3) + 1)),
     "unpooled rows that lie apart": (
         lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
         (numbers(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),),
     ),
-    "the signs of infinite complex numbers": (lambda x: torch.sgn(torch.complex(x, x * 2)), (torch.tensor([1.0, float("inf"), 0.0, float("nan"), -2.0]),)),
+    "the signs of infinite complex numbers": (
+        lambda x: torch.sgn(torch.complex(x, x * 2)),
+        (torch.tensor([1.0, float("inf"), 0.0, float("nan"), -2.0]),),
+    ),
     "signs by their other name": (lambda x: torch.sgn(x) * 2, (numbers(4, 6),)),
     "channels shuffled": (lambda x: torch.channel_shuffle(x * 2, 2), (numbers(2, 6, 4, 4),)),
 }

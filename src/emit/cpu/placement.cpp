@@ -162,15 +162,18 @@ bool chooses_by_place(const Kernel& kernel, const Placement& placement) {
   return false;
 }
 
-std::vector<Sink> column_values(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, const std::vector<bool>& reached) {
+std::vector<Sink> column_values(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
+                                const std::vector<bool>& reached) {
   std::vector<Sink> values;
   for (size_t at = 0; at < reached.size(); ++at) {
     const auto id = static_cast<ExprId>(at);
-    const bool differs = nest.vector_axis >= 0 && nest.axes[at][nest.vector_axis] &&
-                         std::none_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), [&](int axis) { return nest.axes[at][axis]; });
+    const auto along = [&](int axis) { return nest.axes[at][axis]; };
+    const bool differs = nest.vector_axis >= 0 && along(nest.vector_axis) &&
+                         std::none_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), along);
     if (!reached[at] || !differs || kernel.exprs[at].kind != ExprKind::kOp) continue;
-    const bool is_read = std::any_of(sinks.begin(), sinks.end(), [&](const Sink& sink) { return reads(kernel, sink, id); });
-    if (is_read || is_read_over_reduce_axes(kernel, nest, reached, id)) values.push_back({Sink::kColumnValue, static_cast<int>(id)});
+    const auto reads_it = [&](const Sink& sink) { return reads(kernel, sink, id); };
+    if (std::any_of(sinks.begin(), sinks.end(), reads_it) || is_read_over_reduce_axes(kernel, nest, reached, id))
+      values.push_back({Sink::kColumnValue, static_cast<int>(id)});
   }
   return values;
 }

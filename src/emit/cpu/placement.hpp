@@ -41,8 +41,10 @@ Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::v
 // that one's rows: some of them are computed as if on the other side.
 bool chooses_by_place(const kernel::Kernel& kernel, const Placement& placement);
 
-// Of what is reached, the operations that differ along the columns but not along the reduction, and that the loops over the reduction or the sinks read.
-std::vector<Sink> column_values(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, const std::vector<bool>& reached);
+// Of what is reached, the operations that differ along the columns but not along the reduction, and that the loops over
+// the reduction or the sinks read.
+std::vector<Sink> column_values(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
+                                const std::vector<bool>& reached);
 
 // Whether one of what is reached holds an index against its dimension.
 bool may_refuse(const kernel::Kernel& kernel, const std::vector<bool>& reached);

@@ -234,9 +234,11 @@ class KernelPrinter {
       writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id), column_count()));
     }
     // What may refuse an index branches, which would keep everything in its loop out of SIMD.
-    const auto refusing = std::stable_partition(values.begin(), values.end(), [&](const Sink& value) { return !may_refuse(kernel_, reached_from({value})); });
-    for (const std::vector<Sink>& part : {std::vector<Sink>(values.begin(), refusing), std::vector<Sink>(refusing, values.end())})
-      if (!part.empty()) print_nest({nest_.vector_axis}, part);
+    const auto cannot_refuse = [&](const Sink& value) { return !may_refuse(kernel_, reached_from({value})); };
+    const auto refusing = std::stable_partition(values.begin(), values.end(), cannot_refuse);
+    const std::vector<Sink> plain(values.begin(), refusing);
+    if (!plain.empty()) print_nest({nest_.vector_axis}, plain);
+    if (refusing != values.end()) print_nest({nest_.vector_axis}, std::vector<Sink>(refusing, values.end()));
   }
 
   // --- Rows of a scan --------------------------------------------------------------------------------------------------------------

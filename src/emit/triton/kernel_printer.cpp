@@ -357,10 +357,12 @@ Text KernelPrinter::operation(ExprId id) {
 Text KernelPrinter::held_index(ExprId id, const std::vector<Text>& operands) {
   helpers_.insert("bounded");
   const std::vector<int64_t> sizes = sizes_held_against(kernel_);
-  const auto slot = std::find(sizes.begin(), sizes.end(), kernel_.exprs[kernel_.exprs[id].operands[1]].integer) - sizes.begin();
+  const int64_t size = kernel_.exprs[kernel_.exprs[id].operands[1]].integer;
+  const auto slot = std::find(sizes.begin(), sizes.end(), size) - sizes.begin();
   const std::string pointer = slot == 0 ? kRefusedPointer : fmt::format("{} + {}", kRefusedPointer, slot);
   const std::string mask = mask_mark(overhang_terms(axes_[id]), axes_[id], "index");
-  return {fmt::format("bounded({}, {}, {}{})", operands[0].text, operands[1].text, pointer, mask.empty() ? "" : ", " + mask)};
+  const std::string real = mask.empty() ? "" : ", " + mask;
+  return {fmt::format("bounded({}, {}, {}{})", operands[0].text, operands[1].text, pointer, real)};
 }
 
 void KernelPrinter::bind(ExprId id) {

@@ -29,7 +29,8 @@ def raise_refused():
                 noted.zero_()
                 # A negative one may have been counted from the end.
                 named = f"index {index}" if index >= 0 else f"index {index} or {index - size}"
-                raise IndexError(f"{named} is out of range for a dimension of size {size}; an earlier call met it, and its result is wrong")
+                where = f"is out of range for a dimension of size {size}"
+                raise IndexError(f"{named} {where}; an earlier call met it, and its result is wrong")
 )py";
 
 }  // namespace
@@ -56,11 +57,13 @@ std::string refused_definitions(const Program& program) {
     table += fmt::format("    \"{}\": ({}{}),\n", kernel.name, join(texts, ", "), texts.size() == 1 ? "," : "");
   }
   if (table.empty()) return "";
-  return "# Of each kernel, the sizes of the dimensions that it holds indices against.\nINDEX_SIZES = {\n" + table + "}\n" + std::string(kFunctions);
+  const std::string comment = "# Of each kernel, the sizes of the dimensions that it holds indices against.\n";
+  return comment + "INDEX_SIZES = {\n" + table + "}\n" + std::string(kFunctions);
 }
 
 std::string raise_refused(const Program& program) {
-  return std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& kernel) { return !sizes_held_against(kernel).empty(); }) ? "raise_refused()\n" : "";
+  const auto holds = [](const Kernel& kernel) { return !sizes_held_against(kernel).empty(); };
+  return std::any_of(program.kernels.begin(), program.kernels.end(), holds) ? "raise_refused()\n" : "";
 }
 
 }  // namespace kw::triton
