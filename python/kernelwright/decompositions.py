@@ -94,12 +94,14 @@ def _one_each(value: int | list[int], dims: int) -> list[int]:
 
 
 def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    converted = src.dtype != self.dtype or src.device != self.device
-    if converted:
+    if src.dtype != self.dtype or src.device != self.device:
         src = aten._to_copy(src, dtype=self.dtype, device=self.device)
-    if src.shape == self.shape:
-        return src if converted else aten.clone(src)
-    return aten.clone(aten.expand(src, list(self.shape)))
+    # The result lies in memory as `self` does, which decides whether a later reshape is a view of it.
+    if self.is_contiguous():
+        return aten.clone(aten.expand(src, list(self.shape)), memory_format=torch.contiguous_format)
+    order = sorted(range(self.dim()), key=lambda dim: -self.stride(dim))
+    dense = aten.clone(aten.permute(aten.expand(src, list(self.shape)), order), memory_format=torch.contiguous_format)
+    return aten.permute(dense, [order.index(dim) for dim in range(self.dim())])
 
 
 def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:

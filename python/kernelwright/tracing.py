@@ -14,6 +14,7 @@ import torch
 import torch._decomp
 from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from . import errors
 
@@ -27,6 +28,7 @@ class Tracing(TorchFunctionMode):
     - instance_norm updates the running statistics it is given without its schema saying so, so the update would be lost.
     - zero_ and fill_ of an expanded tensor write what it was expanded from; PyTorch's tracing would subtract its old contents as often as it is repeated.
     - gaussian_nll_loss looks for a negative variance, which nothing that is traced can tell.
+    - `out=` a tensor that is not contiguous becomes a copy into it: PyTorch's tracing takes the memory for contiguous afterwards.
 
     `enables_grad` tells afterwards whether forward turned gradients on.
     """
@@ -59,6 +61,10 @@ class Tracing(TorchFunctionMode):
         elif func is torch.nn.functional.gaussian_nll_loss:
             with mock.patch.object(torch, "any", return_value=False):
                 return func(*args, **kwargs)
+        elif isinstance(out := kwargs.get("out"), torch.Tensor) and not out.is_contiguous() and _takes_tensor(args):
+            result = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+            if (result.shape, result.dtype) == (out.shape, out.dtype):
+                return out.copy_(result)
         return func(*args, **kwargs)
 
 
@@ -71,6 +77,10 @@ def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
         pair = args[0].expand(2, *args[0].shape)
         return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
+
+
+def _takes_tensor(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves(args))
 
 
 def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:

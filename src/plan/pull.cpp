@@ -158,6 +158,7 @@ Pulls pull_diag_embed(const Request& request) {
 
 Pulls pull_flip(const Request& request) {
   Coords coords = request.coords;
+  if (coords.empty()) return one(request, std::move(coords));   // PyTorch lets a number have a dimension 0 to flip
   for (int64_t dim : request.node.integers("dims")) {
     dim = wrap_dim(dim, request.rank());
     coords[dim] = scale(coords[dim], -1, request.extents());

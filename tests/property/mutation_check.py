@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
+import concurrent.futures
 import ctypes
 import multiprocessing
 import re
@@ -191,20 +191,22 @@ def main() -> int:
     batches = [(first, min(BATCH, options.first + options.programs - first)) for first in range(options.first,
         options.first + options.programs, BATCH)]
     total: collections.Counter[str] = collections.Counter()
-    with contextlib.ExitStack() as stack:
-        # A program that kills its process fails the run.
-        pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=20))
-        for tally, wrong in pool.imap_unordered(_batch_of, batches):
+    # A program that kills its process fails the run: the executor says so, where a Pool would wait for ever.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.processes, context, max_tasks_per_child=20) as executor:
+        futures = {executor.submit(_batch, *batch): batch for batch in batches}
+        for future in concurrent.futures.as_completed(futures):
+            try:
+                tally, wrong = future.result()
+            except concurrent.futures.process.BrokenProcessPool:
+                print(f"a process died; seeds {futures[future][0]} and following were in work or waited", flush=True)
+                return 1
             total += tally
             for text in wrong:
                 print(text, flush=True)
     counted = f"{total['right']} candidates right, {total['wrong']} wrong; {total['refused']} programs refused"
     print(f"{options.programs} programs: {counted}")
     return 1 if total["wrong"] else 0
-
-
-def _batch_of(batch: tuple[int, int]) -> tuple[collections.Counter[str], list[str]]:
-    return _batch(*batch)
 
 
 if __name__ == "__main__":
