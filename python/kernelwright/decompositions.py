@@ -96,12 +96,42 @@ def _one_each(value: int | list[int], dims: int) -> list[int]:
 def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     if src.dtype != self.dtype or src.device != self.device:
         src = aten._to_copy(src, dtype=self.dtype, device=self.device)
-    # The result lies in memory as `self` does, which decides whether a later reshape is a view of it.
+    return _laid_out_like(self, aten.expand(src, list(self.shape)))
+
+
+def _laid_out_like(self: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """A copy of `src` that lies in memory as `self` does, which decides whether a later reshape is a view of it."""
     if self.is_contiguous():
-        return aten.clone(aten.expand(src, list(self.shape)), memory_format=torch.contiguous_format)
+        return aten.clone(src, memory_format=torch.contiguous_format)
     order = sorted(range(self.dim()), key=lambda dim: -self.stride(dim))
-    dense = aten.clone(aten.permute(aten.expand(src, list(self.shape)), order), memory_format=torch.contiguous_format)
+    dense = aten.clone(aten.permute(src, order), memory_format=torch.contiguous_format)
     return aten.permute(dense, [order.index(dim) for dim in range(self.dim())])
+
+
+def _scatter_into_whole(scatter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A part of an expanded tensor is written to a copy that has each element once; in PyTorch before 2.13 the result is said to
+    share elements as the expanded tensor does."""
+
+    def decomposed(self: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        if not any(size > 1 and stride == 0 for size, stride in zip(self.shape, self.stride())):
+            return NotImplemented
+        return scatter(aten.clone(self, memory_format=torch.contiguous_format), *rest, **named)
+
+    return decomposed
+
+
+def _index_fill(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    """PyTorch's own, before 2.13, keeps the layout by a copy in place, which a graph cannot hold."""
+    whole = self if self.dim() else aten.unsqueeze(self, 0)
+    dim %= whole.dim()
+    if not isinstance(value, torch.Tensor):
+        value = aten.scalar_tensor(value, dtype=self.dtype, device=self.device)
+    place = index if index.dim() else aten.unsqueeze(index, 0)
+    part = [place.numel() if axis == dim else size for axis, size in enumerate(whole.shape)]
+    filled = aten.index_put(whole, [None] * dim + [place], aten.expand(value, part))
+    if not self.dim():
+        return aten.clone(aten.squeeze(filled, 0))
+    return filled if filled.stride() == self.stride() else _laid_out_like(self, filled)
 
 
 def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,6 +184,9 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.conv3d.padding: _convolution_with_named_padding(aten.conv3d.default),
     aten.channel_shuffle.default: _channel_shuffle,
     aten.copy.default: _copy,
+    aten.index_fill.int_Scalar: _index_fill,
+    aten.index_fill.int_Tensor: _index_fill,
+    **{op: _scatter_into_whole(op) for op in (aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default)},
     aten.sgn.default: _sgn,
     aten._native_batch_norm_legit_functional.default: _batch_norm(aten._native_batch_norm_legit_functional.default),
     aten._native_batch_norm_legit_no_training.default: _batch_norm(aten._native_batch_norm_legit_no_training.default),

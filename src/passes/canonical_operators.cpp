@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 
@@ -91,7 +92,21 @@ struct Operators {
 
   bool filled(Argument number) {
     if (!std::holds_alternative<double>(number) && !std::holds_alternative<int64_t>(number) && !std::holds_alternative<bool>(number)) return false;
-    return become("full.default", {{"size", result().shape}, {"fill_value", std::move(number)}, {"dtype", result().dtype}, {"device", Keyword{"device", result().device}}});
+    TensorType made = result();
+    if (!made.is_contiguous() && !made.is_dense()) return false;
+    IntList order(made.rank()), back(made.rank());
+    std::iota(order.begin(), order.end(), 0);
+    const bool in_order = made.is_contiguous();
+    if (!in_order) std::ranges::stable_sort(order, std::greater{}, [&](int64_t axis) { return result().strides[axis]; });
+    for (size_t place = 0; place < order.size(); ++place) {
+      made.shape[place] = result().shape[order[place]];
+      back[order[place]] = static_cast<int64_t>(place);
+    }
+    made.strides = contiguous_strides(made.shape);
+    std::vector<NamedArgument> arguments = {{"size", made.shape}, {"fill_value", std::move(number)}, {"dtype", made.dtype}, {"device", Keyword{"device", made.device}}};
+    if (in_order) return become("full.default", std::move(arguments));
+    const ValueId full = rewriter.emit("aten.full.default", std::move(arguments), made, "full");
+    return become("permute.default", {{"self", ValueRef{full}}, {"dims", back}});
   }
 
   bool arange() {
