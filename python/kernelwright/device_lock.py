@@ -125,16 +125,21 @@ def _close(number: int) -> None:
 # Who holds it
 
 
-def _myself(doing: str) -> dict[str, Any]:
-    # A worker holds it for the command that started it, which says so as "PID COMMAND".
+def _on_behalf_of() -> tuple[int, str]:
+    """The command that this process works for, and its number: a worker is told as "PID COMMAND" which started it."""
     pid, _, command = os.environ.get("KW_ON_BEHALF", "").partition(" ")
-    if not pid.isdigit():
-        pid, command = str(os.getpid()), shlex.join([os.path.basename(sys.argv[0]) or "python", *sys.argv[1:]])
+    if pid.isdigit():
+        return int(pid), command
+    return os.getpid(), shlex.join([os.path.basename(sys.argv[0]) or "python", *sys.argv[1:]])
+
+
+def _myself(doing: str) -> dict[str, Any]:
+    pid, command = _on_behalf_of()
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    return {"id": f"{time.time_ns()}-{os.getpid()}", "pid": int(pid), "command": command[:200], "user": user, "doing": doing, "since": time.strftime("%H:%M:%S")}
+    return {"id": f"{time.time_ns()}-{os.getpid()}", "pid": pid, "command": command[:200], "user": user, "doing": doing, "since": time.strftime("%H:%M:%S")}
 
 
 def _write_line(number: int, entry: dict[str, Any], *, first: bool) -> None:
@@ -161,9 +166,13 @@ def holders(name: str) -> list[dict[str, Any]]:
 
 
 def _whom(name: str) -> str:
+    """Whom the wait is for; nothing where that is the same command, several problems of which are in work."""
     found = holders(name)
     if not found:
         return f"waiting for the {_title(name)}: another process has it"
+    found = [one for one in found if one.get("pid") != _on_behalf_of()[0]]
+    if not found:
+        return ""
     one = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return f"waiting for the {_title(name)}: `{one.get('command')}` (process {one.get('pid')} of {one.get('user')}, {one.get('doing')} since {one.get('since')}){more} has it"

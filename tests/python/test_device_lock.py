@@ -91,6 +91,18 @@ def test_who_waits_is_told_by_whom_and_how_long(holder):
     assert device_lock.holders("cpu") == []
 
 
+def test_a_command_does_not_tell_that_it_waits_for_itself(holder, monkeypatch):
+    # Several problems of one `kw bench` take turns.
+    monkeypatch.setenv("KW_ON_BEHALF", f"{os.getpid()} kw bench problems")
+    other = holder()
+    taker = Taker()
+    assert until(lambda: taker.told) and not taker.has.is_set()
+    other.communicate("x")
+    assert taker.has.wait(10) and taker.waited > 0
+    taker.end()
+    assert set(taker.told) == {""}
+
+
 def test_nobody_waits_for_a_dead_owner(holder):
     # Nor for the children that it left: they have the file too.
     other = holder(first='child = os.fork() or (os.close(0), os.close(1), time.sleep(30), os._exit(0))')
