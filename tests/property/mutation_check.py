@@ -28,7 +28,8 @@ from torch.utils import _pytree as pytree
 
 State = dict[str, torch.Tensor]
 CAUTIONS = ("fused", "library-draws", "unfused", "library")
-BATCH = 50
+BATCH = 50   # programs whose kernels are compiled as one file
+ROUND = 20   # batches for a process
 
 
 class Refused(Exception):
@@ -193,17 +194,20 @@ def main() -> int:
     total: collections.Counter[str] = collections.Counter()
     # A program that kills its process fails the run: the executor says so, where a Pool would wait for ever.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.processes, context, max_tasks_per_child=20) as executor:
-        futures = {executor.submit(_batch, *batch): batch for batch in batches}
-        for future in concurrent.futures.as_completed(futures):
-            try:
-                tally, wrong = future.result()
-            except concurrent.futures.process.BrokenProcessPool:
-                print(f"a process died; seeds {futures[future][0]} and following were in work or waited", flush=True)
-                return 1
-            total += tally
-            for text in wrong:
-                print(text, flush=True)
+    for first in range(0, len(batches), ROUND * options.processes):
+        # Processes of their own for each round: PyTorch's caches grow, and an executor that replaces its processes one by one can hang.
+        with concurrent.futures.ProcessPoolExecutor(options.processes, context) as executor:
+            futures = {executor.submit(_batch, *batch): batch for batch in batches[first:first + ROUND * options.processes]}
+            for future in concurrent.futures.as_completed(futures):
+                try:
+                    tally, wrong = future.result()
+                except concurrent.futures.process.BrokenProcessPool:
+                    print(f"a process died; seeds {futures[future][0]} and following were in work or waited", flush=True)
+                    return 1
+                total += tally
+                for text in wrong:
+                    print(text, flush=True)
+        print(f"{total.total()} candidates and refusals after seed {batches[min(first + ROUND * options.processes, len(batches)) - 1][0]}", file=sys.stderr, flush=True)
     counted = f"{total['right']} candidates right, {total['wrong']} wrong; {total['refused']} programs refused"
     print(f"{options.programs} programs: {counted}")
     return 1 if total["wrong"] else 0
