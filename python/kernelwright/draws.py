@@ -95,8 +95,8 @@ def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
 
 def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
     info = torch.finfo(flat.dtype)
-    # Squares of the largest double would overflow the error figures themselves, which are doubles.
-    largest = min(info.max, 1e150)
+    # Sums of thousands of their squares stay finite, in any order; the error figures themselves are doubles.
+    largest = min(info.max**0.5, 1e150) / 64
     mild = [0.0, -0.0, info.tiny / 2, -info.tiny / 4, info.smallest_normal]
     harsh = [float("inf"), float("-inf"), float("nan"), largest, -largest]
     count = min(max(flat.numel() // 64, 1), 40)

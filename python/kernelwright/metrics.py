@@ -2,7 +2,8 @@
 
 An element counts towards the errors where candidate, eager and reference are all finite. Where eager and reference agree on what kind of
 value stands there (finite, +inf, -inf, NaN), the candidate must show the same; where they differ (fp32 overflowed and fp64 did not, say)
-it must show one of the two. Where both are NaN an infinity passes.
+it must show one of the two, or, where eager alone has NaN, what is not finite. An infinity where both have NaN is counted apart: whether it
+passes depends on where the NaN comes from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator
 
 import torch
+
+from . import buckets
 
 # On the CPU a chunk stays in the cache; on a GPU it is large enough to hide the launches.
 _CPU_CHUNK = 1 << 17
@@ -45,7 +48,8 @@ class Figures:
     mismatches: int = 0  # exact outputs: elements where eager is right and the candidate is not
     eager_mismatches: int = 0  # exact outputs: elements where eager is not the reference
     nonfinite_mismatches: int = 0
-    stray_nans: int = 0  # NaN where neither eager nor the reference has one
+    stray_nans: int = 0  # NaN where eager's is finite and the reference has none
+    infinite_for_nan: int = 0  # infinities where eager and the reference have NaN
     gate_failures: int = 0
     where: list[int] = field(default_factory=list)
     ours_value: float = 0.0
@@ -55,6 +59,7 @@ class Figures:
     reference_min: float = math.inf
     reference_max: float = -math.inf
     compared: int = 0  # elements finite in all three
+    buckets: buckets.Buckets | None = None  # None where every element is within a few units of its own last place
 
 
 def chunks(shape: torch.Size, limit: int) -> Iterator[tuple[slice, ...]]:
@@ -101,16 +106,17 @@ def _few_threads(tensor: torch.Tensor) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, *, gate: bool = False) -> Figures:
+def compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, *, gate: bool = False, skip_lost: bool = False) -> Figures:
     """All figures of one floating output. The three have one shape; `ours` and `eager` have the output's dtype.
 
-    `gate` asks for the count of elements outside of KernelBench's tolerance too.
+    `gate` asks for the count of elements outside of KernelBench's tolerance too. `skip_lost` leaves out the elements of which eager itself has no
+    digit: where squares overflowed or everything cancelled, nobody's error means anything, and eager's would excuse all others.
     """
     with torch.no_grad(), _few_threads(ours):
-        return _compare(ours, eager, reference, gate)
+        return _compare(ours, eager, reference, gate, skip_lost)
 
 
-def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, gate: bool) -> Figures:
+def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, gate: bool, skip_lost: bool) -> Figures:
     figures = Figures()
     if ours.numel() == 0:
         return figures
@@ -118,6 +124,7 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
     ours, eager, reference = _real(ours), _real(eager), _real(reference)
     totals = [0.0, 0.0, 0.0, 0.0]  # squares of ours' error, of eager's error and of the reference; sum of the reference
     peaks = [0.0, 0.0]  # largest errors
+    near = buckets.NEAR_UNITS * epsilon(ours.dtype)
     for index in chunks(ours.shape, _limit(ours)):
         o, e, r = (part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference))
         figures.compared += o.numel()
@@ -125,11 +132,15 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
             figures.gate_failures += int(((o - e).abs_() > e.abs().mul_(tolerance).add_(tolerance)).sum())
         # Not in place: for double outputs these are the outputs themselves.
         sums, extremes = _sums(o - r, e - r, r)
-        if not all(map(math.isfinite, sums)):
+        if skip_lost or not all(map(math.isfinite, sums)):
             o, e, r = _without_nonfinite(figures, o, e, r)
+            if skip_lost:
+                o, e, r = _without_lost(figures, o, e, r)
             if r.numel() == 0:
                 continue
             sums, extremes = _sums(o - r, e - r, r)
+        if figures.buckets is None and bool(((o - r).abs_() > r.abs() * near).any()):
+            figures.buckets = buckets.Buckets()
         totals = [total + part for total, part in zip(totals, sums)]
         peak, eager_peak, low, high = extremes
         peaks[1] = max(peaks[1], eager_peak)
@@ -141,6 +152,15 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
     magnitude = max(abs(figures.reference_min), abs(figures.reference_max)) if figures.compared else 0.0
     figures.ours = _relative(totals[0], peaks[0], totals[2], magnitude)
     figures.eager = _relative(totals[1], peaks[1], totals[2], magnitude)
+    if figures.buckets is not None:
+        for index in chunks(ours.shape, _limit(ours)):
+            o, e, r = (part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference))
+            kept = o.isfinite() & e.isfinite() & r.isfinite()
+            if skip_lost:
+                kept &= ~_lost(e, r)
+            if not bool(kept.all()):
+                o, e, r = o[kept], e[kept], r[kept]
+            figures.buckets.add(r, ours=o - r, eager=e - r)
     at = tuple(figures.where) if figures.where else (0,) * ours.dim()
     figures.ours_value, figures.reference_value = ours[at].item(), reference[at].item()
     return figures
@@ -159,15 +179,27 @@ def _without_nonfinite(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: to
     """The elements that are finite in all three; what the others say goes into `figures`."""
     finite = o.isfinite() & e.isfinite() & r.isfinite()
     co, ce, cr = _classes(o), _classes(e), _classes(r)
-    # Where eager overflowed and the reference did not, the order of summation decides between infinity and NaN: either will do. So will an infinity
-    # where both are NaN: the mean of a row with an infinite number is infinite as a sum over n, and NaN as a running update.
-    either = (ce != 0) & (co != 0) & ((ce != cr) | (ce == 3))
-    figures.nonfinite_mismatches += int(((co != ce) & (co != cr) & ~either).sum())
-    figures.stray_nans += int(((co == 3) & (ce != 3) & (cr != 3) & ~either).sum())
+    # Where eager's own sum came to infinity minus infinity and the reference's did not, the order of summation decides what it ends in.
+    either = (ce == 3) & (cr != 3) & (co != 0)
+    # The mean of a row with an infinite number is infinite as a sum over n, and NaN as a running update.
+    infinite_for_nan = (ce == 3) & (cr == 3) & (co != 0) & (co != 3)
+    figures.infinite_for_nan += int(infinite_for_nan.sum())
+    figures.nonfinite_mismatches += int(((co != ce) & (co != cr) & ~either & ~infinite_for_nan).sum())
+    figures.stray_nans += int(((co == 3) & (ce == 0) & (cr != 3)).sum())
     # A NaN is never outside of a tolerance.
     figures.gate_failures += int(((co != ce) & (o.isnan() | e.isnan())).sum())
     figures.compared -= int((~finite).sum())
     return o[finite], e[finite], r[finite]
+
+
+def _lost(e: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return (e - r).abs_() > r.abs().mul_(0.5)
+
+
+def _without_lost(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    kept = ~_lost(e, r)
+    figures.compared -= int((~kept).sum())
+    return o[kept], e[kept], r[kept]
 
 
 def _distance(ours: torch.Tensor, reference: torch.Tensor, index: tuple[slice, ...]) -> torch.Tensor:

@@ -72,6 +72,7 @@ class Verification:
         self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
         self.gate: dict[str, Any] = {"ok": True, "atol": 1e-4, "rtol": 1e-4}
         self.earlier: dict[str, tuple[float, torch.Tensor | None]] = {}  # of the first draw: mean, and the output where it is small
+        self.kept: list[tuple[str, torch.Tensor, tuple[int, ...]]] = []  # outputs of every draw, with what they were
         self.positions: dict[str, tuple[int, int | None, int]] | None = None  # outputs that are positions: the call that answers with them, dim, elements of a row
 
     def run(self) -> dict[str, Any]:
@@ -82,6 +83,7 @@ class Verification:
             if self.faults["guard-bands"]:
                 # Without guards the same writes would hit this process's own memory, and its last words would be lost.
                 break
+        self._check_kept()
         return {
             "reference": self.yardstick.reference.name,
             "reference_note": self.yardstick.reference.note,
@@ -112,10 +114,15 @@ class Verification:
             self.faults["guard-bands"] += watch.violations()
         self._check_effects(draw.eager, ours)
         figures = self._compare(draw, ours, report["outputs"])
-        if not draw.is_double or any(map(_beyond, report["outputs"])):
-            self._add_sensitivity(draw, report["outputs"])
-        if draw.is_double and any(map(_beyond, report["outputs"])):
-            self._add_rounding(draw, report["outputs"])
+        if not draw.is_double or _any_beyond(report["outputs"], figures):
+            self._add_sensitivity(draw, report["outputs"], figures)
+        if draw.is_double and _any_beyond(report["outputs"], figures):
+            self._add_rounding(draw, report["outputs"], figures)
+        for row in report["outputs"]:
+            if (one := figures.get(row["name"])) is not None and one.buckets is not None:
+                row["buckets"] = one.buckets.rows()
+        if any(one.infinite_for_nan for one in figures.values()):
+            self._explain_infinities(draw, ours, report["outputs"])
         if draw.is_double and any(map(_undecided, report["outputs"])):
             self._explain_steps(draw, ours, report["outputs"])
         snapshot.restore()
@@ -129,8 +136,9 @@ class Verification:
             self._check_second_call(draw.eager, ours, draw.forward_seed, doing)
             snapshot.restore()
             self.yardstick.refill(draw)
-            self._check_leftovers(activity, draw.forward_seed, doing)
+            self._check_leftovers(activity, draw, ours, doing)
             snapshot.restore()
+        self._keep(draw, ours)
 
     # Running the candidate
 
@@ -146,6 +154,7 @@ class Verification:
             self._synchronise()
         except BaseException as error:
             raise explain(error, self.candidate.path, doing, "forward-raised") from None
+        _refuse_subclasses(result)
         if early is not None and early != _fingerprints_of(result):
             self.faults["no-leftover-work"].append("The outputs still changed after the current stream was done: work runs on another stream.")
         left = outcome(result, self.ours, self.inputs, before)
@@ -190,7 +199,10 @@ class Verification:
         found: dict[str, metrics.Figures] = {}
         untouched = held_tensors(self.ours, self.inputs)
         for name, expected in draw.eager.tensors.items():
-            row, figures = compare_output(name, ours.tensors.get(name, untouched.get(name)), expected, draw.reference[name], gate=draw.kind == "generator")
+            given = ours.tensors.get(name, untouched.get(name))
+            if given is None:
+                raise candidate_error("output-structure", f"{name} of ModelNew is {type(ours.constants.get(name)).__name__} where Model's is a tensor.", hint="Return what Model returns.")
+            row, figures = compare_output(name, given, expected, draw.reference[name], draw.kind)
             rows.append(row)
             if figures is not None:
                 found[name] = figures
@@ -230,36 +242,58 @@ class Verification:
         calls = {name: ties.call_behind(tensor) for name, tensor in eager.outputs.items()}
         self.positions = {name: (call, *ties.row_of(call, eager.tensors[name])) for name, call in calls.items() if call is not None}
 
-    def _add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]]) -> None:
+    def _add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) -> None:
         """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
         seed = draw.forward_seed
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+            self.yardstick.refill(draw)  # the candidate has changed what eager changes
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             # 8-bit floats are codes: one step of theirs is an eighth of the value, which would excuse any error.
             kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point() and tensor.itemsize > 1]
             coarse, fine = self._tf32_rounding()
             try:
                 for trial in range(_MOST_NUDGES):
-                    if trial >= _LEAST_NUDGES and not any(map(_beyond, rows)):
+                    if trial >= _LEAST_NUDGES and not _any_beyond(rows, figures):
                         break
                     for tensor, original in kept:
                         step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
                         draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
                     moved, _ = self.yardstick.run_eager(seed)
-                    self._note_spread(draw, moved, rows, "sensitivity")
+                    self._note_spread(draw, moved, rows, figures, "sensitivity")
             finally:
                 for tensor, original in kept:
                     tensor.copy_(original)
 
-    def _add_rounding(self, draw: Draw, rows: list[dict[str, Any]]) -> None:
+    def _add_rounding(self, draw: Draw, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) -> None:
         """How far eager lands when its operators' results are rounded otherwise."""
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             for trial in range(_ROUNDINGS):
-                if not any(map(_beyond, rows)):
+                if not _any_beyond(rows, figures):
                     return
                 self.yardstick.refill(draw)
                 moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial)))
-                self._note_spread(draw, moved, rows, "rounding")
+                self._note_spread(draw, moved, rows, figures, "rounding")
+
+    def _explain_infinities(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
+        """Count the infinities that stand for a NaN that was among the inputs: those of eager where it is given no infinity are. They are wrong."""
+        with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+            self.yardstick.refill(draw)
+            given = [tensor for tensor in self.inputs.tensors().values() if tensor.is_floating_point()]
+            kept = [(tensor, tensor.detach().clone()) for tensor in given if tensor.isinf().any()]
+            try:
+                for tensor, original in kept:
+                    tensor.copy_(original.nan_to_num(nan=float("nan"), posinf=1.0, neginf=-1.0))
+                moved, _ = self.yardstick.run_eager(draw.forward_seed)
+            finally:
+                for tensor, original in kept:
+                    tensor.copy_(original)
+            for row in rows:
+                mine, theirs = ours.tensors.get(row["name"]), moved.tensors.get(row["name"])
+                if row["exact"] or mine is None or theirs is None or mine.shape != theirs.shape:
+                    continue
+                wrong = int((mine.isinf() & theirs.isnan()).sum())
+                row["nonfinite_mismatches"] = row.get("nonfinite_mismatches", 0) + wrong
+                row["nonfinite_ok"] &= not wrong
 
     def _explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
         """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those where eager is right and it is not."""
@@ -281,15 +315,18 @@ class Verification:
             if row["name"] in wrong:
                 row["unexplained"] = int(wrong[row["name"]].sum())
 
-    def _note_spread(self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], key: str) -> None:
+    def _note_spread(self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures], key: str) -> None:
         """Keep under `key` the largest error of eager's other runs so far."""
         for row in rows:
             tensor, reference = moved.tensors.get(row["name"]), draw.reference[row["name"]]
             if tensor is None or row["exact"] or tensor.shape != reference.shape:
                 continue
-            figures = metrics.compare(tensor, tensor, reference).ours
-            old = row.get(key, figures)
-            row[key] = {name: max(old[name], figures[name]) for name in figures}
+            spread = metrics.compare(tensor, draw.eager.tensors[row["name"]], reference, skip_lost=draw.kind == "special")
+            old = row.get(key, spread.ours)
+            row[key] = {name: max(old[name], spread.ours[name]) for name in spread.ours}
+            buckets = figures[row["name"]].buckets if row["name"] in figures else None
+            if buckets is not None and spread.buckets is not None:
+                buckets.merge_moved(spread.buckets)
 
     def _tf32_rounding(self) -> tuple[float, set[int]]:
         """How far PyTorch rounds what enters a convolution (0 where it does not), and the addresses of weights that never enter one."""
@@ -341,11 +378,25 @@ class Verification:
         if fault:
             self.faults["deterministic-recheck"].append(f"{name} {fault} in a second call with the same inputs.")
 
-    def _check_leftovers(self, activity: guards.Activity, seed: int, doing: str) -> None:
+    def _keep(self, draw: Draw, ours: Outcome) -> None:
+        """Hold on to a draw's outputs, as a caller may, where memory allows."""
+        own = {name: tensor for name, tensor in ours.outputs.items() if name not in draw.eager.shares}
+        if sum(tensor.nbytes for tensor in own.values()) * 8 < free_memory(self.device):
+            self.kept += [(f"{name} of the {draw.kind} draw", tensor, metrics.fingerprint(tensor)) for name, tensor in own.items()]
+
+    def _check_kept(self) -> None:
+        for what, tensor, mark in self.kept:
+            if metrics.fingerprint(tensor) != mark:
+                self.faults["fresh-outputs"].append(f"A later call changed {what}.")
+
+    def _check_leftovers(self, activity: guards.Activity, draw: Draw, ours: Outcome, doing: str) -> None:
         self.faults["no-leftover-work"] += activity.leftovers()
         # The first calls may start a pool of threads; a third must find it there.
         settled = guards.Activity()
-        self.run_ours(seed, f"{doing}, called a third time", self._guards())
+        third = self.run_ours(draw.forward_seed, f"{doing}, called a third time", self._guards())
+        for name, tensor in third.outputs.items():
+            if name not in draw.eager.shares and name in ours.tensors and guards.overlap(tensor, ours.tensors[name]):
+                self.faults["fresh-outputs"].append(f"{name} of the first and the third call share memory.")
         if settled.more_tasks():
             self.faults["no-leftover-work"].append(f"Each call leaves {settled.more_tasks()} more thread(s) behind.")
 
@@ -380,17 +431,31 @@ def _undecided(row: dict[str, Any]) -> bool:
     return row["exact"] and 0 < row["mismatches"] <= 2 * row["eager_mismatches"]
 
 
+def _any_beyond(rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) -> bool:
+    buckets = ((row, figures[row["name"]].buckets) for row in rows if row["name"] in figures)
+    return any(map(_beyond, rows)) or any(one is not None and one.stand_out(row["epsilon"]) for row, one in buckets)
+
+
 def _beyond(row: dict[str, Any]) -> bool:
     yardstick = {key: max(row["eager"][key], row.get("sensitivity", row["eager"])[key]) for key in ("norm", "max")}
     if (rounding := row.get("rounding")) and rounding["norm"] >= row["epsilon"] ** 0.5:
         yardstick = {key: max(yardstick[key], rounding[key]) for key in yardstick}
-    return any(row["ours"][key] > 2 * yardstick[key] + 4 * row["epsilon"] for key in yardstick)
+    units = {"norm": 4.0, "max": 4.0} if row["epsilon"] <= metrics.epsilon(torch.float32) else {"norm": 0.25, "max": 1.0}
+    return any(row["ours"][key] > 2 * yardstick[key] + units[key] * row["epsilon"] for key in yardstick)
 
 
 def _form(left: Outcome) -> str:
     names = len(left.tensors) - len([name for name in left.tensors if not name.startswith("output")])
     kind = left.structure.type.__name__ if left.structure.type is not None else "one value"
     return f"{kind} ({names} tensor{'' if names == 1 else 's'})"
+
+
+def _refuse_subclasses(result: Any) -> None:
+    for leaf in pytree.tree_leaves(result):
+        if isinstance(leaf, torch.Tensor) and type(leaf) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise candidate_error(
+                "output-type", f"ModelNew returns a {type(leaf).__name__}, not a plain tensor.", hint="Return torch.Tensor: a subclass may compute when it is read."
+            )
 
 
 def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:

@@ -16,9 +16,19 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Units of the output's epsilon that anyone may err by: the final rounding and a handful of operations.
+// Units of the output's epsilon that anyone may err by: the final rounding and a handful of operations. In an output of 16 or 8 bits that is work in fp32, and
+// its own rounding is in eager's error already: four of its units would hide that the work was done in 16 bits.
 constexpr double kFreeUnits = 4.0;
+constexpr double kWorkEpsilon = 1.1920928955078125e-07;
+constexpr RelativeError kNarrowUnits = {0.25, 1.0};
 constexpr double kTimesEager = 2.0;
+
+// Elements of one size (a factor of 16) are held to eager's errors among elements of that size or its neighbours, so that nothing small hides behind something
+// large. The rule is for what is left out, not for how sums are ordered: a wide factor, and what a double output's own units and underflow allow.
+constexpr double kBucketTimesEager = 16.0;
+constexpr double kBucketUnits = 8.0;
+constexpr double kBucketWidth = 16.0;
+constexpr double kUnderflow = 1.1754943508222875e-38;   // the smallest normal fp32: kernels may flush what is below
 
 // Under `relaxed`: a few units of bfloat16's rounding, the coarsest product allowed.
 constexpr double kRelaxedError = 1.0 / 128;
@@ -90,6 +100,28 @@ std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, 
                                          weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound, position_text(row))};
 }
 
+// The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
+std::optional<Fault> bucket_fault(const Json& row, const std::string& place) {
+  const Json buckets = row.value("buckets", Json::array());
+  const double epsilon = read_number(row.at("epsilon"));
+  for (const Json& bucket : buckets) {
+    const double low = read_number(bucket.at("low")), high = low * kBucketWidth;
+    for (const char* sense : {"rms", "max"}) {
+      double known = 0.0;
+      for (const Json& other : buckets)
+        if (const double beside = read_number(other.at("low")); beside >= low / kBucketWidth && beside <= high)
+          for (const char* run : {"eager", "moved"}) known = std::max(known, read_number(other.at(run).at(sense)));
+      const double bound = kBucketTimesEager * known + kBucketUnits * epsilon * high + kUnderflow;
+      const double ours = read_number(bucket.at("ours").at(sense));
+      if (within(ours, bound)) continue;
+      return Fault{"inaccurate-where-small",
+                   fmt::format("{} is off by {:.2g} ({}) among its {} elements from {:.2g} to {:.2g}; eager is off by at most {:.2g} there, so at most {:.2g} passes.", place, ours,
+                               sense, bucket.at("count").get<int64_t>(), low, high, known, bound)};
+    }
+  }
+  return std::nullopt;
+}
+
 // Answers that are within the bound on every draw. The special draw is not asked, and the first draw's output is what the others are
 // compared with.
 std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, bool weak_reference) {
@@ -137,13 +169,14 @@ Policy policy_of(std::string_view name) {
 }
 
 RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon, bool weak_reference) {
-  const auto bound = [&](double yardstick, double moved) {
-    double largest = kTimesEager * std::max(yardstick, moved) + kFreeUnits * epsilon;
+  const bool narrow = epsilon > kWorkEpsilon;
+  const auto bound = [&](double yardstick, double moved, double narrow_units) {
+    double largest = kTimesEager * std::max(yardstick, moved) + (narrow ? narrow_units * epsilon + kFreeUnits * kWorkEpsilon : kFreeUnits * epsilon);
     if (weak_reference) largest = std::max(largest, weak_tolerance(epsilon));
     if (policy == Policy::kRelaxed) largest = std::max(largest, kRelaxedError);
     return largest;
   };
-  return {bound(eager.norm, sensitivity ? sensitivity->norm : 0.0), bound(eager.max, sensitivity ? sensitivity->max : 0.0)};
+  return {bound(eager.norm, sensitivity ? sensitivity->norm : 0.0, kNarrowUnits.norm), bound(eager.max, sensitivity ? sensitivity->max : 0.0, kNarrowUnits.max)};
 }
 
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail) {
@@ -196,6 +229,8 @@ Verdict judge(const Json& figures, Policy policy) {
       const std::string place = fmt::format("On the {} draw, {}", kind, output.output);
       std::optional<Fault> fault = form_fault(row, place);
       if (!fault) fault = value_fault(row, output, place, weak);
+      // Eager alone, and reduced precision, say nothing of what is small beside what is large.
+      if (!fault && !weak && policy != Policy::kRelaxed) fault = bucket_fault(row, place);
       const bool exact = row.at("exact").get<bool>(), is_strict = exact ? row.at("mismatches").get<int64_t>() == 0 : within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max);
       output.conditioned = !fault && !is_strict;
       if (fault) output.fault = fault->sentence;

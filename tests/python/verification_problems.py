@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from kernelwright import library
 from kernelwright import verification as verify
 
 PROBLEM = """
@@ -56,18 +57,8 @@ def check(tmp_path):
 
 
 def wrong_outputs(result):
-    """(draw, output) of every row beyond the contract's bound; the rule itself lives in src/verify/contract.cpp."""
-    found = []
-    for draw in result["draws"]:
-        for row in draw["outputs"]:
-            forms = row["dtype_ok"] and row["shape_ok"] and row["strides_ok"] and row["device_ok"] and row["nonfinite_ok"]
-            spread = [row["eager"], row.get("sensitivity", row["eager"])]
-            spread += [row["rounding"]] if "rounding" in row and row["rounding"]["norm"] >= row["epsilon"] ** 0.5 else []
-            close = all(row["ours"][key] <= 2 * max(one[key] for one in spread) + 4 * row["epsilon"] for key in ("norm", "max"))
-            explained = row["mismatches"] <= 2 * row["eager_mismatches"] and row.get("unexplained") == 0
-            if not forms or (row["mismatches"] and not explained) or not close:
-                found.append((draw["kind"], row["name"]))
-    return found
+    """(draw, output) of every row that the contract fails, in the order of the draws."""
+    return [(row["draw"], row["output"]) for row in library.judge(result, "reference")["errors"] if not row["ok"]]
 
 
 def failed_checks(result):

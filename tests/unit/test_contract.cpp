@@ -124,6 +124,24 @@ TEST(Contract, OnlyRelaxedAllowsTheErrorOfSixteenBitProducts) {
   EXPECT_FALSE(judge(figures(output(5e-2, 1e-7)), Policy::kRelaxed).pass);
 }
 
+TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
+  const auto bucket = [](double low, double ours, double eager, double moved) {
+    return Json{{"low", low}, {"count", 64}, {"ours", {{"rms", ours}, {"max", ours}}}, {"eager", {{"rms", eager}, {"max", eager}}}, {"moved", {{"rms", moved}, {"max", moved}}}};
+  };
+  const auto verdict = [&](Json buckets, Policy policy = Policy::kReference) { return judge(figures(with(output(0.0, 0.0), "buckets", std::move(buckets))), policy); };
+  const double units = 8 * kEps * 16;   // of a bucket that starts at 1
+  EXPECT_TRUE(verdict({bucket(1.0, 16e-6 + units, 1e-6, 0.0)}).pass);
+  EXPECT_TRUE(verdict({bucket(1.0, 16e-6 + units, 0.0, 1e-6)}).pass);
+  const Verdict beyond = verdict({bucket(1.0, 16.1e-6 + units, 1e-6, 0.0)});
+  EXPECT_EQ(beyond.code, "inaccurate-where-small");
+  EXPECT_EQ(beyond.reason, "On the wide draw, output[0] is off by 3.1e-05 (rms) among its 64 elements from 1 to 16; eager is off by at most 1e-06 there, so at most 3.1e-05 passes.");
+  // What eager shows beside a bucket counts, further off it does not.
+  EXPECT_TRUE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(16.0, 1e-3, 1e-3, 0.0)}).pass);
+  EXPECT_FALSE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(256.0, 1e-3, 1e-3, 0.0)}).pass);
+  EXPECT_TRUE(verdict({bucket(0x1p-140, 1e-39, 0.0, 0.0)}).pass);
+  EXPECT_TRUE(verdict({bucket(1.0, 0.5, 0.0, 0.0)}, Policy::kRelaxed).pass);
+}
+
 TEST(Contract, EveryFailedCheckFailsTheCandidate) {
   Json raw = figures(output(0, 0));
   raw["checks"].push_back({{"name", "fresh-outputs"}, {"ok", false}, {"detail", "output[0] shares memory with input[0]."}});

@@ -1,0 +1,81 @@
+"""Errors of an output by the size of its elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+# Within so many units of an element's own last place nobody asks how the errors of its bucket compare.
+NEAR_UNITS = 8
+
+# How many times eager's errors in a bucket, before eager is run again to see whether they were luck.
+TIMES_BEFORE_ASKING = 4
+
+
+class Buckets:
+    """Errors by the size of the reference, a factor of 16 a bucket: what is small stands beside what is as small.
+
+    Absolute errors of the elements that are finite in all three and whose reference is not 0. `moved` are those of eager's other runs.
+    """
+
+    COUNT = 512  # of the 2048 exponents of a double, four a bucket
+    PARTS = ("ours", "eager", "moved")
+
+    def __init__(self) -> None:
+        self.counts = torch.zeros(self.COUNT, dtype=torch.float64)
+        self.squares = {part: torch.zeros(self.COUNT, dtype=torch.float64) for part in self.PARTS}
+        self.peaks = {part: torch.zeros(self.COUNT, dtype=torch.float64) for part in self.PARTS}
+
+    def add(self, reference: torch.Tensor, **errors: torch.Tensor) -> None:
+        """A chunk's errors by part, all flat and in double precision."""
+        number = _bucket_numbers(reference)
+        counts = torch.bincount(number, minlength=self.COUNT).double().cpu()
+        counts[0] = 0  # zeros, and what a double has no exponent for
+        self.counts += counts
+        present = counts.nonzero().flatten().tolist()
+        # A pass for each bucket: on a GPU, adding to a handful of places at once takes far longer.
+        found: dict[str, list[torch.Tensor]] = {part: [] for part in errors}
+        for bucket in present:
+            here = number == bucket
+            for part, error in errors.items():
+                inside = torch.where(here, error, 0.0)
+                found[part] += [torch.dot(inside, inside), torch.linalg.vector_norm(inside, float("inf"))]
+        for part, pairs in found.items():
+            if pairs:
+                squares, peaks = torch.stack(pairs).cpu().view(-1, 2).unbind(1)
+                self.squares[part][present] += squares
+                self.peaks[part][present] = torch.maximum(self.peaks[part][present], peaks)
+
+    def merge_moved(self, other: "Buckets") -> None:
+        """Keep the larger errors of another run of eager's, which stand in `other` as ours."""
+        self.squares["moved"] = torch.maximum(self.squares["moved"], other.squares["ours"])
+        self.peaks["moved"] = torch.maximum(self.peaks["moved"], other.peaks["ours"])
+
+    def levels(self, part: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Root mean square and maximum of each bucket's errors."""
+        return (self.squares[part] / self.counts.clamp(min=1)).sqrt(), self.peaks[part]
+
+    def stand_out(self, epsilon: float) -> bool:
+        """Whether eager should be run again before a bucket is judged: well before the contract's bound."""
+        high = torch.exp2(torch.arange(self.COUNT, dtype=torch.float64) * 4 - 1019)
+        for ours, eager, moved in zip(*map(self.levels, self.PARTS)):
+            known = torch.nn.functional.max_pool1d(torch.maximum(eager, moved)[None], 3, 1, 1)[0]
+            if bool((ours > TIMES_BEFORE_ASKING * known + NEAR_UNITS / 2 * epsilon * high)[1:].any()):
+                return True
+        return False
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The buckets that hold something, from the smallest: {"low", "count", "ours", "eager", "moved": {"rms", "max"}}."""
+        rows = []
+        for number in self.counts.nonzero().flatten().tolist():
+            row: dict[str, Any] = {"low": 2.0 ** (4 * number - 1023), "count": int(self.counts[number])}
+            for part in self.PARTS:
+                row[part] = {name: float(level[number]) for name, level in zip(("rms", "max"), self.levels(part))}
+            rows.append(row)
+        return rows
+
+
+def _bucket_numbers(reference: torch.Tensor) -> torch.Tensor:
+    return ((reference.view(torch.int64) >> 52) & 0x7FF) >> 2
