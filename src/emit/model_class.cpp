@@ -197,8 +197,12 @@ class ClassWriter {
     for (const GraphInput& input : inputs_) {
       if (input.kind != InputKind::kConstant || !input.access.empty()) continue;
       const Value& value = graph_.values[input.value];
-      out += fmt::format("@functools.cache\ndef constant_{}(device):\n    return torch.tensor({}, dtype={}, device=device)\n\n\n", value.name, constant_data(input.data),
-                         python::dtype(value.type.dtype));
+      const DType dtype = value.type.dtype;
+      // Complex elements travel as pairs.
+      const bool complex = dtype == DType::c64 || dtype == DType::c128;
+      const std::string made = fmt::format("torch.tensor({}, dtype={}, device=device)", constant_data(input.data),
+                                           python::dtype(!complex ? dtype : dtype == DType::c64 ? DType::f32 : DType::f64));
+      out += fmt::format("@functools.cache\ndef constant_{}(device):\n    return {}\n\n\n", value.name, complex ? "torch.view_as_complex(" + made + ")" : made);
     }
     return out;
   }

@@ -75,6 +75,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x: torch.sgn(torch.complex(x, x * 2)),
         (torch.tensor([1.0, float("inf"), 0.0, float("nan"), -2.0]),),
     ),
+    "a complex constant": (lambda x: torch.complex(x, x) * torch.tensor(2.0 + 1.0j), (numbers(4, 6),)),
+    "complex constants in double precision": (
+        lambda x: torch.complex(x, x) * torch.tensor([[2.0 + 1.0j], [float("inf") - 1.0j]], dtype=torch.complex128),
+        (numbers(2, 6),),
+    ),
     "signs by their other name": (lambda x: torch.sgn(x) * 2, (numbers(4, 6),)),
     "channels shuffled": (lambda x: torch.channel_shuffle(x * 2, 2), (numbers(2, 6, 4, 4),)),
 }
