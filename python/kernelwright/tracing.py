@@ -30,6 +30,8 @@ class Tracing(TorchFunctionMode):
     - gaussian_nll_loss looks for a negative variance, which nothing that is traced can tell.
     - `out=` a tensor that is not contiguous becomes a copy into it: PyTorch's tracing takes the memory for contiguous afterwards.
 
+    - In-place operators whose result is contiguous become a copy into a tensor that lies otherwise, for the same reason.
+
     `enables_grad` tells afterwards whether forward turned gradients on.
     """
 
@@ -65,7 +67,27 @@ class Tracing(TorchFunctionMode):
             result = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
             if (result.shape, result.dtype) == (out.shape, out.dtype):
                 return out.copy_(result)
+        elif func in _CONTIGUOUS_RESULTS and _is_transposed(args[0]):
+            return args[0].copy_(_CONTIGUOUS_RESULTS[func](*args, **kwargs))
         return func(*args, **kwargs)
+
+
+# In-place methods whose operators give a contiguous result, whatever they are given.
+_CONTIGUOUS_RESULTS = {
+    getattr(torch.Tensor, name + "_"): getattr(torch.Tensor, name)
+    for name in (
+        *("tril", "triu", "renorm", "cumsum", "cumprod", "addmm", "masked_fill", "masked_scatter"),
+        *("index_add", "index_copy", "index_reduce", "scatter", "scatter_add", "scatter_reduce"),
+    )
+}
+
+
+def _is_transposed(tensor: torch.Tensor) -> bool:
+    """Whether it covers its memory once, in another order than a contiguous tensor; of a part of one PyTorch keeps track."""
+    if tensor.is_contiguous() or tensor.layout is not torch.strided:
+        return False
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    return tensor.permute(order).is_contiguous()
 
 
 def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
