@@ -73,8 +73,8 @@ def _in_chunks(flat: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]
 
 def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
     """Refill a dense floating tensor. "signed": normal with the old root mean square; "wide": magnitudes over 12 decades (4 in 16-bit
-    floats of small range), either sign; "constant": one power of two, so that sums of it are exact; "special": normal, with signed zeros, subnormals, infinities, NaN and the largest
-    finite values strewn thinly enough that most rows stay finite."""
+    floats of small range), either sign; "constant": one power of two, so that sums of it are exact; "special": normal, with signed zeros, subnormals, infinities, NaN and large values,
+    whose squares can still be summed, strewn thinly enough that most rows stay finite."""
     if kind == "signed" or kind == "special":
         scale = _root_mean_square(flat)
         _in_chunks(flat, lambda scratch: scratch.normal_(generator=generator).mul_(scale))

@@ -28,8 +28,8 @@ from torch.utils import _pytree as pytree
 
 State = dict[str, torch.Tensor]
 CAUTIONS = ("fused", "library-draws", "unfused", "library")
-BATCH = 50   # programs whose kernels are compiled as one file
-ROUND = 20   # batches for a process
+BATCH = 50  # programs whose kernels are compiled as one file
+ROUND = 20  # batches for a process
 
 
 class Refused(Exception):
@@ -207,7 +207,8 @@ def main() -> int:
                 total += tally
                 for text in wrong:
                     print(text, flush=True)
-        print(f"{total.total()} candidates and refusals after seed {batches[min(first + ROUND * options.processes, len(batches)) - 1][0]}", file=sys.stderr, flush=True)
+        done = sum(count for _, count in batches[:first + ROUND * options.processes])
+        print(f"{done} of {options.programs} programs", file=sys.stderr, flush=True)
     counted = f"{total['right']} candidates right, {total['wrong']} wrong; {total['refused']} programs refused"
     print(f"{options.programs} programs: {counted}")
     return 1 if total["wrong"] else 0

@@ -457,12 +457,17 @@ def test_an_infinity_does_not_stand_for_a_nan_that_came_in(check):
     assert wrong_outputs(result) == [("special", "output[0]")]
 
 
-def test_rows_of_which_eager_keeps_no_digit_do_not_count(check):
-    # The reference's mean of a row is 1e-8 of its elements, in double precision; in eager's nothing is left of it.
-    problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(64, 64)").replace(
-        "torch.tanh(x) * 2", "torch.where(x.isfinite(), x, x.sign().nan_to_num(0.0)).clamp(-1e30, 1e30).pow(3).tanh() + (x + 1e12 - 1e12).mean(1, keepdim=True)")
-    result = check(problem, "class ModelNew(Model):\n    pass\n")
-    assert wrong_outputs(result) == []
+def test_elements_of_which_eager_has_no_digit_leave_the_norms_of_the_special_draw():
+    # Two rows: eager lost the first, and the candidate is wrong in it otherwise; both have the second but for a rounding.
+    reference = torch.tensor([[5.0, -7.0], [1.0, 2.0]], dtype=torch.float64)
+    eager = torch.tensor([[0.0, 0.0], [1.0, 2.0 + 2e-7]])
+    ours = torch.tensor([[30.0, 80.0], [1.0, 2.0 - 2e-7]])
+    kept = metrics.compare(ours, eager, reference, skip_lost=True)
+    assert kept.compared == 2 and kept.ours["max"] < 2e-7 and 0 < kept.eager["max"] < 2e-7
+    everything = metrics.compare(ours, eager, reference)
+    assert everything.compared == 4 and everything.ours["max"] > 10 and everything.eager["max"] == 1.0
+    # What the candidate alone has lost counts.
+    assert metrics.compare(ours, reference.float(), reference, skip_lost=True).ours["max"] > 10
 
 
 def test_a_maximum_that_passes_over_nan_fails_the_special_draw(check):
