@@ -78,8 +78,6 @@ step_packages() {
   )
   [[ ${#missing[@]} == 0 ]] && return
   type -P ccache >/dev/null || optional=ccache
-  # In which what language models write is run.
-  type -P bwrap >/dev/null || optional+="${optional:+ }bubblewrap"
   install_packages "$optional" "${missing[@]}"
   hash -r
 }

@@ -7,7 +7,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 GOOD = """\
 import torch
@@ -65,9 +65,10 @@ class CommandLine:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
 
-    def start(self, *arguments: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    def start(self, *arguments: object, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
+        """`prefix`: words before the command."""
         return subprocess.Popen(
-            [str(self.binary), *map(str, arguments)],
+            [*prefix, str(self.binary), *map(str, arguments)],
             cwd=self.folder,
             env=self.environment | (env or {}),
             stdin=options.pop("stdin", subprocess.DEVNULL),

@@ -380,6 +380,6 @@ class _MemoryCandidate(candidates.Candidate):
         else:
             inner = _Held(copy.deepcopy(self.made))
         made = _Call(inner, problem.keywords).to(device).train(model.training)
-        self.check_state(model, made)
+        candidates.check_state(made, model.state_dict())
         candidates.copy_state(model, made)
         return made

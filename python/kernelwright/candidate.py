@@ -12,6 +12,7 @@ import torch
 
 from . import errors, problem as problems
 from .errors import candidate_error
+from .seeding import seed_everything
 from .state import copy_state
 
 
@@ -21,42 +22,43 @@ class Candidate:
     ModelNew: type[torch.nn.Module]
 
     def construct(self, problem: problems.Problem, model: torch.nn.Module, device: torch.device, seed: int) -> torch.nn.Module:
-        """`ModelNew` made with the problem's own arguments, in the mode and with the parameters and buffers of `model`.
-
-        The seed is set as for `Model`, so that what both draw on construction and do not register is equal too.
-        """
-        from .reference import seed_everything
-
-        arguments, keywords = problem.init_arguments(seed)
-        seed_everything(seed)
-        try:
-            made = self.ModelNew(*arguments, **keywords).to(device)
-        except BaseException as error:
-            raise explain(error, self.path, "constructing ModelNew", "constructor-raised") from None
-        made.train(model.training)
-        self.check_state(model, made)
+        """`ModelNew` made with the problem's own arguments, in the mode and with the parameters and buffers of `model`."""
+        made = self.make(*problem.init_arguments(seed), device, seed, model.training)
+        check_state(made, model.state_dict())
         try:
             copy_state(model, made)
         except Exception as error:
             raise explain(error, self.path, "loading Model's state into ModelNew", "state-dict") from None
         return made
 
-    def check_state(self, model: torch.nn.Module, made: torch.nn.Module) -> None:
-        ours, theirs = made.state_dict(), model.state_dict()
-        faults = [f"{name} is missing" for name in theirs if name not in ours]
-        faults += [f"{name} is not in Model" for name in ours if name not in theirs]
-        faults += [
-            f"{name} is {_describe(ours[name])} and should be {_describe(theirs[name])}"
-            for name in theirs
-            if name in ours and isinstance(ours[name], torch.Tensor) and _describe(ours[name]) != _describe(theirs[name])
-        ]
-        if faults:
-            shown = "; ".join(faults[:5]) + ("; …" if len(faults) > 5 else "")
-            raise candidate_error(
-                "state-dict",
-                f"ModelNew's state_dict differs from Model's: {shown}.",
-                hint="Keep the names, shapes and dtypes of Model's parameters and buffers (subclassing Model does).",
-            )
+    def make(self, arguments: tuple[Any, ...], keywords: dict[str, Any], device: torch.device, seed: int, training: bool) -> torch.nn.Module:
+        """`ModelNew` in its own state. The seed is set as for `Model`, so that what both draw on construction and do not register is equal too."""
+        seed_everything(seed)
+        try:
+            made = self.ModelNew(*arguments, **keywords).to(device)
+        except BaseException as error:
+            raise explain(error, self.path, "constructing ModelNew", "constructor-raised") from None
+        made.train(training)
+        return made
+
+
+def check_state(made: torch.nn.Module, theirs: dict[str, Any]) -> None:
+    """Raises a candidate error where the state_dict of `made` is not of the form of Model's."""
+    ours = made.state_dict()
+    faults = [f"{name} is missing" for name in theirs if name not in ours]
+    faults += [f"{name} is not in Model" for name in ours if name not in theirs]
+    faults += [
+        f"{name} is {_describe(ours[name])} and should be {_describe(theirs[name])}"
+        for name in theirs
+        if name in ours and isinstance(ours[name], torch.Tensor) and _describe(ours[name]) != _describe(theirs[name])
+    ]
+    if faults:
+        shown = "; ".join(faults[:5]) + ("; …" if len(faults) > 5 else "")
+        raise candidate_error(
+            "state-dict",
+            f"ModelNew's state_dict differs from Model's: {shown}.",
+            hint="Keep the names, shapes and dtypes of Model's parameters and buffers (subclassing Model does).",
+        )
 
 
 def _describe(tensor: torch.Tensor) -> str:
@@ -82,13 +84,18 @@ def load(path: str) -> Candidate:
     return Candidate(module.__file__, found)
 
 
+def of_problem(problem: problems.Problem) -> Candidate:
+    """The problem's own Model, where it takes a candidate's place."""
+    return Candidate(problem.path, problem.Model)
+
+
 def explain(error: BaseException, path: str, doing: str, code: str) -> errors.Error:
     """A candidate error for whatever its code raised; a compiler's complaint becomes the message, its whole output the detail."""
     if isinstance(error, (KeyboardInterrupt, errors.Error)):
         raise error
     if errors.is_disk_full(error):
         raise errors.disk_full(error)
-    output = _compiler_output(error)
+    output = "" if _is_device_fault(error) else _compiler_output(error)
     if output:
         where, source = errors.innermost_line(error.__traceback__, path)
         first = next((line.strip() for line in output.splitlines() if "error:" in line or "Error:" in line), output.strip().splitlines()[0])

@@ -17,6 +17,9 @@ KINDS = ("generator", "signed", "wide", "constant", "special")
 # Elements filled at once: bounds the scratch memory that a draw of a huge tensor takes.
 _CHUNK = 1 << 24
 
+# One sample of so many is small on the signed draw, and at most so many are.
+_SAMPLES_TO_ONE_SMALL, _MOST_SMALL = 8, 16
+
 
 def kinds(count: int) -> list[str]:
     """The kinds of `count` draws: one of each first, then more of the problem's own generator."""
@@ -29,11 +32,14 @@ def derive_seed(seed: int, *labels: object) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:6], "little")
 
 
-def redraw_inputs(inputs: list[Any], kind: str, seed: int, *, bounded: bool = False) -> list[Any]:
+def redraw_inputs(
+    inputs: list[Any], kind: str, seed: int, *, bounded: bool = False, constants: tuple[float, ...] = ()
+) -> list[Any]:
     """`inputs` with every floating tensor refilled in place as `kind` asks; a "generator" draw stays as it is.
 
     `bounded` keeps the values within the range that the generator showed, for problems with operators that abort the process outside
-    of it (binary cross-entropy on a GPU, say).
+    of it (binary cross-entropy on a GPU, say). `constants` are numbers that the problem's operators are given; the
+    special draw holds them.
     """
     if kind == "generator":
         return inputs
@@ -48,7 +54,12 @@ def redraw_inputs(inputs: list[Any], kind: str, seed: int, *, bounded: bool = Fa
             view = torch.view_as_real(tensor) if tensor.is_complex() else tensor
             flat = whole_storage(view)
             generator = torch.Generator(device=flat.device).manual_seed(derive_seed(seed, kind, len(done)))
-            fill_bounded(flat, kind, generator) if bounded else fill(flat, kind, generator)
+            if bounded:
+                fill_bounded(flat, kind, generator)
+            else:
+                fill(flat, kind, generator, constants)
+                if kind == "signed":
+                    _shrink_samples(tensor, generator)
         return tensor
 
     return tree_map_only(torch.Tensor, refill, inputs)
@@ -71,10 +82,10 @@ def _in_chunks(flat: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]
         part.copy_(write(torch.empty(part.shape, dtype=_computed_in(flat.dtype), device=flat.device)))
 
 
-def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+def fill(flat: torch.Tensor, kind: str, generator: torch.Generator, constants: tuple[float, ...] = ()) -> None:
     """Refill a dense floating tensor. "signed": normal with the old root mean square; "wide": magnitudes over 12 decades (4 in 16-bit
     floats of small range), either sign; "constant": one power of two, so that sums of it are exact; "special": normal, with signed zeros, subnormals, infinities, NaN and large values,
-    whose squares can still be summed, strewn thinly enough that most rows stay finite."""
+    whose squares can still be summed, strewn thinly enough that most rows stay finite, and with `constants`."""
     if kind == "signed" or kind == "special":
         scale = _root_mean_square(flat)
         _in_chunks(flat, lambda scratch: scratch.normal_(generator=generator).mul_(scale))
@@ -90,10 +101,26 @@ def fill(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
         values = (-2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 2.0)
         flat.fill_(values[int(torch.randint(len(values), (1,), generator=generator, device=flat.device))])
     if kind == "special":
-        _strew(flat, generator)
+        _strew(flat, generator, constants)
 
 
-def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
+def _shrink_samples(tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Make some samples of a batch small by a power of two, so that what is added to their norm or variance shows.
+
+    Not smaller than that: the softmax of numbers around 10⁻⁶ is uniform in fp32, and where a sum of it reaches 0.9 is luck.
+    """
+    dim = next((index for index, size in enumerate(tensor.shape) if size > 1), 0)
+    if tensor.dim() - dim < 2 or tensor.shape[dim] < _SAMPLES_TO_ONE_SMALL:
+        return
+    if tensor.itemsize == 1 or torch._debug_has_internal_overlap(tensor) != 0:
+        return
+    size = tensor.shape[dim]
+    count = min(size // _SAMPLES_TO_ONE_SMALL, _MOST_SMALL)
+    for place in torch.randint(size, (count,), generator=generator, device=tensor.device).unique().tolist():
+        tensor.select(dim, place).mul_(2.0**-10 if torch.finfo(tensor.dtype).max > 1e30 else 2.0**-6)
+
+
+def _strew(flat: torch.Tensor, generator: torch.Generator, constants: tuple[float, ...]) -> None:
     info = torch.finfo(flat.dtype)
     # Sums of thousands of their squares stay finite, in any order; the error figures themselves are doubles.
     largest = min(info.max**0.5, 1e150) / 64
@@ -113,6 +140,25 @@ def _strew(flat: torch.Tensor, generator: torch.Generator) -> None:
     # The second half stays finite: an output that mixes all of its inputs is NaN anyway, any other keeps elements to compare.
     if flat.numel() > 1:
         place(harsh, flat.numel() // 2)
+    if flat.itemsize > 1:
+        # Rounded, a constant would lie on one side of itself in this precision and on the other in double.
+        exact = [value for value in constants if 0 < abs(value) < largest and _is_exact(value, flat.dtype)]
+        _place_once(flat, exact, generator)
+
+
+def _is_exact(value: float, dtype: torch.dtype) -> bool:
+    return torch.tensor(value, dtype=torch.float64).to(dtype).item() == value
+
+
+def _place_once(flat: torch.Tensor, values: list[float], generator: torch.Generator) -> None:
+    """Put each value at one place of the second half: twice, it would be a tie for whatever orders the elements."""
+    half = flat.numel() // 2
+    values = values[: half // 4]
+    if values:
+        spacing = half // len(values)
+        first = flat.numel() - half + int(torch.randint(spacing, (1,), generator=generator, device=flat.device))
+        given = torch.tensor(values, device=flat.device, dtype=torch.float64)
+        flat[first::spacing][: len(values)] = given.to(flat.dtype)
 
 
 def fill_bounded(flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
@@ -149,7 +195,7 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
     """Refill the parameters, and the running statistics of norms, with values of the same mean and spread.
 
     A parameter without spread (the ones and zeros that norms and biases start from) gets some, so that a kernel which leaves it out shows.
-    Other buffers are tables and masks: their values are part of the model's meaning.
+    Other buffers are left to buffers.py.
     """
     seen: set[int] = set()
     named = list(model.named_parameters()) + [
@@ -170,9 +216,14 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
         tensor.copy_(torch.empty_like(wide).normal_(generator=generator).mul_(spread).add_(mean))
 
 
+def copy_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the strides of `tensor`, whatever lies between its elements."""
+    return whole_storage(tensor).clone().as_strided(tensor.shape, tensor.stride()) if tensor.numel() else tensor.clone()
+
+
 @torch.no_grad()
-def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float) -> None:
-    """Fill `target` with `original`, every element moved up or down by `step` of itself."""
+def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float, fixed: tuple[float, ...] = ()) -> None:
+    """Fill `target` with `original`, every element moved up or down by `step` of itself, but for the numbers in `fixed`."""
     if target.numel() == 0:
         return
     flat, source = whole_storage(target), whole_storage(original)
@@ -184,4 +235,7 @@ def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float) 
         part = source[start : start + _CHUNK]
         noise = torch.empty(part.shape, dtype=_computed_in(part.dtype), device=part.device)
         noise.uniform_(-1, 1, generator=generator).sign_().mul_(step).add_(1)
+        if fixed:
+            numbers = torch.tensor(fixed, dtype=torch.float64, device=part.device)
+            noise.masked_fill_(torch.isin(part.to(torch.float64), numbers), 1.0)
         flat[start : start + _CHUNK].copy_(noise.mul_(part.to(noise.dtype)))

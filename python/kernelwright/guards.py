@@ -1,4 +1,4 @@
-"""What is watched while a candidate runs: the memory around its allocations, global state, and work that outlives the call."""
+"""What is watched while a candidate runs: the memory around its allocations, and work that outlives the call."""
 
 from __future__ import annotations
 
@@ -110,50 +110,6 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     (low, high), (other_low, other_high) = address_range(one), address_range(other)
     return low < other_high and other_low < high
-
-
-# Setting of PyTorch that outlives a call and changes what other code computes → how to read it, how to put it back.
-_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
-    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "the number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    "the float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-}
-for _owner, _label, _names in (
-    (torch.backends.cuda.matmul, "torch.backends.cuda.matmul", ("allow_tf32", "allow_fp16_reduced_precision_reduction")),
-    (torch.backends.cudnn, "torch.backends.cudnn", ("allow_tf32", "benchmark", "deterministic", "enabled")),
-):
-    for _name in _names:
-        _SETTINGS[f"{_label}.{_name}"] = (
-            lambda owner=_owner, name=_name: getattr(owner, name),
-            lambda value, owner=_owner, name=_name: setattr(owner, name, value),
-        )
-
-
-class GlobalState:
-    """The settings of PyTorch at one moment."""
-
-    def __init__(self) -> None:
-        self.values = {name: read() for name, (read, _) in _SETTINGS.items()}
-
-    def undo(self) -> list[str]:
-        """Put back every setting that changed since; one sentence for each."""
-        found = []
-        for name, old in self.values.items():
-            read, write = _SETTINGS[name]
-            if (new := read()) != old:
-                write(old)
-                found.append(f"forward changed {name} from {old} to {new}.")
-        return found
-
-
-def generator_state(device: torch.device) -> list[torch.Tensor]:
-    """The state of the generators that a forward on `device` may draw from."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return states
 
 
 class Activity:

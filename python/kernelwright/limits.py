@@ -1,6 +1,9 @@
-"""A cap on the memory of this process, so that a problem that wants 16 TB fails with a message instead of taking the machine down."""
+"""How much memory there is, and a cap on that of this process, so that a problem that wants 16 TB fails with a message instead of taking the machine down."""
 
 from __future__ import annotations
+
+import contextlib
+import os
 
 import torch
 
@@ -20,3 +23,23 @@ def limit_memory(limit: int | None, device: torch.device) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = used + limit
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be had on a device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/meminfo") as info:
+            return next(int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable"))
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+# Of a GPU's memory: with less free, no process keeps what it does not use.
+_SCARCE = 0.5
+
+
+def is_scarce(device: torch.device) -> bool:
+    free, total = torch.cuda.mem_get_info(device)
+    return free < _SCARCE * total

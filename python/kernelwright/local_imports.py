@@ -26,11 +26,15 @@ _folders: list[str] = []
 _running: set[str | None] = set()
 
 
-def prepare(module: types.ModuleType, source: str, folder: str) -> None:
-    """Let `module`, about to run, import from `folder` and from those of earlier ones what a library's module would hide."""
-    if folder not in _folders:
+def know(path: str) -> None:
+    """Look for modules beside the problem or candidate `path`, after the places that are known already."""
+    if (folder := os.path.dirname(path)) not in _folders:
         _folders.append(folder)
-    _running.add(module.__file__)
+    _running.add(path)
+
+
+def prepare(module: types.ModuleType, source: str, folder: str) -> None:
+    """Let `module`, about to run, import from `folder` and from those that are known what a library's module would hide."""
     if any(_hidden(name) for name in _imported(source, folder)):
         module.__dict__["__builtins__"] = dict(vars(builtins), __import__=_import)
 

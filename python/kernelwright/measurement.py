@@ -15,11 +15,13 @@ from typing import Any, Callable, Iterator
 import torch
 
 from . import candidate as candidates, device_lock, draws, errors, metrics, problem as problems
+from .contestants import Contestant, Local
 from .noise import Noise
-from .profiling import Profile, profile_call
-from .reference import seed_everything
-from .runs import Inputs, outcome
-from .state import Snapshot, copy_state
+from .nursing import Confinement
+from .profiling import Profile
+from .remote import Remote
+from .runs import Inputs, InputsCopy
+from .state import StateCopy
 from .ties import Ties
 from .timing import Perturbation, Timer, is_settled, memory_turn
 
@@ -54,18 +56,33 @@ class Measurement:
         self.inputs = Inputs(self.problem, self.device)
         self.inputs.fill("generator", draws.derive_seed(self.seed, "first"), False)
         self.perturbation = Perturbation(self.inputs.values)
-        self.contestants: dict[str, Callable[..., Any]] = {}
+        self.contestants: dict[str, Contestant] = {}
         self.baseline_errors: dict[str, str] = {}
-        self.ours: torch.nn.Module | None = None
-        self.path = ""
+        self.ours: Contestant | None = None
         if made := params.get("candidate"):
-            loaded = made if isinstance(made, candidates.Candidate) else candidates.load(made)
-            self.path = loaded.path
-            self.ours = loaded.construct(self.problem, self.model, self.device, construction)
-            self.contestants["ours"] = self.ours
+            self.ours = self.contestants["ours"] = self._candidate(made, params, construction)
         for name in params.get("baselines") or []:
-            self.contestants[name] = self.model if name == "eager" else self._compiled()
+            self.contestants[name] = self._baseline(name, params, construction)
         self.samples: dict[str, list[float]] = {}
+        self._before: tuple[StateCopy, InputsCopy] | None = None
+
+    def _baseline(self, name: str, params: dict[str, Any], seed: int) -> Contestant:
+        """Where the candidate is, in a process like its own: a call costs a little more or less in one that holds more."""
+        if isinstance(self.ours, Local) or isinstance(params["problem"], problems.Problem):
+            return Local(self.problem.path, self.model, self.model, self.device, None if name == "eager" else self._compiled())
+        role = "model" if name == "eager" else "compiled"
+        return Remote(self.problem.path, self.problem, params.get("size"), self.model, self.device, seed, role=role, inputs_of=self._first_remote(), confinement=Confinement())
+
+    def _first_remote(self) -> Remote | None:
+        return next((contestant for contestant in self.contestants.values() if isinstance(contestant, Remote)), None)
+
+    def _candidate(self, made: Any, params: dict[str, Any], seed: int) -> Contestant:
+        if isinstance(made, candidates.Candidate):
+            return Local(made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device)
+        limit = params.get("candidate_seconds")
+        deadline = None if limit is None else time.monotonic() + limit
+        confinement = Confinement.of(params.get("confinement"))
+        return Remote(made, self.problem, params.get("size"), self.model, self.device, seed, confinement=confinement, deadline=deadline)
 
     def _compiled(self) -> Callable[..., Any]:
         import torch._dynamo
@@ -78,51 +95,59 @@ class Measurement:
             torch._inductor.config.compile_threads = 1
         return torch.compile(self.model)
 
-    def call(self, name: str) -> Callable[[], Any]:
-        function, values = self.contestants[name], self.inputs.values
-        return lambda: function(*values)
-
     # The stages
 
     def prepare(self) -> None:
         """First calls, where kernels are compiled; a baseline that fails is left out, anything else is an error."""
-        for name in list(self.contestants):
+        for name, contestant in list(self.contestants.items()):
             self.progress(f"first call of {name}", 0.05)
             try:
-                with _time_limit(self.compile_limit if name == "compile" else None), warnings.catch_warnings():
+                limit = self.compile_limit if name == "compile" else None
+                with _time_limit(limit), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    self.call(name)()
-                    self._synchronise()
+                    contestant.first_call(self.inputs, limit)
+                    if name == "eager":
+                        self._note_changes(contestant)
             except Exception as error:
                 if name == "ours":
-                    raise candidates.explain(error, self.path, "running forward", "forward-raised") from None
+                    raise error if isinstance(error, errors.Error) else candidates.explain(error, contestant.path, "running forward", "forward-raised") from None
                 if name == "eager":
-                    raise errors.blame(error, self.problem.path, "running forward", "forward-raised") from None
-                self.baseline_errors[name] = errors.summary(error)
-                del self.contestants[name]
+                    raise _of_the_problem(error, self.problem.path) from None
+                self.baseline_errors[name] = error.message if isinstance(error, errors.Error) else errors.summary(error)
+                self.contestants.pop(name).close()
+
+    def _note_changes(self, eager: Contestant) -> None:
+        """Where eager changes its inputs or its state, keep both, so that every timed call starts from the same: repeated steps of an optimiser run away."""
+        state, inputs = StateCopy(self.model), InputsCopy(self.inputs)
+        left = eager.run(self.inputs, draws.derive_seed(self.seed, "forward"), "running forward", with_outputs=False)
+        state.restore()
+        inputs.restore()
+        eager.adopt(self.model)
+        if set(left.tensors) != set(left.outputs):
+            self._before = state, inputs
+
+    def _renew(self, name: str) -> None:
+        """Inputs that differ a little from the last call's, and state as it was at first."""
+        if self._before is not None:
+            state, inputs = self._before
+            state.restore()
+            inputs.restore()
+            self.contestants[name].adopt(self.model)
+        self.perturbation.apply()
 
     def peak_memory(self) -> dict[str, int]:
         """Bytes that one call takes beyond what it was given; only devices that count them."""
-        found: dict[str, int] = {}
-        if self.device.type == "cuda":
-            for name in self.contestants:
-                torch.cuda.synchronize(self.device)
-                torch.cuda.reset_peak_memory_stats(self.device)
-                before = torch.cuda.memory_allocated(self.device)
-                self.call(name)()
-                torch.cuda.synchronize(self.device)
-                found[name] = torch.cuda.max_memory_allocated(self.device) - before
-        return found
+        return {name: contestant.peak_memory(self.inputs) for name, contestant in self.contestants.items()} if self.device.type == "cuda" else {}
 
-    def measure(self, timer: Timer) -> None:
+    def measure(self) -> None:
         """Rounds in which every contestant is timed once, in changing order, until the medians are settled or the budget is spent."""
         names = list(self.contestants)
         self.samples = {name: [] for name in names}
         order = random.Random(self.seed)
         for _ in range(_WARM_UP_CALLS):
             for name in names:
-                self.perturbation.apply()
-                timer.sample(self.call(name))
+                self._renew(name)
+                self.contestants[name].sample(self.inputs)
         began = time.monotonic()
         for count in range(_MOST_SAMPLES):
             spent = time.monotonic() - began
@@ -133,56 +158,65 @@ class Measurement:
                 self.progress("timing", min(0.99, 0.1 + 0.9 * spent / self.budget))
             order.shuffle(names)
             for name in names:
-                self.perturbation.apply()
-                self.samples[name].append(timer.sample(self.call(name)))
+                self._renew(name)
+                self.samples[name].append(self.contestants[name].sample(self.inputs))
 
     def recheck(self) -> dict[str, Any]:
         """Whether the candidate, as it stands after all the timing, still computes what eager does on contents it has not seen."""
         if self.ours is None:
             return {"ok": True, "detail": "There is no candidate."}
-        copy_state(self.model, self.ours)
-        self.inputs.fill("generator", draws.derive_seed(self.seed, "recheck"), False)
+        eager = Local(self.problem.path, self.model, self.model, self.device)
         ties = Ties()
-        theirs, ours = self._outputs(self.model, ties), self._outputs(self.ours)
+        theirs, ours = self._outputs(eager, ties), self._outputs(self.ours)
         faults = self._faults(ours, theirs)
         if faults and ties.asked:
             calls = {name: ties.call_behind(tensor) for name, tensor in theirs.items()}
             proposals = {call: ours[name] for name, call in calls.items() if call is not None and name in ours}
             for as_they_stand in (False, True):
-                faults = faults and self._faults(ours, self._outputs(self.model, Ties(proposals, as_they_stand)))
+                faults = faults and self._faults(ours, self._outputs(eager, Ties(proposals, as_they_stand)))
         return {"ok": not faults, "detail": " ".join(faults)}
 
-    def _outputs(self, module: torch.nn.Module, around: contextlib.AbstractContextManager | None = None) -> dict[str, torch.Tensor]:
-        snapshot = Snapshot(module, like=self.model)
-        seed_everything(draws.derive_seed(self.seed, "forward"))
-        with around or contextlib.nullcontext():
-            result = module(*self.inputs.values)
-        self._synchronise()
-        outputs = outcome(result, module, self.inputs, {}).outputs
-        snapshot.restore()
+    def _outputs(self, contestant: Contestant, around: contextlib.AbstractContextManager | None = None) -> dict[str, torch.Tensor]:
+        """Of a call on inputs that nobody has seen; state is left as it was."""
         self.inputs.fill("generator", draws.derive_seed(self.seed, "recheck"), False)
-        return outputs
+        contestant.adopt(self.model)
+        with around or contextlib.nullcontext():
+            left = contestant.run(self.inputs, draws.derive_seed(self.seed, "forward"), "running forward after timing")
+        contestant.rewind()
+        return left.outputs
 
     def _faults(self, ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> list[str]:
         found = {name: difference(ours.get(name), expected, 3 * float(self.known_errors.get(name, 0.0))) for name, expected in theirs.items()}
         return [f"{name} {fault}." for name, fault in found.items() if fault is not None]
 
     def run(self) -> dict[str, Any]:
+        try:
+            return self._run()
+        finally:
+            for contestant in reversed(self.contestants.values()):
+                contestant.close()
+
+    def _run(self) -> dict[str, Any]:
         with torch.no_grad():
             with device_lock.hold(device_lock.CPU, "preparing", self.progress, shared=True):
                 self.prepare()
                 memory = self.peak_memory()
-                timer = Timer(self.device)
+                for contestant in self.contestants.values():
+                    contestant.timer(self.inputs)
             with device_lock.hold(device_lock.name_of(self.device), "timing", self.progress):
                 # A GPU is fed by one thread.
-                noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1)
-                self.measure(timer)
+                noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1, self.processor_seconds)
+                self.measure()
                 noise_figures = noise.figures()
-                walls = {name: timer.wall(self.call(name), 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
-                profile = profile_call(self.call("ours"), self.kernels, self.device) if self.ours is not None else Profile()
+                walls = {name: self.contestants[name].wall(self.inputs, 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
+                profile = self.ours.profile(self.inputs, self.kernels) if self.ours is not None else Profile()
+            for name in [name for name in self.contestants if name != "ours"]:
+                self.contestants.pop(name).close()
             recheck = self.recheck()
+        timer = Timer(self.device)
         return {
             "samples_ms": self.samples,
+            "untold_ms": self._add_untold(noise_figures),
             "order": "interleaved",
             "flush_bytes": timer.flush_bytes,
             "timer": timer.name,
@@ -196,9 +230,23 @@ class Measurement:
             "noise": noise_figures,
         }
 
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def processor_seconds(self) -> float:
+        """Of this process and of those that contestants have for themselves."""
+        return time.process_time() + sum(contestant.processor_seconds() for contestant in self.contestants.values())
+
+    def _add_untold(self, noise: dict[str, Any]) -> float:
+        """What the candidate's clock has kept to itself counts for the candidate's time. Where others use the cores, the judge's own process is kept waiting for its turn, and nothing can be said."""
+        untold = self.ours.untold_ms() if self.ours is not None and not noise["reasons"] else 0.0
+        if untold:
+            self.samples["ours"] = [sample + untold for sample in self.samples["ours"]]
+        return untold
+
+
+def _of_the_problem(error: Exception, path: str) -> errors.Error:
+    """The user's own fault, where eager is what failed."""
+    if not isinstance(error, errors.Error):
+        return errors.blame(error, path, "running forward", "forward-raised")
+    return errors.Error("user" if error.kind == "candidate" else error.kind, error.code, error.message, where=error.where, source=error.source, hint=error.hint, detail=error.detail)
 
 
 def difference(ours: Any, eager: torch.Tensor, allowed: float = 0.0) -> str | None:

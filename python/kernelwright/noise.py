@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any
+from typing import Any, Callable
 
 # Cores that others may use beyond those that nobody here needs: some service always runs for a moment.
 _ALLOWED_CORES = 0.2
@@ -18,10 +18,11 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Noise:
-    """From construction to `figures()`, with `threads` computing."""
+    """From construction to `figures()`, with `threads` computing. `own_seconds`: what those have used of the processor whose time is taken."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, own_seconds: Callable[[], float] = time.process_time) -> None:
         self.threads = threads
+        self.own_seconds = own_seconds
         self.cores = sorted(os.sched_getaffinity(0))
         self.processes = _processor_seconds_by_process()
         self.began = time.monotonic()
@@ -52,7 +53,7 @@ class Noise:
         }
 
     def _counters(self) -> tuple[float, float, float, float]:
-        return *_busy_and_stolen(self.cores), time.process_time(), _throttled_seconds()
+        return *_busy_and_stolen(self.cores), self.own_seconds(), _throttled_seconds()
 
     def _largest(self, foreign: float) -> str:
         """Who it was, where one process can be seen to have used most of `foreign` seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
+from . import nursing
 from .yardstick import Yardstick
 
 # At most one, that of the request that came last.
@@ -18,6 +19,7 @@ def work(params: dict[str, Any]) -> Iterator[None]:
     """The steps, to be taken one at a time."""
     _prepared.clear()
     yardstick = _prepared[_key(params)] = Yardstick(params)
+    nursing.nursery()  # starts where there is none
     yield from yardstick.ahead()
 
 

@@ -166,14 +166,13 @@ def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[ty
     path = os.path.abspath(os.fspath(path))
     code, source = compiled(path, kind=kind)
     digest = hashlib.sha256(f"{path}\0{source}".encode()).hexdigest()[:16]
-    module = types.ModuleType(f"_kernelwright_{kind}_{digest}")
+    # A candidate's process has no name of ours in it.
+    module = types.ModuleType(f"_kernelwright_user_{digest}" if kind == "user" else f"module_{digest}")
     module.__file__ = path
     # Dataclasses, pickle and inspect look a class's module up here.
     sys.modules[module.__name__] = module
     folder = os.path.dirname(path)
-    if folder not in sys.path:
-        # Last, so that a file beside the problem cannot stand in for a library that PyTorch imports later.
-        sys.path.append(folder)
+    look_beside(path)
     # Tracebacks and inspect.getsource show the text that ran, even if the file changes meanwhile.
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     local_imports.prepare(module, source, folder)
@@ -184,6 +183,15 @@ def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[ty
         sys.modules.pop(module.__name__, None)
         raise
     return module, source
+
+
+def look_beside(path: str) -> None:
+    """Have files find the modules beside the problem or candidate `path`. A candidate holds its problem's imports and may lie elsewhere."""
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        # Last, so that a file beside the problem cannot stand in for a library that PyTorch imports later.
+        sys.path.append(folder)
+    local_imports.know(path)
 
 
 def compiled(path: str, *, kind: str = "user") -> tuple[types.CodeType, str]:

@@ -18,8 +18,8 @@ from torch.utils import _pytree as pytree
 
 from . import candidate as candidates, device_lock, draws, errors, problem as problems
 from .measurement import difference
-from .reference import seed_everything
 from .runs import Inputs
+from .seeding import seed_everything
 from .state import slots
 from .timing import Perturbation, Timer, is_settled, memory_turn
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 from typing import Any, Callable, Iterator
 
 import torch
@@ -17,7 +16,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map, tree_map_only
 
+from .limits import free_memory
 from .problem import Problem
+from .seeding import seed_everything
 from .state import copy_state, to_double
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}
@@ -26,17 +27,6 @@ _NARROWING = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 
 class Unavailable(Exception):
     """There is no double-precision reference; the text says why."""
-
-
-def seed_everything(seed: int) -> None:
-    """The state of every generator that a forward could draw from."""
-    import random
-    import sys
-
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(seed % 2**32)
 
 
 class StayDouble(TorchFunctionMode):
@@ -68,6 +58,16 @@ def _draws_random_numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict
     return given.get("train", True) is not False and given.get("training", True) is not False
 
 
+def _numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> set[float]:
+    """Arguments that are numbers to compute with, not sizes or dimensions."""
+    found = set()
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name)
+        if type(value) in (int, float) and any(word in str(argument.type) for word in ("number", "float", "Scalar")):
+            found.add(float(value))
+    return found
+
+
 class Mode(TorchDispatchMode):
     """A mode that never meets torch.compile."""
 
@@ -78,17 +78,19 @@ class Mode(TorchDispatchMode):
 
 
 class Record(Mode):
-    """Notes the operators that a forward calls, and keeps what its random operators drew."""
+    """Notes the operators that a forward calls and the numbers among their arguments, and keeps what its random operators drew."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operators: set[str] = set()
+        self.constants: set[float] = set()
         self.drawn: list[tuple[str, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self.operators.add(func.name())
+        self.constants |= _numbers(func, args, kwargs)
         if _draws_random_numbers(func, args, kwargs):
             self.drawn.append((func._schema.name, tree_map_only(torch.Tensor, torch.clone, result)))
         return result
@@ -145,17 +147,6 @@ def _widened(value: Any, device: torch.device) -> Any:
         return copies[id(tensor)]
 
     return tree_map_only(torch.Tensor, copy, value)
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be had on a device."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with open("/proc/meminfo") as info:
-            return next(int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable"))
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Reference:

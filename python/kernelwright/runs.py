@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Iterator
 
@@ -10,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import draws, guards, metrics, problem as problems
+from .seeding import generator_state
 from .state import slots
 
 
@@ -22,10 +24,10 @@ class Inputs:
         self.values: list[Any] = []
 
     @torch.no_grad()
-    def fill(self, kind: str, seed: int, bounded: bool) -> None:
-        """Draw afresh; equal arguments give equal contents."""
+    def fill(self, kind: str, seed: int, bounded: bool, constants: tuple[float, ...] = ()) -> None:
+        """Draw afresh; equal arguments give equal contents. `constants`: numbers of the problem's, for the special draw."""
         fresh = self.problem.inputs(draws.derive_seed(seed, "inputs"), self.device)
-        draws.redraw_inputs(fresh, kind, seed, bounded=bounded)
+        draws.redraw_inputs(fresh, kind, seed, bounded=bounded, constants=constants)
         old, old_structure = pytree.tree_flatten(self.values)
         new, new_structure = pytree.tree_flatten(fresh)
         if old_structure != new_structure or not all(map(_same_form, old, new)) or _share_storage(new):
@@ -88,16 +90,54 @@ def fingerprints(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]
     return {name: metrics.fingerprint(tensor) for name, tensor in tensors.items()}
 
 
+# 64 units of single precision.
+_NUMBERS_AGREE = 2.0**-17
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+class Constant:
+    """An output that is no tensor, by its type and its text."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind, self.text = kind, text
+
+    def __eq__(self, other: Any) -> bool:
+        """Numbers with a fraction have been tensors of a narrower kind mostly, and need not agree to the last digit."""
+        if not isinstance(other, Constant) or self.kind != other.kind:
+            return False
+        return self.text == other.text or (self.kind == "float" and math.isclose(_number(self.text), _number(other.text), rel_tol=_NUMBERS_AGREE))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, value: Any) -> "Constant":
+        return cls(type(value).__name__, repr(value)[:1000])
+
+
 @dataclass
 class Outcome:
     """What one run left behind: its outputs ("output[0]") and whatever it changed of what it was given, by name."""
 
     tensors: dict[str, torch.Tensor]
     constants: dict[str, Any]
-    structure: pytree.TreeSpec
+    structure: str
     # Output → what it shares memory with.
     shares: dict[str, str] = field(default_factory=dict)
     generators: list[torch.Tensor] = field(default_factory=list)
+    # Output → first and past-the-last byte, in its own process.
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # Check → what was seen against it while it ran.
+    faults: dict[str, list[str]] = field(default_factory=dict)
+    form: str = ""
 
     @property
     def outputs(self) -> dict[str, torch.Tensor]:
@@ -112,7 +152,8 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
     leaves, structure = pytree.tree_flatten(result)
     names = [f"output[{index}]" for index in range(len(leaves))]
     tensors = {name: leaf.detach() for name, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
-    constants = {name: leaf for name, leaf in zip(names, leaves) if not isinstance(leaf, torch.Tensor)}
+    constants = {name: Constant.of(leaf) for name, leaf in zip(names, leaves) if not isinstance(leaf, torch.Tensor)}
+    ranges = {name: guards.address_range(tensor) for name, tensor in tensors.items()}
     held = held_tensors(module, inputs)
     shares = {}
     for name, tensor in tensors.items():
@@ -124,7 +165,8 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
         tensors = {name: tensor.clone() if name in shares else tensor for name, tensor in tensors.items()}
     # Plain attributes are a module's own business: caches and hidden states come back as outputs where they matter.
     tensors |= {name: held[name].detach().clone() for name in changed if not name.startswith("attribute")}
-    return Outcome(tensors, constants, structure, shares, guards.generator_state(inputs.device))
+    form = structure.type.__name__ if structure.type is not None else "one value"
+    return Outcome(tensors, constants, repr(structure), shares, generator_state(inputs.device), ranges, form=form)
 
 
 def compare_output(

@@ -69,8 +69,19 @@ class Timer:
 
     def sample(self, call: Call) -> float:
         """Milliseconds of one call."""
-        if not self.is_cuda:
+        self.prepare()
+        return self.timed(call)
+
+    def prepare(self) -> None:
+        """On a CPU: empty the caches. On a GPU: wait until it is idle, since emptying its caches belongs right before the call."""
+        if self.is_cuda:
+            torch.cuda.synchronize(self.device)
+        else:
             self._flush.add_(1)
+
+    def timed(self, call: Call) -> float:
+        """Milliseconds of one call, right after `prepare`."""
+        if not self.is_cuda:
             began = time.perf_counter()
             result = call()
             ended = time.perf_counter()
@@ -78,7 +89,6 @@ class Timer:
             del result
             return (ended - began) * 1e3
         start, end = self._events
-        torch.cuda.synchronize(self.device)
         # Not waited for: while the flush runs the host gets ahead, as it does in the middle of a model.
         self._flush.add_(1)
         start.record()
@@ -133,11 +143,11 @@ class Perturbation:
 def memory_turn(params: dict[str, Any], progress: device_lock.Progress) -> Iterator[None]:
     """A problem that fills much of a GPU's memory waits until no other such problem is in work on it.
 
-    Verified, a problem takes some twelve times the bytes of its inputs: several copies, outputs, and the reference in double precision. What
+    Verified, a problem takes some six times the bytes of its inputs and outputs: several copies, and the reference in double precision. What
     this process holds is given back at the end.
     """
     device = torch.device(params.get("device") or "cpu")
-    if device.type != "cuda" or 12 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
+    if device.type != "cuda" or 6 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
         yield
         return
     with device_lock.hold(device_lock.name_of(device) + "-memory", "filling it", progress):

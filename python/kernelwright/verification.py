@@ -6,20 +6,23 @@ What passes is decided by the parent process (src/verify/contract.cpp); here is 
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 from typing import Any, Callable
 
 import torch
-from torch.utils import _pytree as pytree
 
-from . import candidate as candidates, device_lock, draws, errors, guards, metrics
-from .candidate import explain
+from . import candidate as candidates, device_lock, draws, errors, metrics
+from .contestants import Activity, Contestant, Local
+from .decoys import Decoys
 from .errors import candidate_error
+from .limits import free_memory
+from .nursing import Confinement
 from .preparation import yardstick_for
-from .reference import free_memory, seed_everything
+from .remote import Remote
 from .rounding import OtherRoundings
-from .runs import Outcome, compare_output, fingerprints, held_tensors, outcome, precision
-from .state import Snapshot, copy_state, slots
+from .runs import Outcome, compare_output, held_tensors, precision
+from .state import slots
 from .ties import Ties, strays
 from .timing import memory_turn
 from .yardstick import Draw
@@ -49,6 +52,11 @@ _GUARDED_DRAWS = 2
 # How often eager is run on inputs one rounding away, where a candidate is beyond the bound: at least, and at most.
 _LEAST_NUDGES, _MOST_NUDGES = 2, 8
 
+# How many times its own error eager has to move by for that to count in outputs of 16 or 8 bits. Their inputs are given
+# in as few bits, and nobody rounds them again: all of them moved by one unit come to two or three times the rounding of
+# the output, which would excuse sums in 16 bits.
+_FAR = 8.0
+
 # How often at most it is then run with its operators' results rounded otherwise.
 _ROUNDINGS = 4
 
@@ -62,20 +70,47 @@ class Verification:
     def __init__(self, params: dict[str, Any], progress: Progress) -> None:
         self.progress = progress
         progress("loading", 0.0)
+        limit = params.get("candidate_seconds")
+        self.deadline = None if limit is None else time.monotonic() + limit
+        self.confinement = Confinement.of(params.get("confinement"))
         self.yardstick = yardstick_for(params)
         self.problem, self.model, self.inputs, self.device = self.yardstick.problem, self.yardstick.model, self.yardstick.inputs, self.yardstick.device
-        made = params["candidate"]
-        self.candidate = made if isinstance(made, candidates.Candidate) else candidates.load(made)
-        self.ours = self.candidate.construct(self.problem, self.model, self.device, self.yardstick.construction_seed)
+        self.contestant = self._contestant(params)
+        self.decoys = Decoys(self.yardstick, self.call_unjudged)
         self.draws: list[dict[str, Any]] = []
         self.vacuous: list[dict[str, Any]] = []
         self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
+        self.faults["global-state"] += self.contestant.settings_at_load
         self.gate: dict[str, Any] = {"ok": True, "atol": 1e-4, "rtol": 1e-4}
         self.earlier: dict[str, tuple[float, torch.Tensor | None]] = {}  # of the first draw: mean, and the output where it is small
-        self.kept: list[tuple[str, torch.Tensor, tuple[int, ...]]] = []  # outputs of every draw, with what they were
+        self.kept: list[tuple[str, Outcome, set[str]]] = []  # every draw's, and which outputs are its own
         self.positions: dict[str, tuple[int, int | None, int]] | None = None  # outputs that are positions: the call that answers with them, dim, elements of a row
 
+    def _contestant(self, params: dict[str, Any]) -> Contestant:
+        made, seed = params["candidate"], self.yardstick.construction_seed
+        if isinstance(made, candidates.Candidate):
+            return Local(made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device)
+        return Remote(
+            made,
+            self.problem,
+            params.get("size"),
+            self.model,
+            self.device,
+            seed,
+            shares_large=True,
+            confinement=self.confinement,
+            memory_limit=params.get("memory_limit_bytes"),
+            deadline=self.deadline,
+            limit_seconds=params.get("limit_seconds"),
+        )
+
     def run(self) -> dict[str, Any]:
+        try:
+            return self._run()
+        finally:
+            self.contestant.close()
+
+    def _run(self) -> dict[str, Any]:
         kinds = self.yardstick.kinds
         for number, kind in enumerate(kinds):
             self.progress(f"draw {number + 1} of {len(kinds)} ({kind})", number / len(kinds))
@@ -92,6 +127,7 @@ class Verification:
             "vacuous": self.vacuous,
             "kernelbench_gate": self.gate,
             "prepared_seconds": self.yardstick.seconds_ahead,
+            "missing_protections": self.contestant.missing if self.confinement.namespaces else None,
         }
 
     def draw(self, number: int) -> None:
@@ -104,14 +140,12 @@ class Verification:
             report["skipped"] = f"Model raises on this draw: {errors.summary(draw.error)}"
             return
         if number:
-            copy_state(self.model, self.ours)
+            self.decoys.with_earlier_weights(draw)
+            self.contestant.adopt(self.model)
+            self.decoys.with_other_inputs(draw)
         doing = f"running forward on the {draw.kind} draw"
-        watch = self._guards() if number < _GUARDED_DRAWS else None
-        activity = guards.Activity()
-        snapshot = Snapshot(self.ours, like=self.model)
-        ours = self.run_ours(draw.forward_seed, doing, watch)
-        if watch is not None:
-            self.faults["guard-bands"] += watch.violations()
+        activity = self.contestant.activity()
+        ours = self.run_ours(draw, doing, guarded=number < _GUARDED_DRAWS)
         self._check_effects(draw.eager, ours)
         figures = self._compare(draw, ours, report["outputs"])
         if not draw.is_double or _any_beyond(report["outputs"], figures):
@@ -125,7 +159,7 @@ class Verification:
             self._explain_infinities(draw, ours, report["outputs"])
         if draw.is_double and any(map(_undecided, report["outputs"])):
             self._explain_steps(draw, ours, report["outputs"])
-        snapshot.restore()
+        self.contestant.rewind()
         # With NaN strewn about, fewer answers look right, none wrong ones more.
         if draw.kind != "special":
             self._check_vacuous(draw, figures, report["outputs"])
@@ -133,41 +167,40 @@ class Verification:
         draw.reference = {}
         if number == 0 and not self.faults["guard-bands"]:
             self.yardstick.refill(draw)
-            self._check_second_call(draw.eager, ours, draw.forward_seed, doing)
-            snapshot.restore()
+            self._check_second_call(draw, ours, doing)
+            self.contestant.rewind()
             self.yardstick.refill(draw)
             self._check_leftovers(activity, draw, ours, doing)
-            snapshot.restore()
+            self.contestant.rewind()
         self._keep(draw, ours)
 
-    # Running the candidate
-
-    def run_ours(self, seed: int, doing: str, watch: guards.GuardedAllocations | None = None) -> Outcome:
+    def run_ours(self, draw: Draw, doing: str, *, guarded: bool, **how: bool) -> Outcome:
         """The candidate from the current state and inputs. Whatever it raises leaves as a candidate error."""
-        before = fingerprints(held_tensors(self.ours, self.inputs))
-        settings = guards.GlobalState()
-        seed_everything(seed)
-        try:
-            with torch.no_grad(), watch or contextlib.nullcontext():
-                result = self.ours(*self.inputs.values)
-            early = _fingerprints_of(result) if watch is not None and self.device.type == "cuda" else None
-            self._synchronise()
-        except BaseException as error:
-            raise explain(error, self.candidate.path, doing, "forward-raised") from None
-        _refuse_subclasses(result)
-        if early is not None and early != _fingerprints_of(result):
-            self.faults["no-leftover-work"].append("The outputs still changed after the current stream was done: work runs on another stream.")
-        left = outcome(result, self.ours, self.inputs, before)
-        self.faults["global-state"] += settings.undo()
+        left = self._called(draw, doing, guarded=guarded, **how)
+        if left.changes("input"):
+            self.yardstick.refill(draw, anyway=True)
         return left
 
-    def _guards(self) -> guards.GuardedAllocations:
-        # The allocations that a guarded run keeps alive must not crowd out the run itself.
-        return guards.GuardedAllocations(free_memory(self.device) // 4)
+    def _called(self, draw: Draw, doing: str, **how: bool) -> Outcome:
+        left = self.contestant.run(self.inputs, draw.forward_seed, doing, **how)
+        for check, found in left.faults.items():
+            self.faults[check] += found
+        return left
 
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def call_unjudged(self, draw: Draw) -> bool:
+        """A decoy: a call on state and inputs that may differ from the draw's, of which only faults count. Returns whether it changed its inputs."""
+        changed = False
+        try:
+            doing, guarded = f"running forward before the {draw.kind} draw", draw.number < _GUARDED_DRAWS
+            left = self._called(draw, doing, guarded=guarded, with_state=False, with_outputs=False)
+            changed = bool(left.changes("input"))
+            self.contestant.release(left)
+        except errors.Error as error:
+            # Eager might raise on these values too; what is wrong with the candidate shows on the draw itself.
+            if error.code != "forward-raised":
+                raise
+        self.contestant.rewind()
+        return changed
 
     # Figures
 
@@ -197,11 +230,12 @@ class Verification:
     def _figures(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> dict[str, metrics.Figures]:
         """Fill `rows` with the draw's outputs, and return the figures of those whose form lets them be compared."""
         found: dict[str, metrics.Figures] = {}
-        untouched = held_tensors(self.ours, self.inputs)
+        untouched = held_tensors(self.model, self.inputs)
         for name, expected in draw.eager.tensors.items():
             given = ours.tensors.get(name, untouched.get(name))
             if given is None:
-                raise candidate_error("output-structure", f"{name} of ModelNew is {type(ours.constants.get(name)).__name__} where Model's is a tensor.", hint="Return what Model returns.")
+                kind = getattr(ours.constants.get(name), "kind", "missing")
+                raise candidate_error("output-structure", f"{name} of ModelNew is {kind} where Model's is a tensor.", hint="Return what Model returns.")
             row, figures = compare_output(name, given, expected, draw.reference[name], draw.kind)
             rows.append(row)
             if figures is not None:
@@ -249,7 +283,7 @@ class Verification:
             self.yardstick.refill(draw)  # the candidate has changed what eager changes
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             # 8-bit floats are codes: one step of theirs is an eighth of the value, which would excuse any error.
-            kept = [(tensor.detach(), tensor.detach().clone()) for tensor in moving if tensor.is_floating_point() and tensor.itemsize > 1]
+            kept = [(tensor.detach(), draws.copy_with_gaps(tensor.detach())) for tensor in moving if tensor.is_floating_point() and tensor.itemsize > 1]
             coarse, fine = self._tf32_rounding()
             try:
                 for trial in range(_MOST_NUDGES):
@@ -257,7 +291,9 @@ class Verification:
                         break
                     for tensor, original in kept:
                         step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
-                        draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step)
+                        # What a comparison is with stays what it is with: one unit further its answer is another one.
+                        fixed = self.yardstick.constants if draw.kind == "special" else ()
+                        draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step, fixed)
                     moved, _ = self.yardstick.run_eager(seed)
                     self._note_spread(draw, moved, rows, figures, "sensitivity")
             finally:
@@ -322,6 +358,8 @@ class Verification:
             if tensor is None or row["exact"] or tensor.shape != reference.shape:
                 continue
             spread = metrics.compare(tensor, draw.eager.tensors[row["name"]], reference, skip_lost=draw.kind == "special")
+            if key == "sensitivity" and _is_narrow(row) and not _is_far(spread.ours, row["eager"]):
+                continue
             old = row.get(key, spread.ours)
             row[key] = {name: max(old[name], spread.ours[name]) for name in spread.ours}
             buckets = figures[row["name"]].buckets if row["name"] in figures else None
@@ -346,25 +384,26 @@ class Verification:
         if not all(torch.equal(mine, theirs) for mine, theirs in zip(ours.generators, eager.generators)):
             self.faults["random-state"].append("forward leaves the random generator in another state than Model's does.")
 
-    def _check_second_call(self, eager: Outcome, ours: Outcome, seed: int, doing: str) -> None:
+    def _check_second_call(self, draw: Draw, ours: Outcome, doing: str) -> None:
         # Where eager itself returns a view of what it was given, the candidate may.
-        own = {name: tensor for name, tensor in ours.outputs.items() if name not in eager.shares}
+        own = {name: tensor for name, tensor in ours.outputs.items() if name not in draw.eager.shares}
         for name in own:
             if name in ours.shares:
                 self.faults["fresh-outputs"].append(f"{name} shares memory with {ours.shares[name]}.")
-        marks = fingerprints(own)
-        again = self.run_ours(seed, f"{doing}, called a second time", self._guards())
+        again = self.run_ours(draw, f"{doing}, called a second time", guarded=True, with_gradients=True, with_state=False)
+        altered = self.contestant.altered(ours)
         for name, tensor in own.items():
             repeated = again.tensors.get(name)
             if repeated is None:
                 self.faults["deterministic-recheck"].append(f"{name} is missing from a second call.")
                 continue
-            if guards.overlap(tensor, repeated):
+            if _meet(ours, again, name):
                 self.faults["fresh-outputs"].append(f"{name} of two calls share memory: the second call overwrites the first one's result.")
-            elif metrics.fingerprint(tensor) != marks[name]:
+            elif name in altered:
                 self.faults["fresh-outputs"].append(f"A second call changed {name} of the first.")
-            if metrics.fingerprint(repeated) != marks[name]:
+            if metrics.fingerprint(repeated) != metrics.fingerprint(tensor):
                 self._check_repeated(name, tensor, repeated)
+        self.contestant.release(again)
 
     def _check_repeated(self, name: str, first: torch.Tensor, second: torch.Tensor) -> None:
         fault = ""
@@ -380,25 +419,26 @@ class Verification:
 
     def _keep(self, draw: Draw, ours: Outcome) -> None:
         """Hold on to a draw's outputs, as a caller may, where memory allows."""
-        own = {name: tensor for name, tensor in ours.outputs.items() if name not in draw.eager.shares}
-        if sum(tensor.nbytes for tensor in own.values()) * 8 < free_memory(self.device):
-            self.kept += [(f"{name} of the {draw.kind} draw", tensor, metrics.fingerprint(tensor)) for name, tensor in own.items()]
+        own = {name for name in ours.outputs if name not in draw.eager.shares}
+        if sum(tensor.nbytes for tensor in ours.outputs.values()) * 8 < free_memory(self.device):
+            self.kept.append((f"the {draw.kind} draw", ours, own))
+        else:
+            self.contestant.release(ours)
 
     def _check_kept(self) -> None:
-        for what, tensor, mark in self.kept:
-            if metrics.fingerprint(tensor) != mark:
-                self.faults["fresh-outputs"].append(f"A later call changed {what}.")
+        for what, ours, own in self.kept:
+            self.faults["fresh-outputs"] += [f"A later call changed {name} of {what}." for name in self.contestant.altered(ours) if name in own]
 
-    def _check_leftovers(self, activity: guards.Activity, draw: Draw, ours: Outcome, doing: str) -> None:
+    def _check_leftovers(self, activity: Activity, draw: Draw, ours: Outcome, doing: str) -> None:
         self.faults["no-leftover-work"] += activity.leftovers()
         # The first calls may start a pool of threads; a third must find it there.
-        settled = guards.Activity()
-        third = self.run_ours(draw.forward_seed, f"{doing}, called a third time", self._guards())
-        for name, tensor in third.outputs.items():
-            if name not in draw.eager.shares and name in ours.tensors and guards.overlap(tensor, ours.tensors[name]):
+        settled = self.contestant.activity()
+        third = self.run_ours(draw, f"{doing}, called a third time", guarded=True, with_state=False)
+        for name in third.outputs:
+            if name not in draw.eager.shares and name in ours.outputs and _meet(ours, third, name):
                 self.faults["fresh-outputs"].append(f"{name} of the first and the third call share memory.")
-        if settled.more_tasks():
-            self.faults["no-leftover-work"].append(f"Each call leaves {settled.more_tasks()} more thread(s) behind.")
+        self.faults["no-leftover-work"] += settled.more()
+        self.contestant.release(third)
 
     def _check_vacuous(self, draw: Draw, figures: dict[str, metrics.Figures], rows: list[dict[str, Any]]) -> None:
         """Note which trivial answers come near on this draw; one that passes on every draw makes the problem vacuous."""
@@ -444,22 +484,23 @@ def _beyond(row: dict[str, Any]) -> bool:
     return any(row["ours"][key] > 2 * yardstick[key] + units[key] * row["epsilon"] for key in yardstick)
 
 
+def _is_narrow(row: dict[str, Any]) -> bool:
+    return row["epsilon"] > metrics.epsilon(torch.float32)
+
+
+def _is_far(spread: dict[str, float], eager: dict[str, float]) -> bool:
+    return any(spread[key] >= _FAR * eager[key] for key in eager)
+
+
+def _meet(one: Outcome, other: Outcome, name: str) -> bool:
+    """Whether an output's memory in two calls has a byte in common."""
+    (low, high), (other_low, other_high) = one.ranges[name], other.ranges[name]
+    return one.tensors[name].device == other.tensors[name].device and low < other_high and other_low < high
+
+
 def _form(left: Outcome) -> str:
-    names = len(left.tensors) - len([name for name in left.tensors if not name.startswith("output")])
-    kind = left.structure.type.__name__ if left.structure.type is not None else "one value"
-    return f"{kind} ({names} tensor{'' if names == 1 else 's'})"
-
-
-def _refuse_subclasses(result: Any) -> None:
-    for leaf in pytree.tree_leaves(result):
-        if isinstance(leaf, torch.Tensor) and type(leaf) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-            raise candidate_error(
-                "output-type", f"ModelNew returns a {type(leaf).__name__}, not a plain tensor.", hint="Return torch.Tensor: a subclass may compute when it is read."
-            )
-
-
-def _fingerprints_of(result: Any) -> list[tuple[int, ...]]:
-    return [metrics.fingerprint(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    names = len(left.outputs)
+    return f"{left.form} ({names} tensor{'' if names == 1 else 's'})"
 
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:

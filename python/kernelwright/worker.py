@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from . import device_lock, errors, protocol
+from . import device_lock, errors, nursing, protocol
 
 Progress = Callable[..., None]
 Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
@@ -31,6 +31,7 @@ METHODS = {
     "measure": "measurement",
     "race": "race",
     "build": "build",
+    "protections": "nursing",
     "ceilings": "ceilings",
     "calibrate": "calibration",
     "compile_only": "compile_only",
@@ -41,7 +42,9 @@ METHODS = {
 # Methods that load the processor while they work, and are not timed; the others that compute take the lock of the device themselves.
 _LOADING = {"capture", "build", "compile_only"}
 # Methods that never import PyTorch, or are asked where nobody wants to wait for them.
-_LIGHT = {"hello", "source_facts", "llm_load"}
+_LIGHT = {"hello", "source_facts", "llm_load", "protections"}
+# Methods that run a candidate in a process of its own, which comes from one that may import PyTorch while this one does.
+_NURSING = {"verify", "measure"}
 
 # Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
 STREAMED = {
@@ -69,6 +72,8 @@ def _run(method: Any, params: dict[str, Any], progress: Progress) -> dict[str, A
         # PyTorch's import alone keeps a core busy for seconds.
         if method not in _LIGHT and (method in _LOADING or "torch" not in sys.modules):
             lock.enter_context(device_lock.hold(device_lock.CPU, "preparing", progress, shared=True))
+        if method in _NURSING and params.get("candidate"):
+            nursing.nursery()
         run = handler(method)
         if method not in _LOADING:
             lock.close()
@@ -216,39 +221,7 @@ def _exit_with_parent(read_fd: int, parent: int) -> None:
     os._exit(1)
 
 
-def _limit_itself(limits: str) -> None:
-    """What a process that runs untrusted candidates may not exceed: "PROCESSES,FILE_BYTES,MEMORY_BYTES", 0 for no limit."""
-    import resource
-
-    processes, file_bytes, memory = (int(part) for part in limits.split(","))
-    if processes:
-        # The limit is on all of the user's threads.
-        user = os.getuid()
-        running = 0
-        for name in os.listdir("/proc"):
-            with contextlib.suppress(OSError):
-                if name.isdigit() and os.stat(f"/proc/{name}").st_uid == user:
-                    running += len(os.listdir(f"/proc/{name}/task"))
-        _lower(resource.RLIMIT_NPROC, running + processes)
-    if file_bytes:
-        _lower(resource.RLIMIT_FSIZE, file_bytes)
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails instead
-    if memory:
-        _lower(resource.RLIMIT_DATA, memory)
-    _lower(resource.RLIMIT_CORE, 0)
-
-
-def _lower(what: int, wanted: int) -> None:
-    import resource
-
-    _, hard = resource.getrlimit(what)
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(what, (limit, limit))
-
-
 def main() -> int:
-    if limits := os.environ.get("KW_LIMITS"):
-        _limit_itself(limits)
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     parent = os.getppid()
     channel = _claim_standard_streams()

@@ -14,9 +14,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import draws, guards, problem as problems
-from .limits import limit_memory
-from .reference import Record, Reference, free_memory, seed_everything
+from .buffers import OtherBuffers
+from .limits import free_memory, limit_memory
+from .reference import Record, Reference
 from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
+from .seeding import seed_everything
 from .state import Snapshot, StateCopy
 from .ties import Ties, operators as operators_with_ties
 
@@ -90,6 +92,8 @@ class Yardstick:
         self.inputs = Inputs(self.problem, self.device)
         self.seconds_ahead = 0.0
         self._bounded = False
+        self.constants: tuple[float, ...] = ()
+        self._buffers: OtherBuffers | None = None
         self._kept: dict[int, _Kept] = {}
 
     def ahead(self) -> Iterator[None]:
@@ -124,10 +128,14 @@ class Yardstick:
         kept.restore()
         return kept.draw
 
-    def refill(self, draw: Draw) -> None:
-        """Put back the inputs where a forward may have changed them."""
-        if draw.eager is not None and draw.eager.changes("input"):
-            self.inputs.fill(draw.kind, draw.seed, self._bounded)
+    def refill(self, draw: Draw, anyway: bool = False) -> None:
+        """Put back the inputs where eager changes them, or `anyway`."""
+        if anyway or (draw.eager is not None and draw.eager.changes("input")):
+            self.fill(draw)
+
+    def fill(self, draw: Draw, seed: int | None = None) -> None:
+        """The inputs of this draw, or with another seed other inputs of its kind."""
+        self.inputs.fill(draw.kind, draw.seed if seed is None else seed, self._bounded, self.constants)
 
     def run_eager(self, seed: int, around: contextlib.AbstractContextManager | None = None) -> tuple[Outcome, Record]:
         """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes. `around`: a mode to run it in."""
@@ -146,19 +154,45 @@ class Yardstick:
         draw = Draw(number, self.kinds[number], draws.derive_seed(self.seed, "draw", number))
         if number:
             draws.redraw_weights(self.model, draw.seed)
-        self.inputs.fill(draw.kind, draw.seed, self._bounded)
+            self._redraw_buffers(number)
+        self.fill(draw)
         try:
-            draw.eager, record = self.run_eager(draw.forward_seed)
+            draw.eager, record = self._eager_that_bears_its_buffers(draw)
         except Exception as error:
             draw.error = error
             return draw
         if number == 0:
             self._bounded = bool(record.operators & _ASSERTING)
+            self.constants = tuple(sorted(record.constants))
         draw.leaves_ties_open = bool(record.operators & operators_with_ties())
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
         draw.is_double = self.reference.is_double
         return draw
+
+    def _redraw_buffers(self, number: int) -> None:
+        """Every other draw has other buffers, the first has the model's own."""
+        if self._buffers is None:
+            self._buffers = OtherBuffers(self.problem, self.model, self.device, draws.derive_seed(self.seed, "buffers"))
+        self._buffers.put(own=number % 2 == 0)
+
+    def _eager_that_bears_its_buffers(self, draw: Draw) -> tuple[Outcome, Record]:
+        """Eager on this draw; with the model's own buffers from now on where it raises or answers with NaN otherwise."""
+        if self._buffers is None or not self._buffers.other or draw.number % 2 == 0:
+            return self.run_eager(draw.forward_seed)
+        try:
+            eager, record = self.run_eager(draw.forward_seed)
+            if draw.kind == "special" or not _has_nan(eager):
+                return eager, record
+            raised = False
+        except Exception:
+            raised = True
+        self._buffers.put(own=True)
+        self.fill(draw)
+        eager, record = self.run_eager(draw.forward_seed)
+        if raised or not _has_nan(eager):
+            self._buffers.forget()
+        return eager, record
 
     def run_again(self, draw: Draw, ties: Ties) -> tuple[Outcome, dict[str, torch.Tensor]]:
         """Eager and the reference on this draw with another choice among equal elements."""
@@ -183,6 +217,11 @@ class Yardstick:
                 self.reference.give_up(f"{name} has another shape in double precision")
                 return dict(eager.tensors)
         return {name: _own(values[name].detach(), state) for name in eager.tensors}
+
+
+def _has_nan(left: Outcome) -> bool:
+    floats = (tensor for tensor in left.outputs.values() if tensor.is_floating_point() or tensor.is_complex())
+    return any(bool(tensor.isnan().any()) for tensor in floats)
 
 
 def _own(tensor: torch.Tensor, state: dict[str, torch.Tensor]) -> torch.Tensor:

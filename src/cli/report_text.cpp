@@ -191,6 +191,13 @@ std::string notes(const Json& report) {
   return text;
 }
 
+std::string unprotected_lines(const Json& report) {
+  std::string text;
+  if (report.contains("sandbox"))
+    for (const Json& what : report["sandbox"]["missing"]) text += "  unprotected " + what.get<std::string>() + "\n";
+  return text;
+}
+
 std::string first_lines(const std::string& text, size_t count) {
   std::vector<std::string> lines = split_lines(text);
   if (lines.size() > count) {
@@ -240,8 +247,7 @@ std::string generate_text(const Json& report) {
   if (has_number(tokens, "per_second")) text += fmt::format("  tokens     {} read, {} written, {:.0f} a second\n", tokens["prompt"].get<int>(), tokens["completion"].get<int>(), tokens["per_second"].get<double>());
   if (has_number(report, "cost")) text += fmt::format("  cost       {:.4g}\n", report["cost"].get<double>());
   text += fmt::format("  overhead   {:.0f} ms a candidate beside model and judge\n", report["overhead_ms"]["median"].get<double>());
-  for (const Json& what : report["sandbox"]["missing"]) text += "  unprotected " + what.get<std::string>() + "\n";
-  text += time_table(report) + roofline_line(report) + notes(report);
+  text += unprotected_lines(report) + time_table(report) + roofline_line(report) + notes(report);
   if (report["candidate"].is_string()) text += fmt::format("{:<10} {}\n", "written", report["candidate"].get<std::string>());
   return text + fmt::format("{:.1f} s\n", total_seconds(report));
 }
@@ -283,7 +289,7 @@ std::string verify_text(const Json& report) {
   if (report.contains("kernelbench_gate") && report["kernelbench_gate"].is_object())
     text += fmt::format("  KernelBench's gate (allclose {}): {}\n", report["kernelbench_gate"].value("atol", 1e-4),
                         report["kernelbench_gate"].value("ok", false) ? "passes" : "fails");
-  return text + notes(report) + fmt::format("{:.1f} s\n", total_seconds(report));
+  return text + unprotected_lines(report) + notes(report) + fmt::format("{:.1f} s\n", total_seconds(report));
 }
 
 std::string measure_text(const Json& report) { return worth_lines(report) + time_table(report) + roofline_line(report) + notes(report); }

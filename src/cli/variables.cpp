@@ -14,7 +14,6 @@ constexpr Variable kVariables[] = {
     {"KW_PYTHONPATH", "the folder that holds kernelwright/worker.py; found beside the program otherwise"},
     {"KW_SKIP_PACKAGES", "when it is not empty, ./kw neither looks for system packages nor installs any"},
     {"KW_HOME", "the checkout that ./kw belongs to", true},
-    {"KW_LIMITS", "what a sandboxed worker may use: processes, bytes of a file, bytes of memory", true},
     {"KW_ON_BEHALF", "the process and command that a worker has a device for, for others who wait", true},
     {"KW_PYTHON_KEY", "what ./kw's choice of a Python rested on", true},
 };

@@ -16,7 +16,6 @@
 #include "driver/prompt_facts.hpp"
 #include "driver/report.hpp"
 #include "driver/sampling.hpp"
-#include "driver/sandbox.hpp"
 #include "driver/scratch.hpp"
 #include "llm/host.hpp"
 #include "llm/prompts.hpp"
@@ -51,7 +50,6 @@ struct Conversation::State {
     std::string hash;
     Json built_in;
     std::string built_in_source;
-    std::unique_ptr<Sandbox> sandbox;
     std::unique_ptr<Judges> judges;
     std::unique_ptr<AnswerJudge> judge;
     std::vector<Turn> turns;
@@ -146,7 +144,7 @@ std::vector<Turn>& Conversation::turns() { return state_->subject_or_throw().tur
 
 const Json& Conversation::open(const std::string& path) {
   State& state = *state_;
-  auto now = std::make_unique<State::Subject>(State::Subject{.file = read_problem_file(path, state.options.size, state.target), .hash = "", .built_in = {}, .built_in_source = "", .sandbox = {}, .judges = {}, .judge = {},
+  auto now = std::make_unique<State::Subject>(State::Subject{.file = read_problem_file(path, state.options.size, state.target), .hash = "", .built_in = {}, .built_in_source = "", .judges = {}, .judge = {},
                                                              .turns = {}, .last_prompt = {}, .last_feedback = ""});
   OptimizeOptions optimised;
   optimised.problem = path;
@@ -162,10 +160,9 @@ const Json& Conversation::open(const std::string& path) {
   if (passed(now->built_in)) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
   const std::string device = device_of(state.target);
-  now->sandbox = std::make_unique<Sandbox>(device, std::vector<std::string>{state.options.model.key_variable});
-  now->judges = std::make_unique<Judges>(state.environment, state.progress, *now->sandbox,
+  now->judges = std::make_unique<Judges>(state.environment, state.progress,
                                          VerifyRequest{.problem = now->file.path, .size = now->file.size, .candidate = "", .device = device, .policy = state.options.policy, .seed = std::nullopt, .draws = state.options.draws,
-                                                       .input_bytes = 0},
+                                                       .input_bytes = 0, .secrets = {state.options.model.key_variable}},
                                          state.options.timeout_seconds);
   now->judge = std::make_unique<AnswerJudge>(JudgeContext{.archive = state.archive, .facts = state.facts, .judges = *now->judges, .environment = state.environment, .progress = state.progress, .problem = now->file,
                                                           .problem_hash = now->hash, .environment_hash = state.environment_hash, .target = state.target, .policy = state.options.policy,

@@ -68,9 +68,8 @@ class Generation {
     const bool asks = asks_the_model();
     if (asks) threads_->open();
     look_at_the_problem();
-    const Sandbox sandbox(device(), {options_.model.key_variable});
-    Judges judges(environment_, progress_, sandbox, {.problem = problem_.path, .size = problem_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = std::nullopt,
-                                                     .draws = options_.draws, .input_bytes = input_bytes_}, options_.timeout_seconds);
+    Judges judges(environment_, progress_, {.problem = problem_.path, .size = problem_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = std::nullopt,
+                                            .draws = options_.draws, .input_bytes = input_bytes_, .secrets = {options_.model.key_variable}}, options_.timeout_seconds);
     judges_ = &judges;
     answers_.emplace(JudgeContext{.archive = archive, .facts = facts_, .judges = judges, .environment = environment_, .progress = progress_, .problem = problem_, .problem_hash = problem_hash_,
                                   .environment_hash = environment_hash_, .target = target_, .policy = options_.policy, .timeout_seconds = options_.timeout_seconds,
@@ -87,7 +86,7 @@ class Generation {
     generating_seconds_ = threads_->busy_seconds() - busy_before;
     own.reset();   // a model in this machine's memory makes room for what is timed
     if (!interrupted_) measure_all();
-    return finish(sandbox);
+    return finish();
   }
 
   // What ended the run before its last sample, for the exit code.
@@ -276,7 +275,6 @@ class Generation {
     if (!passed(record))
       return judged.feedback.what.empty() || log_.turns(answer.task.sample, false) >= options_.repair ? "" : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
-    judges_->stop();   // on a CPU the next judge's preparations would take the cores that are timed
     const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
     judges_->get_ready();
     record["times"] = Json::object();
@@ -312,7 +310,6 @@ class Generation {
   // While nothing is written any more: on the CPU a model would take the cores that are timed.
   void measure_all() {
     if (options_.budget_seconds <= 0 || good_.empty()) return;
-    judges_->stop();
     const Stage stage(progress_, "measure");
     const double each = std::max(kLeastTiming, options_.budget_seconds / static_cast<double>(good_.size() + (good_.size() > 1)));
     const bool only = good_.size() == 1;
@@ -368,7 +365,7 @@ class Generation {
     return true;
   }
 
-  Json finish(const Sandbox& sandbox) {
+  Json finish() {
     Json report = {{"version", kReportVersion}, {"command", "generate"}, {"problem", problem_.path}, {"name", problem_.name}, {"problem_hash", problem_hash_}, {"size", problem_.size.empty() ? Json() : Json(problem_.size)},
                    {"target", target_}, {"policy", options_.policy}, {"verdict", best_hash_.empty() ? "fail" : "pass"}, {"code", best_hash_.empty() ? "none-passed" : "pass"}, {"reason", ""},
                    {"model", {{"asked", options_.model.model}, {"name", model_}}}, {"template", {{"name", form_.name}, {"hash", form_.hash()}}}, {"run", run_name_},
@@ -377,7 +374,7 @@ class Generation {
     log_.describe(report, options_.model);
     if (options_.budget_seconds > 0 && !interrupted_) log_.describe_best(report, speedups());
     report["prompt_tokens"] = prompt_.tokens;
-    report["sandbox"] = {{"kind", sandbox.kind()}, {"missing", sandbox.missing()}};
+    report["sandbox"] = sandbox_json(interrupted_ ? std::vector<std::string>{} : judges_->missing_protections());
     report["overlap"] = {{"wall_seconds", sampling_wall_}, {"writing_seconds", generating_seconds_}, {"judging_seconds", judging_seconds_}, {"waiting_seconds", idle_seconds_},
                          {"slower_side", sampling_wall_ > 0 ? Json(std::min(1.0, std::max(generating_seconds_ / thread_count_, judging_seconds_) / sampling_wall_)) : Json()}};
     if (const Good* best = chosen()) {

@@ -3,43 +3,45 @@
 #include <utility>
 
 #include "driver/judgement.hpp"
+#include "support/interrupt.hpp"
 
 namespace kw {
 
 using Json = nlohmann::ordered_json;
 
-Judges::Judges(const Environment& environment, Progress& progress, const Sandbox& sandbox, VerifyRequest request, double timeout_seconds)
-    : environment_(environment), progress_(progress), sandbox_(sandbox), request_(std::move(request)), timeout_(timeout_seconds) {}
-
-std::unique_ptr<Judges::Cell> Judges::cell() {
-  auto cell = std::make_unique<Cell>();
-  cell->confinement = sandbox_.around(cell->scratch.folder());
-  cell->session = std::make_unique<Session>(environment_, progress_, timeout_, Session::Workers::kOne, cell->confinement);
-  cell->session->be_quiet(true);
-  return cell;
+Judges::Judges(const Environment& environment, Progress& progress, VerifyRequest request, double timeout_seconds) : request_(std::move(request)), session_(environment, progress, timeout_seconds) {
+  session_.be_quiet(true);
 }
 
 void Judges::get_ready() {
-  if (next_) return;
-  next_ = cell();
-  next_->session->prepare_at_once(request_);
+  if (!std::exchange(is_ready_, true)) session_.prepare_at_once(request_);
 }
 
 Json Judges::judge(const std::string& source, Json& report) {
   get_ready();
-  const std::unique_ptr<Cell> now = std::move(next_);
+  is_ready_ = false;
   VerifyRequest request = request_;
-  request.candidate = now->scratch.write("candidate.py", source);
-  return kw::judge(*now->session, request, report);
+  request.candidate = scratch_.write("candidate.py", source);
+  try {
+    return kw::judge(session_, request, report);
+  } catch (const Interrupted&) {
+    stop();   // it may wait for a candidate that hangs
+    throw;
+  }
 }
 
 Json Judges::measure(const std::string& source, MeasureRequest request) {
-  const std::unique_ptr<Cell> now = cell();
   request.problem = request_.problem;
   request.size = request_.size;
-  request.candidate = now->scratch.write("candidate.py", source);
+  request.candidate = scratch_.write("candidate.py", source);
   request.device = request_.device;
-  return now->session->measure(request);
+  request.secrets = request_.secrets;
+  try {
+    return session_.measure(request);
+  } catch (const Interrupted&) {
+    stop();
+    throw;
+  }
 }
 
 }  // namespace kw

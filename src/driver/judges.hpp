@@ -1,14 +1,11 @@
-// Judging candidates that nobody vouches for, one after the other: each in a fresh process of its own, in the sandbox, with a folder of its
-// own, so that none can leave anything behind for the next. The next process is started, and makes what its candidate will be held against,
-// while the present one is busy or the model writes.
+// Judging candidates that nobody vouches for, one after the other, each in a process of its own, in the sandbox. What the next one will be held against is made
+// while the model writes.
 #pragma once
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "driver/environment.hpp"
-#include "driver/sandbox.hpp"
 #include "driver/scratch.hpp"
 #include "driver/session.hpp"
 
@@ -16,30 +13,25 @@ namespace kw {
 
 class Judges {
  public:
-  // `request` without a candidate. `problem_runs`: the problem is known to run, so that a dead process is the candidate's doing.
-  Judges(const Environment& environment, Progress& progress, const Sandbox& sandbox, VerifyRequest request, double timeout_seconds);
+  // `request` without a candidate.
+  Judges(const Environment& environment, Progress& progress, VerifyRequest request, double timeout_seconds);
 
-  void get_ready();                                    // starts the next process; does not wait
+  void get_ready();                                    // begins to make what the next candidate will be held against; does not wait
   // The verdict, in the report (its `policy` must be set); returns the worker's figures. Throws what driver/judgement.hpp says.
   nlohmann::ordered_json judge(const std::string& source, nlohmann::ordered_json& report);
-  // Times a candidate that passed, in the same place as the problem's verification; throws kw::Error or WorkerFailure.
+  // Times a candidate that passed; throws kw::Error or WorkerFailure.
   nlohmann::ordered_json measure(const std::string& source, MeasureRequest request);
-  void stop() { next_.reset(); }
+  std::vector<std::string> missing_protections() { return session_.missing_protections(request_.device); }
+  void stop() {
+    session_.stop();
+    is_ready_ = false;
+  }
 
  private:
-  struct Cell {
-    Scratch scratch;
-    Confinement confinement = {};
-    std::unique_ptr<Session> session = {};   // ends before what it is confined by
-  };
-  std::unique_ptr<Cell> cell();
-
-  const Environment& environment_;
-  Progress& progress_;
-  const Sandbox& sandbox_;
+  Scratch scratch_;
   VerifyRequest request_;
-  double timeout_;
-  std::unique_ptr<Cell> next_;
+  Session session_;
+  bool is_ready_ = false;
 };
 
 }  // namespace kw

@@ -237,7 +237,7 @@ class Optimisation {
 
   VerifyRequest verify_request() const {
     return {.problem = file_.path, .size = file_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws,
-            .input_bytes = 0};
+            .input_bytes = 0, .is_ours = true};
   }
 
   // Fills in the verdict; returns the worker's figures.
@@ -396,9 +396,11 @@ class Optimisation {
     return true;
   }
 
+  // Of all that goes in and comes out.
   static int64_t input_bytes(const Graph& graph) {
     int64_t bytes = 0;
     for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
+    for (const GraphOutput& output : graph.outputs) bytes += graph.type(output.value).bytes();
     return bytes;
   }
 
@@ -435,7 +437,7 @@ class Optimisation {
     // Not the output itself: another command may write there meanwhile.
     const std::string timed = scratch_.write(file_.name + "_kw.py", compiled_.source);
     MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = timed, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.timing_seconds(), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_)};
+                           .budget_seconds = options_.timing_seconds(), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors(report_), .is_ours = true};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {

@@ -54,7 +54,7 @@ void remove_left_over(const fs::path& group) {
 ProcessLimit::ProcessLimit(long most) {
   static std::atomic<int> count = 0;
   const std::string group = own_group();
-  if (group.empty()) return;
+  if (most <= 0 || group.empty()) return;
   remove_left_over(group);
   const fs::path folder = fs::path(group) / (std::string(kName) + std::to_string(getpid()) + "-" + std::to_string(++count));
   std::error_code fault;
@@ -69,11 +69,6 @@ ProcessLimit::~ProcessLimit() {
     if (rmdir(folder_.c_str()) == 0) return;
     std::this_thread::sleep_for(kRemovalPause);
   }
-}
-
-std::vector<std::string> ProcessLimit::words() const {
-  if (!holds()) return {};
-  return {"/bin/sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", folder_ + "/cgroup.procs"};
 }
 
 }  // namespace kw

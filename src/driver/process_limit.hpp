@@ -2,21 +2,20 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace kw {
 
 class ProcessLimit {
  public:
-  // A group of its own for at most `most` processes and threads, where the system has such groups and this user may make one.
+  // A group of its own for at most `most` processes and threads, where the system has such groups and this user may make one. 0: none.
   explicit ProcessLimit(long most);
   ~ProcessLimit();   // takes the group away; those in it must have ended
   ProcessLimit(const ProcessLimit&) = delete;
   ProcessLimit& operator=(const ProcessLimit&) = delete;
 
   bool holds() const { return !folder_.empty(); }
-  // Words before a command that is to run, with all that it starts, in the group. Empty where there is none.
-  std::vector<std::string> words() const;
+  // A process that writes "0" to it is in the group, with all that it starts later.
+  std::string joining_file() const { return folder_ + "/cgroup.procs"; }
 
  private:
   std::string folder_;

@@ -2,6 +2,8 @@
 
 #include "driver/worth.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -11,6 +13,7 @@
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
+#include "measure/worker_client.hpp"
 #include "verify/contract.hpp"
 
 namespace kw {
@@ -82,6 +85,11 @@ Work work_of(const Graph& graph) {
 
 }  // namespace
 
+Json sandbox_json(const std::vector<std::string>& missing) {
+  const bool has_namespaces = std::none_of(missing.begin(), missing.end(), [](const std::string& what) { return what.find("namespaces") != std::string::npos; });
+  return {{"kind", has_namespaces ? "namespaces" : "none"}, {"missing", missing}};
+}
+
 void add_verification(Json& report, const Json& reply, const std::string& policy) {
   const Verdict verdict = judge(reply, policy_of(policy));
   Json fields = to_json(verdict);
@@ -89,6 +97,7 @@ void add_verification(Json& report, const Json& reply, const std::string& policy
   report.update(fields);
   report["seed"] = reply.value("seed", Json());
   report["draws"] = reply.contains("draws") ? reply["draws"].size() : 0;
+  if (reply.contains("missing_protections") && reply["missing_protections"].is_array()) report["sandbox"] = sandbox_json(reply["missing_protections"]);
   for (const VacuousOutput& output : verdict.vacuous)
     add_note(report, "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
   if (!verdict.reference_note.empty()) add_note(report, "reference " + verdict.reference + ": " + verdict.reference_note);
@@ -114,6 +123,8 @@ void add_measurement(Json& report, const Json& reply) {
   report["time_ms"] = times;
   report["time_interval_ms"] = intervals;
   report["noise"] = noise_of(reply, times, intervals);
+  if (const double untold = reply.contains("untold_ms") ? number_of(reply["untold_ms"]) : 0; untold > 0)
+    add_note(report, fmt::format("the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time", untold));
   report["speedup"] = speedups;
   report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
   report["timer"] = reply.value("timer", "");

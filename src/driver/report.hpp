@@ -10,6 +10,8 @@
 namespace kw {
 
 // verdict, reason, errors, draws, reference, checks, vacuous and gate, from the worker's figures and what the contract makes of them.
+// "sandbox": which protections a candidate's process had none of.
+nlohmann::ordered_json sandbox_json(const std::vector<std::string>& missing);
 void add_verification(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply, const std::string& policy);
 
 // verdict "fail" for a candidate that raised, crashed or hung.

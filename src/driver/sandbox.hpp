@@ -1,7 +1,7 @@
-// Where candidates run that nobody vouches for: bubblewrap, as far as this machine has and permits it.
+// What a candidate's process may do. The worker starts that process and confines it (python/kernelwright/nursing.py, host/confinement.py).
 #pragma once
 
-#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -9,30 +9,18 @@
 
 namespace kw {
 
-// How a worker is started.
-struct Confinement {
-  std::vector<std::string> command = {};       // words before it
-  std::vector<std::string> environment = {};   // "NAME=value"
-  std::shared_ptr<const ProcessLimit> limit = {};   // root's; kept for as long as the worker lives
-};
-
 class Sandbox {
  public:
-  // Looks once whether bubblewrap is there and permitted, by starting it. `device`: "cpu" or "cuda". `secrets`: variables that are not passed on.
-  Sandbox(const std::string& device, std::vector<std::string> secrets);
+  Sandbox();
 
-  // For a process whose only writable folder is `folder`.
-  Confinement around(const std::string& folder) const;
+  // The worker's parameter "confinement" for a candidate on `device` ("cpu" or "cuda"), which is not to see the environment variables `secrets`.
+  nlohmann::ordered_json confinement(const std::string& device, const std::vector<std::string>& secrets) const;
 
-  bool is_complete() const { return missing_.empty(); }
-  const std::string& kind() const { return kind_; }                       // "bubblewrap", "none"
-  const std::vector<std::string>& missing() const { return missing_; }    // protections that are not there, in words
+  // Protections that are not there whatever the worker says, in words.
+  std::vector<std::string> missing(const std::string& device) const;
 
  private:
-  std::vector<std::string> words(const std::string& folder) const;
-  std::string device_, kind_ = "none";
-  std::vector<std::string> secrets_, missing_;
-  std::string locks_;                          // the folder of python/kernelwright/device_lock.py
+  ProcessLimit limit_;   // root's processes, which resource limits do not count
 };
 
 }  // namespace kw

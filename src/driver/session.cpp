@@ -50,10 +50,10 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   throw Error(ErrorKind::kInternal, std::move(text));
 }
 
-Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers, const Confinement& sandbox)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command}), timeout_(timeout_seconds), has_gpu_(environment.has_gpu()) {
+Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers)
+    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds), has_gpu_(environment.has_gpu()) {
   // On one core they would only take turns.
-  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, sandbox.environment, sandbox.command});
+  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
 }
 
 void Session::start() {
@@ -182,12 +182,42 @@ void Session::build(const std::string& candidate) {
   }
 }
 
+namespace {
+
+// A candidate that hangs is to be told apart from a judge that does: its own time, which begins when the judge has started, ends earlier.
+double candidate_seconds(double limit) { return limit - std::min(6.0, limit / 3); }
+
+}  // namespace
+
+Json Session::confinement(const std::string& device, bool is_ours, const std::vector<std::string>& secrets) {
+  if (is_ours) return Json::object();
+  if (!sandbox_) sandbox_.emplace();
+  return sandbox_->confinement(device, secrets);
+}
+
+std::vector<std::string> Session::missing_protections(const std::string& device) {
+  if (!sandbox_) sandbox_.emplace();
+  std::vector<std::string> missing = sandbox_->missing(device);
+  try {
+    const Json reply = ask(worker_, "look at the sandbox", "protections", {{"confinement", sandbox_->confinement(device, {})}}, kHelloLimit);
+    for (const Json& what : reply["missing"]) missing.push_back(what.get<std::string>());
+  } catch (const WorkerFailure& failure) {
+    throw_for(failure, "looking at the sandbox");
+  }
+  return missing;
+}
+
 Json Session::verify(const VerifyRequest& request) {
   const std::optional<uint64_t> prepared = std::exchange(prepared_seed_, std::nullopt);
   Json params = verify_params(request, request.seed ? *request.seed : prepared ? *prepared : secret_seed());
   params["candidate"] = request.candidate;
   params["input_bytes"] = request.input_bytes;
+  params["confinement"] = confinement(request.device, request.is_ours, request.secrets);
+  params["candidate_seconds"] = candidate_seconds(timeout_);
+  params["limit_seconds"] = timeout_;
   Json reply = ask(worker_, "verify", "verify", params, timeout_);
+  if (Json& missing = reply["missing_protections"]; missing.is_array())
+    for (std::string& what : sandbox_->missing(request.device)) missing.push_back(std::move(what));
   reply["seed"] = params["seed"];
   return reply;
 }
@@ -196,7 +226,11 @@ Json Session::measure(const MeasureRequest& request) {
   Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
                  {"baselines", request.baselines}, {"seed", secret_seed()},                     {"budget_seconds", request.budget_seconds},
                  {"kernels", request.kernels}};
-  if (!request.candidate.empty()) params["candidate"] = request.candidate;
+  if (!request.candidate.empty()) {
+    params["candidate"] = request.candidate;
+    params["confinement"] = confinement(request.device, request.is_ours, request.secrets);
+    params["candidate_seconds"] = candidate_seconds(request.limit_seconds);
+  }
   params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return ask(worker_, "measure", "measure", params, request.limit_seconds);

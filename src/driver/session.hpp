@@ -20,7 +20,9 @@ struct VerifyRequest {
   std::string problem, size, candidate, device, policy = "reference";   // size: of the problem's SIZES; empty where it has none
   std::optional<uint64_t> seed;      // none: a secret one
   int draws = 0;                     // 0: the worker's default
-  int64_t input_bytes = 0;           // of all the problem's tensors; processes take turns with a GPU's memory by it
+  int64_t input_bytes = 0;           // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  bool is_ours = false;              // the compiler has made the candidate just now: it needs no sandbox, and what it compiles may be kept
+  std::vector<std::string> secrets = {};   // environment variables that the candidate is not to see
 };
 
 struct MeasureRequest {
@@ -29,8 +31,10 @@ struct MeasureRequest {
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
   double limit_seconds = 900;        // torch.compile of a large model takes minutes
-  int64_t input_bytes = 0;           // of all the problem's tensors; processes take turns with a GPU's memory by it
+  int64_t input_bytes = 0;           // of all that goes in and comes out; processes take turns with a GPU's memory by it
   std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
+  bool is_ours = false;              // as in VerifyRequest
+  std::vector<std::string> secrets = {};
 };
 
 // One candidate of a race; `keep` it loaded for the next one.
@@ -53,10 +57,8 @@ class Session {
   // With kTwo, a process of its own traces the model and builds kernels, while the other makes what candidates are verified against.
   enum class Workers { kOne, kTwo };
 
-  // `sandbox`: what its processes are started in, for candidates that nobody vouches for (sandbox.hpp).
   // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
-  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne,
-          const Confinement& sandbox = {});
+  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne);
 
   void start();                      // the workers begin to import PyTorch
   void stop();
@@ -74,6 +76,8 @@ class Session {
   nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
   nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
   nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
+  // What a candidate's sandbox lacks on this machine, in words.
+  std::vector<std::string> missing_protections(const std::string& device);
   nlohmann::ordered_json ceilings(const std::string& device);
   nlohmann::ordered_json calibrate(const std::string& device);
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
@@ -93,6 +97,7 @@ class Session {
   bool has_gpu() const { return has_gpu_; }
 
  private:
+  nlohmann::ordered_json confinement(const std::string& device, bool is_ours, const std::vector<std::string>& secrets);
   nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
   Progress& progress_;
@@ -101,6 +106,7 @@ class Session {
   double timeout_;
   bool has_gpu_;
   std::optional<uint64_t> prepared_seed_;
+  std::optional<Sandbox> sandbox_;   // made with the first candidate
   bool quiet_ = false;
   double waited_ = 0;
 };

@@ -26,7 +26,7 @@ namespace {
 
 }  // namespace
 
-Host::Host(const HostOptions& options) : client_(WorkerOptions{options.python, options.module_path, {}, {}}) {}
+Host::Host(const HostOptions& options) : client_(WorkerOptions{options.python, options.module_path, {}}) {}
 
 Json Host::request(const std::string& method, const Json& params, double limit_seconds) {
   try {

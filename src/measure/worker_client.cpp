@@ -55,9 +55,8 @@ WorkerClient::~WorkerClient() = default;
 void WorkerClient::start() {
   if (child_) return;
   Subprocess::Options options;
-  options.command = options_.prefix;
   // With -m the current folder would come first among the places of modules: a file queue.py in it would stand in for the standard library's.
-  options.command.insert(options.command.end(), {options_.python, "-c", "import sys; sys.path[:] = filter(None, sys.path); from kernelwright.worker import start; start()"});
+  options.command = {options_.python, "-c", "import sys; sys.path[:] = filter(None, sys.path); from kernelwright.worker import start; start()"};
   options.environment = options_.environment;
   options.environment.push_back("PYTHONSAFEPATH=1");            // the same for the processes that PyTorch starts
   const char* inherited = std::getenv("PYTHONPATH");

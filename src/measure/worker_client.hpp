@@ -16,7 +16,6 @@ struct WorkerOptions {
   std::string python;                      // executable
   std::string module_path;                 // put before PYTHONPATH
   std::vector<std::string> environment;    // more variables, "CUDA_VISIBLE_DEVICES=2"
-  std::vector<std::string> prefix = {};    // words before the command: a sandbox that it is started in
 };
 
 // Why a request got no reply. Not an Error: whether it is the candidate's fault or the problem's is the caller's to say.

@@ -1,0 +1,381 @@
+"""The candidate's process: loads one candidate, takes weights and inputs from the judge's memory, calls it, and puts its outputs there.
+
+What it answers is the candidate's own word, since the candidate may change anything in this process; the judge believes none of it but the time
+at which it came, and looks at the outputs themselves. The functions that stand here are taken before the candidate's file runs, so that a replaced one at
+least shows.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import io
+import pickle
+import socket
+import sys
+import threading
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import candidate as candidates, errors, problem as problems
+from ..guards import GuardedAllocations, address_range
+from ..limits import free_memory, is_scarce, limit_memory
+from ..profiling import profile_call
+from ..protocol import Channel
+from ..seeding import generator_state, seed_everything
+from ..settings import Functions, GlobalState
+from ..state import slots
+from ..timing import Timer
+from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
+
+_synchronise = torch.cuda.synchronize
+_current_stream = torch.cuda.current_stream
+_threads, _main_thread = threading.enumerate, threading.main_thread
+
+
+class Resident:
+    """One candidate and what it has been given. `missing`: protections that this process does not have, in words."""
+
+    def __init__(self, descriptor: int, missing: list[str]) -> None:
+        self.socket = socket.socket(fileno=descriptor)
+        self.channel = Channel(descriptor, descriptor)
+        self.missing = missing
+        self.arenas: dict[str, HostArena | DeviceArena] = {}
+        self.made: torch.nn.Module | None = None
+        self.called: Any = None  # `made`, or what stands for it
+        self.device = torch.device("cpu")
+        self.path = ""
+        self.outputs = "outputs"
+        self.values: list[Any] = []
+        self.staged: list[tuple[torch.Tensor, torch.Tensor]] = []  # storages of inputs on the device, and what stands for them in the arena
+        self.kept: dict[int, list[torch.Tensor]] = {}
+        self.places: list[tuple[Any, torch.Tensor, dict[str, Any] | None]] = []
+        self.functions: Functions | None = None
+        self.result: Any = None
+        self.answers = {
+            "missing": lambda message: {"missing": self.missing},
+            "arena": self.take_arena,
+            "construct": self.construct,
+            "adopt": self.adopt,
+            "inputs": self.take_inputs,
+            "call": self.call,
+            "rewind": self.rewind,
+            "state": self.give_state,
+            "outputs": self.give_kept,
+            "threads": self.give_threads,
+            "timer": self.make_timer,
+            "sample": self.sample,
+            "wall": self.wall,
+            "peak": self.peak_memory,
+            "profile": self.profile,
+        }
+
+    def serve(self) -> None:
+        while (message := self.channel.receive()) is not None:
+            try:
+                reply = {"ok": self.answers[message["op"]](message)}
+            except BaseException as error:  # SystemExit and KeyboardInterrupt too: they are the candidate's
+                reply = {"error": self._explained(error, message).to_json()}
+                error.__traceback__ = None
+            if message["op"] not in _TIMED:  # which would get it again in what is timed
+                self._give_back_memory()
+            self.channel.send(reply)
+
+    def _give_back_memory(self) -> None:
+        """What PyTorch keeps of a GPU's memory others cannot have; where it grows scarce that counts for more than the time to get it again."""
+        if self.device.type == "cuda" and torch.cuda.is_initialized() and is_scarce(self.device):
+            torch.cuda.empty_cache()
+
+    def _explained(self, error: BaseException, message: dict[str, Any]) -> errors.Error:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                raise errors.candidate_error(message["code"], f"The candidate raised KeyboardInterrupt while {message['doing']}.", hint="Let no such exception out of the module.")
+            return candidates.explain(error, self.path, message["doing"], message["code"])
+        except errors.Error as explained:
+            return explained
+        except BaseException:
+            return errors.candidate_error(
+                message.get("code", "forward-raised"), f"The candidate raised {type(error).__name__}, whose text cannot be had, while {message.get('doing')}."
+            )
+
+    # What the judge sends
+
+    def take_arena(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Memory under a name. The answer says whether this process can reach it."""
+        if message["kind"] == "host":
+            _, (descriptor,), _, _ = socket.recv_fds(self.socket, 1, 1)
+            self.arenas[message["name"]] = HostArena(message["size"], descriptor)
+            return {"shared": True}
+        try:
+            self.arenas[message["name"]] = DeviceArena(message["size"], self.device, base64.b64decode(message["handle"]))
+        except SharingRefused:
+            return {"shared": False}
+        return {"shared": True}
+
+    def construct(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.device = torch.device(message["device"])
+        self.path = message["path"]
+        before = GlobalState()
+        self.functions = Functions()
+        limit_memory(message["memory_limit_bytes"], self.device)
+        problems.look_beside(message["problem"])
+        loaded = candidates.load(self.path) if message["role"] == "candidate" else candidates.of_problem(problems.load(self.path, message["size"]))
+        arguments, keywords = self._arguments(message)
+        self.made = loaded.make(arguments, keywords, self.device, message["seed"], message["training"])
+        candidates.check_state(self.made, {name: torch.empty(form["shape"], dtype=dtype_of(form["dtype"]), device="meta") for name, form in message["state"].items()})
+        self.called = _compiled(self.made) if message["role"] == "compiled" else self.made
+        gc.collect()
+        return {"settings": before.undo("Loading it") + self.functions.replaced(), "missing": self.missing}
+
+    def _arguments(self, message: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if message["arguments"] is None:
+            return problems.load(message["problem"], message["size"]).init_arguments(message["seed"])
+        return self._unpickled(message["arguments"], [], message)
+
+    def _unpickled(self, text: str, tensors: list[torch.Tensor], message: dict[str, Any]) -> Any:
+        return _Unpickler(base64.b64decode(text), tensors, lambda: problems.load_module(message["problem"])).load()
+
+    def adopt(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Give the candidate the state that stands in the arena: by load_state_dict, and plain attributes by their names."""
+        assert self.made is not None
+        state = {name: self._tensor("state", form) if form else None for name, form in message["dict"].items()}
+        state |= {name: self._unpickled(text, [], message) for name, text in message["objects"].items()}
+        try:
+            self.made.load_state_dict(state)
+        except Exception as error:
+            raise candidates.explain(error, self.path, "loading Model's state into ModelNew", "state-dict") from None
+        forms = message["slots"]
+        self.places = []
+        with torch.no_grad():
+            for slot in list(slots(self.made)):
+                form = forms.get(slot.name)
+                if form is None:
+                    continue
+                has_form = list(slot.tensor.shape) == form["shape"]
+                if slot.kind != "parameter" and has_form:
+                    slot.tensor.copy_(self._tensor("state", form))
+                self.places.append((slot, slot.tensor, form if slot.kind != "parameter" and has_form else None))
+        return {"strides": {f"{slot.kind} {slot.name}": list(tensor.stride()) for slot, tensor, _ in self.places}}
+
+    def rewind(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Every tensor that Model has too back in its place; buffers and attributes with the contents that were adopted."""
+        with torch.no_grad():
+            for slot, tensor, form in self.places:
+                slot.store[slot.key] = tensor
+                if form is not None:
+                    tensor.copy_(self._tensor("state", form))
+        return {}
+
+    def take_inputs(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.values, self.staged = [], []
+        storages: dict[int, torch.Tensor] = {}
+        tensors = []
+        for form in message["tensors"]:
+            if form["bytes"] and form["at"] not in storages:
+                storages[form["at"]] = self._bytes("inputs", form)
+                if storages[form["at"]].device.type != self.arenas["inputs"].bytes(0, 1).device.type:
+                    self.staged.append((storages[form["at"]], self.arenas["inputs"].bytes(form["at"], form["bytes"])))
+            dtype = dtype_of(form["dtype"])
+            if form["bytes"]:
+                tensors.append(shaped(storages[form["at"]], dtype, form["shape"], form["stride"], form["offset"]))
+            else:
+                tensors.append(torch.empty_strided(form["shape"], form["stride"], dtype=dtype, device=self.device))
+        self.values = self._unpickled(message["values"], tensors, message)
+        return {}
+
+    def _bytes(self, arena: str, form: dict[str, Any]) -> torch.Tensor:
+        held = self.arenas[arena]
+        memory = held.bytes(form["at"], form["bytes"])
+        return memory if isinstance(held, DeviceArena) or self.device.type == "cpu" else memory.to(self.device)
+
+    def _tensor(self, arena: str, form: dict[str, Any]) -> torch.Tensor:
+        dtype = dtype_of(form["dtype"])
+        return self._bytes(arena, form).view(dtype).view(form["shape"]) if form["bytes"] else torch.empty(form["shape"], dtype=dtype, device=self.device)
+
+    # Calls
+
+    def call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Runs forward. The outputs stand in the arena that "outputs" names where that is large enough; "total" says how large it would have to be."""
+        assert self.made is not None and self.functions is not None
+        for number in message["drop"]:
+            self.kept.pop(number, None)
+        self.result = None
+        watch = GuardedAllocations(free_memory(self.device) // 4) if message["guarded"] else None
+        settings = GlobalState()
+        self._copy_staged(back=False)
+        seed_everything(message["seed"])
+        with self._gradients(message["gradients"]), watch or contextlib.nullcontext():
+            result = self.called(*self.values)
+        leaves, structure = pytree.tree_flatten(result)
+        if not message["export"]:
+            leaves = []
+        tensors = [leaf.detach() if type(leaf) in _PLAIN else leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        del result
+        self.outputs = message["outputs"]
+        early = self._outputs_of_this_stream(tensors) if self.device.type == "cuda" and message["guarded"] else None
+        if self.device.type == "cuda":
+            _synchronise(self.device)
+        self._copy_staged(back=True)
+        reply = self._export(tensors)
+        is_late = early is not None and not torch.equal(early, self.arenas[self.outputs].bytes(0, early.numel()))
+        self.kept[message["number"]] = tensors
+        forms = iter(reply.pop("forms"))
+        return reply | {
+            "leaves": [next(forms) if isinstance(leaf, torch.Tensor) else {"constant": _plainly(leaf)} for leaf in leaves],
+            "structure": repr(structure),
+            "form": structure.type.__name__ if structure.type is not None else "one value",
+            "held": {name: address_range(tensor) for name, tensor in self._held().items()},
+            "generators": [bytes(state.tolist()).hex() for state in generator_state(self.device)],
+            "guards": watch.violations() if watch is not None and message["check_guards"] else [],
+            "settings": settings.undo() + self.functions.replaced(),
+            "late": is_late,
+            **self.give_threads(message),
+        }
+
+    def _gradients(self, wanted: bool) -> contextlib.AbstractContextManager:
+        return _without_leaves(self.made) if wanted else torch.no_grad()
+
+    def _copy_staged(self, *, back: bool) -> None:
+        """Where the device's memory cannot be shared: inputs from the arena to their places on the device, or back."""
+        for place, stage in self.staged:
+            stage.copy_(place) if back else place.copy_(stage)
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        assert self.made is not None
+        held = {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(self.made)}
+        return held | {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(self.values)) if isinstance(leaf, torch.Tensor)}
+
+    def _outputs_of_this_stream(self, tensors: list[torch.Tensor]) -> torch.Tensor | None:
+        """The outputs' bytes once the current stream is done; what changes them later ran on another."""
+        _current_stream(self.device).synchronize()
+        reply = self._export(tensors, wait=False)
+        return self.arenas[self.outputs].bytes(0, reply["total"]).clone() if reply["exported"] and reply["total"] else None
+
+    def _total(self, tensors: list[torch.Tensor]) -> int:
+        return sum(aligned(tensor.nbytes) for tensor in tensors if tensor.layout is torch.strided)
+
+    def _export(self, tensors: list[torch.Tensor], wait: bool = True) -> dict[str, Any]:
+        """Copy tensors into the arena for outputs one after the other."""
+        arena = self.arenas[self.outputs]
+        fits = self._total(tensors) <= arena.size
+        forms, at = [], 0
+        for tensor in tensors:
+            if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
+                forms.append({"odd": type(tensor).__name__ if type(tensor) not in _PLAIN else f"tensor of layout {tensor.layout} on {tensor.device}"})
+                continue
+            real = tensor.resolve_conj().resolve_neg()
+            form = describe(tensor) | {"at": at, "bytes": tensor.nbytes, "device": str(tensor.device.type), "range": address_range(tensor)}
+            if fits and tensor.nbytes:
+                arena.bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(real)
+            forms.append(form)
+            at += aligned(tensor.nbytes)
+        if self.device.type == "cuda" and wait:
+            _synchronise(self.device)
+        return {"forms": forms, "exported": fits, "total": self._total(tensors)}
+
+    # Timing
+
+    def make_timer(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.timer = Timer(self.device)
+        return {}
+
+    def _forward(self) -> None:
+        """One call; its result is freed by the next, since that takes time that is not the call's."""
+        assert self.made is not None
+        with torch.no_grad():
+            self.result = self.called(*self.values)
+
+    def sample(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ready to call forward (or nothing, where it is only to be seen what the way here and back takes); once told to go, milliseconds by this process's clock."""
+        call = (lambda: None) if message["empty"] else self._forward
+        self.result = None
+        self._copy_staged(back=False)
+        self.timer.prepare()
+        self.channel.send({"ok": {"ready": True}})
+        if not self.socket.recv(1):
+            raise SystemExit(0)
+        return {"ms": self.timer.timed(call)}
+
+    def wall(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"ms": self.timer.wall(self._forward, message["repeats"])}
+
+    def peak_memory(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Bytes that one call takes beyond what it was given."""
+        _synchronise(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        self.result = None
+        self._forward()
+        _synchronise(self.device)
+        return {"bytes": torch.cuda.max_memory_allocated(self.device) - before}
+
+    def profile(self, message: dict[str, Any]) -> dict[str, Any]:
+        found = profile_call(self._forward, message["kernels"], self.device)
+        return {"share": found.share, "parts": found.parts}
+
+    def give_threads(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"threads": [thread.name for thread in _threads() if thread is not _main_thread() and thread.is_alive()]}
+
+    def give_kept(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The outputs of an earlier call as they are now."""
+        self.outputs = message["outputs"]
+        return self._export(self.kept[message["number"]])
+
+    def give_state(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The tensors that Model has too as they are now, in the arena for outputs."""
+        wanted, self.outputs = message["names"], message["outputs"]
+        found = [(f"{slot.kind} {slot.name}", slot.tensor.detach()) for slot in slots(self.made) if slot.name in wanted]
+        reply = self._export([tensor for _, tensor in found])
+        return reply | {"names": [name for name, _ in found]}
+
+
+_TIMED = ("timer", "sample", "wall", "peak", "profile")
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+@contextlib.contextmanager
+def _without_leaves(module: torch.nn.Module) -> Any:
+    """Gradients are recorded, as in any script, but nothing wants one."""
+    wanted = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_(True)
+
+
+def _compiled(model: torch.nn.Module) -> Any:
+    if not torch.cuda.is_initialized():
+        from torch._inductor import config
+
+        # A pool of compiler processes costs more than it saves for a few C++ kernels, and competes with what is timed.
+        config.compile_threads = 1
+    return torch.compile(model)
+
+
+def _plainly(value: Any) -> list[str]:
+    """A value that is no tensor, as both sides can compare it."""
+    return [type(value).__name__, repr(value)[:1000]]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Of what the judge wrote: tensors by their numbers; classes of the problem's file by loading it, which only they need."""
+
+    def __init__(self, data: bytes, tensors: list[torch.Tensor], load_problem: Any) -> None:
+        super().__init__(io.BytesIO(data))
+        self._tensors = tensors
+        self._load_problem = load_problem
+
+    def persistent_load(self, number: Any) -> torch.Tensor:
+        return self._tensors[number]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("_kernelwright_user_") and module not in sys.modules:
+            self._load_problem()
+        return super().find_class(module, name)

@@ -1,0 +1,332 @@
+"""The judge's side of the processes that candidates live in: starting the nursery, asking for a process, talking with it, ending it.
+
+One nursery serves a process for as long as that lives; it costs PyTorch's import once (host/nursery.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import protocol
+from .errors import Error, candidate_error, internal_error
+
+_LARGEST_REPLY = 16 << 20
+_START_SECONDS = 180.0
+_END_SECONDS = 10.0
+
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+# Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a trace.
+_CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "TMPDIR")
+
+
+@dataclass
+class Confinement:
+    """What a candidate's process may do. By default it is a process like any other."""
+
+    namespaces: bool = False
+    processes: int = 0
+    file_bytes: int = 0
+    memory_bytes: int = 0
+    scratch_bytes: int = 1 << 30
+    groups: list[str] = field(default_factory=list)  # files "cgroup.procs" of control groups that it joins
+    hidden: list[str] = field(default_factory=list)
+    unset: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, given: dict[str, Any] | None) -> "Confinement":
+        return cls(**(given or {}))
+
+
+class Ended(Exception):
+    """The candidate's process has ended, hangs, or answers what is no answer. `code` is a slug, `what` continues "The candidate …"."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+
+
+class Nursery:
+    def __init__(self) -> None:
+        self.control, other = socket.socketpair()
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, os.path.join(os.path.dirname(__file__), "host", "start.py"), str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=[other.fileno()],
+                env=_environment(),
+            )
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
+
+    def close(self) -> None:
+        self.control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+        if self.is_alive():
+            self.process.kill()
+            self.process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without what is ours, so that a candidate finds what it would find in any script, and without what looks like a secret."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KW_") and not _SECRET.search(name)}
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folders = [folder for folder in kept.get("PYTHONPATH", "").split(os.pathsep) if folder and os.path.abspath(folder) != home]
+    kept.pop("PYTHONPATH", None)
+    kept.pop("PYTHONSAFEPATH", None)
+    return kept | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
+
+
+_nursery: Nursery | None = None
+_lock = threading.Lock()
+
+
+def nursery() -> Nursery:
+    """This process's, started where there is none."""
+    global _nursery
+    with _lock:
+        if _nursery is None or not _nursery.is_alive() or _owner != os.getpid():
+            start()
+        assert _nursery is not None
+        return _nursery
+
+
+_owner = 0
+
+
+def start() -> None:
+    global _nursery, _owner
+    _nursery, _owner = Nursery(), os.getpid()
+
+
+class Host:
+    """One candidate's process, asked one thing after the other. `deadline`: in seconds of the monotonic clock, or None; `limit_seconds`: the time that it stands for, as it is told."""
+
+    def __init__(self, confinement: Confinement, deadline: float | None = None, limit_seconds: float | None = None) -> None:
+        self.deadline = deadline
+        self.limit_seconds = limit_seconds or (None if deadline is None else deadline - time.monotonic())
+        self.status: int | None = None
+        self.is_closed = False
+        self.scratch = tempfile.mkdtemp(prefix="kernelwright-") if confinement.namespaces else ""
+        self.socket, theirs = socket.socketpair()
+        self.report, report = os.pipe()
+        environment = {}
+        overlaid = []
+        if confinement.namespaces:
+            overlaid = [os.path.expanduser("~"), tempfile.gettempdir(), *(os.environ.get(name, "") for name in _CACHES)]
+            environment = {"TMPDIR": self.scratch}
+        request = {
+            "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": list(dict.fromkeys(filter(None, overlaid)))},
+            "environment": environment,
+        }
+        self._lines = b""
+        try:
+            with theirs:
+                nursery().ask(request, [theirs.fileno(), report])
+        finally:
+            os.close(report)
+        try:
+            started = self._reported(time.monotonic() + _START_SECONDS)
+        except TimeoutError:
+            started = None
+        if started is None or "pid" not in started:
+            self._close_descriptors()
+            raise internal_error("nursery", "The process from which candidates' processes are made did not make one.", hint="The log says why; `kw doctor` looks at what is there.")
+        self.first = int(started["pid"])
+        self.is_apart = bool(started["apart"])
+
+    # Talking
+
+    def ask(self, message: dict[str, Any], descriptor: int | None = None) -> Any:
+        """The answer. Raises Ended, and candidate errors that the process tells of."""
+        try:
+            self.socket.sendall(protocol.encode(message))
+            if descriptor is not None:
+                socket.send_fds(self.socket, [b"\0"], [descriptor])
+        except OSError:
+            raise self._ended() from None
+        return self._answer()
+
+    def go(self) -> dict[str, Any]:
+        """Let a process that has said that it is ready go on; its next answer. Raises Ended."""
+        try:
+            self.socket.send(b"g")
+        except OSError:
+            raise self._ended() from None
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        length = int.from_bytes(self._read(4), "little")
+        if length > _LARGEST_REPLY:
+            raise Ended("broken-protocol", "wrote something else than an answer")
+        try:
+            reply = json.loads(self._read(length))
+        except ValueError:
+            reply = None
+        if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
+            raise _its_error(reply["error"])
+        if not isinstance(reply, dict) or not isinstance(reply.get("ok"), dict):
+            raise Ended("broken-protocol", "wrote something else than an answer")
+        return reply["ok"]
+
+    def _read(self, count: int) -> bytes:
+        parts = []
+        while count:
+            wait = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            ready, _, _ = select.select([self.socket], [], [], wait)
+            if not ready:
+                raise Ended("hung", f"gave no answer within {self.limit_seconds:.0f} s")
+            try:
+                part = self.socket.recv(min(count, 1 << 20))
+            except OSError:
+                part = b""
+            if not part:
+                raise self._ended()
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    # Its end
+
+    def _reported(self, deadline: float) -> dict[str, Any] | None:
+        """The next line of the keeper's, or None at the end."""
+        while b"\n" not in self._lines:
+            ready, _, _ = select.select([self.report], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            part = os.read(self.report, 4096)
+            if not part:
+                return None
+            self._lines += part
+        line, _, self._lines = self._lines.partition(b"\n")
+        return json.loads(line)
+
+    def _ended(self) -> Ended:
+        try:
+            last = self._reported(time.monotonic() + 5)
+        except TimeoutError:
+            return Ended("hung", "closed its channel and went on running")
+        if last is None:
+            return Ended("killed", "was killed together with what watches it")
+        self.status = status = int(last["status"])
+        if not os.WIFSIGNALED(status):
+            return Ended("exited", f"ended the process with exit code {os.WEXITSTATUS(status)}")
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL:
+            return Ended("killed", "was killed by the system, which does that when memory runs out")
+        return Ended("crashed", f"crashed with signal {number} ({signal.strsignal(number)})")
+
+    def close(self) -> None:
+        """End the process and whatever it started. Once more does nothing."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.first, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            while self._reported(time.monotonic() + _END_SECONDS) is not None:
+                pass
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        self.socket.close()
+        os.close(self.report)
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    # Seen from outside
+
+    def process(self) -> int:
+        """The number of the process that the candidate runs in."""
+        if not self.is_apart:
+            return self.first
+        children = _numbers(f"/proc/{self.first}/task/{self.first}/children")
+        return children[0] if children else self.first
+
+    def descendants(self) -> set[int]:
+        """What its process has started and what of that still stands in the table of processes."""
+        found: set[int] = set()
+        waiting = [self.process()]
+        while waiting:
+            number = waiting.pop()
+            for task in _listed(f"/proc/{number}/task"):
+                children = set(_numbers(f"/proc/{number}/task/{task}/children")) - found
+                found |= children
+                waiting += children
+        if self.is_apart:
+            found |= set(_numbers(f"/proc/{self.first}/task/{self.first}/children")) - {self.process()}
+        return found
+
+    def tasks(self) -> int:
+        """How many threads its process has."""
+        return len(_listed(f"/proc/{self.process()}/task"))
+
+    def open_files(self) -> int:
+        return len(_listed(f"/proc/{self.process()}/fd"))
+
+    def processor_seconds(self) -> float:
+        """What all threads of its process have used."""
+        number = self.process()
+        total = 0
+        for task in _listed(f"/proc/{number}/task"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{number}/task/{task}/schedstat") as file:
+                    total += int(file.read().split()[0])
+        return total / 1e9
+
+
+def _its_error(told: dict[str, Any]) -> Error:
+    """What a candidate's process says went wrong: always the candidate's own fault, but where something is missing on the machine."""
+    fields = {name: str(told.get(name, ""))[:100_000] for name in ("message", "where", "source", "hint", "detail")}
+    code = str(told.get("code", ""))[:100]
+    if told.get("kind") == "missing" and code in ("missing-package", "disk-full"):
+        return Error("missing", code, fields.pop("message"), **fields)
+    return candidate_error(code, fields.pop("message"), **fields)
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _numbers(path: str) -> list[int]:
+    try:
+        with open(path) as file:
+            return [int(word) for word in file.read().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def run(params: dict[str, Any], progress: Any) -> dict[str, Any]:
+    """The worker's method "protections" (docs/worker-protocol.md)."""
+    host = Host(Confinement.of(params["confinement"]), time.monotonic() + _START_SECONDS)
+    try:
+        return {"missing": [str(one) for one in host.ask({"op": "missing"})["missing"]]}
+    except Ended as end:
+        raise internal_error("nursery", f"A process for candidates {end.what}.") from None
+    finally:
+        host.close()

@@ -1,0 +1,140 @@
+"""What a process has set that outlives a call and changes what other code computes, or how fast: of PyTorch, of the interpreter, of the processor; and functions that were replaced."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import gc
+import locale
+import math
+import os
+import random
+import sys
+import time
+import zlib
+from typing import Any, Callable
+
+import torch
+
+_hooks = torch.nn.modules.module
+
+
+def _keeps_subnormals() -> bool:
+    return bool(torch.full((1,), 1e-39).mul_(0.5).item() > 0)
+
+
+def _leave(_old: Any) -> None:
+    """Nothing puts it back from here."""
+
+
+_mathematics = ctypes.CDLL("libm.so.6")
+
+# How to read it, and how to put it back.
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "the number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "the float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "autocast on the CPU": (lambda: torch.is_autocast_enabled("cpu"), lambda old: torch.set_autocast_enabled("cpu", old)),
+    "autocast on the GPU": (lambda: torch.is_autocast_enabled("cuda"), lambda old: torch.set_autocast_enabled("cuda", old)),
+    "inference mode": (torch.is_inference_mode_enabled, _leave),
+    "the default device": (lambda: str(torch.get_default_device()), torch.set_default_device),
+    "the number of modes that see every function": (torch._C._len_torch_function_stack, _leave),
+    "the number of modes that see every operator": (torch._C._len_torch_dispatch_stack, _leave),
+    "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda old: locale.setlocale(locale.LC_ALL, old)),
+    "the direction of rounding": (_mathematics.fegetround, _mathematics.fesetround),
+    "the priority of the process": (lambda: os.getpriority(os.PRIO_PROCESS, 0), _leave),
+    "the use of oneDNN": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "the thresholds of the garbage collector": (gc.get_threshold, lambda old: gc.set_threshold(*old)),
+    "whether the garbage collector runs": (gc.isenabled, lambda old: gc.enable() if old else gc.disable()),
+    "whether subnormal numbers are kept": (_keeps_subnormals, lambda old: torch.set_flush_denormal(not old)),
+    "the processors that it may use": (lambda: sorted(os.sched_getaffinity(0)), lambda old: os.sched_setaffinity(0, old)),
+    "the function that traces calls": (sys.gettrace, sys.settrace),
+    "the function that profiles calls": (sys.getprofile, sys.setprofile),
+    "PyTorch's global forward hooks": (lambda: list(_hooks._global_forward_hooks), lambda old: _keep_only(_hooks._global_forward_hooks, old)),
+    "PyTorch's global forward pre-hooks": (lambda: list(_hooks._global_forward_pre_hooks), lambda old: _keep_only(_hooks._global_forward_pre_hooks, old)),
+}
+for _owner, _label, _names in (
+    (torch.backends.cuda.matmul, "torch.backends.cuda.matmul", ("allow_tf32", "allow_fp16_reduced_precision_reduction")),
+    (torch.backends.cudnn, "torch.backends.cudnn", ("allow_tf32", "benchmark", "deterministic", "enabled")),
+):
+    for _name in _names:
+        _SETTINGS[f"{_label}.{_name}"] = (
+            lambda owner=_owner, name=_name: getattr(owner, name),
+            lambda value, owner=_owner, name=_name: setattr(owner, name, value),
+        )
+
+# Whose functions other code stands on.
+_OWNERS: dict[str, Any] = {
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.nn.Module": torch.nn.Module,
+    "torch.cuda": torch.cuda,
+    "torch.cuda.Event": torch.cuda.Event,
+    "torch.cuda.Stream": torch.cuda.Stream,
+    "torch.linalg": torch.linalg,
+    "time": time,
+    "builtins": builtins,
+    "zlib": zlib,
+    "random": random,
+    "math": math,
+    "os": os,
+}
+
+
+def _keep_only(hooks: dict[int, Any], wanted: list[int]) -> None:
+    for key in [key for key in hooks if key not in wanted]:
+        del hooks[key]
+
+
+class GlobalState:
+    """The settings at one moment."""
+
+    def __init__(self) -> None:
+        self.values = {name: _read(read) for name, (read, _) in _SETTINGS.items()}
+
+    def undo(self, doing: str = "forward") -> list[str]:
+        """Put back every setting that changed since; one sentence for each."""
+        found = []
+        for name, old in self.values.items():
+            read, write = _SETTINGS[name]
+            if (new := _read(read)) != old:
+                write(old)
+                found.append(f"{doing} changed {name} from {_short(old)} to {_short(new)}.")
+        return found
+
+
+class Functions:
+    """The functions of PyTorch and of the standard library that a process has at one moment."""
+
+    def __init__(self) -> None:
+        self._kept = {owner: {name: value for name, value in vars(held).items() if callable(value)} for owner, held in _OWNERS.items()}
+
+    def replaced(self) -> list[str]:
+        """One sentence for each that is another one now."""
+        found = []
+        for owner, kept in self._kept.items():
+            now = vars(_OWNERS[owner])
+            found += [f"{owner}.{name} was replaced." for name, value in kept.items() if now.get(name) is not value and not _is_pytorchs(now.get(name))]
+        return found
+
+
+def _is_pytorchs(function: Any) -> bool:
+    """torch.compile puts some of its own functions into the place of others when it is imported."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(os.path.join(os.path.dirname(torch.__file__), ""))
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError as error:
+        # PyTorch refuses to read a setting that was made in two ways which contradict one another.
+        return f"unreadable ({str(error).splitlines()[0]})"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."

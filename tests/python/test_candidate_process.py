@@ -1,0 +1,395 @@
+"""A candidate's process: what it holds, what passes between it and the judge, and how it ends."""
+
+import os
+import signal
+import textwrap
+import time
+
+import pytest
+import torch
+from verification_problems import ELEMENTWISE
+
+from kernelwright import errors, nursing, problem as problems, protocol, remote as remotes
+from kernelwright.clocks import Clocks
+from kernelwright.host.arena import HostArena
+from kernelwright.nursing import Confinement
+from kernelwright.remote import Remote
+from kernelwright.runs import Inputs
+
+HEAD = "import torch\nimport torch.nn as nn\n"
+
+
+@pytest.fixture
+def resident(tmp_path):
+    """Starts a candidate's process: a source of ModelNew, and the problem that it is for."""
+    started = []
+
+    def start(candidate, problem=ELEMENTWISE, deadline=None, **confinement):
+        (tmp_path / "problem.py").write_text(textwrap.dedent(problem))
+        (tmp_path / "candidate.py").write_text(HEAD + textwrap.dedent(candidate))
+        loaded = problems.load(tmp_path / "problem.py")
+        device = torch.device("cpu")
+        model = loaded.construct(device, seed=1)
+        remote = Remote(str(tmp_path / "candidate.py"), loaded, None, model, device, 1, confinement=Confinement(**confinement), deadline=deadline)
+        started.append(remote)
+        inputs = Inputs(loaded, device)
+        inputs.fill("generator", 3, False)
+        return remote, inputs
+
+    yield start
+    for remote in started:
+        remote.close()
+
+
+def returning(expression):
+    return f"class ModelNew(nn.Module):\n    def forward(self, x):\n        return {expression}\n"
+
+
+def made(resident, expression, problem=ELEMENTWISE):
+    remote, inputs = resident(returning(expression), problem)
+    return remote.run(inputs, 5, "running forward"), inputs.values[0]
+
+
+def test_it_holds_nothing_that_judges(resident):
+    code = """
+    import gc, os, sys
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            modules = [name for name in sys.modules if name.startswith("kernelwright")]
+            judges = [type(one).__name__ for one in gc.get_objects() if type(one).__name__ in ("Verification", "Yardstick", "Draw", "Model")]
+            variables = [name for name in os.environ if name.startswith("KW_")]
+            return x, str(modules + judges + variables)
+    """
+    remote, inputs = resident(code)
+    assert remote.run(inputs, 5, "running forward").constants["output[1]"].text == "'[]'"
+
+
+def test_secrets_of_the_environment_stay_outside(resident, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "precious")
+    monkeypatch.setattr(nursing, "_nursery", None)
+    remote, inputs = resident("import os\n" + returning("(x, str('SOME_API_KEY' in os.environ), str('HOME' in os.environ))"))
+    constants = remote.run(inputs, 5, "running forward").constants
+    assert (constants["output[1]"].text, constants["output[2]"].text) == ("'False'", "'True'")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x.t()",
+        "x[:, ::3]",
+        "x[:1].expand(24, 40)",
+        "x.unfold(0, 3, 1)",
+        "x.new_empty(0, 7)",
+        "x.sum()",
+        "torch.complex(x, -x)",
+        "torch.complex(x, -x).conj()",
+        "(x > 0.5)",
+        "(x * 100).to(torch.uint8)",
+        "x.to(torch.float8_e4m3fn)",
+        "x.bfloat16()",
+        "(x, [x + 1, {'a': x.double()}])",
+    ],
+)
+def test_outputs_come_with_their_contents_and_form(resident, expression):
+    left, x = made(resident, expression)
+    expected = torch.utils._pytree.tree_leaves(eval(expression, {"x": x, "torch": torch}))
+    assert len(left.outputs) == len(expected)
+    for ours, theirs in zip(left.outputs.values(), expected):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        assert ours.stride() == theirs.stride()
+        assert torch.equal(torch.nan_to_num(ours.to(torch.complex128)), torch.nan_to_num(theirs.to(torch.complex128)))
+
+
+@pytest.mark.parametrize("expression", ["x.to_sparse()", "torch.empty(3, device='meta')", "nn.Parameter(x).as_subclass(type('T', (torch.Tensor,), {}))"])
+def test_outputs_that_are_no_plain_tensors_are_refused(resident, expression):
+    with pytest.raises(errors.Error) as caught:
+        made(resident, expression)
+    assert (caught.value.kind, caught.value.code) == ("candidate", "output-type")
+
+
+NESTED = """
+import torch
+import torch.nn as nn
+
+class Scale:
+    def __init__(self, factor):
+        self.factor = factor
+
+class Model(nn.Module):
+    def __init__(self, scale, function):
+        super().__init__()
+        self.scale, self.function = scale, function
+
+    def forward(self, pair, options, empty):
+        return self.function(pair[0] * self.scale.factor + pair[1] + options["shift"]) + empty.sum()
+
+def get_inputs():
+    whole = torch.rand(6, 8)
+    return [(whole[:, :5], whole[:, 3:]), {"shift": 2, "name": "x"}, torch.zeros(0, 3)]
+
+def get_init_inputs():
+    return [Scale(3.0), FUNCTION]
+"""
+
+
+@pytest.mark.parametrize("function", ["torch.tanh", "lambda x: x * x"])
+def test_nested_inputs_that_share_memory_and_arguments_of_own_classes_arrive(resident, function):
+    code = """
+    class ModelNew(nn.Module):
+        def __init__(self, scale, function):
+            super().__init__()
+            self.scale, self.function = scale, function
+
+        def forward(self, pair, options, empty):
+            assert pair[0].untyped_storage().data_ptr() == pair[1].untyped_storage().data_ptr()
+            return self.function(pair[0] * self.scale.factor + pair[1] + options["shift"]) + empty.sum()
+    """
+    remote, inputs = resident(code, NESTED.replace("FUNCTION", function))
+    left = remote.run(inputs, 5, "running forward")
+    expected = remote.problem.construct("cpu", seed=1)(*inputs.values)
+    assert torch.allclose(left.tensors["output[0]"], expected)
+
+
+def test_only_the_candidate_sees_what_it_does_to_its_inputs(resident):
+    remote, inputs = resident(returning("x.add_(1)"))
+    before = inputs.values[0].clone()
+    left = remote.run(inputs, 5, "running forward")
+    assert torch.equal(inputs.values[0], before)
+    assert torch.equal(left.tensors["input[0]"], before + 1) and left.shares == {"output[0]": "input[0]"}
+
+
+def test_outputs_that_change_later_are_seen(resident):
+    code = """
+    class ModelNew(nn.Module):
+        kept = ()
+
+        def forward(self, x):
+            for one in self.kept:
+                one.zero_()
+            self.kept = [x * 2]
+            return self.kept[0]
+    """
+    remote, inputs = resident(code)
+    first = remote.run(inputs, 5, "running forward")
+    assert remote.altered(first) == []
+    remote.run(inputs, 5, "running forward")
+    assert remote.altered(first) == ["output[0]"]
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "says"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "crashed with signal 11"),
+        ("os.abort()", "crashed", "crashed with signal 6"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed", "was killed by the system"),
+        ("os._exit(3)", "exited", "ended the process with exit code 3"),
+        ("time.sleep(60)", "hung", "gave no answer within"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "hung", "gave no answer within"),
+        ("[os.write(number, b'x' * 64) for number in range(3, 20) if is_socket(number)]", "broken-protocol", "something else than an answer"),
+    ],
+)
+@pytest.mark.parametrize("namespaces", [False, True])
+def test_its_end_is_told_in_words_and_ends_nothing_else(resident, does, code, says, namespaces):
+    helper = """
+    import os, signal, stat, time
+
+    def is_socket(number):
+        try:
+            return stat.S_ISSOCK(os.fstat(number).st_mode)
+        except OSError:
+            return False
+    """
+    deadline = time.monotonic() + (4 if code == "hung" else 60)
+    remote, inputs = resident(textwrap.dedent(helper) + returning(f"({does}, x)[1]"), deadline=deadline, namespaces=namespaces)
+    with pytest.raises(errors.Error) as caught:
+        remote.run(inputs, 5, "running forward")
+    assert caught.value.kind == "candidate" and caught.value.code == code and says in caught.value.message
+    remote.close()
+    assert not alive(remote.host.first)
+    other, inputs = resident(returning("x"))
+    assert torch.equal(other.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0])
+
+
+def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
+    monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
+    remote, inputs = resident(returning("x * 2"))
+    first = remote.run(inputs, 5, "running forward")
+    other = Remote(remote.path, remote.problem, None, remote._model, remote.device, 1, inputs_of=remote, confinement=Confinement())
+    second = other.run(inputs, 5, "running forward")
+    assert other._arena["inputs"] is remote._arena["inputs"] and torch.equal(first.tensors["output[0]"], second.tensors["output[0]"])
+    other.close()
+    inputs.fill("signed", 4, False)
+    assert torch.equal(remote.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0] * 2)
+
+
+def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
+    monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
+    remote, inputs = resident(returning("x.add_(1) * 2"))
+    remote.shares_large = True
+    before = inputs.values[0].clone()
+    left = remote.run(inputs, 5, "running forward")
+    assert torch.equal(left.tensors["input[0]"], before + 1) and torch.equal(left.tensors["output[0]"], (before + 1) * 2)
+    assert remote.altered(left) == []
+
+
+def test_nothing_that_it_started_outlives_it(resident):
+    code = """
+    import subprocess
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            return x, subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+    """
+    for namespaces in (False, True):
+        remote, inputs = resident(code, namespaces=namespaces)
+        activity = remote.activity()
+        remote.run(inputs, 5, "running forward")
+        assert "1 child process(es) still run" in activity.leftovers()[0]
+        children = remote.host.descendants()
+        remote.close()
+        assert children and not any(alive(child) for child in children)
+
+
+def alive(number):
+    try:
+        with open(f"/proc/{number}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_nursery_that_was_killed_is_replaced(resident):
+    remote, _ = resident(returning("x"))
+    nursing.nursery().process.send_signal(signal.SIGKILL)
+    nursing.nursery().process.wait()
+    other, inputs = resident(returning("x"))
+    assert torch.equal(other.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0])
+
+
+FORGED = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        for number in range(3, 20):
+            try:
+                os.write(number, struct.pack("<I", len(REPLY)) + REPLY)
+            except OSError:
+                pass
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"ok": {}},
+        {"ok": {"leaves": [{"dtype": "float32", "shape": [1 << 40], "stride": [1], "offset": 0, "at": 0, "bytes": 4, "device": "cpu", "range": [0, 4]}], "exported": True}},
+        {"ok": {"leaves": [{"dtype": "float32", "shape": [4], "stride": [1], "offset": 0, "at": 1 << 40, "bytes": 16, "device": "cpu", "range": [0, 4]}], "exported": True}},
+        {"ok": {"leaves": [{"dtype": "save", "shape": [4], "stride": [1], "offset": 0, "at": 0, "bytes": 16, "device": "cpu", "range": [0, 4]}], "exported": True}},
+        {"ok": {"leaves": [], "exported": False, "total": 1 << 60}},
+        {"ok": {"leaves": 7}},
+    ],
+)
+def test_forged_answers_are_nothing_but_a_fault(resident, reply):
+    text = protocol.encode(reply)[4:]
+    remote, inputs = resident(f"import os, struct\nREPLY = {text!r}\n" + FORGED)
+    with pytest.raises(errors.Error) as caught:
+        remote.run(inputs, 5, "running forward")
+    assert caught.value.kind == "candidate" and caught.value.code in ("broken-protocol", "exited"), caught.value
+
+
+def test_errors_of_ours_that_it_raises_are_still_its_own(resident):
+    code = """
+    import sys
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            error = next(module.Error for name, module in sys.modules.items() if name.endswith(".errors") and hasattr(module, "candidate_error"))
+            raise error("user", "no-model", "The problem has no Model.")
+    """
+    remote, inputs = resident(code)
+    with pytest.raises(errors.Error) as caught:
+        remote.run(inputs, 5, "running forward")
+    assert caught.value.kind == "candidate"
+
+
+def test_an_exception_without_words_and_an_interrupt_are_the_candidates(resident):
+    unspeakable = "class Unspeakable(Exception):\n    def __str__(self):\n        raise ValueError\n\n"
+    for code in (unspeakable + returning("(_ for _ in ()).throw(Unspeakable())"), returning("(_ for _ in ()).throw(KeyboardInterrupt())")):
+        remote, inputs = resident(code)
+        with pytest.raises(errors.Error) as caught:
+            remote.run(inputs, 5, "running forward")
+        assert (caught.value.kind, caught.value.code) == ("candidate", "forward-raised")
+
+
+def test_shared_memory_cannot_be_cut_short():
+    arena = HostArena(10)
+    with pytest.raises(OSError):
+        os.ftruncate(arena.descriptor, 0)
+    arena.close()
+
+
+def confined(resident, expression):
+    remote, inputs = resident("import os, socket, tempfile\n" + returning(f"(x, str({expression}))"), namespaces=True)
+    if any("namespaces" in what for what in remote.missing):
+        pytest.skip("this system permits no user namespaces")
+    return remote.run(inputs, 5, "running forward").constants["output[1]"].text.strip("'")
+
+
+def test_confined_it_sees_no_other_process_and_no_network(resident):
+    assert confined(resident, "sorted(name for name in os.listdir('/proc') if name.isdigit())").replace('"', "") == "['1', '2']"
+    assert confined(resident, "[name for _, name in socket.if_nameindex()]").replace('"', "") == "['lo']"
+
+
+def test_confined_what_it_writes_is_gone(resident):
+    folders = "(os.path.expanduser('~'), '/tmp', tempfile.gettempdir())"
+    assert confined(resident, f"[open(os.path.join(folder, 'kernelwright-test'), 'w').write('x') for folder in {folders}]") == "[1, 1, 1]"
+    assert not os.path.exists(os.path.expanduser("~/kernelwright-test")) and not os.path.exists("/tmp/kernelwright-test")
+
+
+def test_confined_it_can_write_nowhere_else(resident):
+    with pytest.raises(errors.Error, match="Read-only file system"):
+        confined(resident, "open('/usr/kernelwright-test', 'w')")
+
+
+def test_settings_made_at_import_are_told(resident):
+    remote, _ = resident("import gc\ngc.set_threshold(50)\ntorch.set_num_threads(torch.get_num_threads() + 1)\ntorch.sum = max\n" + returning("x"))
+    told = " ".join(remote.settings_at_load)
+    assert "garbage collector" in told and "number of threads" in told and "torch.sum was replaced" in told
+
+
+def test_what_torch_compile_replaces_by_itself_is_no_fault(resident):
+    remote, inputs = resident("import torch._dynamo\n" + returning("x"))
+    assert remote.settings_at_load == [] and remote.run(inputs, 5, "running forward").faults["global-state"] == []
+
+
+def test_a_clock_that_runs_slow_is_found_out():
+    clocks = Clocks()
+    for _ in range(10):
+        clocks.note(0.25, 0.05, empty=True)
+        clocks.note(1.5, 0.05, empty=False)
+    assert clocks.untold_ms() == pytest.approx(1.25)
+    honest = Clocks()
+    for _ in range(10):
+        honest.note(0.25, 0.05, empty=True)
+        honest.note(1.5, 1.27, empty=False)
+    assert honest.untold_ms() == 0.0
+
+
+@pytest.mark.alone
+def test_a_candidate_that_stops_its_clock_is_timed_by_the_judges(resident):
+    code = """
+    import time
+    real = time.perf_counter
+    time.perf_counter = lambda: real() / 1000
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            time.sleep(0.01)
+            return x
+    """
+    remote, inputs = resident(code)
+    remote.timer(inputs)
+    samples = [remote.sample(inputs) for _ in range(5)]
+    assert max(samples) < 1 and remote.untold_ms() > 8

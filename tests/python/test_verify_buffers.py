@@ -1,0 +1,116 @@
+"""Buffers whose contents a checkpoint may replace have others on some draws; tables and counters keep theirs."""
+
+import pytest
+import torch
+from verification_problems import check, failed_checks, wrong_outputs  # noqa: F401, F811
+
+from kernelwright import buffers, problem as problems
+
+TEMPLATE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", CONTENTS, persistent=PERSISTENT)
+
+    def forward(self, x):
+        return RESULT
+
+def get_inputs():
+    return [torch.randn(12, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+MASKED = "torch.softmax(x @ x.t() + self.held, dim=-1)"
+
+KEEPS_THE_FIRST = """
+class ModelNew(Model):
+    kept = None
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = [self.held.clone()]
+        return RESULT
+"""
+
+
+def written(contents, result, persistent=True):
+    return TEMPLATE.replace("CONTENTS", contents).replace("RESULT", result).replace("PERSISTENT", str(persistent))
+
+
+def keeping(result):
+    return KEEPS_THE_FIRST.replace("RESULT", result.replace("self.held", "self.kept[0]"))
+
+
+CHANGED = {
+    "drawn integers": ("torch.randint(-127, 128, (12, 12), dtype=torch.int8)", "x @ self.held.float()"),
+    "drawn projection": ("torch.randn(12, 12)", "x @ self.held"),
+    "causal mask": ("torch.full((12, 12), -1e9).triu(1)", MASKED),
+    "infinite mask": ("torch.full((12, 12), -float('inf')).triu(1)", MASKED),
+    "boolean mask": ("torch.ones(12, 12, dtype=torch.bool).tril()", "x.masked_fill(~self.held, 0.0)"),
+    "channels kept": ("(torch.arange(12) % 3 == 0).float()", "x * self.held"),
+}
+
+LEFT = {
+    "positions": ("torch.sin(torch.arange(144.0)).view(12, 12)", "x + self.held"),
+    "indices": ("torch.arange(12).flip(0)", "x[self.held]"),
+    "a number": ("torch.tensor(3.0)", "x * self.held"),
+    "ones": ("torch.ones(12)", "x * self.held"),
+    "filter": ("torch.tensor([[1.0, -1.0]] * 12)", "x @ self.held"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_contents_kept_from_the_first_call_show(check, name):
+    contents, result = CHANGED[name]
+    assert ("signed", "output[0]") in wrong_outputs(check(written(contents, result), keeping(result)))
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_contents_read_at_each_call_are_fine(check, name):
+    contents, result = CHANGED[name]
+    report = check(written(contents, result), "class ModelNew(Model):\n    pass\n")
+    assert wrong_outputs(report) == [] and failed_checks(report) == set()
+    assert not any("skipped" in draw for draw in report["draws"])
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_tables_keep_their_values(check, name):
+    contents, result = LEFT[name]
+    assert wrong_outputs(check(written(contents, result), keeping(result))) == []
+
+
+def test_what_no_checkpoint_holds_keeps_its_values(check):
+    contents, result = CHANGED["causal mask"]
+    assert wrong_outputs(check(written(contents, result, persistent=False), keeping(result))) == []
+
+
+def test_buffers_that_eager_cannot_take_stay(check):
+    contents = "torch.eye(12)"
+    result = "torch.linalg.cholesky(self.held) @ x"
+    report = check(written(contents, result), keeping(result))
+    assert not any("skipped" in draw for draw in report["draws"]) and wrong_outputs(report) == []
+
+
+def test_a_causal_mask_never_hides_a_whole_row():
+    for mask in (torch.full((9, 9), -1e9).triu(1), torch.ones(9, 9).tril().triu(-2)):
+        hidden = mask.min()
+        other = buffers.moved(mask)
+        for corner in (9, 5, 2):
+            part = other[:corner, :corner]
+            assert not torch.equal(part, mask[:corner, :corner]) and (part != hidden).any(1).all()
+
+
+def test_the_model_gets_its_own_contents_back(tmp_path):
+    (tmp_path / "problem.py").write_text(written("torch.randn(12, 12)", "x @ self.held"))
+    problem = problems.load(str(tmp_path / "problem.py"))
+    model = problem.construct("cpu", seed=1)
+    before = model.held.clone()
+    other = buffers.OtherBuffers(problem, model, torch.device("cpu"), 2)
+    other.put(own=False)
+    assert not torch.equal(model.held, before)
+    other.put(own=True)
+    assert torch.equal(model.held, before)
