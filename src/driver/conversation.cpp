@@ -156,6 +156,7 @@ const Json& Conversation::open(const std::string& path) {
   optimised.budget_seconds = std::min(state.options.budget_seconds, kTimingSeconds);
   optimised.timeout_seconds = state.options.timeout_seconds;
   optimised.draws = state.options.draws;
+  optimised.min_speedup = 0;   // what is written is talked about, however fast
   now->built_in = optimize(optimised, state.progress);
   if (passed(now->built_in)) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
@@ -275,6 +276,7 @@ Json Conversation::edits(int evaluations) {
   options.edits = true;
   options.problem = now.file.path;
   options.output = state.scratch.folder() + "/edits.py";
+  options.min_speedup = 0;
   options.target = state.target;
   options.samples = evaluations;
   SamplingThreads& model = state.model();
