@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ctypes
 import io
 import math
 import pickle
@@ -238,7 +237,7 @@ class Remote:
         self._shared = {}
         for at, memory in self._sent:
             if memory.numel() and memory.data_ptr() != arena.bytes(at, memory.numel()).data_ptr():
-                _copy(arena.bytes(at, memory.numel()), memory)
+                arena.bytes(at, memory.numel()).copy_(memory)
         if self.shares_large and self.can_share and _is_large(end, self.device):
             for tensor, form in zip(tensors, forms):
                 if form["bytes"]:
@@ -495,14 +494,6 @@ def _form(tensor: torch.Tensor) -> dict[str, Any]:
 def _storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """All of the memory that a tensor's storage holds."""
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
-
-
-def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Bytes. On a CPU by one thread: those of a pool would go on spinning while the candidate's run."""
-    if target.device.type == source.device.type == "cpu":
-        ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())
-    else:
-        target.copy_(source)
 
 
 def _bounded(value: Any, most: int) -> int:
