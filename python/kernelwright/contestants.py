@@ -1,4 +1,5 @@
-"""Candidates as a verification and a measurement call them: in a process of their own (remote.py), or, for modules that exist only in this one, here.
+"""Candidates as a verification and a measurement call them: in a process of their own (remote.py), or, for modules
+that exist only in this one, here.
 
 Both answer with an `Outcome` and with what was seen while they ran.
 """
@@ -27,7 +28,11 @@ LATE = "The outputs still changed after the current stream was done: work runs o
 
 
 def odd_output(what: str) -> Error:
-    return candidate_error("output-type", f"ModelNew returns a {what}, not a plain tensor.", hint="Return torch.Tensor: a subclass may compute when it is read.")
+    return candidate_error(
+        "output-type",
+        f"ModelNew returns a {what}, not a plain tensor.",
+        hint="Return torch.Tensor: a subclass may compute when it is read.",
+    )
 
 
 class Activity(Protocol):
@@ -47,9 +52,21 @@ class Contestant(Protocol):
     def adopt(self, model: torch.nn.Module) -> None:
         """Take over the parameters, buffers and attributes of `model`."""
 
-    def run(self, inputs: Inputs, seed: int, doing: str, *, guarded: bool = False, with_gradients: bool = False, with_state: bool = True, with_outputs: bool = True) -> Outcome:
-        """One call on the state and inputs as they are. `guarded`: allocations get guard bands; `with_gradients`: recorded, though nothing wants one;
-        `with_state`: the outcome says what became of parameters and buffers; `with_outputs`: and of its outputs. Whatever the candidate raises leaves as a candidate error."""
+    def run(
+        self,
+        inputs: Inputs,
+        seed: int,
+        doing: str,
+        *,
+        guarded: bool = False,
+        with_gradients: bool = False,
+        with_state: bool = True,
+        with_outputs: bool = True,
+    ) -> Outcome:
+        """One call on the state and inputs as they are. `guarded`: allocations get guard bands; `with_gradients`:
+        recorded, though nothing wants one; `with_state`: the outcome says what became of parameters and buffers;
+        `with_outputs`: and of its outputs. Whatever the candidate raises leaves as a candidate error.
+        """
 
     def rewind(self) -> None:
         """Buffers and attributes as they were adopted."""
@@ -97,9 +114,18 @@ class LocalActivity(guards.Activity):
 
 
 class Local:
-    """A module that lives in this process: what it does it does to this process. `timed`: what is called in its stead where it is timed."""
+    """A module that lives in this process: what it does it does to this process. `timed`: what is called in its stead
+    where it is timed.
+    """
 
-    def __init__(self, path: str, made: torch.nn.Module, model: torch.nn.Module, device: torch.device, timed: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        made: torch.nn.Module,
+        model: torch.nn.Module,
+        device: torch.device,
+        timed: Callable[..., Any] | None = None,
+    ) -> None:
         self.path, self.made, self.model, self.device, self.timed = path, made, model, device, timed
         self.settings_at_load: list[str] = []
         self.missing: list[str] = []
@@ -110,7 +136,17 @@ class Local:
         copy_state(model, self.made)
         self._snapshot = Snapshot(self.made, like=model)
 
-    def run(self, inputs: Inputs, seed: int, doing: str, *, guarded: bool = False, with_gradients: bool = False, with_state: bool = True, with_outputs: bool = True) -> Outcome:
+    def run(
+        self,
+        inputs: Inputs,
+        seed: int,
+        doing: str,
+        *,
+        guarded: bool = False,
+        with_gradients: bool = False,
+        with_state: bool = True,
+        with_outputs: bool = True,
+    ) -> Outcome:
         before = fingerprints(held_tensors(self.made, inputs))
         settings = GlobalState()
         # The allocations that a guarded run keeps alive must not crowd out the run itself.
@@ -118,7 +154,10 @@ class Local:
         late: list[str] = []
         seed_everything(seed)
         try:
-            with torch.no_grad(), watch or contextlib.nullcontext():  # gradients would need the caller's own parameters changed
+            with (
+                torch.no_grad(),
+                watch or contextlib.nullcontext(),
+            ):  # gradients would need the caller's own parameters changed
                 result = self.made(*inputs.values)
             if self.device.type == "cuda":
                 early = _fingerprints_of(result) if guarded else None
@@ -130,7 +169,11 @@ class Local:
             if isinstance(leaf, torch.Tensor) and type(leaf) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
                 raise odd_output(type(leaf).__name__)
         left = outcome(result, self.made, inputs, before)
-        left.faults = {"guard-bands": watch.violations() if watch else [], "no-leftover-work": late, "global-state": settings.undo()}
+        left.faults = {
+            "guard-bands": watch.violations() if watch else [],
+            "no-leftover-work": late,
+            "global-state": settings.undo(),
+        }
         self._marks[id(left)] = fingerprints(left.outputs)
         return left
 
@@ -138,7 +181,11 @@ class Local:
         self._snapshot.restore()
 
     def altered(self, earlier: Outcome) -> list[str]:
-        return [name for name, tensor in earlier.outputs.items() if metrics.fingerprint(tensor) != self._marks[id(earlier)][name]]
+        return [
+            name
+            for name, tensor in earlier.outputs.items()
+            if metrics.fingerprint(tensor) != self._marks[id(earlier)][name]
+        ]
 
     def release(self, earlier: Outcome) -> None:
         self._marks.pop(id(earlier), None)

@@ -44,6 +44,7 @@ class Measurement:
         self.seed = int(params.get("seed") or 0)
         self.budget = float(params.get("budget_seconds") or 5.0)
         self.compile_limit = float(params.get("compile_limit_seconds") or 240.0)
+        self.candidate_seconds = params.get("candidate_seconds")
         self.kernels = list(params.get("kernels") or [])
         self.known_errors = dict(params.get("eager_errors") or {})
         self.device = torch.device(problems.check_device(params.get("device") or "cpu"))
@@ -79,10 +80,12 @@ class Measurement:
     def _candidate(self, made: Any, params: dict[str, Any], seed: int) -> Contestant:
         if isinstance(made, candidates.Candidate):
             return Local(made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device)
-        limit = params.get("candidate_seconds")
+        limit = self.candidate_seconds
         deadline = None if limit is None else time.monotonic() + limit
         confinement = Confinement.of(params.get("confinement"))
-        return Remote(made, self.problem, params.get("size"), self.model, self.device, seed, confinement=confinement, deadline=deadline)
+        return Remote(
+            made, self.problem, params.get("size"), self.model, self.device, seed, confinement=confinement, deadline=deadline, limit_seconds=limit
+        )
 
     def _compiled(self) -> Callable[..., Any]:
         import torch._dynamo
@@ -204,6 +207,8 @@ class Measurement:
                 for contestant in self.contestants.values():
                     contestant.timer(self.inputs)
             with device_lock.hold(device_lock.name_of(self.device), "timing", self.progress):
+                if isinstance(self.ours, Remote):
+                    self.ours.renew(self.candidate_seconds)  # the wait for the device was not its own
                 # A GPU is fed by one thread.
                 noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1, self.processor_seconds)
                 self.measure()

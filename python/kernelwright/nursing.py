@@ -1,4 +1,5 @@
-"""The judge's side of the processes that candidates live in: starting the nursery, asking for a process, talking with it, ending it.
+"""The judge's side of the processes that candidates live in: starting the nursery, asking for a process, talking with
+it, ending it.
 
 One nursery serves a process for as long as that lives; it costs PyTorch's import once (host/nursery.py).
 """
@@ -30,8 +31,16 @@ _END_SECONDS = 10.0
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
-# Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a trace.
-_CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "TMPDIR")
+# Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a
+# trace.
+_CACHES = (
+    "XDG_CACHE_HOME",
+    "TRITON_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "TMPDIR",
+)
 
 
 @dataclass
@@ -53,7 +62,9 @@ class Confinement:
 
 
 class Ended(Exception):
-    """The candidate's process has ended, hangs, or answers what is no answer. `code` is a slug, `what` continues "The candidate …"."""
+    """The candidate's process has ended, hangs, or answers what is no answer. `code` is a slug, `what` continues "The
+    candidate …".
+    """
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
@@ -79,20 +90,18 @@ class Nursery:
     def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
         socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
 
-    def close(self) -> None:
-        self.control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_END_SECONDS)
-        if self.is_alive():
-            self.process.kill()
-            self.process.wait()
-
 
 def _environment() -> dict[str, str]:
-    """This process's, without what is ours, so that a candidate finds what it would find in any script, and without what looks like a secret."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KW_") and not _SECRET.search(name)}
+    """This process's, without what is ours, so that a candidate finds what it would find in any script, and without
+    what looks like a secret.
+    """
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("KW_") and not _SECRET.search(name)
+    }
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folders = [folder for folder in kept.get("PYTHONPATH", "").split(os.pathsep) if folder and os.path.abspath(folder) != home]
+    folders = [
+        folder for folder in kept.get("PYTHONPATH", "").split(os.pathsep) if folder and os.path.abspath(folder) != home
+    ]
     kept.pop("PYTHONPATH", None)
     kept.pop("PYTHONSAFEPATH", None)
     return kept | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
@@ -121,9 +130,13 @@ def start() -> None:
 
 
 class Host:
-    """One candidate's process, asked one thing after the other. `deadline`: in seconds of the monotonic clock, or None; `limit_seconds`: the time that it stands for, as it is told."""
+    """One candidate's process, asked one thing after the other. `deadline`: in seconds of the monotonic clock, or
+    None; `limit_seconds`: the time that it stands for, as it is told.
+    """
 
-    def __init__(self, confinement: Confinement, deadline: float | None = None, limit_seconds: float | None = None) -> None:
+    def __init__(
+        self, confinement: Confinement, deadline: float | None = None, limit_seconds: float | None = None
+    ) -> None:
         self.deadline = deadline
         self.limit_seconds = limit_seconds or (None if deadline is None else deadline - time.monotonic())
         self.status: int | None = None
@@ -137,7 +150,8 @@ class Host:
             overlaid = [os.path.expanduser("~"), tempfile.gettempdir(), *(os.environ.get(name, "") for name in _CACHES)]
             environment = {"TMPDIR": self.scratch}
         request = {
-            "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": list(dict.fromkeys(filter(None, overlaid)))},
+            "confinement": asdict(confinement)
+            | {"scratch": self.scratch, "overlaid": list(dict.fromkeys(filter(None, overlaid)))},
             "environment": environment,
         }
         self._lines = b""
@@ -152,7 +166,11 @@ class Host:
             started = None
         if started is None or "pid" not in started:
             self._close_descriptors()
-            raise internal_error("nursery", "The process from which candidates' processes are made did not make one.", hint="The log says why; `kw doctor` looks at what is there.")
+            raise internal_error(
+                "nursery",
+                "The process from which candidates' processes are made did not make one.",
+                hint="The log says why; `kw doctor` looks at what is there.",
+            )
         self.first = int(started["pid"])
         self.is_apart = bool(started["apart"])
 
@@ -161,12 +179,22 @@ class Host:
     def ask(self, message: dict[str, Any], descriptor: int | None = None) -> Any:
         """The answer. Raises Ended, and candidate errors that the process tells of."""
         try:
+            self.socket.settimeout(self._left())
             self.socket.sendall(protocol.encode(message))
             if descriptor is not None:
                 socket.send_fds(self.socket, [b"\0"], [descriptor])
+        except TimeoutError:
+            raise self._hung() from None
         except OSError:
             raise self._ended() from None
         return self._answer()
+
+    def _left(self) -> float | None:
+        """Seconds until the deadline; a moment where it has passed."""
+        return None if self.deadline is None else max(1e-3, self.deadline - time.monotonic())
+
+    def _hung(self) -> Ended:
+        return Ended("hung", f"gave no answer within {self.limit_seconds:.0f} s")
 
     def go(self) -> dict[str, Any]:
         """Let a process that has said that it is ready go on; its next answer. Raises Ended."""
@@ -182,7 +210,7 @@ class Host:
             raise Ended("broken-protocol", "wrote something else than an answer")
         try:
             reply = json.loads(self._read(length))
-        except ValueError:
+        except (ValueError, RecursionError):
             reply = None
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             raise _its_error(reply["error"])
@@ -193,10 +221,9 @@ class Host:
     def _read(self, count: int) -> bytes:
         parts = []
         while count:
-            wait = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-            ready, _, _ = select.select([self.socket], [], [], wait)
+            ready, _, _ = select.select([self.socket], [], [], self._left())
             if not ready:
-                raise Ended("hung", f"gave no answer within {self.limit_seconds:.0f} s")
+                raise self._hung()
             try:
                 part = self.socket.recv(min(count, 1 << 20))
             except OSError:
@@ -298,7 +325,9 @@ class Host:
 
 
 def _its_error(told: dict[str, Any]) -> Error:
-    """What a candidate's process says went wrong: always the candidate's own fault, but where something is missing on the machine."""
+    """What a candidate's process says went wrong: always the candidate's own fault, but where something is missing on
+    the machine.
+    """
     fields = {name: str(told.get(name, ""))[:100_000] for name in ("message", "where", "source", "hint", "detail")}
     code = str(told.get("code", ""))[:100]
     if told.get("kind") == "missing" and code in ("missing-package", "disk-full"):

@@ -1,24 +1,26 @@
-"""A candidate in a process of its own, which holds nothing else: its inputs and weights are copies, its outputs are looked at as bytes (host/resident.py)."""
+"""A candidate in a process of its own, which holds nothing else: its inputs and weights are copies, its outputs are
+looked at as bytes (host/resident.py).
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import math
-import pickle
 import time
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
 from . import metrics, problem as problems
+from .activity import RemoteActivity
 from .clocks import Clocks
 from .contestants import LATE, odd_output
-from .errors import Error, candidate_error, user_error
+from .errors import Error, candidate_error
 from .host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
 from .limits import free_memory, is_scarce
 from .nursing import Confinement, Ended, Host
+from .portable import constructor_arguments, pickled
 from .profiling import Profile
 from .runs import Constant, Inputs, Outcome
 from .state import slots
@@ -29,55 +31,13 @@ _OVERLAPS = 1  # what PyTorch answers for a tensor some of whose elements share 
 _GAP = 64  # how many times its elements an output's memory may reach, to be taken with its gaps
 
 
-class RemoteActivity:
-    """Seen from outside: the candidate's process has no say in it."""
-
-    BUSY = 0.35  # of a core
-    PATIENCE = 0.35  # seconds
-    QUIET_SAMPLES = 3
-
-    def __init__(self, contestant: "Remote") -> None:
-        self.contestant = contestant
-        self.host = host = contestant.host
-        self.children = host.descendants()
-        self.tasks, self.files = host.tasks(), host.open_files()
-        self.threads = set(contestant.threads)
-
-    def leftovers(self) -> list[str]:
-        deadline = time.monotonic() + self.PATIENCE
-        quiet = 0
-        while True:
-            found = self._new() + self._busy()
-            # Where others use the processor, a busy thread may not run for a moment.
-            quiet = 0 if found else quiet + 1
-            if quiet == self.QUIET_SAMPLES or (found and time.monotonic() > deadline):
-                return found
-
-    def _new(self) -> list[str]:
-        if threads := [name for name in self.contestant.live_threads() if name not in self.threads]:
-            return [f"{len(threads)} Python thread(s) still run after forward returned: {', '.join(threads)}."]
-        children = self.host.descendants() - self.children
-        return [f"{len(children)} child process(es) still run after forward returned."] if children else []
-
-    def _busy(self, sample: float = 0.012) -> list[str]:
-        before, start = self.host.processor_seconds(), time.monotonic()
-        time.sleep(sample)
-        share = (self.host.processor_seconds() - before) / (time.monotonic() - start)
-        return [f"Threads keep using {share:.0%} of a core after forward returned."] if share > self.BUSY else []
-
-    def more(self) -> list[str]:
-        found = []
-        if (more := self.host.tasks() - self.tasks) > 0:
-            found.append(f"Each call leaves {more} more thread(s) behind.")
-        if (more := self.host.open_files() - self.files) > 0:
-            found.append(f"Each call leaves {more} more open file(s) behind.")
-        return found
-
-
 class Remote:
-    """One candidate's process, with what it was given and what it has told. Ended by `close`. `role`: "candidate", or "model" or "compiled" for the problem's own Model, by torch.compile.
-    `shares_large`: inputs of which a GPU's memory would hardly take a second copy are given as they are; the caller draws them anew where an outcome shows that they were changed.
-    `inputs_of`: where inputs are as large as that, the same memory holds them for both processes, which must be closed after this one."""
+    """One candidate's process, with what it was given and what it has told. Ended by `close`. `role`: "candidate", or
+    "model" or "compiled" for the problem's own Model, by torch.compile. `shares_large`: inputs of which a GPU's
+    memory would hardly take a second copy are given as they are; the caller draws them anew where an outcome shows
+    that they were changed. `inputs_of`: where inputs are as large as that, the same memory holds them for both
+    processes, which must be closed after this one.
+    """
 
     def __init__(
         self,
@@ -101,7 +61,6 @@ class Remote:
         self.host = Host(confinement, deadline, limit_seconds)
         self.arenas: list[Any] = []
         self._arena: dict[str, HostArena | DeviceArena] = {}
-        self._plan: Any = None
         self._inputs: Any = None
         self._calls = 0
         self._dropped: list[int] = []
@@ -122,10 +81,14 @@ class Remote:
                 "seed": seed,
                 "training": model.training,
                 "memory_limit_bytes": memory_limit,
-                "arguments": _pickled_arguments(problem, seed),
-                "state": {name: _form(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)},
+                "arguments": constructor_arguments(problem, seed),
+                "state": {
+                    name: _form(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)
+                },
             }
-            reply = self._ask(message, "constructing " + ("ModelNew" if role == "candidate" else "Model"), "constructor-raised")
+            reply = self._ask(
+                message, "constructing " + ("ModelNew" if role == "candidate" else "Model"), "constructor-raised"
+            )
             self.settings_at_load = _texts(reply.get("settings"))
             self.missing = _texts(reply.get("missing"))
             self._make_arena("outputs", _OUTPUT_SLACK)
@@ -135,18 +98,40 @@ class Remote:
             self.close()
             raise
 
-    def _ask(self, message: dict[str, Any], doing: str, code: str = "forward-raised", descriptor: int | None = None) -> dict[str, Any]:
+    def renew(self, seconds: float | None) -> None:
+        """From now on it has `seconds` for its answers."""
+        self.host.deadline = None if seconds is None else time.monotonic() + seconds
+
+    def _ask(
+        self, message: dict[str, Any], doing: str, code: str = "forward-raised", descriptor: int | None = None
+    ) -> dict[str, Any]:
         try:
             return self.host.ask({**message, "doing": doing, "code": code, "problem": self.problem.path}, descriptor)
         except Ended as end:
             raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
+
+    @contextlib.contextmanager
+    def _reading(self, doing: str) -> Iterator[None]:
+        """Whatever is wrong with the form of an answer is the candidate's fault."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError):
+            raise candidate_error(
+                "broken-protocol", f"{self.subject} wrote something else than an answer while {doing}."
+            ) from None
 
     def _make_arena(self, name: str, size: int) -> None:
         """Memory of at least `size` bytes under that name."""
         held = self._arena.get(name)
         if held is not None and held.size >= size:
             return
-        theirs = self.inputs_of._arena.get(name) if name == "inputs" and self.inputs_of is not None and _is_large(size, self.device) else None
+        theirs = (
+            self.inputs_of._arena.get(name)
+            if name == "inputs" and self.inputs_of is not None and _is_large(size, self.device)
+            else None
+        )
         if theirs is not None and theirs.size >= size and self._offer(name, theirs):
             return
         if self.device.type == "cuda" and self.can_share:
@@ -164,7 +149,9 @@ class Remote:
         """Have the process open the memory; False where it cannot reach it."""
         message = {"op": "arena", "name": name, "size": arena.size}
         if isinstance(arena, DeviceArena):
-            reply = self._ask({**message, "kind": "device", "handle": base64.b64encode(arena.handle).decode()}, "taking memory")
+            reply = self._ask(
+                {**message, "kind": "device", "handle": base64.b64encode(arena.handle).decode()}, "taking memory"
+            )
         else:
             reply = self._ask({**message, "kind": "host"}, "taking memory", descriptor=arena.descriptor)
         if reply.get("shared") is not True:
@@ -175,7 +162,9 @@ class Remote:
     def _put(self, arena: str, at: int, tensor: torch.Tensor) -> None:
         """The elements of a tensor, densely."""
         if tensor.nbytes:
-            self._arena[arena].bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(tensor.resolve_conj().resolve_neg())
+            self._arena[arena].bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(
+                tensor.resolve_conj().resolve_neg()
+            )
 
     # State
 
@@ -201,15 +190,18 @@ class Remote:
             if isinstance(value, torch.Tensor):
                 state[name] = place(by_storage.get((value.data_ptr(), value.shape, value.stride()), value))
             else:
-                objects[name] = _pickled(value, [])
+                objects[name] = pickled(value, [])
         self._make_arena("state", max(end + sum(aligned(tensor.nbytes) for tensor in given.values()), 1))
         named = {name: place(tensor) for name, tensor in given.items()}
         for tensor in tensors:
             self._put("state", placed[id(tensor)]["at"], tensor.detach())
         self._synchronise()
-        self._state_names = list(named)
         self._model = model
-        reply = self._ask({"op": "adopt", "dict": state, "objects": objects, "slots": named}, "loading Model's state into ModelNew", "state-dict")
+        reply = self._ask(
+            {"op": "adopt", "dict": state, "objects": objects, "slots": named},
+            "loading Model's state into ModelNew",
+            "state-dict",
+        )
         self._strides = dict(reply.get("strides") or {})
 
     def rewind(self) -> None:
@@ -221,7 +213,7 @@ class Remote:
     def _send_inputs(self, inputs: Inputs) -> None:
         """The inputs' bytes, and, where their form or anything but tensors is new, that."""
         tensors: list[torch.Tensor] = []
-        text = _pickled(inputs.values, tensors)
+        text = pickled(inputs.values, tensors)
         places: dict[int, tuple[int, torch.Tensor]] = {}
         forms, end = [], 0
         for tensor in tensors:
@@ -241,7 +233,13 @@ class Remote:
         if self.shares_large and self.can_share and _is_large(end, self.device):
             for tensor, form in zip(tensors, forms):
                 if form["bytes"]:
-                    tensor.data = shaped(arena.bytes(form["at"], form["bytes"]), tensor.dtype, form["shape"], form["stride"], form["offset"])
+                    tensor.data = shaped(
+                        arena.bytes(form["at"], form["bytes"]),
+                        tensor.dtype,
+                        form["shape"],
+                        form["stride"],
+                        form["offset"],
+                    )
             self._shared = {name: metrics.fingerprint(tensor) for name, tensor in inputs.tensors().items()}
             self._sent = []
         self._synchronise()
@@ -253,21 +251,41 @@ class Remote:
         """What a call left in its inputs where that is not what it was given."""
         arena = self._arena["inputs"]
         if self._shared:
-            return {name: tensor.clone() for name, tensor in inputs.tensors().items() if metrics.fingerprint(tensor) != self._shared[name]}
-        if all(torch.equal(arena.bytes(at, memory.numel()).to(memory.device), memory) for at, memory in self._sent if memory.numel()):
+            return {
+                name: tensor.clone()
+                for name, tensor in inputs.tensors().items()
+                if metrics.fingerprint(tensor) != self._shared[name]
+            }
+        if all(
+            torch.equal(arena.bytes(at, memory.numel()).to(memory.device), memory)
+            for at, memory in self._sent
+            if memory.numel()
+        ):
             return {}
         assert self._inputs is not None
         changed = {}
         for (name, tensor), form in zip(inputs.tensors().items(), self._inputs[1]):
             if form["bytes"]:
-                theirs = shaped(arena.bytes(form["at"], form["bytes"]), tensor.dtype, form["shape"], form["stride"], form["offset"])
+                theirs = shaped(
+                    arena.bytes(form["at"], form["bytes"]), tensor.dtype, form["shape"], form["stride"], form["offset"]
+                )
                 if metrics.fingerprint(theirs) != metrics.fingerprint(tensor):
                     changed[name] = theirs.clone().to(tensor.device)
         return changed
 
     # Calls
 
-    def run(self, inputs: Inputs, seed: int, doing: str, *, guarded: bool = False, with_gradients: bool = False, with_state: bool = True, with_outputs: bool = True) -> Outcome:
+    def run(
+        self,
+        inputs: Inputs,
+        seed: int,
+        doing: str,
+        *,
+        guarded: bool = False,
+        with_gradients: bool = False,
+        with_state: bool = True,
+        with_outputs: bool = True,
+    ) -> Outcome:
         """`with_state` also says that this is a draw's first call: further ones leave what it has returned as it is."""
         try:
             return self._run(inputs, seed, doing, guarded, with_gradients, with_state, with_outputs)
@@ -279,7 +297,16 @@ class Remote:
         self.rewind()
         return self._run(inputs, seed, doing, guarded, with_gradients, with_state, with_outputs)
 
-    def _run(self, inputs: Inputs, seed: int, doing: str, guarded: bool, with_gradients: bool, with_state: bool, with_outputs: bool) -> Outcome:
+    def _run(
+        self,
+        inputs: Inputs,
+        seed: int,
+        doing: str,
+        guarded: bool,
+        with_gradients: bool,
+        with_state: bool,
+        with_outputs: bool,
+    ) -> Outcome:
         if self.device.type == "cuda" and is_scarce(self.device):
             torch.cuda.empty_cache()
         self._send_inputs(inputs)
@@ -293,38 +320,47 @@ class Remote:
             "drop": self._dropped,
             "seed": seed,
             "guarded": guarded,
-            "check_guards": guarded,
             "gradients": with_gradients,
         }
         self._dropped = []
         reply = self._ask(message, doing)
         changed = self._changed_inputs(inputs)
         relaid: list[str] = []
-        try:
+        with self._reading(doing):
             tensors, constants, ranges = self._taken_outputs(reply, doing)
             held = {str(name): _range(span) for name, span in dict(reply["held"]).items()}
-            shares = {name: other for name, span in ranges.items() if (other := next((other for other, theirs in held.items() if _meet(span, theirs)), None))}
+            shares = {
+                name: other
+                for name, span in ranges.items()
+                if (other := next((other for other, theirs in held.items() if _meet(span, theirs)), None))
+            }
             faults = {
                 "guard-bands": _texts(reply["guards"]),
                 "no-leftover-work": [LATE] if reply["late"] is True else [],
                 "global-state": _texts(reply["settings"]),
             }
-            generators = [torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8) for text in _texts(reply["generators"])]
+            generators = [
+                torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8) for text in _texts(reply["generators"])
+            ]
             self.threads = _texts(reply["threads"])
             structure, form = str(reply["structure"]), str(reply["form"])
-        except torch.OutOfMemoryError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError):
-            raise candidate_error("broken-protocol", f"The candidate wrote something else than an answer while {doing}.") from None
         state = self._changed_state(doing, relaid) if with_state else {}
         faults["weights-unchanged"] = [f"forward has laid {name} out anew in memory." for name in relaid]
-        left = Outcome(tensors | changed | state, constants, structure, shares, generators, ranges=ranges, faults=faults, form=form)
+        left = Outcome(
+            tensors | changed | state, constants, structure, shares, generators, ranges=ranges, faults=faults, form=form
+        )
         self._numbers[id(left)] = self._calls
         # What stands in the arena itself is gone with the next call.
-        self._marks[id(left)] = {name: metrics.fingerprint(tensor) for name, tensor in left.outputs.items() if _is_large(tensor.nbytes, self.device)}
+        self._marks[id(left)] = {
+            name: metrics.fingerprint(tensor)
+            for name, tensor in left.outputs.items()
+            if _is_large(tensor.nbytes, self.device)
+        }
         return left
 
-    def _taken_outputs(self, reply: dict[str, Any], doing: str) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, tuple[int, int]]]:
+    def _taken_outputs(
+        self, reply: dict[str, Any], doing: str
+    ) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, tuple[int, int]]]:
         leaves = reply["leaves"]
         if any("odd" in leaf for leaf in leaves):
             raise odd_output(next(str(leaf["odd"])[:200] for leaf in leaves if "odd" in leaf))
@@ -335,16 +371,31 @@ class Remote:
             self._make_arena(self._outputs, _bounded(reply["total"], free_memory(self.device) // 2))
             reply = self._ask({"op": "outputs", "number": self._calls, "outputs": self._outputs}, doing)
             forms = dict(zip(forms, reply["forms"]))
-        return {name: self._taken(form) for name, form in forms.items()}, constants, {name: _range(form["range"]) for name, form in forms.items()}
+        return (
+            {name: self._taken(form) for name, form in forms.items()},
+            constants,
+            {name: _range(form["range"]) for name, form in forms.items()},
+        )
 
     def _taken(self, form: dict[str, Any]) -> torch.Tensor:
-        """What stands in the arena for outputs, with the strides that it has over there: a copy, but for what takes so much of a GPU's memory that two are too many."""
-        dtype, shape, stride = dtype_of(form["dtype"]), [int(size) for size in form["shape"]], [int(step) for step in form["stride"]]
+        """What stands in the arena for outputs, with the strides that it has over there: a copy, but for what takes
+        so much of a GPU's memory that two are too many.
+        """
+        dtype, shape, stride = (
+            dtype_of(form["dtype"]),
+            [int(size) for size in form["shape"]],
+            [int(step) for step in form["stride"]],
+        )
         device = torch.device("cpu" if form["device"] == "cpu" else self.device)
         plain = torch.empty(shape, dtype=dtype, device="meta")
         arena = self._arena[self._outputs]
         reach = 1 + sum((size - 1) * step for size, step in zip(shape, stride)) if plain.numel() else 0
-        if len(stride) != len(shape) or min(stride, default=0) < 0 or plain.nbytes > arena.size or reach > _GAP * plain.numel() + 4096:
+        if (
+            len(stride) != len(shape)
+            or min(stride, default=0) < 0
+            or plain.nbytes > arena.size
+            or reach > _GAP * plain.numel() + 4096
+        ):
             raise ValueError("no such tensor")
         if plain.nbytes:
             memory = arena.bytes(_bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
@@ -361,35 +412,48 @@ class Remote:
         return taken
 
     def _changed_state(self, doing: str, relaid: list[str]) -> dict[str, torch.Tensor]:
-        """The parameters and buffers that the call changed, as they are now; `relaid` gets the names of those whose strides it changed."""
+        """The parameters and buffers that the call changed, as they are now; `relaid` gets the names of those whose
+        strides it changed.
+        """
         given = {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(self._model) if slot.kind != "attribute"}
         if not given:
             return {}
         names = [name.partition(" ")[2] for name in given]
         self._outputs = "repeated"
-        self._make_arena(self._outputs, sum(aligned(tensor.nbytes) for tensor in slots_tensors(self._model)) + _OUTPUT_SLACK)
+        self._make_arena(self._outputs, sum(aligned(slot.tensor.nbytes) for slot in slots(self._model)) + _OUTPUT_SLACK)
         reply = self._ask({"op": "state", "names": names, "outputs": self._outputs}, doing)
         if reply.get("exported") is not True:
             raise candidate_error("state-dict", "ModelNew's parameters and buffers have grown to more than Model's.")
         changed = {}
-        for name, form in zip(_texts(reply["names"]), reply["forms"]):
-            if name in given and "odd" not in form:
-                theirs = self._taken(form)
+        with self._reading(doing):
+            for name, form in zip(_texts(reply["names"]), reply["forms"]):
+                if name not in given or "odd" in form:
+                    continue
+                theirs, own = self._taken(form), given[name].detach()
                 if form["stride"] != self._strides.get(name, form["stride"]):
                     relaid.append(name)
-                if theirs.dtype != given[name].dtype or theirs.shape != given[name].shape or metrics.fingerprint(theirs) != metrics.fingerprint(given[name].detach()):
+                is_same = theirs.dtype == own.dtype and theirs.shape == own.shape
+                if not is_same or metrics.fingerprint(theirs) != metrics.fingerprint(own):
                     changed[name] = theirs.clone()
         return changed
 
     def altered(self, earlier: Outcome) -> list[str]:
+        doing = "giving an earlier call's outputs"
         self._outputs = "repeated"
-        self._make_arena(self._outputs, sum(aligned(tensor.nbytes) for tensor in earlier.outputs.values()) + _OUTPUT_SLACK)
-        reply = self._ask({"op": "outputs", "number": self._numbers[id(earlier)], "outputs": self._outputs}, "giving an earlier call's outputs")
-        if reply.get("exported") is not True:
-            raise candidate_error("broken-protocol", "The outputs of an earlier call of the candidate's have grown.")
-        marks = {name: self._marks[id(earlier)].get(name) or metrics.fingerprint(tensor) for name, tensor in earlier.outputs.items()}
-        now = dict(zip(earlier.outputs, reply["forms"]))
-        return [name for name, form in now.items() if "odd" in form or metrics.fingerprint(self._taken(form)) != marks[name]]
+        self._make_arena(
+            self._outputs, sum(aligned(tensor.nbytes) for tensor in earlier.outputs.values()) + _OUTPUT_SLACK
+        )
+        reply = self._ask({"op": "outputs", "number": self._numbers[id(earlier)], "outputs": self._outputs}, doing)
+        large = self._marks[id(earlier)]
+        found = []
+        with self._reading(doing):
+            if reply["exported"] is not True:
+                raise ValueError("they have grown")
+            for (name, tensor), form in zip(earlier.outputs.items(), reply["forms"]):
+                mark = large.get(name) or metrics.fingerprint(tensor)
+                if "odd" in form or metrics.fingerprint(self._taken(form)) != mark:
+                    found.append(name)
+        return found
 
     def release(self, earlier: Outcome) -> None:
         self._marks.pop(id(earlier), None)
@@ -397,8 +461,7 @@ class Remote:
             self._dropped.append(number)
 
     def activity(self) -> RemoteActivity:
-        self.live_threads()
-        return RemoteActivity(self)
+        return RemoteActivity(self.host, self.live_threads)
 
     # Timing
 
@@ -428,32 +491,45 @@ class Remote:
 
     def _timed_sample(self, empty: bool, counts: bool = True) -> float:
         doing = "being timed"
-        if self._ask({"op": "sample", "empty": empty}, doing).get("ready") is not True:
-            raise candidate_error("broken-protocol", f"The candidate wrote something else than an answer while {doing}.")
-        try:
-            began = time.perf_counter()
-            reply = self.host.go()
-            taken = (time.perf_counter() - began) * 1e3
-            theirs = float(reply["ms"])
-        except Ended as end:
-            raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
-        except (KeyError, TypeError, ValueError):
-            raise candidate_error("broken-protocol", f"The candidate wrote something else than an answer while {doing}.") from None
+        with self._reading(doing):
+            if self._ask({"op": "sample", "empty": empty}, doing)["ready"] is not True:
+                raise ValueError("it is not ready")
+            try:
+                began = time.perf_counter()
+                reply = self.host.go()
+                taken = (time.perf_counter() - began) * 1e3
+            except Ended as end:
+                raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
+            theirs = _milliseconds(reply["ms"])
         if counts:
             self.clocks.note(taken, theirs, empty)
         return theirs
 
     def wall(self, inputs: Inputs, repeats: int) -> float:
-        return float(self._ask({"op": "wall", "repeats": repeats}, "being timed").get("ms", math.nan))
+        doing = "being timed"
+        with self._reading(doing):
+            return _milliseconds(self._ask({"op": "wall", "repeats": repeats}, doing)["ms"])
 
     def peak_memory(self, inputs: Inputs) -> int:
         self._send_inputs(inputs)
-        return int(self._ask({"op": "peak"}, "running forward").get("bytes", 0))
+        doing = "running forward"
+        with self._reading(doing):
+            return int(self._ask({"op": "peak"}, doing)["bytes"])
 
     def profile(self, inputs: Inputs, kernels: list[str]) -> Profile:
-        reply = self._ask({"op": "profile", "kernels": kernels}, "being profiled")
-        share, parts = reply.get("share"), reply.get("parts")
-        return Profile(float(share) if isinstance(share, (int, float)) else None, parts if isinstance(parts, list) else [])
+        doing = "being profiled"
+        reply = self._ask({"op": "profile", "kernels": kernels}, doing)
+        with self._reading(doing):
+            share = reply["share"]
+            parts = [
+                {
+                    "name": str(part["name"])[:500],
+                    "share": float(part["share"]),
+                    "ours": part["ours"] if part["ours"] is None else bool(part["ours"]),
+                }
+                for part in reply["parts"]
+            ]
+            return Profile(None if share is None else float(share), parts)
 
     def processor_seconds(self) -> float:
         return self.host.processor_seconds()
@@ -483,10 +559,6 @@ def _is_large(size: int, device: torch.device) -> bool:
     return device.type == "cuda" and 12 * size > torch.cuda.mem_get_info(device)[1] // 2
 
 
-def slots_tensors(model: torch.nn.Module) -> list[torch.Tensor]:
-    return [slot.tensor for slot in slots(model)]
-
-
 def _form(tensor: torch.Tensor) -> dict[str, Any]:
     return {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)}
 
@@ -494,6 +566,13 @@ def _form(tensor: torch.Tensor) -> dict[str, Any]:
 def _storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """All of the memory that a tensor's storage holds."""
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _milliseconds(value: Any) -> float:
+    found = float(value)
+    if not 0 <= found < math.inf:
+        raise ValueError("no time")
+    return found
 
 
 def _bounded(value: Any, most: int) -> int:
@@ -514,39 +593,3 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 def _texts(value: Any) -> list[str]:
     return [str(one) for one in value or []]
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, tensors: list[torch.Tensor] | None) -> None:
-        super().__init__(file)
-        self._tensors = tensors
-
-    def persistent_id(self, value: Any) -> int | None:
-        if self._tensors is None or not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-            return None
-        for number, known in enumerate(self._tensors):
-            if known is value:
-                return number
-        self._tensors.append(value)
-        return len(self._tensors) - 1
-
-
-def _pickled(value: Any, tensors: list[torch.Tensor]) -> str:
-    file = io.BytesIO()
-    try:
-        _Pickler(file, tensors).dump(value)
-    except Exception as error:
-        raise user_error(
-            "inputs-not-portable", f"The inputs cannot be handed to another process: {error}", hint="get_inputs() may return tensors, numbers, texts, and lists, tuples and dicts of them."
-        ) from None
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def _pickled_arguments(problem: problems.Problem, seed: int) -> str | None:
-    """The constructor's arguments; None where they cannot be written, and the candidate's process must ask the problem's file for them."""
-    file = io.BytesIO()
-    try:
-        _Pickler(file, None).dump(problem.init_arguments(seed))
-    except (pickle.PicklingError, TypeError, AttributeError):
-        return None
-    return base64.b64encode(file.getvalue()).decode()

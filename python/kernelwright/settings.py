@@ -1,4 +1,6 @@
-"""What a process has set that outlives a call and changes what other code computes, or how fast: of PyTorch, of the interpreter, of the processor; and functions that were replaced."""
+"""What a process has set that outlives a call and changes what other code computes, or how fast: of PyTorch, of the
+interpreter, of the processor; and functions that were replaced.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,14 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the number of threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "the float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "autocast on the CPU": (lambda: torch.is_autocast_enabled("cpu"), lambda old: torch.set_autocast_enabled("cpu", old)),
-    "autocast on the GPU": (lambda: torch.is_autocast_enabled("cuda"), lambda old: torch.set_autocast_enabled("cuda", old)),
+    "autocast on the CPU": (
+        lambda: torch.is_autocast_enabled("cpu"),
+        lambda old: torch.set_autocast_enabled("cpu", old),
+    ),
+    "autocast on the GPU": (
+        lambda: torch.is_autocast_enabled("cuda"),
+        lambda old: torch.set_autocast_enabled("cuda", old),
+    ),
     "inference mode": (torch.is_inference_mode_enabled, _leave),
     "the default device": (lambda: str(torch.get_default_device()), torch.set_default_device),
     "the number of modes that see every function": (torch._C._len_torch_function_stack, _leave),
@@ -49,14 +57,27 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the thresholds of the garbage collector": (gc.get_threshold, lambda old: gc.set_threshold(*old)),
     "whether the garbage collector runs": (gc.isenabled, lambda old: gc.enable() if old else gc.disable()),
     "whether subnormal numbers are kept": (_keeps_subnormals, lambda old: torch.set_flush_denormal(not old)),
-    "the processors that it may use": (lambda: sorted(os.sched_getaffinity(0)), lambda old: os.sched_setaffinity(0, old)),
+    "the processors that it may use": (
+        lambda: sorted(os.sched_getaffinity(0)),
+        lambda old: os.sched_setaffinity(0, old),
+    ),
     "the function that traces calls": (sys.gettrace, sys.settrace),
     "the function that profiles calls": (sys.getprofile, sys.setprofile),
-    "PyTorch's global forward hooks": (lambda: list(_hooks._global_forward_hooks), lambda old: _keep_only(_hooks._global_forward_hooks, old)),
-    "PyTorch's global forward pre-hooks": (lambda: list(_hooks._global_forward_pre_hooks), lambda old: _keep_only(_hooks._global_forward_pre_hooks, old)),
+    "PyTorch's global forward hooks": (
+        lambda: list(_hooks._global_forward_hooks),
+        lambda old: _keep_only(_hooks._global_forward_hooks, old),
+    ),
+    "PyTorch's global forward pre-hooks": (
+        lambda: list(_hooks._global_forward_pre_hooks),
+        lambda old: _keep_only(_hooks._global_forward_pre_hooks, old),
+    ),
 }
 for _owner, _label, _names in (
-    (torch.backends.cuda.matmul, "torch.backends.cuda.matmul", ("allow_tf32", "allow_fp16_reduced_precision_reduction")),
+    (
+        torch.backends.cuda.matmul,
+        "torch.backends.cuda.matmul",
+        ("allow_tf32", "allow_fp16_reduced_precision_reduction"),
+    ),
     (torch.backends.cudnn, "torch.backends.cudnn", ("allow_tf32", "benchmark", "deterministic", "enabled")),
 ):
     for _name in _names:
@@ -110,14 +131,21 @@ class Functions:
     """The functions of PyTorch and of the standard library that a process has at one moment."""
 
     def __init__(self) -> None:
-        self._kept = {owner: {name: value for name, value in vars(held).items() if callable(value)} for owner, held in _OWNERS.items()}
+        self._kept = {
+            owner: {name: value for name, value in vars(held).items() if callable(value)}
+            for owner, held in _OWNERS.items()
+        }
 
     def replaced(self) -> list[str]:
         """One sentence for each that is another one now."""
         found = []
         for owner, kept in self._kept.items():
             now = vars(_OWNERS[owner])
-            found += [f"{owner}.{name} was replaced." for name, value in kept.items() if now.get(name) is not value and not _is_pytorchs(now.get(name))]
+            found += [
+                f"{owner}.{name} was replaced."
+                for name, value in kept.items()
+                if now.get(name) is not value and not _is_pytorchs(now.get(name))
+            ]
         return found
 
 

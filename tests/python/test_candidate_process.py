@@ -30,7 +30,16 @@ def resident(tmp_path):
         loaded = problems.load(tmp_path / "problem.py")
         device = torch.device("cpu")
         model = loaded.construct(device, seed=1)
-        remote = Remote(str(tmp_path / "candidate.py"), loaded, None, model, device, 1, confinement=Confinement(**confinement), deadline=deadline)
+        remote = Remote(
+            str(tmp_path / "candidate.py"),
+            loaded,
+            None,
+            model,
+            device,
+            1,
+            confinement=Confinement(**confinement),
+            deadline=deadline,
+        )
         started.append(remote)
         inputs = Inputs(loaded, device)
         inputs.fill("generator", 3, False)
@@ -57,7 +66,8 @@ def test_it_holds_nothing_that_judges(resident):
     class ModelNew(nn.Module):
         def forward(self, x):
             modules = [name for name in sys.modules if name.startswith("kernelwright")]
-            judges = [type(one).__name__ for one in gc.get_objects() if type(one).__name__ in ("Verification", "Yardstick", "Draw", "Model")]
+            kinds = ("Verification", "Yardstick", "Draw", "Model")
+            judges = [type(one).__name__ for one in gc.get_objects() if type(one).__name__ in kinds]
             variables = [name for name in os.environ if name.startswith("KW_")]
             return x, str(modules + judges + variables)
     """
@@ -68,7 +78,9 @@ def test_it_holds_nothing_that_judges(resident):
 def test_secrets_of_the_environment_stay_outside(resident, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "precious")
     monkeypatch.setattr(nursing, "_nursery", None)
-    remote, inputs = resident("import os\n" + returning("(x, str('SOME_API_KEY' in os.environ), str('HOME' in os.environ))"))
+    remote, inputs = resident(
+        "import os\n" + returning("(x, str('SOME_API_KEY' in os.environ), str('HOME' in os.environ))")
+    )
     constants = remote.run(inputs, 5, "running forward").constants
     assert (constants["output[1]"].text, constants["output[2]"].text) == ("'False'", "'True'")
 
@@ -101,7 +113,10 @@ def test_outputs_come_with_their_contents_and_form(resident, expression):
         assert torch.equal(torch.nan_to_num(ours.to(torch.complex128)), torch.nan_to_num(theirs.to(torch.complex128)))
 
 
-@pytest.mark.parametrize("expression", ["x.to_sparse()", "torch.empty(3, device='meta')", "nn.Parameter(x).as_subclass(type('T', (torch.Tensor,), {}))"])
+@pytest.mark.parametrize(
+    "expression",
+    ["x.to_sparse()", "torch.empty(3, device='meta')", "nn.Parameter(x).as_subclass(type('T', (torch.Tensor,), {}))"],
+)
 def test_outputs_that_are_no_plain_tensors_are_refused(resident, expression):
     with pytest.raises(errors.Error) as caught:
         made(resident, expression)
@@ -186,7 +201,11 @@ def test_outputs_that_change_later_are_seen(resident):
         ("os._exit(3)", "exited", "ended the process with exit code 3"),
         ("time.sleep(60)", "hung", "gave no answer within"),
         ("os.kill(os.getpid(), signal.SIGSTOP)", "hung", "gave no answer within"),
-        ("[os.write(number, b'x' * 64) for number in range(3, 20) if is_socket(number)]", "broken-protocol", "something else than an answer"),
+        (
+            "[os.write(number, b'x' * 64) for number in range(3, 20) if is_socket(number)]",
+            "broken-protocol",
+            "something else than an answer",
+        ),
     ],
 )
 @pytest.mark.parametrize("namespaces", [False, True])
@@ -201,7 +220,9 @@ def test_its_end_is_told_in_words_and_ends_nothing_else(resident, does, code, sa
             return False
     """
     deadline = time.monotonic() + (4 if code == "hung" else 60)
-    remote, inputs = resident(textwrap.dedent(helper) + returning(f"({does}, x)[1]"), deadline=deadline, namespaces=namespaces)
+    remote, inputs = resident(
+        textwrap.dedent(helper) + returning(f"({does}, x)[1]"), deadline=deadline, namespaces=namespaces
+    )
     with pytest.raises(errors.Error) as caught:
         remote.run(inputs, 5, "running forward")
     assert caught.value.kind == "candidate" and caught.value.code == code and says in caught.value.message
@@ -215,9 +236,13 @@ def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
     monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
     remote, inputs = resident(returning("x * 2"))
     first = remote.run(inputs, 5, "running forward")
-    other = Remote(remote.path, remote.problem, None, remote._model, remote.device, 1, inputs_of=remote, confinement=Confinement())
+    other = Remote(
+        remote.path, remote.problem, None, remote._model, remote.device, 1, inputs_of=remote, confinement=Confinement()
+    )
     second = other.run(inputs, 5, "running forward")
-    assert other._arena["inputs"] is remote._arena["inputs"] and torch.equal(first.tensors["output[0]"], second.tensors["output[0]"])
+    assert other._arena["inputs"] is remote._arena["inputs"] and torch.equal(
+        first.tensors["output[0]"], second.tensors["output[0]"]
+    )
     other.close()
     inputs.fill("signed", 4, False)
     assert torch.equal(remote.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0] * 2)
@@ -229,7 +254,9 @@ def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
     remote.shares_large = True
     before = inputs.values[0].clone()
     left = remote.run(inputs, 5, "running forward")
-    assert torch.equal(left.tensors["input[0]"], before + 1) and torch.equal(left.tensors["output[0]"], (before + 1) * 2)
+    assert torch.equal(left.tensors["input[0]"], before + 1) and torch.equal(
+        left.tensors["output[0]"], (before + 1) * 2
+    )
     assert remote.altered(left) == []
 
 
@@ -284,9 +311,57 @@ class ModelNew(nn.Module):
     [
         {},
         {"ok": {}},
-        {"ok": {"leaves": [{"dtype": "float32", "shape": [1 << 40], "stride": [1], "offset": 0, "at": 0, "bytes": 4, "device": "cpu", "range": [0, 4]}], "exported": True}},
-        {"ok": {"leaves": [{"dtype": "float32", "shape": [4], "stride": [1], "offset": 0, "at": 1 << 40, "bytes": 16, "device": "cpu", "range": [0, 4]}], "exported": True}},
-        {"ok": {"leaves": [{"dtype": "save", "shape": [4], "stride": [1], "offset": 0, "at": 0, "bytes": 16, "device": "cpu", "range": [0, 4]}], "exported": True}},
+        {
+            "ok": {
+                "leaves": [
+                    {
+                        "dtype": "float32",
+                        "shape": [1 << 40],
+                        "stride": [1],
+                        "offset": 0,
+                        "at": 0,
+                        "bytes": 4,
+                        "device": "cpu",
+                        "range": [0, 4],
+                    }
+                ],
+                "exported": True,
+            }
+        },
+        {
+            "ok": {
+                "leaves": [
+                    {
+                        "dtype": "float32",
+                        "shape": [4],
+                        "stride": [1],
+                        "offset": 0,
+                        "at": 1 << 40,
+                        "bytes": 16,
+                        "device": "cpu",
+                        "range": [0, 4],
+                    }
+                ],
+                "exported": True,
+            }
+        },
+        {
+            "ok": {
+                "leaves": [
+                    {
+                        "dtype": "save",
+                        "shape": [4],
+                        "stride": [1],
+                        "offset": 0,
+                        "at": 0,
+                        "bytes": 16,
+                        "device": "cpu",
+                        "range": [0, 4],
+                    }
+                ],
+                "exported": True,
+            }
+        },
         {"ok": {"leaves": [], "exported": False, "total": 1 << 60}},
         {"ok": {"leaves": 7}},
     ],
@@ -299,24 +374,88 @@ def test_forged_answers_are_nothing_but_a_fault(resident, reply):
     assert caught.value.kind == "candidate" and caught.value.code in ("broken-protocol", "exited"), caught.value
 
 
+NONSENSE = (
+    {},
+    {"forms": 7},
+    {"ms": "nan"},
+    {"ms": -1},
+    {"ms": []},
+    {"parts": [1], "share": None},
+    {"ready": 1},
+    {"exported": True, "names": 3},
+)
+
+
+@pytest.mark.parametrize("reply", NONSENSE, ids=str)
+@pytest.mark.parametrize("asked", ["state", "outputs", "sample", "wall", "profile", "peak"])
+def test_nonsense_in_any_answer_is_the_candidates_fault(resident, monkeypatch, asked, reply):
+    remote, inputs = resident(
+        "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.fc = nn.Linear(40, 3)\n    def forward(self, x):\n        return self.fc(x)\n",
+        ELEMENTWISE.replace(
+            "    def forward",
+            "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(40, 3)\n    def forward",
+        ).replace("torch.tanh(x) * 2", "self.fc(x)"),
+    )
+    first = remote.run(inputs, 5, "running forward")
+    remote.timer(inputs)
+    real = remote.host.ask
+    monkeypatch.setattr(
+        remote.host, "ask", lambda message, *rest: reply if message["op"] == asked else real(message, *rest)
+    )
+    calls = {
+        "state": lambda: remote.run(inputs, 5, "running forward"),
+        "outputs": lambda: remote.altered(first),
+        "sample": lambda: remote.sample(inputs),
+        "wall": lambda: remote.wall(inputs, 1),
+        "profile": lambda: remote.profile(inputs, []),
+        "peak": lambda: remote.peak_memory(inputs),
+    }
+    with pytest.raises(errors.Error) as caught:
+        calls[asked]()
+    assert caught.value.kind == "candidate" and caught.value.code in ("broken-protocol", "state-dict")
+
+
+def test_an_answer_nested_without_end_is_no_answer(resident):
+    text = b"[" * 100_000
+    remote, inputs = resident(f"import os, struct\nREPLY = b'[' * {len(text)}\n" + FORGED)
+    with pytest.raises(errors.Error) as caught:
+        remote.run(inputs, 5, "running forward")
+    assert caught.value.code in ("broken-protocol", "exited")
+
+
+def test_a_process_that_reads_nothing_is_given_up_at_its_deadline(resident):
+    remote, inputs = resident(returning("x"), deadline=time.monotonic() + 60)
+    os.kill(remote.host.process(), signal.SIGSTOP)
+    remote.renew(1.0)
+    began = time.monotonic()
+    with pytest.raises(errors.Error) as caught:
+        remote._ask({"op": "threads", "filling": "x" * (1 << 24)}, "being asked")
+    assert caught.value.code == "hung" and time.monotonic() - began < 10
+
+
 def test_errors_of_ours_that_it_raises_are_still_its_own(resident):
     code = """
     import sys
 
     class ModelNew(nn.Module):
         def forward(self, x):
-            error = next(module.Error for name, module in sys.modules.items() if name.endswith(".errors") and hasattr(module, "candidate_error"))
+            ours = [module for name, module in sys.modules.items() if name == "_resident.errors"]
+            error = ours[0].Error
             raise error("user", "no-model", "The problem has no Model.")
     """
     remote, inputs = resident(code)
     with pytest.raises(errors.Error) as caught:
         remote.run(inputs, 5, "running forward")
-    assert caught.value.kind == "candidate"
+    assert caught.value.kind == "candidate" and caught.value.message == "The problem has no Model."
 
 
 def test_an_exception_without_words_and_an_interrupt_are_the_candidates(resident):
     unspeakable = "class Unspeakable(Exception):\n    def __str__(self):\n        raise ValueError\n\n"
-    for code in (unspeakable + returning("(_ for _ in ()).throw(Unspeakable())"), returning("(_ for _ in ()).throw(KeyboardInterrupt())")):
+    for code in (
+        unspeakable + returning("(_ for _ in ()).throw(Unspeakable())"),
+        returning("(_ for _ in ()).throw(KeyboardInterrupt())"),
+    ):
         remote, inputs = resident(code)
         with pytest.raises(errors.Error) as caught:
             remote.run(inputs, 5, "running forward")
@@ -338,14 +477,22 @@ def confined(resident, expression):
 
 
 def test_confined_it_sees_no_other_process_and_no_network(resident):
-    assert confined(resident, "sorted(name for name in os.listdir('/proc') if name.isdigit())").replace('"', "") == "['1', '2']"
+    assert (
+        confined(resident, "sorted(name for name in os.listdir('/proc') if name.isdigit())").replace('"', "")
+        == "['1', '2']"
+    )
     assert confined(resident, "[name for _, name in socket.if_nameindex()]").replace('"', "") == "['lo']"
 
 
 def test_confined_what_it_writes_is_gone(resident):
     folders = "(os.path.expanduser('~'), '/tmp', tempfile.gettempdir())"
-    assert confined(resident, f"[open(os.path.join(folder, 'kernelwright-test'), 'w').write('x') for folder in {folders}]") == "[1, 1, 1]"
-    assert not os.path.exists(os.path.expanduser("~/kernelwright-test")) and not os.path.exists("/tmp/kernelwright-test")
+    assert (
+        confined(resident, f"[open(os.path.join(folder, 'kernelwright-test'), 'w').write('x') for folder in {folders}]")
+        == "[1, 1, 1]"
+    )
+    assert not os.path.exists(os.path.expanduser("~/kernelwright-test")) and not os.path.exists(
+        "/tmp/kernelwright-test"
+    )
 
 
 def test_confined_it_can_write_nowhere_else(resident):
@@ -354,7 +501,10 @@ def test_confined_it_can_write_nowhere_else(resident):
 
 
 def test_settings_made_at_import_are_told(resident):
-    remote, _ = resident("import gc\ngc.set_threshold(50)\ntorch.set_num_threads(torch.get_num_threads() + 1)\ntorch.sum = max\n" + returning("x"))
+    remote, _ = resident(
+        "import gc\ngc.set_threshold(50)\ntorch.set_num_threads(torch.get_num_threads() + 1)\ntorch.sum = max\n"
+        + returning("x")
+    )
     told = " ".join(remote.settings_at_load)
     assert "garbage collector" in told and "number of threads" in told and "torch.sum was replaced" in told
 

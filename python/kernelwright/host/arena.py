@@ -1,6 +1,7 @@
 """Memory that two processes share: the judge makes it, a candidate's process opens it.
 
-On the CPU it is anonymous shared memory whose size is sealed; on a GPU memory of the driver's, shared by its own handle where the driver permits that.
+On the CPU it is anonymous shared memory whose size is sealed; on a GPU memory of the driver's, shared by its own
+handle where the driver permits that.
 """
 
 from __future__ import annotations
@@ -135,11 +136,22 @@ class DeviceArena:
             self._driver.close(self.pointer)
 
 
-def shaped(memory: torch.Tensor, dtype: torch.dtype, shape: list[int], stride: list[int], offset: int = 0) -> torch.Tensor:
+def shaped(
+    memory: torch.Tensor, dtype: torch.dtype, shape: list[int], stride: list[int], offset: int = 0
+) -> torch.Tensor:
     """A tensor over the bytes of `memory`, which begin with its storage."""
-    return memory.view(dtype).as_strided(shape, stride, offset) if dtype != torch.uint8 else memory.as_strided(shape, stride, offset)
+    return (
+        memory.view(dtype).as_strided(shape, stride, offset)
+        if dtype != torch.uint8
+        else memory.as_strided(shape, stride, offset)
+    )
 
 
 def describe(tensor: torch.Tensor) -> dict[str, Any]:
     """The form of a tensor, as messages have it."""
-    return {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape), "stride": list(tensor.stride()), "offset": tensor.storage_offset()}
+    return {
+        "dtype": str(tensor.dtype)[6:],
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+    }

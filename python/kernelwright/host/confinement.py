@@ -1,7 +1,8 @@
 """What the kernel of the system keeps a candidate from: namespaces, read-only mounts, no capabilities, limits.
 
-Done by hand and not by bubblewrap, because the process that is confined has imported PyTorch already: starting a program anew would cost a second for each candidate.
-Each step is taken where it is permitted; what is not is named in words.
+Done by hand and not by bubblewrap, because the process that is confined has imported PyTorch already: starting a
+program anew would cost a second for each candidate. Each step is taken where it is permitted; what is not is named in
+words.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_NEW_USER, _NEW_MOUNTS, _NEW_PROCESSES, _NEW_NETWORK, _NEW_IPC, _NEW_NAMES = 0x10000000, 0x00020000, 0x20000000, 0x40000000, 0x08000000, 0x04000000
+_NEW_USER, _NEW_MOUNTS, _NEW_PROCESSES, _NEW_NETWORK, _NEW_IPC, _NEW_NAMES = (
+    0x10000000,
+    0x00020000,
+    0x20000000,
+    0x40000000,
+    0x08000000,
+    0x04000000,
+)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY = 442, -100, 0x8000, 1
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
@@ -44,7 +52,9 @@ def hide_memory(hidden: bool = True) -> None:
 
 
 def enter_namespaces() -> str:
-    """New namespaces for this process (which must have one thread), its children first of all; what stands against it, or ""."""
+    """New namespaces for this process (which must have one thread), its children first of all; what stands against
+    it, or "".
+    """
     user, group = os.getuid(), os.getgid()
     try:
         _call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_PROCESSES | _NEW_NETWORK | _NEW_IPC | _NEW_NAMES)
@@ -57,7 +67,12 @@ def enter_namespaces() -> str:
 
 
 class _MountAttributes(ctypes.Structure):
-    _fields_ = [("attr_set", ctypes.c_uint64), ("attr_clr", ctypes.c_uint64), ("propagation", ctypes.c_uint64), ("userns_fd", ctypes.c_uint64)]
+    _fields_ = [
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    ]
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
@@ -66,12 +81,22 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_bytes: int) -> list[str]:
-    """Everything read-only but `scratch`, which is memory, and `overlaid` folders, into which can be written without a trace. Returns what is missing, in words."""
+    """Everything read-only but `scratch`, which is memory, and `overlaid` folders, into which can be written without
+    a trace. Returns what is missing, in words.
+    """
     missing = []
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     attributes = _MountAttributes(attr_set=_ATTR_READ_ONLY)
     try:
-        _call("syscall", _MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes))
+        _call(
+            "syscall",
+            _MOUNT_SETATTR,
+            _AT_FDCWD,
+            b"/",
+            _AT_RECURSIVE,
+            ctypes.byref(attributes),
+            ctypes.sizeof(attributes),
+        )
     except OSError as error:
         missing.append(f"a read-only file system: {error.strerror}")
     try:
@@ -88,7 +113,13 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
         os.makedirs(upper)
         os.makedirs(work)
         with contextlib.suppress(OSError):
-            _mount("overlay", folder, "overlay", _MS_NOSUID | _MS_NODEV, f"lowerdir={folder},upperdir={upper},workdir={work},userxattr")
+            _mount(
+                "overlay",
+                folder,
+                "overlay",
+                _MS_NOSUID | _MS_NODEV,
+                f"lowerdir={folder},upperdir={upper},workdir={work},userxattr",
+            )
     for path in hidden:
         with contextlib.suppress(OSError):
             if os.path.isdir(path):

@@ -1,7 +1,8 @@
 """A process that has imported PyTorch, has done nothing with it yet, and forks one for each candidate.
 
-Asked over a Unix socket by one message {"confinement": …, "environment": {…}} with two descriptors: the channel to the candidate's process, and where its process number
-and at last its exit status are to be told. Its children are alone with what they were given; a keeper beside each of them waits for the end.
+Asked over a Unix socket by one message {"confinement": …, "environment": {…}} with two descriptors: the channel to
+the candidate's process, and where its process number and at last its exit status are to be told. Its children are
+alone with what they were given; a keeper beside each of them waits for the end.
 """
 
 from __future__ import annotations
@@ -75,11 +76,16 @@ def _keep(request: dict[str, Any], channel: int, report: int) -> None:
         confinement.hide_memory()
         is_apart = not why
         if why:
-            missing += [f"{what}: namespaces are not permitted here ({why})" for what in ("no network", "a read-only file system", "processes of its own")]
+            missing += [
+                f"{what}: namespaces are not permitted here ({why})"
+                for what in ("no network", "a read-only file system", "processes of its own")
+            ]
     child = os.fork()
     if child == 0:
         confinement.die_with_parent()
-        _become_first(request, channel, report, missing) if is_apart else _become_resident(request, channel, report, missing)
+        _become_first(request, channel, report, missing) if is_apart else _become_resident(
+            request, channel, report, missing
+        )
     os.close(channel)
     _tell(report, {"pid": child, "apart": is_apart})
     _, status = os.waitpid(child, 0)
@@ -111,7 +117,9 @@ def _end_descendants() -> None:
 def _become_first(request: dict[str, Any], channel: int, report: int, missing: list[str]) -> None:
     """The first process of a namespace: everything in it ends when this one does."""
     given = request["confinement"]
-    missing = missing + confinement.confine_files(given["scratch"], given["overlaid"], given["hidden"], given["scratch_bytes"])
+    missing = missing + confinement.confine_files(
+        given["scratch"], given["overlaid"], given["hidden"], given["scratch_bytes"]
+    )
     child = os.fork()
     if child == 0:
         _become_resident(request, channel, report, missing)

@@ -1,8 +1,9 @@
-"""The candidate's process: loads one candidate, takes weights and inputs from the judge's memory, calls it, and puts its outputs there.
+"""The candidate's process: loads one candidate, takes weights and inputs from the judge's memory, calls it, and puts
+its outputs there.
 
-What it answers is the candidate's own word, since the candidate may change anything in this process; the judge believes none of it but the time
-at which it came, and looks at the outputs themselves. The functions that stand here are taken before the candidate's file runs, so that a replaced one at
-least shows.
+What it answers is the candidate's own word, since the candidate may change anything in this process; the judge
+believes none of it but the time at which it came, and looks at the outputs themselves. The functions that stand here
+are taken before the candidate's file runs, so that a replaced one at least shows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Resident:
         self.path = ""
         self.outputs = "outputs"
         self.values: list[Any] = []
-        self.staged: list[tuple[torch.Tensor, torch.Tensor]] = []  # storages of inputs on the device, and what stands for them in the arena
+        self.staged: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # storages of inputs on the device, and what stands for them in the arena
         self.kept: dict[int, list[torch.Tensor]] = {}
         self.places: list[tuple[Any, torch.Tensor, dict[str, Any] | None]] = []
         self.functions: Functions | None = None
@@ -85,20 +88,27 @@ class Resident:
             self.channel.send(reply)
 
     def _give_back_memory(self) -> None:
-        """What PyTorch keeps of a GPU's memory others cannot have; where it grows scarce that counts for more than the time to get it again."""
+        """What PyTorch keeps of a GPU's memory others cannot have; where it grows scarce that counts for more than
+        the time to get it again.
+        """
         if self.device.type == "cuda" and torch.cuda.is_initialized() and is_scarce(self.device):
             torch.cuda.empty_cache()
 
     def _explained(self, error: BaseException, message: dict[str, Any]) -> errors.Error:
         try:
             if isinstance(error, KeyboardInterrupt):
-                raise errors.candidate_error(message["code"], f"The candidate raised KeyboardInterrupt while {message['doing']}.", hint="Let no such exception out of the module.")
+                raise errors.candidate_error(
+                    message["code"],
+                    f"The candidate raised KeyboardInterrupt while {message['doing']}.",
+                    hint="Let no such exception out of the module.",
+                )
             return candidates.explain(error, self.path, message["doing"], message["code"])
         except errors.Error as explained:
             return explained
         except BaseException:
             return errors.candidate_error(
-                message.get("code", "forward-raised"), f"The candidate raised {type(error).__name__}, whose text cannot be had, while {message.get('doing')}."
+                message.get("code", "forward-raised"),
+                f"The candidate raised {type(error).__name__}, whose text cannot be had, while {message.get('doing')}.",
             )
 
     # What the judge sends
@@ -110,7 +120,9 @@ class Resident:
             self.arenas[message["name"]] = HostArena(message["size"], descriptor)
             return {"shared": True}
         try:
-            self.arenas[message["name"]] = DeviceArena(message["size"], self.device, base64.b64decode(message["handle"]))
+            self.arenas[message["name"]] = DeviceArena(
+                message["size"], self.device, base64.b64decode(message["handle"])
+            )
         except SharingRefused:
             return {"shared": False}
         return {"shared": True}
@@ -122,10 +134,20 @@ class Resident:
         self.functions = Functions()
         limit_memory(message["memory_limit_bytes"], self.device)
         problems.look_beside(message["problem"])
-        loaded = candidates.load(self.path) if message["role"] == "candidate" else candidates.of_problem(problems.load(self.path, message["size"]))
+        loaded = (
+            candidates.load(self.path)
+            if message["role"] == "candidate"
+            else candidates.of_problem(problems.load(self.path, message["size"]))
+        )
         arguments, keywords = self._arguments(message)
         self.made = loaded.make(arguments, keywords, self.device, message["seed"], message["training"])
-        candidates.check_state(self.made, {name: torch.empty(form["shape"], dtype=dtype_of(form["dtype"]), device="meta") for name, form in message["state"].items()})
+        candidates.check_state(
+            self.made,
+            {
+                name: torch.empty(form["shape"], dtype=dtype_of(form["dtype"]), device="meta")
+                for name, form in message["state"].items()
+            },
+        )
         self.called = _compiled(self.made) if message["role"] == "compiled" else self.made
         gc.collect()
         return {"settings": before.undo("Loading it") + self.functions.replaced(), "missing": self.missing}
@@ -139,9 +161,11 @@ class Resident:
         return _Unpickler(base64.b64decode(text), tensors, lambda: problems.load_module(message["problem"])).load()
 
     def adopt(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Give the candidate the state that stands in the arena: by load_state_dict, and plain attributes by their names."""
+        """Give the candidate the state that stands in the arena: by load_state_dict, and plain attributes by their
+        names.
+        """
         assert self.made is not None
-        state = {name: self._tensor("state", form) if form else None for name, form in message["dict"].items()}
+        state = {name: self._tensor("state", form) for name, form in message["dict"].items()}
         state |= {name: self._unpickled(text, [], message) for name, text in message["objects"].items()}
         try:
             self.made.load_state_dict(state)
@@ -161,7 +185,9 @@ class Resident:
         return {"strides": {f"{slot.kind} {slot.name}": list(tensor.stride()) for slot, tensor, _ in self.places}}
 
     def rewind(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Every tensor that Model has too back in its place; buffers and attributes with the contents that were adopted."""
+        """Every tensor that Model has too back in its place; buffers and attributes with the contents that were
+        adopted.
+        """
         with torch.no_grad():
             for slot, tensor, form in self.places:
                 slot.store[slot.key] = tensor
@@ -193,12 +219,18 @@ class Resident:
 
     def _tensor(self, arena: str, form: dict[str, Any]) -> torch.Tensor:
         dtype = dtype_of(form["dtype"])
-        return self._bytes(arena, form).view(dtype).view(form["shape"]) if form["bytes"] else torch.empty(form["shape"], dtype=dtype, device=self.device)
+        return (
+            self._bytes(arena, form).view(dtype).view(form["shape"])
+            if form["bytes"]
+            else torch.empty(form["shape"], dtype=dtype, device=self.device)
+        )
 
     # Calls
 
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Runs forward. The outputs stand in the arena that "outputs" names where that is large enough; "total" says how large it would have to be."""
+        """Runs forward. The outputs stand in the arena that "outputs" names where that is large enough; "total" says
+        how large it would have to be.
+        """
         assert self.made is not None and self.functions is not None
         for number in message["drop"]:
             self.kept.pop(number, None)
@@ -224,12 +256,14 @@ class Resident:
         self.kept[message["number"]] = tensors
         forms = iter(reply.pop("forms"))
         return reply | {
-            "leaves": [next(forms) if isinstance(leaf, torch.Tensor) else {"constant": _plainly(leaf)} for leaf in leaves],
+            "leaves": [
+                next(forms) if isinstance(leaf, torch.Tensor) else {"constant": _plainly(leaf)} for leaf in leaves
+            ],
             "structure": repr(structure),
             "form": structure.type.__name__ if structure.type is not None else "one value",
             "held": {name: address_range(tensor) for name, tensor in self._held().items()},
             "generators": [bytes(state.tolist()).hex() for state in generator_state(self.device)],
-            "guards": watch.violations() if watch is not None and message["check_guards"] else [],
+            "guards": watch.violations() if watch is not None else [],
             "settings": settings.undo() + self.functions.replaced(),
             "late": is_late,
             **self.give_threads(message),
@@ -246,13 +280,19 @@ class Resident:
     def _held(self) -> dict[str, torch.Tensor]:
         assert self.made is not None
         held = {f"{slot.kind} {slot.name}": slot.tensor for slot in slots(self.made)}
-        return held | {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(self.values)) if isinstance(leaf, torch.Tensor)}
+        return held | {
+            f"input[{index}]": leaf
+            for index, leaf in enumerate(pytree.tree_leaves(self.values))
+            if isinstance(leaf, torch.Tensor)
+        }
 
     def _outputs_of_this_stream(self, tensors: list[torch.Tensor]) -> torch.Tensor | None:
         """The outputs' bytes once the current stream is done; what changes them later ran on another."""
         _current_stream(self.device).synchronize()
         reply = self._export(tensors, wait=False)
-        return self.arenas[self.outputs].bytes(0, reply["total"]).clone() if reply["exported"] and reply["total"] else None
+        return (
+            self.arenas[self.outputs].bytes(0, reply["total"]).clone() if reply["exported"] and reply["total"] else None
+        )
 
     def _total(self, tensors: list[torch.Tensor]) -> int:
         return sum(aligned(tensor.nbytes) for tensor in tensors if tensor.layout is torch.strided)
@@ -263,11 +303,27 @@ class Resident:
         fits = self._total(tensors) <= arena.size
         forms, at = [], 0
         for tensor in tensors:
-            if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
-                forms.append({"odd": type(tensor).__name__ if type(tensor) not in _PLAIN else f"tensor of layout {tensor.layout} on {tensor.device}"})
+            if (
+                type(tensor) not in _PLAIN
+                or tensor.layout is not torch.strided
+                or tensor.device.type == "meta"
+                or tensor.is_quantized
+            ):
+                forms.append(
+                    {
+                        "odd": type(tensor).__name__
+                        if type(tensor) not in _PLAIN
+                        else f"tensor of layout {tensor.layout} on {tensor.device}"
+                    }
+                )
                 continue
             real = tensor.resolve_conj().resolve_neg()
-            form = describe(tensor) | {"at": at, "bytes": tensor.nbytes, "device": str(tensor.device.type), "range": address_range(tensor)}
+            form = describe(tensor) | {
+                "at": at,
+                "bytes": tensor.nbytes,
+                "device": str(tensor.device.type),
+                "range": address_range(tensor),
+            }
             if fits and tensor.nbytes:
                 arena.bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(real)
             forms.append(form)
@@ -289,7 +345,9 @@ class Resident:
             self.result = self.called(*self.values)
 
     def sample(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Ready to call forward (or nothing, where it is only to be seen what the way here and back takes); once told to go, milliseconds by this process's clock."""
+        """Ready to call forward (or nothing, where it is only to be seen what the way here and back takes); once told
+        to go, milliseconds by this process's clock.
+        """
         call = (lambda: None) if message["empty"] else self._forward
         self.result = None
         self._copy_staged(back=False)
@@ -365,7 +423,9 @@ def _plainly(value: Any) -> list[str]:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Of what the judge wrote: tensors by their numbers; classes of the problem's file by loading it, which only they need."""
+    """Of what the judge wrote: tensors by their numbers; classes of the problem's file by loading it, which only they
+    need.
+    """
 
     def __init__(self, data: bytes, tensors: list[torch.Tensor], load_problem: Any) -> None:
         super().__init__(io.BytesIO(data))

@@ -1,7 +1,8 @@
 """The nursery's first file: `python start.py DESCRIPTOR`, with a Unix socket to the judge.
 
-What is imported here a candidate finds in its process. So there is nothing in it that judges: our few modules stand under another name than the package's (where torch.compile
-finds them, too), and the environment and the module search path have nothing of ours.
+What is imported here a candidate finds in its process. So there is nothing in it that judges: our few modules stand
+under another name than the package's (where torch.compile finds them, too), and the environment and the module search
+path have nothing of ours.
 """
 
 import importlib

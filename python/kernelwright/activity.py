@@ -1,0 +1,52 @@
+"""What a candidate's process leaves running, seen from outside: the process has no say in it."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+from .nursing import Host
+
+
+class RemoteActivity:
+    """Of a process whose Python threads `live_threads` names, from now on."""
+
+    BUSY = 0.35  # of a core
+    PATIENCE = 0.35  # seconds
+    QUIET_SAMPLES = 3
+
+    def __init__(self, host: Host, live_threads: Callable[[], list[str]]) -> None:
+        self.host, self.live_threads = host, live_threads
+        self.threads = set(live_threads())
+        self.children = host.descendants()
+        self.tasks, self.files = host.tasks(), host.open_files()
+
+    def leftovers(self) -> list[str]:
+        deadline = time.monotonic() + self.PATIENCE
+        quiet = 0
+        while True:
+            found = self._new() + self._busy()
+            # Where others use the processor, a busy thread may not run for a moment.
+            quiet = 0 if found else quiet + 1
+            if quiet == self.QUIET_SAMPLES or (found and time.monotonic() > deadline):
+                return found
+
+    def _new(self) -> list[str]:
+        if threads := [name for name in self.live_threads() if name not in self.threads]:
+            return [f"{len(threads)} Python thread(s) still run after forward returned: {', '.join(threads)}."]
+        children = self.host.descendants() - self.children
+        return [f"{len(children)} child process(es) still run after forward returned."] if children else []
+
+    def _busy(self, sample: float = 0.012) -> list[str]:
+        before, start = self.host.processor_seconds(), time.monotonic()
+        time.sleep(sample)
+        share = (self.host.processor_seconds() - before) / (time.monotonic() - start)
+        return [f"Threads keep using {share:.0%} of a core after forward returned."] if share > self.BUSY else []
+
+    def more(self) -> list[str]:
+        found = []
+        if (more := self.host.tasks() - self.tasks) > 0:
+            found.append(f"Each call leaves {more} more thread(s) behind.")
+        if (more := self.host.open_files() - self.files) > 0:
+            found.append(f"Each call leaves {more} more open file(s) behind.")
+        return found
