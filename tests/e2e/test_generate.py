@@ -260,12 +260,17 @@ def test_harm_is_contained(kw):
 def test_without_a_sandbox_the_report_says_what_is_missing(kw):
     """In a user namespace that allows no further ones."""
     wrapper = kw.file("forbid.sh", "echo 0 > /proc/sys/user/max_user_namespaces\nexec \"$@\"\n")
+    prefix = ["unshare", "--user", "--map-root-user", "sh", str(wrapper)]
     with ModelServer([fenced(RIGHT)]) as server:
-        result = generate(kw, server, "-k", 1, prefix=["unshare", "--user", "--map-root-user", "sh", str(wrapper)])
+        result = generate(kw, server, "-k", 1, prefix=prefix)
     assert result.code == 0, result.text
     missing = result.json()["sandbox"]["missing"]
     assert any("no network: namespaces are not permitted here" in line for line in missing), missing
     assert "unprotected no network" in result.err
+    same = kw.file("same.py", GOOD.split("def get_inputs")[0] + "\n\nclass ModelNew(Model):\n    pass\n")
+    for words, kind in ((prefix, "none"), ([], "namespaces")):
+        run = kw("verify", kw.file("problem.py", GOOD), same, "--target", "cpu", "--json", "-", prefix=words)
+        assert run.code == 0 and run.json()["sandbox"]["kind"] == kind, run.text
 
 
 def test_prompts_can_be_seen_without_a_model(kw):
