@@ -99,6 +99,7 @@ def test_what_is_not_fast_enough_is_not_written(done, again):
     assert "class ModelNew(Model)" in output.read_text()
 
 
+@pytest.mark.alone
 def test_measure_says_first_that_a_candidate_is_slower(done):
     kw, problem, _ = done
     slow = kw.file("slow.py", GOOD + "\n\nclass ModelNew(Model):\n    def forward(self, x):\n        return [super(ModelNew, self).forward(x) for _ in range(100)][-1]\n")
