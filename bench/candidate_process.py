@@ -11,8 +11,8 @@ import argparse
 import statistics
 import time
 
-from kernelwright import nursing
-from kernelwright.nursing import Confinement
+from kernelwright.judge import nursing
+from kernelwright.judge.nursing import Confinement
 
 CONFINED = Confinement(namespaces=True, processes=512, file_bytes=1 << 30)
 

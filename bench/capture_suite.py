@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 def capture_one(path: Path, device: str, out: Path | None) -> dict:
     """Runs in the child: {"seconds", "nodes", "ops"} or {"error"}."""
-    from kernelwright import errors, export
+    from kernelwright import errors
+    from kernelwright.capture import export
 
     try:
         result = export.run({"problem": str(path), "device": device}, lambda stage, fraction: None)
@@ -63,7 +64,8 @@ def main() -> int:
     options = parser.parse_args()
 
     import torch
-    from kernelwright import export
+
+    from kernelwright.capture import export
 
     # One capture before the forks, so that what PyTorch imports on first use is imported once.
     export.export_module(torch.nn.ReLU(), (torch.zeros(1),))

@@ -191,7 +191,9 @@ def _warm_up() -> None:
 
 def _show_one(sources: Sources, name: str) -> int:
     from harvesting.check import CAUTIONS, check
-    from kernelwright import errors, export, library
+
+    from kernelwright import errors, library
+    from kernelwright.capture import export
 
     record = check(lambda: sources.make(name), lambda stage: print(f"… {stage}", file=sys.stderr, flush=True))
     try:

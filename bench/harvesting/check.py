@@ -10,7 +10,8 @@ from typing import Any, Callable
 
 import torch
 
-from kernelwright import api, errors, export, library
+from kernelwright import api, errors, library
+from kernelwright.capture import export
 
 from .problem import NoProblem, Problem, seed_all, stable_hash
 
@@ -141,7 +142,7 @@ def _falls_back(problem: Problem, made: torch.nn.Module) -> str:
 
 def verdict(problem: Problem, made: torch.nn.Module) -> dict[str, Any]:
     """The contract's verdict on a candidate, with inputs that the problem's own rule draws."""
-    from kernelwright.verification import Verification
+    from kernelwright.judge.verification import Verification
 
     memory = api._MemoryProblem.of(problem.module, problem.arguments, problem.keywords)
     held = _Drawn(**{name: getattr(memory, name) for name in memory.__dataclass_fields__}, redraw=problem.redraw)

@@ -17,7 +17,9 @@ from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
-from . import candidate as candidates, errors, library, problem as problems
+from . import errors, library
+from .running import candidate as candidates
+from .running import problem as problems
 
 _CAUTIONS = ("fused", "library-draws", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
@@ -64,7 +66,7 @@ def optimize(
     in its repr and its report.
     Raises kernelwright.errors.Error when the module cannot be exported (data-dependent control flow, an unsupported dtype …).
     """
-    from .export import export_module
+    from .capture.export import export_module
 
     check_settings({**unknown, "target": target, "policy": policy, "draws": draws, "seed": seed})
     arguments, keywords = _examples(module, example_inputs, example_kwargs)
@@ -112,7 +114,7 @@ def verify(
     examples. Neither module nor the examples are changed. This runs in the calling process; a candidate that crashes takes it along, so use
     `kw verify` for code you do not trust.
     """
-    from . import verification
+    from .judge import verification
 
     check_settings({"policy": policy, "draws": draws, "seed": seed})
     _require_module(candidate, "candidate")
@@ -146,7 +148,7 @@ def measure(
     budget_seconds: float = 5.0,
 ) -> dict[str, Any]:
     """Times `candidate`, `module` and torch.compile of it in turns: "time_ms", "speedup" … of docs/json.md. Runs under no_grad."""
-    from . import measurement
+    from .judge import measurement
 
     if candidate is not None:
         _require_module(candidate, "candidate")

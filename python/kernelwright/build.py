@@ -12,8 +12,8 @@ from typing import Any, Callable
 
 import torch  # noqa: F401  (before the fork: each child would import it anew)
 
-from . import problem as problems
 from .errors import summary
+from .running import problem as problems
 
 Progress = Callable[[str, float], None]
 

@@ -15,7 +15,8 @@ import tempfile
 import time
 from typing import Any, Callable
 
-from . import errors, problem as problems
+from . import errors
+from .running import problem as problems
 
 Progress = Callable[[str, float], None]
 

@@ -39,7 +39,7 @@ class KernelLLM:
     ) -> None:
         self.template = template
         kind, path = _place(model_name)
-        module = importlib.import_module(f"{__package__}.{'llm_gguf' if kind == 'gguf' else 'llm_transformers'}")
+        module = importlib.import_module(f"{__package__}.models.{'gguf' if kind == 'gguf' else 'huggingface'}")
         dtype = torch_dtype if isinstance(torch_dtype, str) else str(torch_dtype).removeprefix("torch.")
         self.model = module.load({"path": path, "context": context, "device": device, "dtype": dtype, "gpu_layers": gpu_layers, "threads": threads})
 

@@ -18,7 +18,9 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from . import device_lock, errors, nursing, protocol
+from . import errors, protocol
+from .judge import nursing
+from .timing import device_lock
 
 Progress = Callable[..., None]
 Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
@@ -26,17 +28,17 @@ Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
 # Method → module whose `run(params, progress)` answers it; they are imported at the first request, so that starting stays cheap.
 METHODS = {
     "hello": "hello",
-    "capture": "export",
-    "verify": "verification",
-    "measure": "measurement",
-    "race": "race",
+    "capture": "capture.export",
+    "verify": "judge.verification",
+    "measure": "judge.measurement",
+    "race": "judge.race",
     "build": "build",
-    "protections": "nursing",
-    "ceilings": "ceilings",
-    "calibrate": "calibration",
+    "protections": "judge.nursing",
+    "ceilings": "timing.ceilings",
+    "calibrate": "timing.calibration",
     "compile_only": "compile_only",
     "source_facts": "source_facts",
-    "llm_load": "llm_local",
+    "llm_load": "models.local",
 }
 
 # Methods that load the processor while they work, and are not timed; the others that compute take the lock of the device themselves.
@@ -48,14 +50,14 @@ _NURSING = {"verify", "measure"}
 
 # Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
 STREAMED = {
-    "llm_http": "llm_http",
-    "llm_generate": "llm_local",
+    "llm_http": "models.http_api",
+    "llm_generate": "models.local",
 }
 
 
 # Method → module whose `work(params)` is done step by step after the reply, while no other request waits. What goes wrong in it does so again,
 # and is told, when the request comes for which it was done.
-IN_SPARE_TIME = {"prepare": "preparation"}
+IN_SPARE_TIME = {"prepare": "judge.preparation"}
 _SPARE_TIME_PAUSE = 0.1
 
 
@@ -146,7 +148,7 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
 def _check_syntax(params: dict[str, Any]) -> None:
     """Tell what is wrong with a problem's text before the seconds that importing PyTorch takes."""
     if "torch" not in sys.modules and isinstance(path := params.get("problem"), str):
-        from . import problem
+        from .running import problem
 
         problem.compiled(path)
 

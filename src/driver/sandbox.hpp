@@ -1,4 +1,4 @@
-// What a candidate's process may do. The worker starts that process and confines it (python/kernelwright/nursing.py, host/confinement.py).
+// What a candidate's process may do. The worker starts that process and confines it (python/kernelwright/judge/nursing.py, host/confinement.py).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -8,10 +8,12 @@ from typing import Any, Callable, Iterator
 import pytest
 import torch
 
-from kernelwright import errors, problem as problems, remote as remotes
-from kernelwright.nursing import Confinement
-from kernelwright.remote import Remote
-from kernelwright.runs import Inputs
+from kernelwright import errors
+from kernelwright.judge import remote as remotes
+from kernelwright.judge.nursing import Confinement
+from kernelwright.judge.remote import Remote
+from kernelwright.judge.runs import Inputs
+from kernelwright.running import problem as problems
 
 PROBLEM = """
 import torch

@@ -8,7 +8,7 @@ import pytest
 import test_triton_float8 as cases
 import torch
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 
 def test_conversions_are_pytorchs(device: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from case_checks import emit_for_gpu
 from index_cases import CASES, inputs, message
 from movement_cases import Case, Wrapped
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 
 @pytest.mark.parametrize("name", CASES)

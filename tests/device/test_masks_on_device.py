@@ -13,7 +13,8 @@ from movement_cases import Wrapped
 from recipe_check import load
 from torch import nn
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 Tensor = torch.Tensor
 pytestmark = pytest.mark.skipif(bool(os.environ.get("KW_DEVICE_TESTS_ON_CPU")), reason="a CPU's generator is another")

@@ -13,7 +13,8 @@ from movement_cases import Wrapped
 from torch import nn
 
 import kernelwright
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 Tensor = torch.Tensor
 

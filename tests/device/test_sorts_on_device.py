@@ -10,7 +10,8 @@ from movement_cases import Case, Draw, Wrapped, fault_of
 from recipe_check import load
 from sort_cases import AROUND, CASES
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 
 def check(case: Case, device: str, target: str, folder: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Callable
 import torch
 import torch.nn.functional as F
 
-from kernelwright import problem
-from kernelwright.ties import Ties
+from kernelwright.judge.ties import Ties
+from kernelwright.running import problem
 
 NAN, INF = float("nan"), float("inf")
 

@@ -10,7 +10,9 @@ from case_checks import compile_for_gpu, interpreter_of
 from edge_cases import EDGES, check
 from interpreter_process import InterpreterProcess
 
-from kernelwright import compile_only, export, library, problem
+from kernelwright import compile_only, library
+from kernelwright.capture import export
+from kernelwright.running import problem
 
 each_edge = pytest.mark.parametrize("name", EDGES)
 

@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of llama-cpp-python's server with SmolLM2."""
     if not HAS_SERVER:
         pytest.skip("NOT TESTED with a real server: pip install 'llama-cpp-python[server]'")
-    from kernelwright.llm_gguf import smollm2_path
+    from kernelwright.models.gguf import smollm2_path
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright import export, library, problem, verification
+from kernelwright import library
+from kernelwright.capture import export
+from kernelwright.judge import verification
+from kernelwright.running import problem
 
 SUITE = Path(__file__).resolve().parent.parent.parent / "problems"
 FILES = sorted(SUITE.glob("*/*.py"))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kernelwright import device_lock
+from kernelwright.timing import device_lock
 
 pytestmark = pytest.mark.alone
 

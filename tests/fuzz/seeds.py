@@ -28,7 +28,7 @@ class Counted(nn.Module):
 
 
 def captured() -> list[str]:
-    from kernelwright import export
+    from kernelwright.capture import export
 
     calls = [
         (Counted(), torch.randn(4, 8)),

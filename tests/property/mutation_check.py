@@ -38,7 +38,8 @@ class Refused(Exception):
 
 def capture(program: Program) -> dict[str, Any]:
     """The program's graph. Raises Refused."""
-    from kernelwright import errors, export
+    from kernelwright import errors
+    from kernelwright.capture import export
 
     space = program.namespace()
     try:

@@ -28,7 +28,8 @@ def examples(full: int, quick: int) -> int:
 
 def emit(recipe: Recipe, target: str, device: str = "cpu") -> dict[str, Any]:
     """The candidate for a recipe, as libkernelwright.so answers: "source", "kernels", "library_calls" …"""
-    from kernelwright import export, library
+    from kernelwright import library
+    from kernelwright.capture import export
 
     module, inputs = build(recipe)
     return library.compile_graph(export.export_module(module, tuple(inputs), device=device), target)

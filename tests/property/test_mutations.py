@@ -113,7 +113,8 @@ def test_what_shares_memory_runs_in_the_original() -> None:
 
 
 def test_shared_memory_of_the_module_is_refused_by_name() -> None:
-    from kernelwright import errors, export
+    from kernelwright import errors
+    from kernelwright.capture import export
 
     space = program("aliases", STATE | {"self.b1": 'self.register_buffer("b1", self.b0[1:])'}, PAIR,
         "self.b0.mul_(0.5)", "return self.b1 + x0[1:]").namespace()

@@ -3,11 +3,11 @@
 import copy
 import json
 
+import graph_interpreter
 import torch
 from torch import nn
 
-import graph_interpreter
-from kernelwright import export
+from kernelwright.capture import export
 
 
 def leaves(value):

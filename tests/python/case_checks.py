@@ -14,7 +14,8 @@ import torch
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Draw, Wrapped, fault_of
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
 SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))

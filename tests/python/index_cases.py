@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from movement_cases import Wrapped
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 Tensor = torch.Tensor
 

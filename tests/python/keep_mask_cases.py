@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 THREADS = 512  # of the device that the tests pretend to have
 _WORD = 0xFFFFFFFF

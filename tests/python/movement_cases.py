@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 Tensor = torch.Tensor
 FLOATS = (torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64)

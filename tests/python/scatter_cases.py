@@ -9,7 +9,7 @@ from typing import Any, Callable
 import torch
 from movement_cases import Case, Draw, fault_of
 
-from kernelwright import problem
+from kernelwright.running import problem
 
 Tensor = torch.Tensor
 FOLDED = (torch.float32, torch.float32, torch.float64, torch.int64, torch.int32)

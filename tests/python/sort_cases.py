@@ -13,8 +13,8 @@ import torch
 from movement_cases import Case, Draw, Tensor, fault_of
 from scatter_cases import MOVED, numbers, target
 
-from kernelwright import problem
-from kernelwright.ties import Ties
+from kernelwright.judge.ties import Ties
+from kernelwright.running import problem
 
 WIDE = (torch.int64, torch.float64)
 AROUND = partial(Ties, as_they_stand=True)

@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from kernelwright import calibration, worker
+from kernelwright import worker
+from kernelwright.timing import calibration
 
 FIGURES = {
     "strided_bytes_per_second",
@@ -35,7 +36,7 @@ def test_calibrate_is_a_method_of_the_worker():
 
 KERNELS = """\
 import torch
-from kernelwright.calibration_kernels import exchange, read_again
+from kernelwright.timing.calibration_kernels import exchange, read_again
 source = torch.arange(4096, dtype=torch.float32)
 out = torch.empty(3)
 read_again[(3,)](source, out, 4096, STEPS=4, BLOCK=1024)
@@ -51,7 +52,7 @@ MACHINE_CODE = """\
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from kernelwright import calibration_kernels as kernels
+from kernelwright.timing import calibration_kernels as kernels
 for function, signature in ((kernels.read_again, {"source_ptr": "*fp32", "out_ptr": "*fp32", "elements": "i32", "STEPS": "constexpr", "BLOCK": "constexpr"}),
                             (kernels.exchange, {"order_ptr": "*i32", "out_ptr": "*fp32", "STEPS": "constexpr", "BLOCK": "constexpr"})):
     constants = {(function.arg_names.index(name),): value for name, value in (("BLOCK", 2048), ("STEPS", 256))}

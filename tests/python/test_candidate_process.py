@@ -9,12 +9,15 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE
 
-from kernelwright import errors, nursing, problem as problems, protocol, remote as remotes
-from kernelwright.clocks import Clocks
+from kernelwright import errors, protocol
 from kernelwright.host.arena import HostArena
-from kernelwright.nursing import Confinement
-from kernelwright.remote import Remote
-from kernelwright.runs import Inputs
+from kernelwright.judge import nursing
+from kernelwright.judge import remote as remotes
+from kernelwright.judge.nursing import Confinement
+from kernelwright.judge.remote import Remote
+from kernelwright.judge.runs import Inputs
+from kernelwright.running import problem as problems
+from kernelwright.timing.clocks import Clocks
 
 HEAD = "import torch\nimport torch.nn as nn\n"
 

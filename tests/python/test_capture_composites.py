@@ -4,10 +4,10 @@ import time
 
 import pytest
 import torch
+from capture_check import compare, module_of, ops
 from torch import nn
 
-from capture_check import compare, module_of, ops
-from kernelwright import export
+from kernelwright.capture import export
 
 
 @pytest.mark.slow

@@ -5,7 +5,9 @@ import os
 import pytest
 import torch
 
-from kernelwright import errors, export, problem
+from kernelwright import errors
+from kernelwright.capture import export
+from kernelwright.running import problem
 
 MODEL = """import torch
 class Model(torch.nn.Module):

@@ -6,12 +6,11 @@ import time
 import pytest
 import torch
 import torch.utils.checkpoint
+from capture_check import compare, module_of, ops, x34
 from torch import nn
 from torch.nn import functional as F
 
-from capture_check import compare, module_of, ops, x34
-from kernelwright import export
-
+from kernelwright.capture import export
 
 # -- calls and results
 
@@ -289,7 +288,7 @@ def test_huge_models_cost_nothing_to_capture():
 @pytest.mark.alone
 @pytest.mark.slow
 def test_long_unrolled_loops_serialise_quickly():
-    from kernelwright import decompositions, fake, graph_json, tracing
+    from kernelwright.capture import decompositions, fake, graph_json, tracing
 
     def forward(self, x):
         for _ in range(500):

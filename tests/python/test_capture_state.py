@@ -2,12 +2,11 @@
 
 import pytest
 import torch
+from capture_check import compare, kinds, module_of, ops, x34
 from torch import nn
 from torch.nn import functional as F
 
-from capture_check import compare, kinds, module_of, ops, x34
-from kernelwright import export
-
+from kernelwright.capture import export
 
 # -- mutation
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from kernelwright import export
+from kernelwright.capture import export
 
 EMIT_TOOL = Path(__file__).resolve().parent.parent.parent / "build" / "tests" / "unit" / "emit_tool"
 Tensor = torch.Tensor

@@ -11,11 +11,12 @@ import time
 
 import pytest
 
-from kernelwright import device_lock, errors
+from kernelwright import errors
+from kernelwright.timing import device_lock
 
 HOLDER = """
 import os, sys, time
-from kernelwright import device_lock
+from kernelwright.timing import device_lock
 with device_lock.hold("cpu", "timing", print, shared=%r):
     %s
     print("held", flush=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright import draws
+from kernelwright.judge import draws
 
 
 def test_synthetic_draws_keep_integers_sharing_and_bounds():

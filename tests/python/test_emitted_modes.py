@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 
 class Asks(nn.Module):

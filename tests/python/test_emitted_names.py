@@ -15,7 +15,8 @@ import torch
 from test_emitted_modes import load
 from torch import nn
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
 AWKWARD = ("class", "lambda", "int", "self", "torch", "tl", "sum", "kernel_forward", "load_kernels", "threads", "row", "div", "exp", "bounded", "exp_f32", "y0", "out_", "ctypes")

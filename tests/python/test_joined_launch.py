@@ -10,7 +10,9 @@ import pytest
 import torch
 from interpreter_process import InterpreterProcess
 
-from kernelwright import compile_only, export, library, problem
+from kernelwright import compile_only, library
+from kernelwright.capture import export
+from kernelwright.running import problem
 
 pytest.importorskip("triton")
 

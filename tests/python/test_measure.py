@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernelwright import ceilings, compile_only, errors, measurement as measure
-from kernelwright.profiling import profile_call
-from kernelwright.timing import Perturbation, is_settled
+from kernelwright import compile_only, errors
+from kernelwright.judge import measurement as measure
+from kernelwright.timing import ceilings
+from kernelwright.timing.profiling import profile_call
+from kernelwright.timing.timer import Perturbation, is_settled
 
 pytestmark = pytest.mark.alone
 
@@ -175,7 +177,7 @@ def test_settled_means_a_tight_interval_of_the_median():
 
 PAGES = """
 import resource, sys, torch
-from kernelwright.timing import keep_freed_memory
+from kernelwright.timing.timer import keep_freed_memory
 if "keep" in sys.argv:
     assert keep_freed_memory()
 def call():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from module_cases import CASES
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 # What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours. These graphs are captured on
 # the CPU: on a GPU dropout's masks are ours too (test_keep_mask.py).

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from kernelwright import library, noise
+from kernelwright import library
+from kernelwright.timing import noise
 
 SPIN = "import sys; print('spins', flush=True)\nwhile True: pass"
 

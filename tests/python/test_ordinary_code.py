@@ -13,7 +13,8 @@ from case_checks import load
 from movement_cases import Wrapped
 from torch.utils import _pytree as pytree
 
-from kernelwright import errors, export, library
+from kernelwright import errors, library
+from kernelwright.capture import export
 
 aten = torch.ops.aten
 

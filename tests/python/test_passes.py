@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright import export
+from kernelwright.capture import export
 
 EXACT = ["canonicalise", "fold", "layout", "identities", "cse", "dead_code"]
 

@@ -8,10 +8,10 @@ from typing import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from program_evaluator import PLAN_TOOL, evaluate, plan
 from torch import nn
 
-from kernelwright import export
-from program_evaluator import PLAN_TOOL, evaluate, plan
+from kernelwright.capture import export
 
 Tensor = torch.Tensor
 

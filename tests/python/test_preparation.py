@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from kernelwright import errors, preparation, protocol, verification, yardstick
+from kernelwright import errors, protocol
+from kernelwright.judge import preparation, verification, yardstick
 
 HEAD = "import torch\nimport torch.nn as nn\n"
 TAIL = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright import race
+from kernelwright.judge import race
 
 # The mean of what has no mean: its value is rounding, and so is the difference of two right ways to it.
 PROBLEM = """\

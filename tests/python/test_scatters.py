@@ -11,7 +11,8 @@ from interpreter_process import InterpreterProcess
 from movement_cases import Case, Wrapped, fault_of
 from scatter_cases import CASES
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,8 @@ from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 from sort_cases import AROUND, CASES, CPU_CASES
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 
 def seeds_of(name: str) -> range:

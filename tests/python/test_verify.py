@@ -4,7 +4,8 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE, PROBLEM, check, failed_checks, wrong_outputs  # noqa: F401, F811
 
-from kernelwright import errors, metrics
+from kernelwright import errors
+from kernelwright.judge import metrics
 
 
 def test_equal_candidate_is_clean(check):

@@ -4,7 +4,8 @@ import pytest
 import torch
 from verification_problems import check, failed_checks, wrong_outputs  # noqa: F401, F811
 
-from kernelwright import buffers, problem as problems
+from kernelwright.judge import buffers
+from kernelwright.running import problem as problems
 
 TEMPLATE = """
 import torch

@@ -4,7 +4,8 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE, PROBLEM, check, failed_checks, wrong_outputs  # noqa: F401, F811
 
-from kernelwright import decoys, problem as problems, runs
+from kernelwright.judge import decoys, runs
+from kernelwright.running import problem as problems
 
 # The key by which results are kept, for a module with weights and for one without.
 KEPT = """

@@ -4,7 +4,7 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE, check, wrong_outputs  # noqa: F401, F811
 
-from kernelwright import draws, reference
+from kernelwright.judge import draws, reference
 
 SAME = "class ModelNew(Model):\n    pass\n"
 

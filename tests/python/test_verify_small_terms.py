@@ -6,7 +6,7 @@ import pytest
 import torch
 from verification_problems import check, wrong_outputs  # noqa: F401
 
-from kernelwright import metrics
+from kernelwright.judge import metrics
 
 PROBLEM = """
 import torch

@@ -4,7 +4,7 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE, check, failed_checks, wrong_outputs  # noqa: F401, F811
 
-from kernelwright.ties import strays
+from kernelwright.judge.ties import strays
 
 # Few different values, so that every row has ties, NaN among them.
 GRADED = "torch.tensor([0.0, -0.0, 1.0, 2.0, float('nan')])[torch.randint(0, 5, (24, 40))]"

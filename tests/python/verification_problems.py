@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from kernelwright import library
-from kernelwright import verification as verify
+from kernelwright.judge import verification as verify
 
 PROBLEM = """
 import torch

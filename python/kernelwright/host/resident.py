@@ -21,15 +21,17 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import candidate as candidates, errors, problem as problems
-from ..guards import GuardedAllocations, address_range
-from ..limits import free_memory, is_scarce, limit_memory
-from ..profiling import profile_call
+from .. import errors
 from ..protocol import Channel
-from ..seeding import generator_state, seed_everything
-from ..settings import Functions, GlobalState
-from ..state import slots
-from ..timing import Timer
+from ..running import candidate as candidates
+from ..running import problem as problems
+from ..running.guards import GuardedAllocations, address_range
+from ..running.limits import free_memory, is_scarce, limit_memory
+from ..running.seeding import generator_state, seed_everything
+from ..running.settings import Functions, GlobalState
+from ..running.state import slots
+from ..timing.profiling import profile_call
+from ..timing.timer import Timer
 from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
 
 _synchronise = torch.cuda.synchronize

@@ -15,7 +15,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from . import access, errors
+from .. import errors
+from . import access
 from .call_json import DTYPES, call_names, call_path, constant_data, forward_signature, literal, number, result_shape
 
 VERSION = 1
@@ -24,7 +25,7 @@ _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift
 # Checks that export itself adds, or whose failure would be an error rather than another result.
 _CHECKS = re.compile(r"aten\.(_assert_\w+|sym_constrain_range\w*|_functional_assert_async|_functional_sym_constrain\w*)\.")
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 

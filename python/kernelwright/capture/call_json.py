@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import errors
+from .. import errors
 
 DTYPES = {
     torch.float64: "f64",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import keyword
 import os
-import sys
 import time
 import traceback
 import warnings
@@ -18,7 +17,9 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.export
 
-from . import decompositions, errors, fake, graph_json, memory, modes, problem, tracing
+from .. import errors
+from ..running import problem
+from . import decompositions, fake, graph_json, memory, modes, tracing
 from .access import contained_tensors
 from .call_json import call_path
 

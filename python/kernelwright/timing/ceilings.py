@@ -9,7 +9,8 @@ from typing import Any, Callable
 
 import torch
 
-from . import device_lock, problem as problems
+from ..running import problem as problems
+from . import device_lock
 
 Progress = Callable[..., None]
 

@@ -16,12 +16,16 @@ from typing import Any, Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from . import candidate as candidates, device_lock, draws, errors, problem as problems
+from .. import errors
+from ..running import candidate as candidates
+from ..running import problem as problems
+from ..running.seeding import seed_everything
+from ..running.state import slots
+from ..timing import device_lock
+from ..timing.timer import Perturbation, Timer, is_settled, memory_turn
+from . import draws
 from .measurement import difference
 from .runs import Inputs
-from .seeding import seed_everything
-from .state import slots
-from .timing import Perturbation, Timer, is_settled, memory_turn
 
 Progress = Callable[..., None]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from .problem import Problem
+from ..running.problem import Problem
 
 # A score that softmax makes zero of.
 _HUGE = -1e4

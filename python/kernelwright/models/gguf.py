@@ -7,7 +7,7 @@ import os
 import struct
 from typing import Any, Iterator
 
-from .errors import missing_error, user_error
+from ..errors import missing_error, user_error
 
 # What a model is given where it could take more and nobody asked: its cache is memory.
 _DEFAULT_CONTEXT = 8192

@@ -16,7 +16,7 @@ from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from . import errors
+from .. import errors
 
 
 class Tracing(TorchFunctionMode):

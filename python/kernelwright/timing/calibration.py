@@ -7,9 +7,10 @@ from typing import Any, Callable
 
 import torch
 
-from . import device_lock, problem as problems
+from ..running import problem as problems
+from . import device_lock
 from .ceilings import best_seconds
-from .timing import cache_bytes
+from .timer import cache_bytes
 
 Progress = Callable[..., None]
 

@@ -12,18 +12,19 @@ from typing import Any, Iterator
 
 import torch
 
-from . import metrics, problem as problems
+from ..errors import Error, candidate_error
+from ..host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
+from ..running import problem as problems
+from ..running.limits import free_memory, is_scarce
+from ..running.state import slots
+from ..timing.clocks import Clocks
+from ..timing.profiling import Profile
+from . import metrics
 from .activity import RemoteActivity
-from .clocks import Clocks
 from .contestants import LATE, odd_output
-from .errors import Error, candidate_error
-from .host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
-from .limits import free_memory, is_scarce
 from .nursing import Confinement, Ended, Host
 from .portable import constructor_arguments, pickled
-from .profiling import Profile
 from .runs import Constant, Inputs, Outcome
-from .state import slots
 
 _OUTPUT_SLACK = 1 << 16
 _EMPTY_SAMPLES = 10

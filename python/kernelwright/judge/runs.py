@@ -10,9 +10,11 @@ from typing import Any, Iterator
 import torch
 from torch.utils import _pytree as pytree
 
-from . import draws, guards, metrics, problem as problems
-from .seeding import generator_state
-from .state import slots
+from ..running import guards
+from ..running import problem as problems
+from ..running.seeding import generator_state
+from ..running.state import slots
+from . import draws, metrics
 
 
 class Inputs:

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import Any, Iterator
 
-from .errors import missing_error, summary, user_error
+from ..errors import missing_error, summary, user_error
 
 _DEFAULT_CONTEXT = 8192
 

@@ -12,19 +12,22 @@ from typing import Any, Callable
 
 import torch
 
-from . import candidate as candidates, device_lock, draws, errors, metrics
+from .. import errors
+from ..errors import candidate_error
+from ..running import candidate as candidates
+from ..running.limits import free_memory
+from ..running.state import slots
+from ..timing import device_lock
+from ..timing.timer import memory_turn
+from . import draws, metrics
 from .contestants import Activity, Contestant, Local
 from .decoys import Decoys
-from .errors import candidate_error
-from .limits import free_memory
 from .nursing import Confinement
 from .preparation import yardstick_for
 from .remote import Remote
 from .rounding import OtherRoundings
 from .runs import Outcome, compare_output, held_tensors, precision
-from .state import slots
 from .ties import Ties, strays
-from .timing import memory_turn
 from .yardstick import Draw
 
 Progress = Callable[..., None]

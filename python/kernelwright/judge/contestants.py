@@ -12,16 +12,17 @@ from typing import Any, Callable, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
-from . import guards, metrics
-from .candidate import explain
-from .errors import Error, candidate_error
-from .limits import free_memory
-from .profiling import Profile, profile_call
+from ..errors import Error, candidate_error
+from ..running import guards
+from ..running.candidate import explain
+from ..running.limits import free_memory
+from ..running.seeding import seed_everything
+from ..running.settings import GlobalState
+from ..running.state import Snapshot, copy_state
+from ..timing.profiling import Profile, profile_call
+from ..timing.timer import Timer
+from . import metrics
 from .runs import Inputs, Outcome, fingerprints, held_tensors, outcome
-from .seeding import seed_everything
-from .settings import GlobalState
-from .state import Snapshot, copy_state
-from .timing import Timer
 
 # Work on other streams shows in outputs that change after the current one is done.
 LATE = "The outputs still changed after the current stream was done: work runs on another stream."

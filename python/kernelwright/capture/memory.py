@@ -9,7 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from . import errors
+from .. import errors
 from .call_json import call_path
 
 

@@ -16,10 +16,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map, tree_map_only
 
-from .limits import free_memory
-from .problem import Problem
-from .seeding import seed_everything
-from .state import copy_state, to_double
+from ..running.limits import free_memory
+from ..running.problem import Problem
+from ..running.seeding import seed_everything
+from ..running.state import copy_state, to_double
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}
 _NARROWING = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}

@@ -13,14 +13,17 @@ from typing import Any, Iterator
 import torch
 from torch.utils import _pytree as pytree
 
-from . import draws, guards, problem as problems
+from ..running import guards
+from ..running import problem as problems
+from ..running.limits import free_memory, limit_memory
+from ..running.seeding import seed_everything
+from ..running.state import Snapshot, StateCopy
+from . import draws
 from .buffers import OtherBuffers
-from .limits import free_memory, limit_memory
 from .reference import Record, Reference
 from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
-from .seeding import seed_everything
-from .state import Snapshot, StateCopy
-from .ties import Ties, operators as operators_with_ties
+from .ties import Ties
+from .ties import operators as operators_with_ties
 
 # Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
 _ASSERTING = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Protocol
 
-from .errors import internal_error
+from ..errors import internal_error
 
 if TYPE_CHECKING:
-    from .worker import Stream
+    from ..worker import Stream
 
 # Kind → module with `load(params) -> Model`.
-_KINDS = {"gguf": "llm_gguf", "transformers": "llm_transformers"}
+_KINDS = {"gguf": "gguf", "transformers": "huggingface"}
 
 
 class Model(Protocol):
@@ -47,7 +47,7 @@ def _model() -> Model:
 
 def stream(params: dict[str, Any], stream: "Stream") -> dict[str, Any]:
     """`llm_generate`. Events: {"data": text}."""
-    from .errors import user_error
+    from ..errors import user_error
 
     model = _model()
     tokens = model.tokens(params["prompt"])

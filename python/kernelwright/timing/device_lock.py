@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from . import errors
+from .. import errors
 
 # Called now and then while waiting with who is waited for, -1 and waited=seconds since the last such call; at the end with "".
 Progress = Callable[..., None]

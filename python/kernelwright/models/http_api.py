@@ -15,10 +15,10 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from .errors import missing_error, summary, user_error
+from ..errors import missing_error, summary, user_error
 
 if TYPE_CHECKING:
-    from .worker import Stream
+    from ..worker import Stream
 
 _CHUNK = 1 << 14
 # More than any error page needs.

@@ -21,8 +21,9 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import errors, local_imports
-from .errors import user_error
+from .. import errors
+from ..errors import user_error
+from . import local_imports
 
 if TYPE_CHECKING:
     import torch

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from . import problem as problems
-from .errors import user_error
+from ..errors import user_error
+from ..running import problem as problems
 
 
 class _Pickler(pickle.Pickler):

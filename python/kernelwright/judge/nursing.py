@@ -22,13 +22,14 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from . import protocol
-from .errors import Error, candidate_error, internal_error
+from .. import protocol
+from ..errors import Error, candidate_error, internal_error
 
 _LARGEST_REPLY = 16 << 20
 _START_SECONDS = 180.0
 _END_SECONDS = 10.0
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 # Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a
@@ -77,7 +78,7 @@ class Nursery:
         self.control, other = socket.socketpair()
         with other:
             self.process = subprocess.Popen(
-                [sys.executable, os.path.join(os.path.dirname(__file__), "host", "start.py"), str(other.fileno())],
+                [sys.executable, os.path.join(_PACKAGE, "host", "start.py"), str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 pass_fds=[other.fileno()],
@@ -98,7 +99,7 @@ def _environment() -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("KW_") and not _SECRET.search(name)
     }
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    home = os.path.dirname(_PACKAGE)
     folders = [
         folder for folder in kept.get("PYTHONPATH", "").split(os.pathsep) if folder and os.path.abspath(folder) != home
     ]

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from . import errors, problem as problems
-from .errors import candidate_error
+from .. import errors
+from ..errors import candidate_error
+from . import problem as problems
 from .seeding import seed_everything
 from .state import copy_state
 

@@ -14,16 +14,20 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from . import candidate as candidates, device_lock, draws, errors, metrics, problem as problems
+from .. import errors
+from ..running import candidate as candidates
+from ..running import problem as problems
+from ..running.state import StateCopy
+from ..timing import device_lock
+from ..timing.noise import Noise
+from ..timing.profiling import Profile
+from ..timing.timer import Perturbation, Timer, is_settled, memory_turn
+from . import draws, metrics
 from .contestants import Contestant, Local
-from .noise import Noise
 from .nursing import Confinement
-from .profiling import Profile
 from .remote import Remote
 from .runs import Inputs, InputsCopy
-from .state import StateCopy
 from .ties import Ties
-from .timing import Perturbation, Timer, is_settled, memory_turn
 
 Progress = Callable[..., None]
 
