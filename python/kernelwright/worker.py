@@ -13,6 +13,7 @@ import importlib
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -45,8 +46,8 @@ METHODS = {
 _LOADING = {"capture", "build", "compile_only"}
 # Methods that never import PyTorch, or are asked where nobody wants to wait for them.
 _LIGHT = {"hello", "source_facts", "llm_load", "protections"}
-# Methods that run a candidate in a process of its own, which comes from one that may import PyTorch while this one does.
-_NURSING = {"verify", "measure"}
+# Methods that run candidates and baselines in processes of their own.
+_NURSING = {"verify", "measure", "prepare"}
 
 # Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
 STREAMED = {
@@ -74,8 +75,6 @@ def _run(method: Any, params: dict[str, Any], progress: Progress) -> dict[str, A
         # PyTorch's import alone keeps a core busy for seconds.
         if method not in _LIGHT and (method in _LOADING or "torch" not in sys.modules):
             lock.enter_context(device_lock.hold(device_lock.CPU, "preparing", progress, shared=True))
-        if method in _NURSING and params.get("candidate"):
-            nursing.nursery()
         run = handler(method)
         if method not in _LOADING:
             lock.close()
@@ -128,6 +127,7 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
         else:
             params = request.get("params") or {}
             _check_syntax(params)
+            _fork_nursery(channel, request, progress)
             reply = {"result": _run(method, params, progress)}
     except ModuleNotFoundError as error:
         reply = {"error": _missing_module(error).to_json()}
@@ -145,12 +145,47 @@ def answer(channel: protocol.Channel, request: dict[str, Any]) -> None:
         channel.send({"id": number, "error": errors.from_exception(error).to_json()})
 
 
+def _fork_nursery(channel: protocol.Channel, request: dict[str, Any], progress: Progress | None) -> bool:
+    """Before PyTorch is imported for a request that needs the nursery: import it in a process that forks one, and
+    go on there with this request. That process has this one's number and descriptors, and nothing of its memory.
+
+    Returns where there is nothing to do, or False where the processor is not free and nobody wants to wait.
+    """
+    if request.get("method") not in _NURSING or "torch" in sys.modules or not _syntax_is_right(request):
+        return True
+    if (shared := device_lock.share_beyond_exec(device_lock.CPU, progress)) is None:
+        return False
+    left = {"request": request, "read": channel.read_fd, "write": channel.write_fd, "shared": shared, "parent": _parent}
+    nursing.begin_again(left, [channel.read_fd, channel.write_fd, shared["number"]])
+    device_lock.end_sharing(shared)
+    return True
+
+
+def go_on(file: int, number: int, control: socket.socket) -> None:
+    """What host/start.py calls in the judge's process, when the nursery, process `number`, is asked over `control`."""
+    left = nursing.left_before(file)
+    nursing.adopt(nursing.Nursery(number, control))
+    device_lock.end_sharing(left["shared"])
+    channel = protocol.Channel(left["read"], left["write"])
+    os.set_inheritable(channel.read_fd, False)
+    os.set_inheritable(channel.write_fd, False)
+    _end(_serve_with_parent(channel, left["parent"], left["request"]))
+
+
 def _check_syntax(params: dict[str, Any]) -> None:
     """Tell what is wrong with a problem's text before the seconds that importing PyTorch takes."""
     if "torch" not in sys.modules and isinstance(path := params.get("problem"), str):
         from .running import problem
 
         problem.compiled(path)
+
+
+def _syntax_is_right(request: dict[str, Any]) -> bool:
+    try:
+        _check_syntax(request.get("params") or {})
+        return True
+    except errors.Error:
+        return False
 
 
 def _missing_module(error: ModuleNotFoundError) -> errors.Error:
@@ -172,8 +207,14 @@ def _missing_module(error: ModuleNotFoundError) -> errors.Error:
     return errors.from_exception(error)
 
 
-def serve(channel: protocol.Channel) -> None:
+def serve(channel: protocol.Channel, begun: dict[str, Any] | None = None) -> None:
+    """Until the other side has closed. `begun`: a request that had come before this process forked its nursery."""
     work: Iterator[None] | None = None
+    if begun is not None:
+        if begun.get("method") in IN_SPARE_TIME:
+            work = _spare_work(begun)
+        else:
+            answer(channel, begun)
     while True:
         while work is not None and not channel.is_waiting():
             with device_lock.share_if_free(device_lock.CPU) as free:
@@ -184,15 +225,17 @@ def serve(channel: protocol.Channel) -> None:
             return
         if "cancel" in request:
             continue  # it crossed the reply on its way
-        if (method := request.get("method")) in IN_SPARE_TIME:
+        if request.get("method") in IN_SPARE_TIME:
             channel.send({"id": request.get("id"), "result": {}})
-            work = _spare_work(IN_SPARE_TIME[method], request.get("params") or {})
+            while not channel.is_waiting() and not _fork_nursery(channel, request, None):
+                time.sleep(_SPARE_TIME_PAUSE)
+            work = _spare_work(request)
         else:
             answer(channel, request)
 
 
-def _spare_work(module: str, params: dict[str, Any]) -> Iterator[None]:
-    yield from _module(module).work(params)
+def _spare_work(request: dict[str, Any]) -> Iterator[None]:
+    yield from _module(IN_SPARE_TIME[request["method"]]).work(request.get("params") or {})
 
 
 def _one_step(work: Iterator[None]) -> Iterator[None] | None:
@@ -223,22 +266,31 @@ def _exit_with_parent(read_fd: int, parent: int) -> None:
     os._exit(1)
 
 
+_parent = 0  # the process that has started this one
+
+
 def main() -> int:
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     parent = os.getppid()
-    channel = _claim_standard_streams()
+    return _serve_with_parent(_claim_standard_streams(), parent)
+
+
+def _serve_with_parent(channel: protocol.Channel, parent: int, begun: dict[str, Any] | None = None) -> int:
+    global _parent
+    _parent = parent
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     faulthandler.enable(sys.stderr)
     threading.Thread(target=_exit_with_parent, args=(channel.read_fd, parent), daemon=True).start()
-    try:
-        serve(channel)
-    except BrokenPipeError:
-        return 0
+    with contextlib.suppress(BrokenPipeError):
+        serve(channel, begun)
     return 0
 
 
 def start() -> None:
     """What `kw` calls, and `python -m kernelwright.worker`."""
-    status = main()
+    _end(main())
+
+
+def _end(status: int) -> None:
     sys.stderr.flush()
     # Skips atexit hooks and destructors of user code, which could hang or print; nothing of ours is left to do.
     os._exit(status)

@@ -4,12 +4,12 @@
 
 #include "capi/kernelwright.h"
 #include "capture/reader.hpp"
-#include "driver/compile.hpp"
-#include "driver/error_json.hpp"
-#include "driver/report.hpp"
 #include "llm/prompts.hpp"
 #include "plan/schedule_json.hpp"
+#include "propose/compile.hpp"
+#include "run/report.hpp"
 #include "support/error.hpp"
+#include "support/error_json.hpp"
 
 namespace {
 
@@ -80,7 +80,7 @@ char* kw_compile(const char* request) { return answer(request, compile_request);
 char* kw_judge(const char* request) {
   return answer(request, [](const Json& json) {
     Json report = Json::object();
-    add_verification(report, json.at("figures"), json.value("policy", "reference"));
+    add_judgement(report, judgement_of(json.at("figures"), policy_of(json.value("policy", "reference"))));
     return report;
   });
 }

@@ -6,10 +6,10 @@
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
-#include "cli/options.hpp"
 #include "cli/help_text.hpp"
-#include "driver/output_files.hpp"
-#include "driver/report_version.hpp"
+#include "cli/options.hpp"
+#include "run/output_files.hpp"
+#include "run/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-#include "driver/progress.hpp"
+#include "support/progress.hpp"
 
 namespace kw::cli {
 

@@ -5,7 +5,7 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
-#include "driver/optimize.hpp"
+#include "run/optimize.hpp"
 
 namespace kw::cli {
 

@@ -11,9 +11,9 @@
 #include "cli/commands.hpp"
 #include "cli/help_text.hpp"
 #include "cli/variables.hpp"
-#include "driver/compiler.hpp"
-#include "driver/environment.hpp"
-#include "driver/report_version.hpp"
+#include "judge/environment.hpp"
+#include "propose/compiler.hpp"
+#include "run/report_version.hpp"
 #include "support/error.hpp"
 
 namespace kw::cli {

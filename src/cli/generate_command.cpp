@@ -7,10 +7,10 @@
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
 #include "cli/sampling_options.hpp"
-#include "driver/error_json.hpp"
-#include "driver/generate.hpp"
-#include "driver/optimize.hpp"
-#include "driver/output_files.hpp"
+#include "run/generate.hpp"
+#include "run/optimize.hpp"
+#include "run/output_files.hpp"
+#include "support/error_json.hpp"
 #include "support/interrupt.hpp"
 
 namespace kw::cli {

@@ -3,21 +3,22 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "driver/captured.hpp"
 #include "cli/commands.hpp"
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
-#include "driver/compile.hpp"
-#include "driver/environment.hpp"
-#include "driver/optimize.hpp"
-#include "driver/output_files.hpp"
-#include "driver/problem_file.hpp"
-#include "driver/report_version.hpp"
-#include "driver/session.hpp"
 #include "emit/kernel_text.hpp"
 #include "ir/text.hpp"
+#include "judge/environment.hpp"
+#include "judge/problem_file.hpp"
+#include "judge/session.hpp"
+#include "judge/target.hpp"
 #include "plan/program_text.hpp"
 #include "plan/schedule_json.hpp"
+#include "propose/captured.hpp"
+#include "propose/compile.hpp"
+#include "run/optimize.hpp"
+#include "run/output_files.hpp"
+#include "run/report_version.hpp"
 
 namespace kw::cli {
 

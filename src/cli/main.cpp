@@ -13,10 +13,10 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "cli/suggest.hpp"
-#include "driver/error_json.hpp"
-#include "driver/output_files.hpp"
-#include "driver/report_version.hpp"
+#include "run/output_files.hpp"
+#include "run/report_version.hpp"
 #include "support/error.hpp"
+#include "support/error_json.hpp"
 #include "support/interrupt.hpp"
 
 namespace {

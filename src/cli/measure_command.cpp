@@ -5,8 +5,8 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
-#include "driver/optimize.hpp"
-#include "driver/output_files.hpp"
+#include "run/optimize.hpp"
+#include "run/output_files.hpp"
 
 namespace kw::cli {
 

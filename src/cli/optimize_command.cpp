@@ -7,8 +7,8 @@
 #include "cli/options.hpp"
 #include "cli/report_text.hpp"
 #include "cli/sampling_options.hpp"
-#include "driver/auto.hpp"
-#include "driver/output_files.hpp"
+#include "run/auto.hpp"
+#include "run/output_files.hpp"
 #include "support/error.hpp"
 
 namespace kw::cli {

@@ -15,12 +15,12 @@
 #include "cli/line_editor.hpp"
 #include "cli/report_text.hpp"
 #include "cli/suggest.hpp"
-#include "driver/conversation.hpp"
-#include "driver/output_files.hpp"
-#include "driver/report.hpp"
-#include "driver/scratch.hpp"
+#include "run/conversation.hpp"
+#include "run/output_files.hpp"
+#include "run/report.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
+#include "support/scratch.hpp"
 #include "support/text.hpp"
 
 namespace kw::cli {

@@ -1,8 +1,8 @@
-// `kw repl`: the loop, its commands and what it shows. What a person types comes through line_editor, what is done with it is driver/conversation.
+// `kw repl`: the loop, its commands and what it shows. What a person types comes through line_editor, what is done with it is run/conversation.
 #pragma once
 
 #include "cli/console.hpp"
-#include "driver/generate.hpp"
+#include "run/generate.hpp"
 
 namespace kw::cli {
 

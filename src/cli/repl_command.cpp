@@ -4,8 +4,8 @@
 #include "cli/model_options.hpp"
 #include "cli/options.hpp"
 #include "cli/repl.hpp"
-#include "driver/output_files.hpp"
 #include "cli/sampling_options.hpp"
+#include "run/output_files.hpp"
 #include "support/error.hpp"
 
 namespace kw::cli {

@@ -4,7 +4,7 @@
 
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
-#include "driver/output_files.hpp"
+#include "run/output_files.hpp"
 
 namespace kw::cli {
 

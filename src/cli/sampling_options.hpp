@@ -1,7 +1,7 @@
 // The options of asking a language model for kernels, worded once for `kw generate` and `kw bench`.
 #pragma once
 
-#include "driver/generate.hpp"
+#include "run/generate.hpp"
 
 namespace CLI { class App; }
 

@@ -10,6 +10,7 @@
 #include "emit/python_text.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
+#include "judge/target.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

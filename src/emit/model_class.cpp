@@ -10,6 +10,7 @@
 #include "emit/forward_text.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
+#include "judge/target.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

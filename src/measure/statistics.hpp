@@ -41,4 +41,7 @@ double fast_p(std::span<const double> speedups, double threshold);
 nlohmann::ordered_json to_json(const Estimate& estimate);
 nlohmann::ordered_json to_json(const Speedup& speedup);
 
+// Not slower than eager: an interval is that of one run, and two runs of one library kernel may be 3 % apart.
+inline constexpr double kNotSlower = 0.97;
+
 }  // namespace kw

@@ -4,8 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "judge/contract.hpp"
 #include "support/error.hpp"
-#include "verify/contract.hpp"
 
 using namespace kw;
 using Json = nlohmann::ordered_json;

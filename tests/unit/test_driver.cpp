@@ -3,12 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "driver/compile.hpp"
-#include "driver/environment.hpp"
-#include "driver/optimize.hpp"
-#include "driver/summary.hpp"
-#include "driver/worth.hpp"
 #include "ir/text.hpp"
+#include "judge/environment.hpp"
+#include "judge/target.hpp"
+#include "propose/compile.hpp"
+#include "run/optimize.hpp"
+#include "run/summary.hpp"
+#include "run/worth.hpp"
 #include "support/error.hpp"
 
 using namespace kw;

@@ -30,6 +30,7 @@ _START_SECONDS = 180.0
 _END_SECONDS = 10.0
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_START = os.path.join(_PACKAGE, "host", "start.py")
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 # Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a
@@ -74,19 +75,32 @@ class Ended(Exception):
 
 
 class Nursery:
-    def __init__(self) -> None:
-        self.control, other = socket.socketpair()
+    """The process `number`, a child of this one, asked over `control`."""
+
+    def __init__(self, number: int, control: socket.socket) -> None:
+        self.number = number
+        self.control = control
+
+    @classmethod
+    def start(cls) -> "Nursery":
+        control, other = socket.socketpair()
         with other:
-            self.process = subprocess.Popen(
-                [sys.executable, os.path.join(_PACKAGE, "host", "start.py"), str(other.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                pass_fds=[other.fileno()],
-                env=_environment(),
+            other.set_inheritable(True)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            number = os.posix_spawn(
+                sys.executable,
+                [sys.executable, _START, str(other.fileno())],
+                _environment(),
+                file_actions=[(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
             )
+            os.close(nothing)
+        return cls(number, control)
 
     def is_alive(self) -> bool:
-        return self.process.poll() is None
+        try:
+            return os.waitpid(self.number, os.WNOHANG)[0] == 0
+        except ChildProcessError:
+            return False
 
     def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
         socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
@@ -126,8 +140,43 @@ _owner = 0
 
 
 def start() -> None:
+    adopt(Nursery.start())
+
+
+def adopt(one: Nursery) -> None:
+    """Have this process's candidates come from that nursery."""
     global _nursery, _owner
-    _nursery, _owner = Nursery(), os.getpid()
+    _nursery, _owner = one, os.getpid()
+
+
+def begin_again(left: dict[str, Any], descriptors: list[int]) -> None:
+    """Become host/start.py, which forks the nursery and then goes on as this process with what is `left` (JSON) and
+    with these `descriptors` open. Nothing that this process holds is in the nursery's memory: that of a process that
+    begins anew. Returns only where that is not possible.
+    """
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    try:
+        file = os.memfd_create("kernelwright", 0)
+        with open(file, "w", closefd=False) as text:
+            json.dump({**left, "environment": dict(os.environ)}, text)
+        os.lseek(file, 0, os.SEEK_SET)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, *flags, _START, str(file)], _environment())
+    except OSError:
+        return
+
+
+def left_before(file: int) -> dict[str, Any]:
+    """What begin_again() had left there; the environment is as it was."""
+    with open(file) as text:
+        left = json.load(text)
+    environment = left.pop("environment")
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+    return left
 
 
 class Host:

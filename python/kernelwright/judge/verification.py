@@ -1,6 +1,6 @@
 """Verification: runs a candidate, eager and the double-precision reference on several draws and reports every figure of the contract.
 
-What passes is decided by the parent process (src/verify/contract.cpp); here is only measured. docs/contract.md has the rules.
+What passes is decided by the parent process (src/judge/contract.cpp); here is only measured. docs/contract.md has the rules.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Progress = Callable[..., None]
 # Of the processor: whatever computes much on it takes part, whichever device it works for.
 CPU = "cpu"
 
-_FOLDER = "/tmp/kernelwright-locks"  # src/driver/sandbox.cpp has it too
+_FOLDER = "/tmp/kernelwright-locks"  # src/judge/sandbox.cpp has it too
 _REPORT_SECONDS = 0.5
 _MOST_TEXT = 1 << 16
 _PERMISSION_TRIES = 20
@@ -296,3 +296,32 @@ def share_if_free(name: str) -> Iterator[bool]:
                 return
             with _told(number, "preparing", True):
                 yield True
+
+
+def share_beyond_exec(name: str, progress: Progress | None) -> dict[str, Any] | None:
+    """Share a device's lock as `hold` does, from here until `end_sharing` gets what this returns, in whatever this
+    process executes meanwhile. The file `number` is to be inherited. Without `progress` nothing is waited for: None
+    where somebody has or wants the device alone.
+    """
+    path = os.path.join(folder(), name)
+
+    def take(number: int, kind: int) -> bool:
+        return _try(number, kind) if progress is None else _take(name, number, kind, progress) is None
+
+    with _flocked(path + ".queue", lambda number: take(number, fcntl.LOCK_EX)) as queue:
+        if queue is None:
+            return None
+        number = _open(path + ".lock")
+        if not take(number, fcntl.LOCK_SH):
+            _close(number)
+            return None
+    entry = _myself("preparing")
+    _write_line(number, entry, first=False)
+    return {"number": number, "id": entry["id"]}
+
+
+def end_sharing(shared: dict[str, Any]) -> None:
+    number = shared["number"]
+    _write_line(number, {"id": shared["id"], "ended": True}, first=False)
+    fcntl.flock(number, fcntl.LOCK_UN)
+    _close(number)

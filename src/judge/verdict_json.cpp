@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "judge/contract.hpp"
+#include "judge/json_number.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+double read_number(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+Json write_number(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+std::string number_text(const Json& value) { return fmt::format("{:.6g}", read_number(value)); }
+
+namespace {
+
+Json error_json(const RelativeError& error) { return {{"norm", write_number(error.norm)}, {"max", write_number(error.max)}}; }
+
+RelativeError error_from(const Json& json) { return {read_number(json.at("norm")), read_number(json.at("max"))}; }
+
+}  // namespace
+
+Json to_json(const Verdict& verdict) {
+  Json errors = Json::array(), checks = Json::array(), vacuous = Json::array();
+  for (const OutputVerdict& output : verdict.errors) {
+    Json row = {{"draw", output.draw},           {"draw_index", output.draw_index},     {"output", output.output},
+                {"ours", error_json(output.ours)}, {"eager", error_json(output.eager)}, {"bound", error_json(output.bound)},
+                {"ok", output.fault.empty()}};
+    if (output.conditioned) row["conditioned"] = true;
+    if (!output.fault.empty()) row["fault"] = output.fault;
+    errors.push_back(std::move(row));
+  }
+  for (const CheckVerdict& check : verdict.checks) checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
+  for (const VacuousOutput& row : verdict.vacuous) vacuous.push_back({{"output", row.output}, {"trivial", row.trivial}});
+  Json json = {{"verdict", verdict.pass ? "pass" : "fail"},
+               {"code", verdict.code},
+               {"reason", verdict.reason},
+               {"policy", name_of(verdict.policy)},
+               {"reference", verdict.reference},
+               {"reference_note", verdict.reference_note},
+               {"errors", std::move(errors)},
+               {"checks", std::move(checks)},
+               {"vacuous", std::move(vacuous)},
+               {"skipped_draws", verdict.skipped}};
+  if (verdict.kernelbench_gate) {
+    const Gate& gate = *verdict.kernelbench_gate;
+    json["kernelbench_gate"] = {{"ok", gate.ok}, {"atol", gate.atol}, {"rtol", gate.rtol}};
+  }
+  if (!verdict.detail.empty()) json["detail"] = verdict.detail;
+  return json;
+}
+
+Verdict verdict_from_json(const Json& json) {
+  Verdict verdict;
+  verdict.pass = json.at("verdict") == "pass";
+  verdict.code = json.at("code").get<std::string>();
+  verdict.reason = json.at("reason").get<std::string>();
+  verdict.policy = policy_of(json.at("policy").get<std::string>());
+  verdict.reference = json.value("reference", std::string());
+  verdict.reference_note = json.value("reference_note", std::string());
+  for (const Json& row : json.at("errors")) {
+    OutputVerdict output;
+    output.draw = row.at("draw").get<std::string>();
+    output.draw_index = row.at("draw_index").get<int>();
+    output.output = row.at("output").get<std::string>();
+    output.ours = error_from(row.at("ours"));
+    output.eager = error_from(row.at("eager"));
+    output.bound = error_from(row.at("bound"));
+    output.conditioned = row.value("conditioned", false);
+    output.fault = row.value("fault", std::string());
+    verdict.errors.push_back(std::move(output));
+  }
+  for (const Json& row : json.at("checks"))
+    verdict.checks.push_back({row.at("name").get<std::string>(), row.at("ok").get<bool>(), row.at("detail").get<std::string>()});
+  for (const Json& row : json.at("vacuous")) verdict.vacuous.push_back({row.at("output").get<std::string>(), row.at("trivial").get<std::string>()});
+  verdict.skipped = json.value("skipped_draws", std::vector<std::string>());
+  if (json.contains("kernelbench_gate")) {
+    const Json& gate = json.at("kernelbench_gate");
+    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), gate.at("atol").get<double>(), gate.at("rtol").get<double>()};
+  }
+  verdict.detail = json.value("detail", std::string());
+  return verdict;
+}
+
+}  // namespace kw

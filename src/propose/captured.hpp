@@ -1,0 +1,14 @@
+// A problem's graph. Where tracing it leaves a graph that makes no sense, PyTorch is asked first whether the model runs at all.
+#pragma once
+
+#include <string>
+
+#include "ir/graph.hpp"
+#include "judge/session.hpp"
+
+namespace kw {
+
+// Throws kUser with PyTorch's own message where the model cannot be run, kInternal where only tracing or reading it fails.
+Graph captured_graph(Session& session, const std::string& problem, const std::string& size, const std::string& device);
+
+}  // namespace kw

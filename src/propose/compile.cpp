@@ -1,0 +1,134 @@
+#include "propose/compile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "emit/module_writer.hpp"
+#include "emit/target_printer.hpp"
+#include "emit/triton/keep_mask.hpp"
+#include "plan/plan.hpp"
+#include "support/error.hpp"
+#include "support/progress.hpp"
+#include "support/stamp.hpp"
+#include "support/text.hpp"
+
+namespace kw {
+
+namespace {
+
+std::unique_ptr<TargetPrinter> printer_for(const std::string& target) {
+  if (target == "triton") return make_triton_printer();
+  if (target == "cpu") return make_cpu_printer();
+  throw Error(ErrorKind::kUser, "there is no target \"" + target + "\".", "Use triton or cpu.");
+}
+
+// Every node that is in a group, each once, as a library call.
+Schedule library_schedule(const Schedule& schedule) {
+  Schedule out{.target = schedule.target, .groups = {}};
+  std::set<NodeId> nodes;
+  for (const GroupSchedule& group : schedule.groups)
+    if (group.scheduler != "view") nodes.insert(group.nodes.begin(), group.nodes.end());
+  for (const NodeId node : nodes) out.groups.push_back({.nodes = {node}, .scheduler = "extern", .parameters = {}});
+  return out;
+}
+
+void separate_groups(Graph& graph) {
+  std::set<NodeId> nodes;
+  for (const auto& group : graph.groups) nodes.insert(group.begin(), group.end());
+  graph.groups.clear();
+  for (const NodeId node : nodes) graph.groups.push_back({node});
+}
+
+std::string header_of(const Compiled& compiled, const CompileOptions& options) {
+  const std::string from = options.problem_name.empty() ? "module " + compiled.graph.name : options.problem_name;
+  std::string text = fmt::format("Made by Kernelwright {} from {}.\n", KW_VERSION, from);
+  text += fmt::format("{} kernel{}, {} library call{}", compiled.kernels.size(), compiled.kernels.size() == 1 ? "" : "s", compiled.library_calls,
+                      compiled.library_calls == 1 ? "" : "s");
+  if (!compiled.library_ops.empty()) text += " (" + join(compiled.library_ops, ", ") + ")";
+  return text + ".";
+}
+
+void count_steps(Compiled& compiled) {
+  for (const kernel::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
+  for (const Step& step : compiled.program.steps)
+    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
+      if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) == compiled.kernels.end()) compiled.kernels.emplace_back(triton::kKeepMaskKernel);
+    } else if (call) {
+      ++compiled.library_calls;
+      std::string op = compiled.graph.nodes[static_cast<size_t>(call->node)].op;
+      op = op.substr(0, op.rfind('.'));
+      if (std::find(compiled.library_ops.begin(), compiled.library_ops.end(), op) == compiled.library_ops.end()) compiled.library_ops.push_back(op);
+    }
+}
+
+}  // namespace
+
+std::string name_of(Caution caution) {
+  switch (caution) {
+    case Caution::kNone: return "fused";
+    case Caution::kLibraryDraws: return "library-draws";
+    case Caution::kUnfused: return "unfused";
+    case Caution::kLibrary: return "library";
+  }
+  return "";
+}
+
+Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOptions& options) {
+  Compiled compiled;
+  compiled.graph = base.graph;
+  compiled.passes = base.passes;
+  compiled.schedule = std::move(schedule);
+  compiled.program = lower(compiled.graph, compiled.schedule, default_device(options.target));
+  count_steps(compiled);
+  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer_for(options.target), {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  return compiled;
+}
+
+std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions) {
+  const std::unique_ptr<TargetPrinter> printer = printer_for(compiled.schedule.target);
+  std::set<size_t> groups;
+  const auto& steps = compiled.program.steps;
+  for (size_t index = 0; index < steps.size(); ++index) {
+    const auto* step = std::get_if<KernelStep>(&steps[index]);
+    if (!step || step->by_last) continue;
+    const auto* next = index + 1 < steps.size() ? std::get_if<KernelStep>(&steps[index + 1]) : nullptr;
+    if (functions.contains(printer->function(compiled.program, *step, next && next->by_last ? next : nullptr))) groups.insert(static_cast<size_t>(step->group));
+  }
+  return {groups.begin(), groups.end()};
+}
+
+Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) {
+  const std::unique_ptr<TargetPrinter> printer = printer_for(options.target);
+  const DeviceDescription device = default_device(options.target);
+  Compiled compiled;
+  double began = seconds_now();
+  const auto lap = [&](const char* stage) {
+    compiled.seconds.emplace_back(stage, seconds_now() - began);
+    began = seconds_now();
+  };
+  PassOptions passes = options.passes;
+  if (options.caution != Caution::kNone) passes.disabled.emplace_back("draws");
+  compiled.passes = run_passes(graph, passes);
+  if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
+  compiled.graph = std::move(graph);
+  lap("passes");
+  if (last == CompileStage::kPasses) return compiled;
+
+  compiled.schedule = default_schedule(compiled.graph, options.target, device);
+  if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
+  lap("schedule");
+  if (last == CompileStage::kSchedule) return compiled;
+
+  compiled.program = lower(compiled.graph, compiled.schedule, device);
+  count_steps(compiled);
+  lap("lower");
+  if (last == CompileStage::kKernels) return compiled;
+
+  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer, {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  lap("emit");
+  return compiled;
+}
+
+}  // namespace kw

@@ -1,0 +1,118 @@
+#include "run/answer_judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "judge/environment.hpp"
+#include "judge/judgement.hpp"
+#include "judge/target.hpp"
+#include "llm/extract.hpp"
+#include "propose/device_facts.hpp"
+#include "propose/sample_log.hpp"
+#include "run/optimize.hpp"
+#include "run/output_files.hpp"
+#include "run/report.hpp"
+#include "support/error.hpp"
+#include "support/stamp.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kFactsSeconds = 60;
+
+Json of_verdict(const Json& record) {
+  Json out;
+  for (const char* field : {"verdict", "code", "reason", "errors", "notes"})
+    if (record.contains(field)) out[field] = record[field];
+  return out;
+}
+
+// As eager_errors() of the verdict that the record was made of, which may be an earlier run's.
+std::map<std::string, double> eager_errors_of(const Json& record) {
+  std::map<std::string, double> errors;
+  for (const Json& row : record["errors"])
+    if (row["eager"].is_object() && row["eager"]["norm"].is_number()) {
+      double& known = errors[row["output"].get<std::string>()];
+      known = std::max(known, row["eager"]["norm"].get<double>());
+    }
+  return errors;
+}
+
+}  // namespace
+
+JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
+  JudgedAnswer judged;
+  const llm::Extraction extraction = llm::extract({completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target, context_.problem.source},
+                                                  [&](const std::string& source) { return facts_of(source); });
+  Json& record = judged.record;
+  record = {{"model", model}, {"usage", usage_json(completion)}, {"repairs", extraction.repairs}, {"verdict", "fail"}, {"code", extraction.fault.code}, {"reason", extraction.fault.message}, {"ran", false}};
+  if (completion.finish == "repetition" && !extraction.fault.code.empty()) record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
+  judged.feedback = feedback_on(extraction.fault);
+  if (!extraction.fault.code.empty()) return judged;
+
+  judged.source = stamped(fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source));
+  judged.candidate = context_.archive.add_candidate(judged.source);
+  if (const auto known = known_.find(judged.candidate); known != known_.end()) {
+    // Verdicts are of the source; the model wrote it again.
+    record.update(known->second.record);
+    judged.verdict = known->second.verdict;
+    record["same_as_before"] = true;
+    judged.feedback = {record.value("reason", ""), ""};
+    return judged;
+  }
+  const double began = seconds_now();
+  const Judgement judgement = context_.judges.judge(judged.source);
+  Json report = {{"policy", context_.policy}};
+  add_judgement(report, judgement);
+  judged.seconds = seconds_now() - began;
+  context_.judges.get_ready();
+  record["ran"] = true;
+  record.update(of_verdict(report));
+  judged.feedback = feedback_on(judgement);
+  context_.archive.together([&] {
+    context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model, emitter_version(), ""});
+    judged.verdict = context_.archive.add(
+        VerdictRecord{context_.problem_hash, judged.candidate, context_.environment_hash, context_.policy, judgement.passed(), judgement.verdict.reason, judgement.figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
+  });
+  known_[judged.candidate] = {of_verdict(record), judged.verdict};
+  return judged;
+}
+
+Json AnswerJudge::facts_of(const std::string& source) { return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds); }
+
+const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
+  if (limits_) return *limits_;
+  Session plain(context_.environment, context_.progress, context_.timeout_seconds);
+  plain.be_quiet(true);
+  const std::string device = device_of(context_.target);
+  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device), cache_bytes(plain, device)});
+}
+
+Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {
+  Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
+  try {
+    MeasureRequest request;
+    request.baselines = baselines;
+    request.budget_seconds = seconds;
+    request.input_bytes = context_.input_bytes;
+    if (record.contains("errors")) request.eager_errors = eager_errors_of(record);
+    // A C++ kernel's name is nothing that a profiler sees.
+    if (context_.target == "triton") request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
+    const Json reply = context_.judges.measure(source, std::move(request));
+    add_measurement(report, reply);
+    if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);
+    context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"}, {"reason", "Timing failed: " + error.text().message}, {"code", error.text().code}};
+  } catch (const WorkerFailure& failure) {
+    report = {{"verdict", "fail"}, {"reason", "The process " + failure.what + " while the candidate was timed."}, {"code", "worker-failed"}};
+  }
+  return report;
+}
+
+}  // namespace kw

@@ -1,0 +1,67 @@
+// What becomes of one answer of a model: the code in it, its verdict and, when it passed, its times; everything in the archive.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "archive/archive.hpp"
+#include "ir/graph.hpp"
+#include "judge/judges.hpp"
+#include "judge/problem_file.hpp"
+#include "llm/backend.hpp"
+#include "llm/host.hpp"
+#include "propose/feedback.hpp"
+
+namespace kw {
+
+// What all answers to one problem are judged by; all of it outlives the judge.
+struct JudgeContext {
+  Archive& archive;
+  llm::Host& facts;                    // parses Python
+  Judges& judges;
+  const Environment& environment;
+  Progress& progress;
+  const ProblemFile& problem;
+  std::string problem_hash, environment_hash, target, policy;
+  double timeout_seconds = 120;
+  int64_t input_bytes = 0;
+  const Graph* graph = nullptr;        // for the roofline; nullptr: none
+};
+
+struct JudgedAnswer {
+  nlohmann::ordered_json record;       // model, usage, repairs, verdict, code, reason, ran, errors, notes, same_as_before
+  Feedback feedback;                   // empty where there is nothing to say to the model
+  std::string source, candidate, verdict;   // the file and hashes; empty where there was no code
+  double seconds = 0;                  // of the verification
+};
+
+class AnswerJudge {
+ public:
+  explicit AnswerJudge(JudgeContext context) : context_(std::move(context)) {}
+
+  // A source that was judged before is not judged again.
+  JudgedAnswer judge(const llm::Completion& completion, const std::string& model);
+
+  // Times one that passed: a report's fields from time_ms to roofline, with verdict "fail" where it did not hold. Throws Interrupted.
+  nlohmann::ordered_json time(const std::string& source, const std::string& candidate, const nlohmann::ordered_json& record, const std::vector<std::string>& baselines, double seconds);
+
+ private:
+  struct Known {
+    nlohmann::ordered_json record;
+    std::string verdict;
+  };
+  struct DeviceLimits {
+    nlohmann::ordered_json ceilings;
+    double cache_bytes = 0;
+  };
+  nlohmann::ordered_json facts_of(const std::string& source);   // the worker's "source_facts"
+  const DeviceLimits& limits();        // asked for once: it takes a process of its own
+
+  JudgeContext context_;
+  std::optional<DeviceLimits> limits_;
+  std::map<std::string, Known> known_;  // by candidate
+};
+
+}  // namespace kw

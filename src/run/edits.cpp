@@ -1,0 +1,129 @@
+#include "run/edits.hpp"
+#include "run/output_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "archive/archive.hpp"
+#include "judge/environment.hpp"
+#include "judge/problem_file.hpp"
+#include "judge/target.hpp"
+#include "propose/captured.hpp"
+#include "propose/compile.hpp"
+#include "propose/device_facts.hpp"
+#include "propose/edit_proposer.hpp"
+#include "propose/prompt_facts.hpp"
+#include "run/optimize.hpp"
+#include "run/report.hpp"
+#include "run/report_version.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+OptimizeOptions optimize_options(const GenerateOptions& options) {
+  OptimizeOptions result;
+  result.problem = options.problem;
+  result.output = options.output;
+  result.target = options.target;
+  result.size = options.size;
+  result.policy = options.policy;
+  result.baselines = options.baselines;
+  result.budget_seconds = std::min(options.budget_seconds, kTimingSeconds);
+  result.timeout_seconds = options.timeout_seconds;
+  result.draws = options.draws;
+  result.emit_only = options.emit_only;
+  result.force = options.force;
+  result.min_speedup = options.min_speedup;
+  return result;
+}
+
+// The best time, relative to the one it begins with, after each evaluation; the first is 1.
+Json curve_of(const Json& search) {
+  Json curve = Json::array({1.0});
+  if (search.contains("trials"))
+    for (const Json& one : search["trials"]) curve.push_back(one["best"]);
+  return curve;
+}
+
+}  // namespace
+
+struct EditRun::State {
+  EditLog log;
+  Environment environment = find_environment();
+  std::optional<SamplingThreads> own;
+  SamplingThreads* threads = nullptr;
+  const char* evaluated = "search";          // where optimize() reports the evaluations
+};
+
+EditRun::EditRun(const GenerateOptions& options, SamplingThreads* shared) : options_(options), state_(std::make_unique<State>()) { state_->threads = shared; }
+EditRun::~EditRun() = default;
+const std::optional<Error>& EditRun::fault() const { return state_->log.fault; }
+
+void EditRun::join(OptimizeOptions& settings) {
+  settings.evaluations = std::max(0, options_.samples - 1);
+  settings.search_seed = options_.seed.value_or(0);
+  state_->evaluated = settings.search_first ? "proposed" : "search";
+  settings.fresh = true;                     // answers of earlier runs are taken up one by one
+  const std::string proposer = options_.model.model;
+  if (proposer == kSearchAsModel) return;
+  const Environment& environment = state_->environment;
+  if (!state_->threads) state_->threads = &state_->own.emplace(llm::open_backends(options_.model, {environment.python, environment.module_path}));
+  const std::string target = resolve_target(settings.target, environment, !settings.emit_only);
+  settings.proposer = std::make_shared<MakeProposer>([this, target](const EditContext& context) {
+    return edit_proposer(context, options_, device_in_words(context.archive, state_->environment, context.environment_hash, target), *state_->threads, state_->log);
+  });
+  settings.proposed_by = proposer == "random" ? "random" : "llm:" + proposer;
+}
+
+void EditRun::describe(Json& report, const Json& found) {
+  state_->own.reset();
+  const EditLog& log = state_->log;
+  const std::string proposer = options_.model.model;
+  report["model"] = {{"asked", proposer}, {"name", log.model.empty() ? proposer : log.model}};
+  report["template"] = {{"name", options_.template_name()}, {"hash", llm::load_template(options_.template_name()).hash()}};
+  report["run"] = log.run;
+  report["sampling"] = {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"seed", std::to_string(options_.seed.value_or(0))}};
+  log.samples.describe(report, options_.model);
+  report["prompt_tokens"] = log.prompt_tokens;
+  const Json search = found.value(state_->evaluated, Json::object());
+  report["edits"] = {{"groups", log.groups}, {"combinations", log.combinations}, {"evaluations", search.value("tried", 0) + 1}, {"curve", curve_of(search)}, {"answers", log.trials}};
+}
+
+GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
+  OptimizeOptions settings = optimize_options(options);
+  EditRun edits(options, shared);
+  edits.join(settings);
+  GenerateOutcome outcome;
+  Json& report = outcome.report;
+  report = optimize(settings, progress);
+  edits.describe(report, report);
+  report["command"] = "generate";
+  if (!report.contains("code")) report["code"] = passed(report) ? "pass" : "none-passed";
+  report["interrupted"] = false;
+  outcome.fault = edits.fault();
+  outcome.kept = "what was verified is in " + output_path(options.output, options.problem) + "; the same command goes on from here";
+  return outcome;
+}
+
+Json edit_prompt_for(const GenerateOptions& options, Progress& progress) {
+  const Environment environment = find_environment();
+  const std::string target = resolve_target(options.target, environment, false);
+  const ProblemFile problem = read_problem_file(options.problem, options.size, target);
+  Archive archive;
+  const std::string environment_hash = archive.add_environment(environment.description_json());
+  Session session(environment, progress, options.timeout_seconds);
+  Graph graph = captured_graph(session, problem.path, problem.size, device_of(target));
+  session.stop();
+  const Compiled compiled = compile(std::move(graph), {.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = problem.title(), .problem_source = problem.source}, CompileStage::kSchedule);
+  search::Catalogue catalogue(compiled.graph, known_device(archive, environment, environment_hash, target));
+  Json shown = edit_prompt(llm::load_template(options.template_name()), catalogue, compiled.schedule, device_in_words(archive, environment, environment_hash, target));
+  shown["version"] = kReportVersion;
+  shown["command"] = "generate";
+  return shown;
+}
+
+}  // namespace kw

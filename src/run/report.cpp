@@ -1,0 +1,181 @@
+#include "run/report.hpp"
+
+#include "run/worth.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ir/op_registry.hpp"
+#include "measure/roofline.hpp"
+#include "measure/statistics.hpp"
+#include "measure/worker_client.hpp"
+
+namespace kw {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kWidestInterval = 0.1;   // half of it, of the median: beyond that a figure is said to be noisy
+
+// Largest error over its bound: 1 is the bound itself. Null where the bound is zero or an error is no number.
+Json share_of_bound(const OutputVerdict& output) {
+  double share = 0;
+  for (const auto& [error, bound] : {std::pair(output.ours.norm, output.bound.norm), std::pair(output.ours.max, output.bound.max)}) {
+    if (error == 0) continue;
+    if (!(bound > 0) || !(error < 1e300)) return nullptr;
+    share = std::max(share, error / bound);
+  }
+  return share;
+}
+
+std::vector<double> samples_of(const Json& reply, const char* name) {
+  std::vector<double> samples;
+  if (reply.contains("samples_ms") && reply["samples_ms"].contains(name))
+    for (const Json& sample : reply["samples_ms"][name])
+      if (sample.is_number()) samples.push_back(sample.get<double>());
+  return samples;
+}
+
+// Was the machine too noisy to time? The worker's reasons, and intervals that are too wide to say anything.
+Json noise_of(const Json& reply, const Json& times, const Json& intervals) {
+  Json noise = reply.value("noise", Json::object());
+  if (!noise.contains("reasons")) noise["reasons"] = Json::array();
+  for (const auto& [name, interval] : intervals.items()) {
+    const double middle = times[name], half = (interval[1].get<double>() - interval[0].get<double>()) / 2;
+    if (half > kWidestInterval * middle)
+      noise["reasons"].push_back("the 95 % interval of " + (name == "compile" ? "torch.compile" : name) + "'s median reaches " + std::to_string(std::lround(100 * half / middle)) + " % to either side");
+  }
+  noise["noisy"] = !noise["reasons"].empty();
+  return noise;
+}
+
+// What cannot be avoided: each input that is read, read once; each output written once; the products.
+Work work_of(const Graph& graph) {
+  Work work;
+  const auto users = graph.users();
+  const std::vector<bool> returned = graph.is_output();
+  for (const GraphInput& input : graph.inputs)
+    if (!users[static_cast<size_t>(input.value)].empty() || returned[static_cast<size_t>(input.value)])
+      work.read_bytes += static_cast<double>(graph.type(input.value).bytes());
+  std::set<ValueId> written;
+  for (const GraphOutput& output : graph.outputs)
+    if (output.value != kNoValue && written.insert(output.value).second) work.write_bytes += static_cast<double>(graph.type(output.value).bytes());
+  double most = 0;
+  for (const Node& node : graph.nodes) {
+    const double amount = flops(graph, node);
+    work.flops += amount;
+    if (amount <= most || node.results.empty() || node.results.front() == kNoValue) continue;
+    most = amount;
+    switch (graph.type(node.results.front()).dtype) {
+      case DType::f16: work.precision = "fp16"; break;
+      case DType::bf16: work.precision = "bf16"; break;
+      case DType::f64: work.precision = "fp64"; break;
+      default: work.precision = "fp32"; break;
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+Json sandbox_json(const std::vector<std::string>& missing) {
+  const bool has_namespaces = std::none_of(missing.begin(), missing.end(), [](const std::string& what) { return what.find("namespaces") != std::string::npos; });
+  return {{"kind", has_namespaces ? "namespaces" : "none"}, {"missing", missing}};
+}
+
+void add_judgement(Json& report, const Judgement& judgement) {
+  const Verdict& verdict = judgement.verdict;
+  Json fields = to_json(verdict);
+  for (size_t i = 0; i < verdict.errors.size(); ++i) fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
+  report.update(fields);
+  if (judgement.figures.empty()) {
+    report["where"] = judgement.where;
+    report["source"] = judgement.source;
+    report["hint"] = judgement.hint;
+    return;
+  }
+  report["seed"] = judgement.seed ? Json(*judgement.seed) : Json();
+  report["draws"] = judgement.draws;
+  if (judgement.missing_protections) report["sandbox"] = sandbox_json(*judgement.missing_protections);
+  for (const VacuousOutput& output : verdict.vacuous)
+    add_note(report, "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
+  if (!verdict.reference_note.empty()) add_note(report, "reference " + verdict.reference + ": " + verdict.reference_note);
+}
+
+void add_measurement(Json& report, const Json& reply) {
+  Json times = {{"ours", nullptr}, {"eager", nullptr}, {"compile", nullptr}}, intervals = Json::object(), speedups = Json::object();
+  const std::vector<double> ours = samples_of(reply, "ours");
+  for (const char* name : {"ours", "eager", "compile"}) {
+    const std::vector<double> samples = samples_of(reply, name);
+    if (samples.empty()) continue;
+    const Estimate estimate = median_estimate(samples);
+    times[name] = estimate.value;
+    intervals[name] = {estimate.low, estimate.high};
+    if (ours.empty() || std::string_view(name) == "ours") continue;
+    const Speedup ratio = speedup(samples, ours);
+    speedups[name] = {{"value", ratio.ratio.value}, {"low", ratio.ratio.low}, {"high", ratio.ratio.high}, {"difference", name_of(ratio.difference)}};
+  }
+  report["time_ms"] = times;
+  report["time_interval_ms"] = intervals;
+  report["noise"] = noise_of(reply, times, intervals);
+  if (const double untold = reply.contains("untold_ms") ? number_of(reply["untold_ms"]) : 0; untold > 0)
+    add_note(report, fmt::format("the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time", untold));
+  report["speedup"] = speedups;
+  report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
+  report["timer"] = reply.value("timer", "");
+  report["samples"] = samples_of(reply, ours.empty() ? "eager" : "ours").size();
+  report["share_in_our_kernels"] = reply.value("share_in_our_kernels", Json());
+  report["profile"] = reply.value("profile", Json::array());
+  report["peak_memory_bytes"] = reply.value("peak_memory_bytes", Json::object());
+  report["baseline_errors"] = reply.value("baseline_errors", Json::object());
+  if (reply.contains("recheck") && !reply["recheck"].value("ok", true)) {
+    report["verdict"] = "fail";
+    report["code"] = "recheck";
+    report["reason"] = "After timing, the results were no longer right: " + reply["recheck"].value("detail", "");
+  }
+}
+
+void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {
+  report["roofline"] = nullptr;
+  const Json& time = report["time_ms"]["ours"].is_number() ? report["time_ms"]["ours"] : report["time_ms"]["eager"];
+  if (!time.is_number() || !ceilings_json.is_object()) return;
+  const Work work = work_of(graph);
+  const Ceilings ceilings = ceilings_from_json(ceilings_json);
+  const Roofline line = roofline(work, ceilings, time.get<double>());
+  report["roofline"] = {{"fraction", line.share}, {"floor_ms", line.floor_ms}, {"bound", line.limit},
+                        {"bytes", work.read_bytes + work.write_bytes}, {"flops", work.flops}, {"device", ceilings.name}};
+  if (!report["time_ms"]["ours"].is_number()) return;
+  if (const auto doubt = too_fast_to_be_true(work, ceilings, cache_bytes, time.get<double>())) {
+    report["verdict"] = "fail";
+    report["code"] = "too-fast";
+    report["reason"] = *doubt;
+  }
+}
+
+void add_kernels(Json& report, const Compiled& compiled) {
+  report["kernels"] = compiled.kernels;
+  report["library_calls"] = compiled.library_calls;
+  report["library_ops"] = compiled.library_ops;
+}
+
+void add_machine_code(Json& report, const Json& reply, int sm) {
+  int good = 0;
+  for (const Json& kernel : reply["kernels"]) good += kernel.value("ok", false);
+  report["compiled"] = {{"sm", sm}, {"kernels", reply["kernels"].size()}, {"ok", good}, {"each", reply["kernels"]}};
+}
+
+bool passed(const Json& report) { return report.value("verdict", "") == "pass"; }
+
+void add_note(Json& report, const std::string& note) {
+  Json& notes = report["notes"];
+  if (!notes.is_array()) notes = Json::array();
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+}
+
+}  // namespace kw

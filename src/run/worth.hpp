@@ -1,0 +1,37 @@
+// Is a verified candidate worth having? What a report says where it is slower than eager, or than the user asked for,
+// and what would help.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "measure/statistics.hpp"
+
+namespace kw {
+
+struct OptimizeOptions;
+struct GenerateOptions;
+
+// Below it other candidates are tried.
+inline constexpr double kEven = 1;
+
+// Does the whole 95 % interval of the speed-up over eager lie below `least`? False where eager was not timed.
+bool too_slow(const nlohmann::ordered_json& report, double least);
+
+// The speed-up over eager; 0 where it was not timed.
+double speedup_over_eager(const nlohmann::ordered_json& report);
+
+struct Advice {
+  std::string command, effect;
+};
+// For an answer that is too slow, from what its report says was tried already.
+std::vector<Advice> advice_for(const OptimizeOptions& options, const nlohmann::ordered_json& report);
+std::vector<Advice> advice_for(const GenerateOptions& options);
+
+// Of a report whose candidate passed, timed or not: `min_speedup`, `slower_than_eager`, `written`, and `advice`
+// where it is too slow or slower than eager.
+// What is not written has no `candidate`. Returns `written`.
+bool decide(nlohmann::ordered_json& report, double min_speedup, const std::vector<Advice>& advice);
+
+}  // namespace kw
