@@ -341,10 +341,18 @@ class _MemoryProblem(problems.Problem):
         return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: _drawn_like(tensor, generator).to(device), list(self.values))
 
 
+def _empty_like(example: torch.Tensor) -> torch.Tensor:
+    """Without numbers, with the strides of `example` and beginning as far into its memory."""
+    begin = example.storage_offset()
+    reach = begin + 1 + sum((size - 1) * stride for size, stride in zip(example.shape, example.stride()))
+    memory = torch.empty(reach, dtype=example.dtype, device=example.device)
+    return memory.as_strided(example.shape, example.stride(), begin)
+
+
 def _drawn_like(example: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Fresh numbers with the form of `example`; its own values, in another order, where they may be indices or flags."""
     example = example.detach()
-    drawn = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device=example.device)
+    drawn = _empty_like(example)
     if 0 in example.stride() and example.numel():
         drawn = example.clone(memory_format=torch.preserve_format)
     if not example.numel():

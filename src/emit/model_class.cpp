@@ -286,8 +286,25 @@ def warn_once(reason):
   }
 
   std::string requirements() const {
-    const std::string statements = memory_.statements + target_.requirements(program_);
+    const std::string statements = beginnings() + memory_.statements + target_.requirements(program_);
     return statements.empty() ? "" : python::indent(statements, 1);
+  }
+
+  // Of tensors whose memory forward looks at from its beginning on: as_strided with a storage offset.
+  std::string beginnings() const {
+    const Json source = parse(graph_.source_json, "{}");
+    if (!source.is_object() || !source.contains("begins")) return "";
+    std::string out;
+    for (size_t place = 0; place < inputs_.size(); ++place) {
+      for (const Json& begin : source["begins"]) {
+        if (begin.at(0) != (inputs_[place].kind == InputKind::kUser) || begin.at(1) != inputs_[place].target) continue;
+        const int64_t offset = begin.at(2);
+        const std::string reason = fmt::format("{} does not begin at element {} of its memory; make kernels for where it begins",
+                                               label(inputs_[place]), offset);
+        out += fmt::format("if tensors[{}].storage_offset() != {}:\n    return {}\n", place, offset, python::quoted(reason));
+      }
+    }
+    return out;
   }
 
   // A local of forward, out of the way of its parameters.

@@ -90,10 +90,20 @@ def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device
             "A parameter or buffer of the module has no shape yet (a lazy layer such as nn.LazyLinear).",
             hint="Call the module once on example inputs first, or use the layer that is not lazy.",
         )
-    with mode:
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    made = _at_its_place(tensor, mode, device)
     made.kw_original = tensor  # whose memory tells what else lies there; kept alive, so that no other tensor can take over its id
     return made
+
+
+def _at_its_place(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
+    """Beginning as far into its memory as `tensor` does: forward may ask for it, and as_strided counts from there."""
+    begin = tensor.storage_offset()
+    with mode, torch.no_grad():
+        if begin == 0 or tensor.numel() == 0:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+        reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+        memory = torch.empty(begin + reach + 1, dtype=tensor.dtype, device=device)
+        return memory.as_strided(tensor.shape, tensor.stride(), begin).data  # no view of another tensor to autograd
 
 
 def fake_values(value: Any, mode: FakeTensorMode, device: torch.device | None) -> Any:

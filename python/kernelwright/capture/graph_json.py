@@ -97,7 +97,12 @@ class _Writer:
             "result": result_shape(self.program.call_spec.out_spec, leaves),
             "user_inputs": self.user_inputs,
             "signature": forward_signature(self.origin.model),
-            "source": {"path": self.origin.path, "class": type(self.origin.model).__name__, **self.same_tensors(expressions)},
+            "source": {
+                "path": self.origin.path,
+                "class": type(self.origin.model).__name__,
+                **self.same_tensors(expressions),
+                **self.beginnings(inputs),
+            },
             "bytes": self.count_bytes(inputs, outputs),
         }
 
@@ -181,6 +186,17 @@ class _Writer:
 
     def same_tensors(self, expressions: dict[str, str]) -> dict[str, Any]:
         return {"same": [[expressions[name] for name in pair] for pair in self.origin.same]} if self.origin.same else {}
+
+    def beginnings(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Where in their memory the inputs begin of which forward makes a view that counts from there."""
+        by_value = {one["value"]: one for one in inputs}
+        found = {}
+        for node in self.program.graph.nodes:
+            if node.target is torch.ops.aten.as_strided.default and _argument(node, "storage_offset", 3) is not None:
+                value = self.ids[_viewed(node).name]
+                if value in by_value:
+                    found[value] = [by_value[value]["kind"] == "user", by_value[value]["target"], self.values[value]["offset"]]
+        return {"begins": list(found.values())} if found else {}
 
     def output_kind(self, spec: Any) -> dict[str, str]:
         if spec.kind is OutputKind.USER_OUTPUT:
@@ -467,6 +483,20 @@ class _Schema:
             return node
         named = self.returns[index] if index < len(self.returns) else ""
         return f"{node}_{named or index}"
+
+
+def _argument(node: torch.fx.Node, name: str, position: int) -> Any:
+    return node.args[position] if position < len(node.args) else node.kwargs.get(name)
+
+
+def _viewed(node: torch.fx.Node) -> torch.fx.Node:
+    """The tensor whose memory the views behind `node` look at."""
+    while node.op == "call_function" and isinstance(node.args[0], torch.fx.Node):
+        views = isinstance(node.target, OpOverload) and any(one.alias_info for one in node.target._schema.returns)
+        if not views and node.target is not operator.getitem:
+            break
+        node = node.args[0]
+    return node
 
 
 def _type_text(argument: Any) -> str:

@@ -29,7 +29,9 @@ class Tracing(TorchFunctionMode):
     - zero_ and fill_ of an expanded tensor write what it was expanded from; PyTorch's tracing would subtract its old contents as often as it is repeated.
     - gaussian_nll_loss looks for a negative variance, which nothing that is traced can tell.
     - `out=` a tensor that is not contiguous becomes a copy into it: PyTorch's tracing takes the memory for contiguous afterwards.
-
+    - Dropout that drops nothing, and lift_fresh, return their argument itself, as in eager. PyTorch's tracing makes a
+      copy: writing to the result would not reach the argument, and the strides would be others.
+    - The operator `copy` keeps gaps between elements, as in eager.
     - In-place operators whose result is contiguous become a copy into a tensor that lies otherwise, for the same reason.
 
     `enables_grad` tells afterwards whether forward turned gradients on.
@@ -67,6 +69,10 @@ class Tracing(TorchFunctionMode):
             result = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
             if (result.shape, result.dtype) == (out.shape, out.dtype):
                 return out.copy_(result)
+        elif func in _DROPOUTS and _drops_nothing(*args, **kwargs) or func in _LIFTS:
+            return args[0] if args else next(iter(kwargs.values()))
+        elif func in _COPIES and _has_gaps(args[0]):
+            return _copy_with_gaps(*args, **kwargs)
         elif func in _CONTIGUOUS_RESULTS and _is_transposed(args[0]):
             return args[0].copy_(_CONTIGUOUS_RESULTS[func](*args, **kwargs))
         return func(*args, **kwargs)
@@ -80,6 +86,31 @@ _CONTIGUOUS_RESULTS = {
         *("index_add", "index_copy", "index_reduce", "scatter", "scatter_add", "scatter_reduce"),
     )
 }
+
+
+_aten = torch.ops.aten
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout, _aten.dropout, _aten.dropout.default)
+_LIFTS = (_aten.lift_fresh, _aten.lift_fresh.default)
+_COPIES = (_aten.copy, _aten.copy.default)
+
+
+def _drops_nothing(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
+) -> bool:
+    return 0 <= p <= 1 and (p == 0 or not (training and train) or input.numel() == 0)
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+
+
+def _has_gaps(tensor: torch.Tensor) -> bool:
+    return 0 < tensor.numel() < _reach(tensor)
+
+
+def _copy_with_gaps(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    memory = self.new_zeros(_reach(self))
+    return memory.as_strided(self.shape, self.stride()).copy_(src)
 
 
 def _is_transposed(tensor: torch.Tensor) -> bool:

@@ -135,6 +135,17 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(old)
 
 
+def _copy_in_place(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """A copy that begins as far into its memory as `tensor`, with what lies before it and between its elements, where
+    as_strided may read."""
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    begin = tensor.storage_offset()
+    if tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg() or (begin == 0 and reach <= tensor.numel()):
+        return tensor.to(device=device, dtype=dtype, copy=True)
+    memory = tensor.as_strided((begin + reach,), (1,), 0).to(device=device, dtype=dtype, copy=True)
+    return memory.as_strided(tensor.shape, tensor.stride(), begin)
+
+
 def _widened(value: Any, device: torch.device) -> Any:
     """A copy of a call's arguments with floating tensors in double precision, on `device`."""
     copies: dict[int, torch.Tensor] = {}
@@ -143,7 +154,7 @@ def _widened(value: Any, device: torch.device) -> Any:
         # One tensor given twice stays one tensor: an operation in place on the first shows in the second.
         if id(tensor) not in copies:
             dtype = torch.float64 if tensor.is_floating_point() else torch.complex128 if tensor.is_complex() else tensor.dtype
-            copies[id(tensor)] = tensor.to(device=device, dtype=dtype, copy=True)
+            copies[id(tensor)] = _copy_in_place(tensor, device, dtype)
         return copies[id(tensor)]
 
     return tree_map_only(torch.Tensor, copy, value)
