@@ -299,9 +299,11 @@ def warn_once(reason):
       for (const Json& begin : source["begins"]) {
         if (begin.at(0) != (inputs_[place].kind == InputKind::kUser) || begin.at(1) != inputs_[place].target) continue;
         const int64_t offset = begin.at(2);
-        const std::string reason = fmt::format("{} does not begin at element {} of its memory; make kernels for where it begins",
-                                               label(inputs_[place]), offset);
-        out += fmt::format("if tensors[{}].storage_offset() != {}:\n    return {}\n", place, offset, python::quoted(reason));
+        const std::string reason =
+            fmt::format("{} does not begin at element {} of its memory; make kernels for where it begins",
+                        label(inputs_[place]), offset);
+        out += fmt::format("if tensors[{}].storage_offset() != {}:\n    return {}\n", place, offset,
+                           python::quoted(reason));
       }
     }
     return out;

@@ -142,6 +142,21 @@ def test_an_operator_with_an_effect_is_named() -> None:
     assert caught.value.code == "unsupported-effect" and "_linalg_check_errors" in caught.value.message
 
 
+@torch.library.custom_op("kernelwright_tests::tell", mutates_args=())
+def tell(x: torch.Tensor) -> None:
+    print(x.shape)
+
+
+tell.register_fake(lambda x: None)
+
+
+def test_an_operator_that_returns_nothing_is_named() -> None:
+    module = Wrapped(lambda x: (tell(x), x + 1)[1])
+    with pytest.raises(errors.Error) as caught:
+        export.export_module(module, (regular(),))
+    assert caught.value.code == "unsupported-effect" and "kernelwright_tests.tell" in caught.value.message
+
+
 def test_a_part_that_is_resized_is_named() -> None:
     module = Wrapped(lambda x: (torch.cumsum(x, 0, out=x[None][:-1]), x)[1])
     with pytest.raises(errors.Error) as caught:

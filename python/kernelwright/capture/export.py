@@ -187,11 +187,12 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
     def trace(grad: bool) -> torch.export.ExportedProgram:
         with torch.set_grad_enabled(grad), mode:
             program = torch.export.export(origin.model, args, kwargs, strict=False)
+            graph_json.refuse_effects(program)
             origin.same = memory.name_once(program)
         with torch.set_grad_enabled(grad), _names_made_free(program) as restored:
             return restored(program.run_decompositions(decompositions.table()))
 
-    mode = tracing.Tracing()
+    mode = tracing.Tracing(generators=False)
     with _explained(origin), _quiet(), tracing.collector_paused(), tracing.surroundings(origin.is_user_file):
         try:
             return trace(grad=False)

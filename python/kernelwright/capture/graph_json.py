@@ -24,6 +24,7 @@ VERSION = 1
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default"})
 # Checks that export itself adds, or whose failure would be an error rather than another result.
 _CHECKS = re.compile(r"aten\.(_assert_\w+|sym_constrain_range\w*|_functional_assert_async|_functional_sym_constrain\w*)\.")
+_WITH_EFFECTS = torch.ops.higher_order.with_effects
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -51,6 +52,26 @@ class Origin:
     def is_user_file(self, path: str) -> bool:
         """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's and ours."""
         return path == self.path if self.path else is_user_file(path)
+
+
+def unsupported_effect(operator: Any) -> errors.Error:
+    return errors.user_error(
+        "unsupported-effect",
+        f"forward calls an operator that does more than compute its results ({operator}).",
+        hint="Leave that part to PyTorch, outside the module.",
+    )
+
+
+def refuse_effects(program: torch.export.ExportedProgram) -> None:
+    """Raises for an operator that returns nothing and writes to nothing: it prints, or checks what is known at run time
+    alone. Decomposing a program drops some of them, in PyTorch before 2.13 more."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            target = node.target
+            if not isinstance(target, OpOverload) or target.namespace == "profiler" or _CHECKS.match(str(target)):
+                continue
+            if not target._schema.returns and not target._schema.is_mutable:
+                raise unsupported_effect(target)
 
 
 def serialise(program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +163,8 @@ class _Writer:
                     self.user_inputs.append({**described, "constant": literal(leaf)})
                 continue
             if spec.kind is InputKind.TOKEN:
-                raise self.unsupported_effect()
+                effect = next(one for one in placeholders[spec.arg.name].users if one.target is _WITH_EFFECTS)
+                raise unsupported_effect(effect.args[1])
             if not isinstance(spec.arg, TensorArgument):
                 made = getattr(spec.arg, "class_fqn", "") or spec.target
                 raise errors.user_error(
@@ -152,15 +174,6 @@ class _Writer:
                 )
             inputs.append(self.held_input(spec, placeholders[spec.arg.name], expressions))
         return inputs
-
-    def unsupported_effect(self) -> errors.Error:
-        """Of the first operator that does something besides computing its results: it prints, it checks what is known at run time alone."""
-        node = next(node for node in self.program.graph.nodes if node.target is torch.ops.higher_order.with_effects)
-        return errors.user_error(
-            "unsupported-effect",
-            f"forward calls an operator that does more than compute its results ({node.args[1]}).",
-            hint="Leave that part to PyTorch, outside the module.",
-        )
 
     def held_input(self, spec: Any, placeholder: torch.fx.Node, expressions: dict[str, str]) -> dict[str, Any]:
         target = spec.target
@@ -195,7 +208,8 @@ class _Writer:
             if node.target is torch.ops.aten.as_strided.default and _argument(node, "storage_offset", 3) is not None:
                 value = self.ids[_viewed(node).name]
                 if value in by_value:
-                    found[value] = [by_value[value]["kind"] == "user", by_value[value]["target"], self.values[value]["offset"]]
+                    held = by_value[value]
+                    found[value] = [held["kind"] == "user", held["target"], self.values[value]["offset"]]
         return {"begins": list(found.values())} if found else {}
 
     def output_kind(self, spec: Any) -> dict[str, str]:

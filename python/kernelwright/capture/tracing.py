@@ -39,8 +39,19 @@ class Tracing(TorchFunctionMode):
 
     enables_grad = False
 
+    def __init__(self, generators: bool = True) -> None:
+        """`generators`: whether calls may draw from a random number generator other than PyTorch's own."""
+        super().__init__()
+        self.generators = generators
+
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if not self.generators and isinstance(kwargs.get("generator"), torch.Generator):
+            raise errors.user_error(
+                "unsupported-constant",
+                "forward draws from a random number generator of its own, which kernels cannot repeat.",
+                hint="Leave `generator` out: forward then draws from PyTorch's own generator.",
+            )
         if func is torch.Tensor.to or func is torch.Tensor.cuda:
             if func is torch.Tensor.cuda:
                 device = args[1] if len(args) > 1 else kwargs.get("device")
