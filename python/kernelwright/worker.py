@@ -163,6 +163,8 @@ def _fork_nursery(channel: protocol.Channel, request: dict[str, Any], progress: 
 
 def go_on(file: int, number: int, control: socket.socket) -> None:
     """What host/start.py calls in the judge's process, when the nursery, process `number`, is asked over `control`."""
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
     left = nursing.left_before(file)
     nursing.adopt(nursing.Nursery(number, control))
     device_lock.end_sharing(left["shared"])

@@ -14,6 +14,9 @@ import resource
 import signal
 from typing import Any
 
+# Where in the scratch folder the layers lie that take what is written elsewhere.
+WRITTEN = ".written"
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _NEW_USER, _NEW_MOUNTS, _NEW_PROCESSES, _NEW_NETWORK, _NEW_IPC, _NEW_NAMES = (
@@ -24,7 +27,8 @@ _NEW_USER, _NEW_MOUNTS, _NEW_PROCESSES, _NEW_NETWORK, _NEW_IPC, _NEW_NAMES = (
     0x08000000,
     0x04000000,
 )
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+_MS_READ_ONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY = 442, -100, 0x8000, 1
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
 _LAST_CAPABILITY = 63
@@ -81,8 +85,9 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_bytes: int) -> list[str]:
-    """Everything read-only but `scratch`, which is memory, and `overlaid` folders, into which can be written without
-    a trace. Returns what is missing, in words.
+    """Everything read-only but `scratch`, which is memory, and `overlaid` folders. What is written into those leaves no
+    trace but in `scratch`/.written, where the judge sees it and the candidate cannot change it. Returns what is
+    missing, in words.
     """
     missing = []
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
@@ -106,10 +111,13 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
     _mount("tmpfs", scratch, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={scratch_bytes},mode=700")
     with contextlib.suppress(OSError):
         _mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={scratch_bytes},mode=1777")
+    written = os.path.join(scratch, WRITTEN)
+    os.mkdir(written)
+    layers = os.open(written, os.O_PATH | os.O_DIRECTORY)
     for number, folder in enumerate(overlaid):
         if not os.path.isdir(folder) or os.access(folder, os.W_OK):
             continue  # or it lies within one that is done
-        upper, work = (os.path.join(scratch, ".written", f"{number}{part}") for part in ("u", "w"))
+        upper, work = (f"/proc/self/fd/{layers}/{number}{part}" for part in ("u", "w"))
         os.makedirs(upper)
         os.makedirs(work)
         with contextlib.suppress(OSError):
@@ -120,6 +128,11 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
                 _MS_NOSUID | _MS_NODEV,
                 f"lowerdir={folder},upperdir={upper},workdir={work},userxattr",
             )
+    with contextlib.suppress(OSError):  # an overlay may lie over the scratch folder itself
+        os.makedirs(written, exist_ok=True)
+        _mount(f"/proc/self/fd/{layers}", written, None, _MS_BIND)
+        _mount(None, written, None, _MS_BIND | _MS_REMOUNT | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV)
+    os.close(layers)
     for path in hidden:
         with contextlib.suppress(OSError):
             if os.path.isdir(path):

@@ -28,8 +28,8 @@ from ..running import problem as problems
 from ..running.guards import GuardedAllocations, address_range
 from ..running.limits import free_memory, is_scarce, limit_memory
 from ..running.seeding import generator_state, seed_everything
-from ..running.settings import Functions, GlobalState
-from ..running.state import slots
+from ..running.settings import ENVIRONMENT, Functions, GlobalState, Operators
+from ..running.state import marks_of, slots
 from ..timing.profiling import profile_call
 from ..timing.timer import Timer
 from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
@@ -59,6 +59,7 @@ class Resident:
         self.kept: dict[int, list[torch.Tensor]] = {}
         self.places: list[tuple[Any, torch.Tensor, dict[str, Any] | None]] = []
         self.functions: Functions | None = None
+        self.operators: Operators | None = None
         self.result: Any = None
         self.answers = {
             "missing": lambda message: {"missing": self.missing},
@@ -133,7 +134,7 @@ class Resident:
         self.device = torch.device(message["device"])
         self.path = message["path"]
         before = GlobalState()
-        self.functions = Functions()
+        self.functions, self.operators = Functions(), Operators()
         limit_memory(message["memory_limit_bytes"], self.device)
         problems.look_beside(message["problem"])
         loaded = (
@@ -152,7 +153,12 @@ class Resident:
         )
         self.called = _compiled(self.made) if message["role"] == "compiled" else self.made
         gc.collect()
-        return {"settings": before.undo("Loading it") + self.functions.replaced(), "missing": self.missing}
+        # Compilers are told by the environment where and what for; nothing is called yet that it could change.
+        settings = before.undo("Loading it", but=(ENVIRONMENT,))
+        return {"settings": settings + self._replaced(), "missing": self.missing}
+
+    def _replaced(self) -> list[str]:
+        return self.functions.replaced() + self.operators.overridden()
 
     def _arguments(self, message: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if message["arguments"] is None:
@@ -246,6 +252,7 @@ class Resident:
         leaves, structure = pytree.tree_flatten(result)
         if not message["export"]:
             leaves = []
+        marks = iter([marks_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)])
         tensors = [leaf.detach() if type(leaf) in _PLAIN else leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         del result
         self.outputs = message["outputs"]
@@ -259,14 +266,15 @@ class Resident:
         forms = iter(reply.pop("forms"))
         return reply | {
             "leaves": [
-                next(forms) if isinstance(leaf, torch.Tensor) else {"constant": _plainly(leaf)} for leaf in leaves
+                next(forms) | {"marks": next(marks)} if isinstance(leaf, torch.Tensor) else {"constant": _plainly(leaf)}
+                for leaf in leaves
             ],
             "structure": repr(structure),
             "form": structure.type.__name__ if structure.type is not None else "one value",
             "held": {name: address_range(tensor) for name, tensor in self._held().items()},
             "generators": [bytes(state.tolist()).hex() for state in generator_state(self.device)],
             "guards": watch.violations() if watch is not None else [],
-            "settings": settings.undo() + self.functions.replaced(),
+            "settings": settings.undo() + self._replaced(),
             "late": is_late,
             **self.give_threads(message),
         }

@@ -1,4 +1,5 @@
-"""The nursery's first file: `python start.py DESCRIPTOR`.
+"""The nursery's first file, given by standard input after a line that says where it lies, so that the command line of
+candidates' processes names nobody: `python - DESCRIPTOR`.
 
 The descriptor is a Unix socket to the judge, or a file that the judge has left for itself: then this process imports
 PyTorch, forks the nursery, and is the judge again, so that PyTorch is imported once for both.

@@ -250,6 +250,15 @@ def compare_exact(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tens
 
 
 @torch.no_grad()
+def other_zeros(ours: torch.Tensor, eager: torch.Tensor) -> int:
+    """How many zeros have the other sign than eager's."""
+    if not ours.is_floating_point() or ours.itemsize == 1 or ours.shape != eager.shape:
+        return 0
+    ours = ours.to(eager.device)
+    return int(((ours == 0) & (eager == 0) & (ours.signbit() != eager.signbit())).sum())
+
+
+@torch.no_grad()
 def trivial_answers(
     figures: Figures, reference: torch.Tensor, constants: dict[str, float], tensors: dict[str, torch.Tensor]
 ) -> list[dict[str, Any]]:

@@ -24,13 +24,16 @@ from typing import Any
 
 from .. import protocol
 from ..errors import Error, candidate_error, internal_error
+from ..host.confinement import WRITTEN
 
 _LARGEST_REPLY = 16 << 20
 _START_SECONDS = 180.0
 _END_SECONDS = 10.0
 
+# The call by which a thread waits for another, by machine.
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine, 0)
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_START = os.path.join(_PACKAGE, "host", "start.py")
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 # Where what candidates compile is kept between runs, beside the home folder: inside, they may write there without a
@@ -74,6 +77,16 @@ class Ended(Exception):
         self.what = what
 
 
+def _script() -> int:
+    """A file without a name that holds host/start.py and where it lies."""
+    path = os.path.join(_PACKAGE, "host", "start.py")
+    file = os.memfd_create("script", os.MFD_CLOEXEC)
+    with open(path, encoding="utf-8") as source, open(file, "w", closefd=False, encoding="utf-8") as text:
+        text.write(f"__file__ = {path!r}\n{source.read()}")
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
 class Nursery:
     """The process `number`, a child of this one, asked over `control`."""
 
@@ -86,14 +99,14 @@ class Nursery:
         control, other = socket.socketpair()
         with other:
             other.set_inheritable(True)
-            nothing = os.open(os.devnull, os.O_RDONLY)
+            script = _script()
             number = os.posix_spawn(
                 sys.executable,
-                [sys.executable, _START, str(other.fileno())],
+                [sys.executable, "-", str(other.fileno())],
                 _environment(),
-                file_actions=[(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
+                file_actions=[(os.POSIX_SPAWN_DUP2, script, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
             )
-            os.close(nothing)
+            os.close(script)
         return cls(number, control)
 
     def is_alive(self) -> bool:
@@ -163,7 +176,8 @@ def begin_again(left: dict[str, Any], descriptors: list[int]) -> None:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, True)
         sys.stderr.flush()
-        os.execve(sys.executable, [sys.executable, *flags, _START, str(file)], _environment())
+        os.dup2(_script(), 0)
+        os.execve(sys.executable, [sys.executable, *flags, "-", str(file)], _environment())
     except OSError:
         return
 
@@ -199,9 +213,9 @@ class Host:
         if confinement.namespaces:
             overlaid = [os.path.expanduser("~"), tempfile.gettempdir(), *(os.environ.get(name, "") for name in _CACHES)]
             environment = {"TMPDIR": self.scratch}
+        self.overlaid = list(dict.fromkeys(filter(None, overlaid)))
         request = {
-            "confinement": asdict(confinement)
-            | {"scratch": self.scratch, "overlaid": list(dict.fromkeys(filter(None, overlaid)))},
+            "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": self.overlaid},
             "environment": environment,
         }
         self._lines = b""
@@ -359,6 +373,48 @@ class Host:
     def tasks(self) -> int:
         """How many threads its process has."""
         return len(_listed(f"/proc/{self.process()}/task"))
+
+    def waiting_for_more_than_work(self, known: set[str]) -> int:
+        """How many of its threads that are not in `known` sleep otherwise than a pool's do, which wait on a futex
+        without a deadline: they will wake by themselves, or for somebody else. 0 where the kernel does not say.
+        """
+        number, count = self.process(), 0
+        for task in self.task_numbers() - known:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{number}/task/{task}/syscall") as file:
+                    words = file.read().split()
+                # "running", and -1 for what is blocked outside of a call, are no sleep.
+                if len(words) > 4 and _FUTEX and int(words[0]) >= 0:
+                    count += int(words[0]) != _FUTEX or int(words[4], 16) != 0
+        return count
+
+    def task_numbers(self) -> set[str]:
+        return set(_listed(f"/proc/{self.process()}/task"))
+
+    def locked_bytes(self) -> int:
+        """Memory of its that may not be moved."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{self.process()}/status") as status:
+                return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmLck:")), 0)
+        return 0
+
+    def written(self) -> dict[str, tuple[int, int]]:
+        """What it has written beside its scratch folder, where all of that goes to layers that are thrown away: when
+        last, and how large it is, by path.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        if not self.is_apart:
+            return found
+        for number, folder in enumerate(self.overlaid):
+            top = f"/proc/{self.process()}/root{self.scratch}/{WRITTEN}/{number}u"
+            for path, folders, files in os.walk(top):
+                inside = os.path.join(folder, path[len(top) + 1 :])
+                folders[:] = [name for name in folders if os.path.join(inside, name) != self.scratch]
+                for name in ["", *files]:
+                    with contextlib.suppress(OSError):
+                        seen = os.lstat(os.path.join(path, name))
+                        found[os.path.join(inside, name)] = seen.st_mtime_ns, seen.st_size
+        return found
 
     def open_files(self) -> int:
         return len(_listed(f"/proc/{self.process()}/fd"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from collections import Counter
 from typing import Any, Callable, Iterator
 
 import torch
@@ -83,6 +84,7 @@ class Record(Mode):
     def __init__(self) -> None:
         super().__init__()
         self.operators: set[str] = set()
+        self.calls: Counter[torch._ops.OpOverload] = Counter()
         self.constants: set[float] = set()
         self.drawn: list[tuple[str, Any]] = []
 
@@ -90,6 +92,7 @@ class Record(Mode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self.operators.add(func.name())
+        self.calls[func] += 1
         self.constants |= _numbers(func, args, kwargs)
         if _draws_random_numbers(func, args, kwargs):
             self.drawn.append((func._schema.name, tree_map_only(torch.Tensor, torch.clone, result)))

@@ -345,10 +345,19 @@ class Remote:
             ]
             self.threads = _texts(reply["threads"])
             structure, form = str(reply["structure"]), str(reply["form"])
+            marks = {f"output[{index}]": set(_texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
         state = self._changed_state(doing, relaid) if with_state else {}
         faults["weights-unchanged"] = [f"forward has laid {name} out anew in memory." for name in relaid]
         left = Outcome(
-            tensors | changed | state, constants, structure, shares, generators, ranges=ranges, faults=faults, form=form
+            tensors | changed | state,
+            constants,
+            structure,
+            shares,
+            generators,
+            ranges=ranges,
+            faults=faults,
+            form=form,
+            marks=marks,
         )
         self._numbers[id(left)] = self._calls
         # What stands in the arena itself is gone with the next call.
@@ -462,7 +471,7 @@ class Remote:
             self._dropped.append(number)
 
     def activity(self) -> RemoteActivity:
-        return RemoteActivity(self.host, self.live_threads)
+        return RemoteActivity(self.host, self.live_threads, knows_pools=self.device.type == "cpu")
 
     # Timing
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from ..running import guards
 from ..running import problem as problems
 from ..running.seeding import generator_state
-from ..running.state import slots
+from ..running.state import marks_of, slots
 from . import draws, metrics
 
 
@@ -140,6 +140,8 @@ class Outcome:
     # Check → what was seen against it while it ran.
     faults: dict[str, list[str]] = field(default_factory=dict)
     form: str = ""
+    # Output → what it leaves to its reader (running/state.py: marks).
+    marks: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def outputs(self) -> dict[str, torch.Tensor]:
@@ -155,6 +157,7 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
     names = [f"output[{index}]" for index in range(len(leaves))]
     tensors = {name: leaf.detach() for name, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     constants = {name: Constant.of(leaf) for name, leaf in zip(names, leaves) if not isinstance(leaf, torch.Tensor)}
+    marks = {name: set(marks_of(leaf)) for name, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     ranges = {name: guards.address_range(tensor) for name, tensor in tensors.items()}
     held = held_tensors(module, inputs)
     shares = {}
@@ -168,7 +171,7 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
     # Plain attributes are a module's own business: caches and hidden states come back as outputs where they matter.
     tensors |= {name: held[name].detach().clone() for name in changed if not name.startswith("attribute")}
     form = structure.type.__name__ if structure.type is not None else "one value"
-    return Outcome(tensors, constants, repr(structure), shares, generator_state(inputs.device), ranges, form=form)
+    return Outcome(tensors, constants, repr(structure), shares, generator_state(inputs.device), ranges, form=form, marks=marks)
 
 
 def compare_output(

@@ -11,8 +11,10 @@ import locale
 import math
 import os
 import random
+import resource
 import sys
 import time
+import warnings
 import zlib
 from typing import Any, Callable
 
@@ -30,6 +32,57 @@ def _leave(_old: Any) -> None:
 
 
 _mathematics = ctypes.CDLL("libm.so.6")
+_c_library = ctypes.CDLL(None)
+
+# What PyTorch's own compilers note for their helpers on a first call.
+_COMPILERS_OWN = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "TORCH_CUDA_ARCH_LIST", "CUDA_MODULE_LOADING")
+
+ENVIRONMENT = "the environment"
+
+_LIMITS = {name: number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
+
+
+def _environment() -> dict[str, str]:
+    """The C library's, which child processes and libraries read, whatever os.environ says."""
+    entries, found = ctypes.POINTER(ctypes.c_char_p).in_dll(_c_library, "environ"), {}
+    for index in range(_MOST_VARIABLES):
+        if not entries or (entry := entries[index]) is None:
+            break
+        name, _, value = os.fsdecode(entry).partition("=")
+        if not name.startswith(_COMPILERS_OWN):
+            found[name] = value
+    return found
+
+
+_MOST_VARIABLES = 1 << 16
+
+
+def _put_environment(old: dict[str, str]) -> None:
+    now = _environment()
+    for name in now.keys() - old.keys():
+        os.environ.pop(name, None)
+        os.unsetenv(name)
+    os.environ.update({name: value for name, value in old.items() if now.get(name) != value})
+
+
+def _filters_that_raise() -> list[tuple[Any, ...]]:
+    """Filters by which a warning ends whatever it comes up in; what others say changes no result."""
+    return [one for one in warnings.filters if one[0] == "error"]
+
+
+def _drop_filters_that_raise(old: list[tuple[Any, ...]]) -> None:
+    warnings.filters[:] = [one for one in warnings.filters if one[0] != "error" or one in old]
+    warnings._filters_mutated()
+
+
+def _numpys_errors() -> Any:
+    return sys.modules["numpy"].geterr() if "numpy" in sys.modules else None
+
+
+def _put_numpys_errors(old: Any) -> None:
+    if old is not None:
+        sys.modules["numpy"].seterr(**old)
+
 
 # How to read it, and how to put it back.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -63,6 +116,15 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "the function that traces calls": (sys.gettrace, sys.settrace),
     "the function that profiles calls": (sys.getprofile, sys.setprofile),
+    ENVIRONMENT: (_environment, _put_environment),
+    "the filters that make errors of warnings": (_filters_that_raise, _drop_filters_that_raise),
+    "what NumPy does about floating-point errors": (_numpys_errors, _put_numpys_errors),
+    "the working directory": (os.getcwd, os.chdir),
+    "the interval at which threads take turns": (sys.getswitchinterval, sys.setswitchinterval),
+    "the limits on resources": (
+        lambda: {name: resource.getrlimit(number) for name, number in _LIMITS.items()},
+        _leave,
+    ),
     "PyTorch's global forward hooks": (
         lambda: list(_hooks._global_forward_hooks),
         lambda old: _keep_only(_hooks._global_forward_hooks, old),
@@ -116,14 +178,14 @@ class GlobalState:
     def __init__(self) -> None:
         self.values = {name: _read(read) for name, (read, _) in _SETTINGS.items()}
 
-    def undo(self, doing: str = "forward") -> list[str]:
-        """Put back every setting that changed since; one sentence for each."""
+    def undo(self, doing: str = "forward", but: tuple[str, ...] = ()) -> list[str]:
+        """Put back every setting that changed since, `but` those; one sentence for each."""
         found = []
         for name, old in self.values.items():
             read, write = _SETTINGS[name]
-            if (new := _read(read)) != old:
+            if name not in but and (new := _read(read)) != old:
                 write(old)
-                found.append(f"{doing} changed {name} from {_short(old)} to {_short(new)}.")
+                found.append(f"{doing} changed {name} from {_short(*_differing(old, new))}.")
         return found
 
 
@@ -149,6 +211,56 @@ class Functions:
         return found
 
 
+# What outputs are taken with: whoever overrides one of these can put work off until then.
+_TAKING = (
+    "detach",
+    "alias",
+    "copy_",
+    "_to_copy",
+    "clone",
+    "view",
+    "view.dtype",
+    "as_strided",
+    "slice.Tensor",
+    "resolve_conj",
+    "resolve_neg",
+    "empty.memory_format",
+    "empty_strided",
+    "frombuffer",
+)
+
+
+class Operators:
+    """The kernels that PyTorch's operators have at one moment: of those that outputs are taken with, and of whatever
+    torch.library is told later.
+    """
+
+    def __init__(self) -> None:
+        self._taking = self._dumps()
+        self._known = set(torch.library._impls)
+
+    def _dumps(self) -> dict[str, str]:
+        names = (f"aten::{name}" for name in _TAKING)
+        return {name: torch._C._dispatch_dump(name) for name in names if torch._C._dispatch_has_kernel(name)}
+
+    def overridden(self) -> list[str]:
+        """One sentence for each operator of PyTorch's own that has got a kernel from elsewhere. Kernels for tensors
+        without memory (Meta) compute nothing.
+        """
+        new = [key.split("/") for key in set(torch.library._impls) - self._known]
+        names = {f"{space}::{name}" for space, name, key in new if space in ("aten", "prims") and key != "Meta"}
+        names |= {name for name, dump in self._dumps().items() if self._taking.get(name) != dump}
+        return [f"The operator {name} was overridden." for name in sorted(names) if _has_foreign_kernel(name)]
+
+
+def _has_foreign_kernel(name: str) -> bool:
+    """Whether the dispatcher says of a kernel that it was registered in a file that is none of PyTorch's."""
+    lines = [line for line in torch._C._dispatch_dump(name).splitlines() if ": registered at " in line]
+    places = [line.partition(": registered at ")[2] for line in lines]
+    own = ("/__w/pytorch/", "/pytorch/", os.path.join(os.path.dirname(torch.__file__), ""))
+    return any(not place.startswith(own) for place in places)
+
+
 def _is_pytorchs(function: Any) -> bool:
     """torch.compile puts some of its own functions into the place of others when it is imported."""
     code = getattr(function, "__code__", None)
@@ -163,6 +275,14 @@ def _read(read: Callable[[], Any]) -> Any:
         return f"unreadable ({str(error).splitlines()[0]})"
 
 
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _differing(old: Any, new: Any) -> tuple[Any, Any]:
+    """Of dictionaries only what differs."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return old, new
+    names = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
+    return tuple({name: one[name] for name in sorted(names) if name in one} for one in (old, new))
+
+
+def _short(old: Any, new: Any) -> str:
+    texts = [text if len(text) <= 80 else text[:77] + "..." for text in (str(old), str(new))]
+    return " to ".join(texts)

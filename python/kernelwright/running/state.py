@@ -31,6 +31,16 @@ def slots(module: torch.nn.Module) -> Iterator[Slot]:
                     yield Slot(kind, prefix + key, store, key)
 
 
+def marks_of(tensor: torch.Tensor) -> list[str]:
+    """What a tensor leaves to whoever reads it, in words."""
+    marks = {
+        "wants a gradient": tensor.requires_grad,
+        "is still to be conjugated": tensor.is_conj(),
+        "is still to be negated": tensor.is_neg(),
+    }
+    return [mark for mark, has in marks.items() if has]
+
+
 class Snapshot:
     """What a forward may change (buffers and plain attributes), kept so that every run starts from the same state.
 

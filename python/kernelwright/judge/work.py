@@ -1,0 +1,33 @@
+"""What kind of work a forward does, where rules of the contract depend on it (docs/contract.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+# Operators that copy elements and compute none; views are recognised by themselves.
+_MOVING = {
+    f"aten::{name}"
+    for name in (
+        "cat stack clone copy_ _to_copy contiguous _reshape_copy _unsafe_view lift_fresh index_select gather index "
+        "embedding take masked_select roll flip rot90 repeat constant_pad_nd reflection_pad1d reflection_pad2d "
+        "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d pixel_shuffle pixel_unshuffle "
+        "channel_shuffle im2col tril triu slice_scatter select_scatter diagonal_scatter"
+    ).split()
+}
+
+
+def only_moves(calls: Counter) -> bool:
+    """Whether every element of the outputs is one of the inputs or a constant, by the operators called."""
+    return bool(calls) and all(map(_moves, calls))
+
+
+def is_one_function(calls: Counter) -> bool:
+    """Whether a single function is applied to each element of what forward is given, views and copies aside."""
+    computing = [(func, count) for func, count in calls.items() if not _moves(func)]
+    return len(computing) == 1 and computing[0][1] == 1 and torch.Tag.pointwise in computing[0][0].tags
+
+
+def _moves(func: torch._ops.OpOverload) -> bool:
+    return func.is_view or func._schema.name in _MOVING
