@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import gc
 import io
 import pickle
@@ -56,6 +57,7 @@ class Resident:
         self.staged: list[
             tuple[torch.Tensor, torch.Tensor]
         ] = []  # storages of inputs on the device, and what stands for them in the arena
+        self.given: dict[bool, tuple[Any, ...]] = {}  # inputs in memory of this process, and in the arena
         self.kept: dict[int, list[torch.Tensor]] = {}
         self.places: list[tuple[Any, torch.Tensor, dict[str, Any] | None]] = []
         self.functions: Functions | None = None
@@ -118,6 +120,8 @@ class Resident:
 
     def take_arena(self, message: dict[str, Any]) -> dict[str, Any]:
         """Memory under a name. The answer says whether this process can reach it."""
+        if message["name"] == "inputs":
+            self.given.clear()
         if message["kind"] == "host":
             _, (descriptor,), _, _ = socket.recv_fds(self.socket, 1, 1)
             self.arenas[message["name"]] = HostArena(message["size"], descriptor)
@@ -204,21 +208,36 @@ class Resident:
         return {}
 
     def take_inputs(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.values, self.staged = [], []
+        """`private`: they are to lie in memory of this process, not in the arena. Tensors of the same form are the same
+        objects each time.
+        """
+        form, known = [message["values"], message["tensors"]], self.given.get(message["private"])
+        if known is None or known[0] != form:
+            known = self.given[message["private"]] = form, *self._made_inputs(message)
+        _, self.values, self.staged = known
+        return {}
+
+    def _made_inputs(self, message: dict[str, Any]) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]]]:
         storages: dict[int, torch.Tensor] = {}
-        tensors = []
+        tensors, staged = [], []
         for form in message["tensors"]:
             if form["bytes"] and form["at"] not in storages:
-                storages[form["at"]] = self._bytes("inputs", form)
-                if storages[form["at"]].device.type != self.arenas["inputs"].bytes(0, 1).device.type:
-                    self.staged.append((storages[form["at"]], self.arenas["inputs"].bytes(form["at"], form["bytes"])))
+                shared = self.arenas["inputs"].bytes(form["at"], form["bytes"])
+                storages[form["at"]] = place = self._place_of_input(form, message["private"])
+                if place.data_ptr() != shared.data_ptr():
+                    staged.append((place, shared))
             dtype = dtype_of(form["dtype"])
             if form["bytes"]:
                 tensors.append(shaped(storages[form["at"]], dtype, form["shape"], form["stride"], form["offset"]))
             else:
                 tensors.append(torch.empty_strided(form["shape"], form["stride"], dtype=dtype, device=self.device))
-        self.values = self._unpickled(message["values"], tensors, message)
-        return {}
+        return self._unpickled(message["values"], tensors, message), staged
+
+    def _place_of_input(self, form: dict[str, Any], private: bool) -> torch.Tensor:
+        """The memory that a storage of the inputs has in this process."""
+        if private and self.device.type == "cpu":
+            return torch.empty(form["bytes"], dtype=torch.uint8)
+        return self._bytes("inputs", form)
 
     def _bytes(self, arena: str, form: dict[str, Any]) -> torch.Tensor:
         held = self.arenas[arena]
@@ -283,9 +302,13 @@ class Resident:
         return _without_leaves(self.made) if wanted else torch.no_grad()
 
     def _copy_staged(self, *, back: bool) -> None:
-        """Where the device's memory cannot be shared: inputs from the arena to their places on the device, or back."""
+        """Where inputs do not lie in the arena itself: from there to their places, or back."""
         for place, stage in self.staged:
-            stage.copy_(place) if back else place.copy_(stage)
+            target, source = (stage, place) if back else (place, stage)
+            if place.device.type == stage.device.type:  # as the judge writes: no version of a tensor counts it
+                ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())
+            else:
+                target.copy_(source)
 
     def _held(self) -> dict[str, torch.Tensor]:
         assert self.made is not None

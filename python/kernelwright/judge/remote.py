@@ -37,7 +37,7 @@ class Remote:
     "model" or "compiled" for the problem's own Model, by torch.compile. `shares_large`: inputs of which a GPU's
     memory would hardly take a second copy are given as they are; the caller draws them anew where an outcome shows
     that they were changed. `inputs_of`: where inputs are as large as that, the same memory holds them for both
-    processes, which must be closed after this one.
+    processes, which must be closed after this one. `private`: on a CPU, its inputs lie in memory that is its own.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Remote:
         self.threads: list[str] = []
         self.can_share = True
         self.shares_large = shares_large
+        self.private = False
         self.inputs_of = inputs_of
         try:
             message = {
@@ -244,9 +245,10 @@ class Remote:
             self._shared = {name: metrics.fingerprint(tensor) for name, tensor in inputs.tensors().items()}
             self._sent = []
         self._synchronise()
-        if self._inputs != (text, forms):
-            self._ask({"op": "inputs", "values": text, "tensors": forms}, "taking its inputs")
-            self._inputs = text, forms
+        if self._inputs != (text, forms, self.private):
+            message = {"op": "inputs", "values": text, "tensors": forms, "private": self.private}
+            self._ask(message, "taking its inputs")
+            self._inputs = text, forms, self.private
 
     def _changed_inputs(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """What a call left in its inputs where that is not what it was given."""

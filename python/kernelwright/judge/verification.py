@@ -148,6 +148,8 @@ class Verification:
                 raise errors.blame(draw.error, self.problem.path, "running forward", "forward-raised") from None
             report["skipped"] = f"Model raises on this draw: {errors.summary(draw.error)}"
             return
+        if isinstance(self.contestant, Remote):
+            self.contestant.private = number % 2 == draws.derive_seed(self.yardstick.seed, "memory") % 2
         if number:
             self.decoys.with_earlier_weights(draw)
             self.contestant.adopt(self.model)
