@@ -14,6 +14,7 @@ import torch  # noqa: F401  (before the fork: each child would import it anew)
 
 from .errors import summary
 from .running import problem as problems
+from .running.scratch import Scratch
 
 Progress = Callable[[str, float], None]
 
@@ -31,7 +32,7 @@ def _build(path: str, sm: int) -> None:
         compile_entry(module, entry, sm)
 
 
-def _start(path: str, sm: int) -> tuple[int, int]:
+def _start(path: str, sm: int, scratch: str) -> tuple[int, int]:
     """Process id, and the descriptor from which the reason of a failure can be read."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -39,6 +40,7 @@ def _start(path: str, sm: int) -> tuple[int, int]:
         os.close(writing)
         return child, reading
     status = 1
+    os.environ["TMPDIR"] = scratch  # for the compiler's own files, which it leaves where it is killed
     try:
         _build(path, sm)
         status = 0
@@ -50,6 +52,14 @@ def _start(path: str, sm: int) -> tuple[int, int]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "build" (docs/worker-protocol.md)."""
+    scratch = Scratch()
+    try:
+        return _run(params, progress, scratch.path)
+    finally:
+        scratch.close()
+
+
+def _run(params: dict[str, Any], progress: Progress, scratch: str) -> dict[str, Any]:
     paths = list(params.get("candidates") or [])
     sm = int(params.get("sm") or 90)
     jobs = max(1, int(params.get("jobs") or 1))
@@ -60,7 +70,7 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     while waiting or running:
         while waiting and len(running) < jobs:
             index, path = waiting.pop(0)
-            child, reading = _start(path, sm)
+            child, reading = _start(path, sm, scratch)
             running[reading] = (index, child, time.monotonic())
         ready, _, _ = select.select(list(running), [], [], 1.0)
         for reading, (index, child, began) in list(running.items()):

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "support/error.hpp"
 #include "support/hash.hpp"
@@ -63,8 +65,8 @@ std::string find_module_path() {
   return "";
 }
 
-// Output of `program arguments…`; empty when it cannot be started or fails.
-std::string output_of(std::vector<std::string> command, const std::string& module_path) {
+// Output of `program arguments…`; empty when it cannot be started or fails, but nothing where it was killed.
+std::optional<std::string> output_once(std::vector<std::string> command, const std::string& module_path) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "";
   posix_spawn_file_actions_t actions;
@@ -88,15 +90,22 @@ std::string output_of(std::vector<std::string> command, const std::string& modul
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::string out;
+  int status = 0;
   if (!failed) {
     char buffer[4096];
     for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<size_t>(count));
-    int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (status != 0) out.clear();
   }
   close(ends[0]);
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return std::nullopt;
   return out;
+}
+
+std::string output_of(const std::vector<std::string>& command, const std::string& module_path) {
+  for (int attempt = 0; attempt < 2; ++attempt)
+    if (std::optional<std::string> out = output_once(command, module_path)) return *out;
+  return "";
 }
 
 std::string first_match(const std::string& path, const std::string& key) {

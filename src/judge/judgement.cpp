@@ -17,6 +17,12 @@ Judgement failure(const VerifyRequest& request, const std::string& code, const s
   return judgement;
 }
 
+// Where the process that judges ended twice; where it hung, the candidate used up the time.
+std::string reason_of(const WorkerFailure& failure) {
+  if (failure.kind == WorkerFailure::Kind::kHung) return "The candidate " + failure.what + ".";
+  return "The process that judges " + failure.what + ", twice, while it verified this candidate, and not while it ran the model alone.";
+}
+
 }  // namespace
 
 Judgement judgement_of(Json figures, Policy policy) {
@@ -47,7 +53,7 @@ Judgement judge(Session& session, const VerifyRequest& request) {
       throw Error(ErrorKind::kUser,
                   ErrorText{.message = "The model itself cannot be run: " + what, .where = request.problem, .source = "",
                             .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = lost.log, .code = "problem-crashed"});
-    return failure(request, "worker-failed", "The candidate " + lost.what + ".", lost.log);
+    return failure(request, "worker-failed", reason_of(lost), lost.log);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "support/error.hpp"
+#include "support/scratch.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -41,8 +42,9 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   text.message = "The Python process " + failure.what + " while " + doing + ".";
   text.detail = last_lines(failure.log, 40);
   if (failure.kind == WorkerFailure::Kind::kKilled) {
-    text.code = "out-of-memory";
-    text.hint = "Free some memory, or make the problem smaller.";
+    text.code = failure.for_memory ? "out-of-memory" : "killed";
+    text.hint = failure.for_memory ? "Free some memory, or make the problem smaller."
+                                   : "So was the one before it. Find out what ends processes here, then try again.";
     throw Error(ErrorKind::kMissing, std::move(text));
   }
   text.code = "worker-failed";
@@ -52,8 +54,14 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
 
 Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers)
     : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds), has_gpu_(environment.has_gpu()) {
+  remove_left_over_scratch();
   // On one core they would only take turns.
   if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
+}
+
+Session::~Session() {
+  stop();
+  remove_left_over_scratch();
 }
 
 void Session::start() {
@@ -103,9 +111,23 @@ Json Session::ask(WorkerClient& worker, const char* stage, const std::string& me
   return worker.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); }, on_wait);
 }
 
+Json Session::twice(Deaths deaths, const std::function<Json()>& ask) {
+  try {
+    return ask();
+  } catch (const WorkerFailure& failure) {
+    const bool again = deaths == Deaths::kAny ? failure.kind != WorkerFailure::Kind::kHung : failure.kind == WorkerFailure::Kind::kKilled;
+    if (!again) throw;
+    if (!quiet_) progress_.note("a Python process " + failure.what + "; once more with another");
+  } catch (const Error& error) {
+    if (error.text().code != "killed") throw;
+    if (!quiet_) progress_.note(error.text().message + " Once more in another process.");
+  }
+  return ask();
+}
+
 Json Session::hello() {
   try {
-    return ask(worker_, "start PyTorch", "hello", Json::object(), kHelloLimit);
+    return twice(Deaths::kKills, [&] { return ask(worker_, "start PyTorch", "hello", Json::object(), kHelloLimit); });
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.code = "worker-start";
@@ -119,7 +141,8 @@ Json Session::hello() {
 std::string Session::capture(const std::string& problem, const std::string& size, const std::string& device) {
   const double limit = std::min(kCaptureLimit, timeout_);
   try {
-    return ask(tracer(), "capture", "capture", {{"problem", problem}, {"size", size_json(size)}, {"device", device}}, limit)["graph"].dump();
+    const Json params = {{"problem", problem}, {"size", size_json(size)}, {"device", device}};
+    return twice(Deaths::kKills, [&] { return ask(tracer(), "capture", "capture", params, limit); })["graph"].dump();
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.detail = last_lines(failure.log, 40);
@@ -131,6 +154,12 @@ std::string Session::capture(const std::string& problem, const std::string& size
         text.hint = "Look for a loop that does not end, or for a lock, in the constructor, get_inputs() or forward.";
         break;
       case WorkerFailure::Kind::kKilled:
+        if (!failure.for_memory) {
+          text.code = "problem-crashed";
+          text.message = "The Python process " + failure.what + ", while the model was constructed and traced; so was the one before it.";
+          text.hint = "Something that the file runs ends the process, or another program on this machine does.";
+          break;
+        }
         text.code = "out-of-memory";
         text.message = "The Python process was killed by the system while the model was constructed and traced, which happens when memory runs out.";
         text.hint = "Make the model or its inputs smaller, or use a machine with more memory.";
@@ -199,7 +228,8 @@ std::vector<std::string> Session::missing_protections(const std::string& device)
   if (!sandbox_) sandbox_.emplace();
   std::vector<std::string> missing = sandbox_->missing(device);
   try {
-    const Json reply = ask(worker_, "look at the sandbox", "protections", {{"confinement", sandbox_->confinement(device, {})}}, kHelloLimit);
+    const Json params = {{"confinement", sandbox_->confinement(device, {})}};
+    const Json reply = twice(Deaths::kKills, [&] { return ask(worker_, "look at the sandbox", "protections", params, kHelloLimit); });
     for (const Json& what : reply["missing"]) missing.push_back(what.get<std::string>());
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "looking at the sandbox");
@@ -209,13 +239,18 @@ std::vector<std::string> Session::missing_protections(const std::string& device)
 
 Json Session::verify(const VerifyRequest& request) {
   const std::optional<uint64_t> prepared = std::exchange(prepared_seed_, std::nullopt);
-  Json params = verify_params(request, request.seed ? *request.seed : prepared ? *prepared : secret_seed());
+  std::optional<uint64_t> seed = request.seed ? request.seed : prepared;
+  Json params = verify_params(request, 0);
   params["candidate"] = request.candidate;
   params["input_bytes"] = request.input_bytes;
   params["confinement"] = confinement(request.device, request.is_ours, request.secrets);
   params["candidate_seconds"] = candidate_seconds(timeout_);
   params["limit_seconds"] = timeout_;
-  Json reply = ask(worker_, "verify", "verify", params, timeout_);
+  Json reply = twice(Deaths::kAny, [&] {
+    // What a process saw of the draws before it was killed is of no use to the next.
+    params["seed"] = seed ? *std::exchange(seed, request.seed) : secret_seed();
+    return ask(worker_, "verify", "verify", params, timeout_);
+  });
   if (Json& missing = reply["missing_protections"]; missing.is_array())
     for (std::string& what : sandbox_->missing(request.device)) missing.push_back(std::move(what));
   reply["seed"] = params["seed"];
@@ -224,7 +259,7 @@ Json Session::verify(const VerifyRequest& request) {
 
 Json Session::measure(const MeasureRequest& request) {
   Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
-                 {"baselines", request.baselines}, {"seed", secret_seed()},                     {"budget_seconds", request.budget_seconds},
+                 {"baselines", request.baselines}, {"seed", nullptr},                           {"budget_seconds", request.budget_seconds},
                  {"kernels", request.kernels}};
   if (!request.candidate.empty()) {
     params["candidate"] = request.candidate;
@@ -233,7 +268,12 @@ Json Session::measure(const MeasureRequest& request) {
   }
   params["input_bytes"] = request.input_bytes;
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
-  return ask(worker_, "measure", "measure", params, request.limit_seconds);
+  const auto ask_once = [&] {
+    params["seed"] = secret_seed();
+    return ask(worker_, "measure", "measure", params, request.limit_seconds);
+  };
+  // Without a candidate it is asked whether the problem's own code ends the process.
+  return twice(request.candidate.empty() ? Deaths::kKills : Deaths::kAny, ask_once);
 }
 
 Json Session::race(const RaceRequest& request) {
@@ -243,12 +283,12 @@ Json Session::race(const RaceRequest& request) {
   Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
                  {"input_bytes", request.input_bytes}};
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
-  return ask(worker_, "race", "race", params, request.limit_seconds);
+  return twice(Deaths::kKills, [&] { return ask(worker_, "race", "race", params, request.limit_seconds); });
 }
 
 Json Session::ceilings(const std::string& device) {
   try {
-    return ask(worker_, "measure the device", "ceilings", {{"device", device}}, kCeilingsLimit);
+    return twice(Deaths::kKills, [&] { return ask(worker_, "measure the device", "ceilings", {{"device", device}}, kCeilingsLimit); });
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
@@ -256,7 +296,7 @@ Json Session::ceilings(const std::string& device) {
 
 Json Session::calibrate(const std::string& device) {
   try {
-    return ask(worker_, "calibrate", "calibrate", {{"device", device}}, kCeilingsLimit);
+    return twice(Deaths::kKills, [&] { return ask(worker_, "calibrate", "calibrate", {{"device", device}}, kCeilingsLimit); });
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "measuring the device");
   }
@@ -264,7 +304,8 @@ Json Session::calibrate(const std::string& device) {
 
 Json Session::compile_only(const std::string& candidate, int sm) {
   try {
-    return ask(worker_, "compile kernels", "compile_only", {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}}, kCompileLimit);
+    const Json params = {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}};
+    return twice(Deaths::kKills, [&] { return ask(worker_, "compile kernels", "compile_only", params, kCompileLimit); });
   } catch (const WorkerFailure& failure) {
     throw_for(failure, "compiling the kernels");
   }

@@ -1,6 +1,7 @@
 // The workers and what is asked of them, each with its time limit and with failures put into words.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -59,6 +60,7 @@ class Session {
 
   // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
   Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne);
+  ~Session();                        // what workers that were killed have left is removed
 
   void start();                      // the workers begin to import PyTorch
   void stop();
@@ -98,6 +100,10 @@ class Session {
 
  private:
   nlohmann::ordered_json confinement(const std::string& device, bool is_ours, const std::vector<std::string>& secrets);
+  // `ask`, and once more with new processes where one was killed meanwhile; with kAny also where the worker came to any
+  // other end. Nobody can tell from a single SIGKILL whose fault it was.
+  enum class Deaths { kKills, kAny };
+  nlohmann::ordered_json twice(Deaths deaths, const std::function<nlohmann::ordered_json()>& ask);
   nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
   Progress& progress_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
+#include "support/memory_kills.hpp"
 
 namespace kw {
 
@@ -62,6 +63,7 @@ void WorkerClient::start() {
   const char* inherited = std::getenv("PYTHONPATH");
   options.environment.push_back("PYTHONPATH=" + options_.module_path + (inherited && *inherited ? ":" + std::string(inherited) : ""));
   options.environment.push_back("PYTHONDONTWRITEBYTECODE=1");   // no __pycache__ in the user's folders
+  memory_kills_ = memory_kills();
   child_ = std::make_unique<Subprocess>(options);
 }
 
@@ -79,7 +81,9 @@ void WorkerClient::fail(Subprocess::Outcome outcome, double limit_seconds) {
     throw_if_interrupted();
     if (status.signal == SIGKILL) {
       failure.kind = WorkerFailure::Kind::kKilled;
-      failure.what = "was killed by the system, which does that when memory runs out";
+      failure.for_memory = memory_kills_ < 0 || memory_kills() != memory_kills_;
+      failure.what = failure.for_memory ? "was killed by the system, which does that when memory runs out"
+                                        : "was killed by SIGKILL (memory had not run out)";
     } else if (status.signal != 0) {
       failure.kind = WorkerFailure::Kind::kCrashed;
       failure.what = "crashed with signal " + std::to_string(status.signal) + " (" + strsignal(status.signal) + ")";
@@ -103,7 +107,8 @@ Json WorkerClient::receive(double deadline, double limit_seconds) {
     message = Json::parse(body, nullptr, false);
   }
   if (length > kLargestMessage || !message.is_object()) {
-    WorkerFailure failure{WorkerFailure::Kind::kBrokenProtocol, "wrote something else than an answer to the worker's pipe", child_->error_tail()};
+    WorkerFailure failure{.kind = WorkerFailure::Kind::kBrokenProtocol, .what = "wrote something else than an answer to the worker's pipe",
+                          .log = child_->error_tail()};
     child_.reset();
     throw failure;
   }

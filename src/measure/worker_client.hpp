@@ -24,6 +24,7 @@ struct WorkerFailure {
   Kind kind = Kind::kCrashed;
   std::string what;                        // "crashed with signal 11 (Segmentation fault)", "gave no answer within 300 s"
   std::string log;                         // the end of what it wrote to standard error
+  bool for_memory = true;                  // kKilled: false where the kernel has ended nothing for want of memory meanwhile
 };
 
 class WorkerClient {
@@ -60,6 +61,7 @@ class WorkerClient {
   WorkerOptions options_;
   std::unique_ptr<Subprocess> child_;
   int64_t last_id_ = 0;
+  int64_t memory_kills_ = -1;              // when the child was started
 };
 
 // Numbers of the protocol: a number, or the strings "nan", "inf", "-inf".

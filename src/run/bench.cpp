@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "judge/environment.hpp"
@@ -109,9 +111,10 @@ class SuiteRunner {
     std::unique_ptr<Subprocess> child;
     while (const Job* job = next()) {
       try {
-        Json result = run_one(*job, device, child);
+        std::optional<Json> result = run_one(*job, device, child);
+        if (!result) result = run_one(*job, device, child, true);   // its process was killed: who knows by whom
         const std::lock_guard lock(mutex_);
-        on_result_(*job, std::move(result));
+        on_result_(*job, std::move(*result));
       } catch (const Interrupted&) {
         return;
       } catch (...) {
@@ -129,7 +132,8 @@ class SuiteRunner {
     return next_ < jobs_.size() && !interrupted() ? &jobs_[next_++] : nullptr;
   }
 
-  Json run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child) {
+  // Nothing where the process was killed, but the `last` time.
+  std::optional<Json> run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child, bool last = false) {
     if (!child) {
       Subprocess::Options start;
       start.command = {fs::read_symlink("/proc/self/exe").string(), "bench-worker"};
@@ -151,12 +155,13 @@ class SuiteRunner {
     }
     const double seconds = steady_seconds() - began;
     throw_if_interrupted();
-    child->kill();
+    if (outcome != Subprocess::Outcome::kEnded) child->kill();   // otherwise it is to be known what ended it
     const ExitStatus status = child->wait();
     child.reset();
     throw_if_interrupted();
     if (outcome == Subprocess::Outcome::kTimedOut)
       return failed_line("timeout", "not done within " + std::to_string(static_cast<int>(options_.timeout_seconds)) + " s", seconds);
+    if (outcome == Subprocess::Outcome::kEnded && status.signal == SIGKILL && !last) return std::nullopt;
     return failed_line("crash", status.signal ? std::string("kw ended with signal ") + std::to_string(status.signal) + " (" + strsignal(status.signal) + ")"
                                               : "kw ended with exit code " + std::to_string(status.code), seconds);
   }

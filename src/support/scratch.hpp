@@ -1,4 +1,5 @@
-// A folder for files that live as long as this object.
+// A folder for files that live as long as this object. It is locked (flock) for as long, so that the folders of programs
+// that were killed can be told from those in use.
 #pragma once
 
 #include <string>
@@ -18,6 +19,11 @@ class Scratch {
 
  private:
   std::string folder_;
+  int lock_ = -1;
 };
+
+// Removes what programs that were killed have left in the temporary folder: scratch folders of kw and of its workers
+// (kernelwright/running/scratch.py), this user's.
+void remove_left_over_scratch();
 
 }  // namespace kw

@@ -53,7 +53,7 @@ def test_verdict_says_why(kw, name, text, code, says):
         ("os.abort()", "crashed with signal 6"),
         ("os._exit(0)", "ended the process with exit code 0"),
         ("import ctypes; ctypes.string_at(0)", "crashed with signal 11"),
-        ("os.kill(os.getpid(), 9)", "memory"),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
     ],
 )
 def test_candidate_that_ends_the_process(kw, what, says):

@@ -200,7 +200,7 @@ def test_outputs_that_change_later_are_seen(resident):
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "crashed with signal 11"),
         ("os.abort()", "crashed", "crashed with signal 6"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "killed", "was killed by the system"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed", "was killed by SIGKILL"),
         ("os._exit(3)", "exited", "ended the process with exit code 3"),
         ("time.sleep(60)", "hung", "gave no answer within"),
         ("os.kill(os.getpid(), signal.SIGSTOP)", "hung", "gave no answer within"),

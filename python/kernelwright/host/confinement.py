@@ -50,6 +50,12 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def be_first_to_go() -> None:
+    """Where memory runs out, the kernel is to end this process, not the judge's."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
 def hide_memory(hidden: bool = True) -> None:
     """No process of the same user may look into this one's memory (root's may, where it has its capabilities)."""
     _libc.prctl(_PR_SET_DUMPABLE, 0 if hidden else 1, 0, 0, 0)

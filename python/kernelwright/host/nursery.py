@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from typing import Any
 
 from . import confinement, resident
@@ -138,8 +139,10 @@ def _become_resident(request: dict[str, Any], channel: int, report: int, missing
     for name in [name for name in os.environ if name.startswith("KW_")] + given["unset"]:
         os.environ.pop(name, None)
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # or the place that was found before stays
     if given["namespaces"]:
         os.environ.update(confinement.places_to_compile(given["scratch"]))
+    confinement.be_first_to_go()
     confinement.limit_resources(given["processes"], given["file_bytes"], given["memory_bytes"])
     if given["namespaces"]:
         confinement.drop_privileges()

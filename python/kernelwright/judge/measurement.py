@@ -64,10 +64,15 @@ class Measurement:
         self.contestants: dict[str, Contestant] = {}
         self.baseline_errors: dict[str, str] = {}
         self.ours: Contestant | None = None
-        if made := params.get("candidate"):
-            self.ours = self.contestants["ours"] = self._candidate(made, params, construction)
-        for name in params.get("baselines") or []:
-            self.contestants[name] = self._baseline(name, params, construction)
+        self._made_anew = lambda name: self._baseline(name, params, construction)
+        try:
+            if made := params.get("candidate"):
+                self.ours = self.contestants["ours"] = self._candidate(made, params, construction)
+            for name in params.get("baselines") or []:
+                self.contestants[name] = self._baseline(name, params, construction)
+        except BaseException:
+            self.close()
+            raise
         self.samples: dict[str, list[float]] = {}
         self._before: tuple[StateCopy, InputsCopy] | None = None
 
@@ -109,12 +114,9 @@ class Measurement:
         for name, contestant in list(self.contestants.items()):
             self.progress(f"first call of {name}", 0.05)
             try:
-                limit = self.compile_limit if name == "compile" else None
-                with _time_limit(limit), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    contestant.first_call(self.inputs, limit)
-                    if name == "eager":
-                        self._note_changes(contestant)
+                self._first_call(name, contestant)
+                if name == "eager":
+                    self._note_changes(contestant)
             except Exception as error:
                 if name == "ours":
                     raise error if isinstance(error, errors.Error) else candidates.explain(error, contestant.path, "running forward", "forward-raised") from None
@@ -122,6 +124,20 @@ class Measurement:
                     raise _of_the_problem(error, self.problem.path) from None
                 self.baseline_errors[name] = error.message if isinstance(error, errors.Error) else errors.summary(error)
                 self.contestants.pop(name).close()
+
+    def _first_call(self, name: str, contestant: Contestant) -> None:
+        limit = self.compile_limit if name == "compile" else None
+        try:
+            with _time_limit(limit), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                contestant.first_call(self.inputs, limit)
+        except errors.Error as error:
+            if name != "compile" or error.code != "killed":
+                raise
+            # By whom nobody can tell: once more in another process, and it is left out where that is killed too.
+            contestant.close()
+            self.contestants[name] = self._made_anew(name)
+            self.contestants[name].first_call(self.inputs, limit)
 
     def _note_changes(self, eager: Contestant) -> None:
         """Where eager changes its inputs or its state, keep both, so that every timed call starts from the same: repeated steps of an optimiser run away."""
@@ -200,8 +216,11 @@ class Measurement:
         try:
             return self._run()
         finally:
-            for contestant in reversed(self.contestants.values()):
-                contestant.close()
+            self.close()
+
+    def close(self) -> None:
+        for contestant in reversed(self.contestants.values()):
+            contestant.close()
 
     def _run(self) -> dict[str, Any]:
         with torch.no_grad():

@@ -7,11 +7,11 @@ One nursery serves a process for as long as that lives; it costs PyTorch's impor
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +25,8 @@ from typing import Any
 from .. import protocol
 from ..errors import Error, candidate_error, internal_error
 from ..host.confinement import WRITTEN
+from ..running.scratch import Scratch
+from .memory_kills import memory_kills
 
 _LARGEST_REPLY = 16 << 20
 _START_SECONDS = 180.0
@@ -139,11 +141,11 @@ _nursery: Nursery | None = None
 _lock = threading.Lock()
 
 
-def nursery() -> Nursery:
-    """This process's, started where there is none."""
+def nursery(anew: bool = False) -> Nursery:
+    """This process's, started where there is none, or `anew` in any case."""
     global _nursery
     with _lock:
-        if _nursery is None or not _nursery.is_alive() or _owner != os.getpid():
+        if anew or _nursery is None or not _nursery.is_alive() or _owner != os.getpid():
             start()
         assert _nursery is not None
         return _nursery
@@ -205,29 +207,22 @@ class Host:
         self.limit_seconds = limit_seconds or (None if deadline is None else deadline - time.monotonic())
         self.status: int | None = None
         self.is_closed = False
-        self.scratch = tempfile.mkdtemp(prefix="kernelwright-") if confinement.namespaces else ""
-        self.socket, theirs = socket.socketpair()
-        self.report, report = os.pipe()
-        environment = {}
+        self._scratch = Scratch()
+        self.scratch = self._scratch.path
+        # What it leaves there goes with it, however it ends.
+        environment = {"TMPDIR": self.scratch}
         overlaid = []
         if confinement.namespaces:
             overlaid = [os.path.expanduser("~"), tempfile.gettempdir(), *(os.environ.get(name, "") for name in _CACHES)]
-            environment = {"TMPDIR": self.scratch}
+        elif not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+            environment["TORCHINDUCTOR_CACHE_DIR"] = _inductor_cache()  # what is compiled for it is kept
         self.overlaid = list(dict.fromkeys(filter(None, overlaid)))
         request = {
             "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": self.overlaid},
             "environment": environment,
         }
-        self._lines = b""
-        try:
-            with theirs:
-                nursery().ask(request, [theirs.fileno(), report])
-        finally:
-            os.close(report)
-        try:
-            started = self._reported(time.monotonic() + _START_SECONDS)
-        except TimeoutError:
-            started = None
+        # The nursery may be killed at any moment; another takes its place.
+        started = self._start(request) or self._start(request, anew=True)
         if started is None or "pid" not in started:
             self._close_descriptors()
             raise internal_error(
@@ -237,6 +232,26 @@ class Host:
             )
         self.first = int(started["pid"])
         self.is_apart = bool(started["apart"])
+        self._memory_kills = memory_kills()
+
+    def _start(self, request: dict[str, Any], anew: bool = False) -> dict[str, Any] | None:
+        """What the keeper tells of the process that it has started; None where it came to nothing."""
+        if anew:
+            self._close_channels()
+        self.socket, theirs = socket.socketpair()
+        self.report, report = os.pipe()
+        self._lines = b""
+        try:
+            with theirs:
+                nursery(anew).ask(request, [theirs.fileno(), report])
+        except OSError:  # it has ended
+            return None
+        finally:
+            os.close(report)
+        try:
+            return self._reported(time.monotonic() + _START_SECONDS)
+        except TimeoutError:
+            return {"late": True}
 
     # Talking
 
@@ -311,7 +326,11 @@ class Host:
                 return None
             self._lines += part
         line, _, self._lines = self._lines.partition(b"\n")
-        return json.loads(line)
+        try:
+            told = json.loads(line)
+        except ValueError:
+            return None
+        return told if isinstance(told, dict) else None
 
     def _ended(self) -> Ended:
         try:
@@ -325,8 +344,13 @@ class Host:
             return Ended("exited", f"ended the process with exit code {os.WEXITSTATUS(status)}")
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL:
-            return Ended("killed", "was killed by the system, which does that when memory runs out")
+            return Ended("killed", self._why_killed())
         return Ended("crashed", f"crashed with signal {number} ({signal.strsignal(number)})")
+
+    def _why_killed(self) -> str:
+        if self._memory_kills is None or self._memory_kills != memory_kills():
+            return "was killed by the system, which does that when memory runs out"
+        return "was killed by SIGKILL (memory had not run out)"
 
     def close(self) -> None:
         """End the process and whatever it started. Once more does nothing."""
@@ -341,11 +365,13 @@ class Host:
                 pass
         self._close_descriptors()
 
-    def _close_descriptors(self) -> None:
+    def _close_channels(self) -> None:
         self.socket.close()
         os.close(self.report)
-        if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _close_descriptors(self) -> None:
+        self._close_channels()
+        self._scratch.close()
 
     # Seen from outside
 
@@ -428,6 +454,15 @@ class Host:
                 with open(f"/proc/{number}/task/{task}/schedstat") as file:
                     total += int(file.read().split()[0])
         return total / 1e9
+
+
+def _inductor_cache() -> str:
+    """Where PyTorch has it by default."""
+    try:
+        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return os.path.join(tempfile.gettempdir(), "torchinductor_" + user)
 
 
 def _its_error(told: dict[str, Any]) -> Error:
