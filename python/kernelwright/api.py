@@ -26,6 +26,7 @@ _CAUTIONS = ("fused", "library-draws", "unfused", "library")
 SETTINGS = ("target", "policy", "unverified_kernels_may_be_wrong", "draws", "seed")
 _CHOICES = {"target": ("auto", "cpu", "triton"), "policy": ("reference", "ieee", "relaxed")}
 _NUMBERS = {"draws": (1, 10_000), "seed": (0, 2**62 - 1)}
+_RUNS_ORIGINAL = "On inputs like the examples the module itself ran instead of its kernels: {}."
 # In the repr of a module that was never verified; a plain string's method, so that the module can be copied and pickled.
 _UNVERIFIED = "UNVERIFIED: nothing checked these kernels"
 
@@ -86,12 +87,14 @@ def optimize(
             continue
         previous = compiled["source"]
         made = _load(compiled["source"])(module)
-        made.train(module.training)
+        made.training = module.training  # its parts are the caller's, each in a mode of its own
         made.source = compiled["source"]
         made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops")} | {"target": target, "caution": caution}
         if unverified_kernels_may_be_wrong:
             return _unverified(made, module)
         report = verify(module, made, arguments, keywords, policy=policy, draws=draws, seed=seed)
+        if report["verdict"] == "pass" and (why := report.get("runs_original")):
+            report |= {"verdict": "fail", "code": "runs-original", "reason": _RUNS_ORIGINAL.format(why)}
         made.report |= report
         if report["verdict"] == "pass":
             return made
@@ -331,7 +334,9 @@ class _MemoryProblem(problems.Problem):
             return copy.deepcopy(self.original)
 
     def construct(self, device: Any = "cpu", dtype: torch.dtype | None = None, seed: int | None = None) -> torch.nn.Module:
-        return _Call(_Held(self.copy()), self.keywords).train(self.original.training).to(device=device, dtype=dtype)
+        made = _Call(_Held(self.copy()), self.keywords)
+        made.training = made.held.training = self.original.training
+        return made.to(device=device, dtype=dtype)
 
     def init_arguments(self, seed: int | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), {}
@@ -389,7 +394,10 @@ class _MemoryCandidate(candidates.Candidate):
             inner: torch.nn.Module = type(self.made)(problem.copy())
         else:
             inner = _Held(copy.deepcopy(self.made))
-        made = _Call(inner, problem.keywords).to(device).train(model.training)
+            if inner.module.training != model.training:
+                inner.module.train(model.training)
+        made = _Call(inner, problem.keywords).to(device)
+        made.training = inner.training = model.training
         candidates.check_state(made, model.state_dict())
         candidates.copy_state(model, made)
         return made

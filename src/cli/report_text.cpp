@@ -147,6 +147,13 @@ std::string worth_lines(const Json& report) {
   return text;
 }
 
+// What was judged and timed is not what the file is for.
+std::string original_line(const Json& report) {
+  if (!report.contains("runs_original") || report.value("verdict", "") == "fail") return "";
+  return "original   on the problem's own inputs the original module ran, no kernel of the candidate: " +
+         report["runs_original"].get<std::string>() + "\n";
+}
+
 // Where eager was not timed, nothing is known of the candidate's speed.
 std::string untimed_line(const Json& report) {
   if (report.value("verdict", "") != "pass" || !report.contains("slower_than_eager") || !report["slower_than_eager"].is_null()) return "";
@@ -282,7 +289,7 @@ std::string edits_text(const Json& report) {
 }
 
 std::string verify_text(const Json& report) {
-  std::string text = verdict_line(report);
+  std::string text = original_line(report) + verdict_line(report);
   if (const std::string where = report.value("where", ""); !where.empty()) text += "  at " + where + ": " + report.value("source", "") + "\n";
   // A compiler's own words are what one has to read; a traceback is for --json.
   if (report.value("code", "") == "compile-failed") text += first_lines(report.value("detail", ""), 60);
@@ -292,7 +299,9 @@ std::string verify_text(const Json& report) {
   return text + unprotected_lines(report) + notes(report) + fmt::format("{:.1f} s\n", total_seconds(report));
 }
 
-std::string measure_text(const Json& report) { return worth_lines(report) + time_table(report) + roofline_line(report) + notes(report); }
+std::string measure_text(const Json& report) {
+  return original_line(report) + worth_lines(report) + time_table(report) + roofline_line(report) + notes(report);
+}
 
 std::string device_text(const Json& report) {
   std::string text = fmt::format("{}\n", report.value("name", "device"));

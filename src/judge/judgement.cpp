@@ -17,6 +17,14 @@ Judgement failure(const VerifyRequest& request, const std::string& code, const s
   return judgement;
 }
 
+// What would be timed is eager itself.
+void reject_original(Judgement& judgement) {
+  if (!judgement.passed() || !judgement.runs_original) return;
+  judgement.verdict.pass = false;
+  judgement.verdict.code = "runs-original";
+  judgement.verdict.reason = "On the problem's own inputs the original module ran instead of its kernels: " + *judgement.runs_original + ".";
+}
+
 // Where the process that judges ended twice; where it hung, the candidate used up the time.
 std::string reason_of(const WorkerFailure& failure) {
   if (failure.kind == WorkerFailure::Kind::kHung) return "The candidate " + failure.what + ".";
@@ -32,6 +40,7 @@ Judgement judgement_of(Json figures, Policy policy) {
   judgement.draws = figures.at("draws").size();
   if (figures.contains("missing_protections") && figures["missing_protections"].is_array())
     judgement.missing_protections = figures["missing_protections"].get<std::vector<std::string>>();
+  judgement.runs_original = runs_original(figures);
   judgement.prepared_seconds = figures.value("prepared_seconds", 0.0);
   judgement.figures = std::move(figures);
   return judgement;
@@ -39,7 +48,9 @@ Judgement judgement_of(Json figures, Policy policy) {
 
 Judgement judge(Session& session, const VerifyRequest& request) {
   try {
-    return judgement_of(session.verify(request), policy_of(request.policy));
+    Judgement judgement = judgement_of(session.verify(request), policy_of(request.policy));
+    if (request.is_ours) reject_original(judgement);
+    return judgement;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCandidateFailed) throw;
     const ErrorText& text = error.text();
@@ -55,6 +66,11 @@ Judgement judge(Session& session, const VerifyRequest& request) {
                             .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = lost.log, .code = "problem-crashed"});
     return failure(request, "worker-failed", reason_of(lost), lost.log);
   }
+}
+
+std::optional<std::string> runs_original(const Json& reply) {
+  if (!reply.contains("runs_original") || !reply["runs_original"].is_string()) return std::nullopt;
+  return reply["runs_original"].get<std::string>();
 }
 
 std::map<std::string, double> eager_errors(const Verdict& verdict) {

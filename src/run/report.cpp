@@ -82,6 +82,11 @@ Work work_of(const Graph& graph) {
   return work;
 }
 
+// Why a file of the compiler's ran the original module on the problem's own inputs, where it did.
+void note_original(Json& report, const std::optional<std::string>& why) {
+  if (why) report["runs_original"] = *why;
+}
+
 }  // namespace
 
 Json sandbox_json(const std::vector<std::string>& missing) {
@@ -94,6 +99,7 @@ void add_judgement(Json& report, const Judgement& judgement) {
   Json fields = to_json(verdict);
   for (size_t i = 0; i < verdict.errors.size(); ++i) fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
   report.update(fields);
+  note_original(report, judgement.runs_original);
   if (judgement.figures.empty()) {
     report["where"] = judgement.where;
     report["source"] = judgement.source;
@@ -126,6 +132,7 @@ void add_measurement(Json& report, const Json& reply) {
   report["noise"] = noise_of(reply, times, intervals);
   if (const double untold = reply.contains("untold_ms") ? number_of(reply["untold_ms"]) : 0; untold > 0)
     add_note(report, fmt::format("the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time", untold));
+  note_original(report, runs_original(reply));
   report["speedup"] = speedups;
   report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
   report["timer"] = reply.value("timer", "");

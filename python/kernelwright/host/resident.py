@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from .. import errors
 from ..protocol import Channel
 from ..running import candidate as candidates
+from ..running import fallbacks
 from ..running import problem as problems
 from ..running.guards import GuardedAllocations, address_range
 from ..running.limits import free_memory, is_scarce, limit_memory
@@ -266,7 +267,12 @@ class Resident:
         settings = GlobalState()
         self._copy_staged(back=False)
         seed_everything(message["seed"])
-        with self._gradients(message["gradients"]), watch or contextlib.nullcontext():
+        reasons: list[str] = []
+        with (
+            self._gradients(message["gradients"]),
+            fallbacks.noted(self.made, reasons),
+            watch or contextlib.nullcontext(),
+        ):
             result = self.called(*self.values)
         leaves, structure = pytree.tree_flatten(result)
         if not message["export"]:
@@ -295,6 +301,7 @@ class Resident:
             "guards": watch.violations() if watch is not None else [],
             "settings": settings.undo() + self._replaced(),
             "late": is_late,
+            "fallbacks": reasons,
             **self.give_threads(message),
         }
 

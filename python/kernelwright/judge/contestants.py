@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, candidate_error
-from ..running import guards
+from ..running import fallbacks, guards
 from ..running.candidate import explain
 from ..running.limits import free_memory
 from ..running.seeding import seed_everything
@@ -49,6 +49,8 @@ class Contestant(Protocol):
     # What loading it changed of the process, and which protections its process lacks: sentences.
     settings_at_load: list[str]
     missing: list[str]
+    # Why calls have run the original module, where this is a file of the compiler's.
+    fallbacks: list[str]
 
     def adopt(self, model: torch.nn.Module) -> None:
         """Take over the parameters, buffers and attributes of `model`."""
@@ -130,6 +132,7 @@ class Local:
         self.path, self.made, self.model, self.device, self.timed = path, made, model, device, timed
         self.settings_at_load: list[str] = []
         self.missing: list[str] = []
+        self.fallbacks: list[str] = []
         self._snapshot = Snapshot(self.made, like=model)
         self._marks: dict[int, dict[str, tuple[int, ...]]] = {}
 
@@ -157,6 +160,7 @@ class Local:
         try:
             with (
                 torch.no_grad(),
+                fallbacks.noted(self.made, self.fallbacks),
                 watch or contextlib.nullcontext(),
             ):  # gradients would need the caller's own parameters changed
                 result = self.made(*inputs.values)
@@ -201,7 +205,8 @@ class Local:
         return lambda: function(*values)
 
     def first_call(self, inputs: Inputs, limit_seconds: float | None = None) -> None:
-        self._call(inputs)()
+        with fallbacks.noted(self.made, self.fallbacks):
+            self._call(inputs)()
         self._synchronise()
 
     def timer(self, inputs: Inputs) -> None:

@@ -250,6 +250,7 @@ class Measurement:
             "timer": timer.name,
             "wall_ms": walls,
             "recheck": recheck,
+            "runs_original": next(iter(self.ours.fallbacks), None) if self.ours is not None else None,
             "share_in_our_kernels": profile.share,
             "profile": profile.parts,
             "peak_memory_bytes": memory,

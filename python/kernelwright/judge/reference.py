@@ -197,7 +197,6 @@ class Reference:
     ) -> tuple[Any, list[Any], torch.nn.Module]:
         if self.module is None:
             self.module = to_double(self.problem.construct(self.device, seed=self.seed))
-            self.module.train(model.training)
         copy_state(model, self.module)
         arguments = _widened(inputs, self.device)
         seed_everything(seed)

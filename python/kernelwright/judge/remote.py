@@ -60,6 +60,7 @@ class Remote:
         self.path, self.problem, self.device = path, problem, device
         self.subject = "The candidate" if role == "candidate" else "Model"
         self.host = Host(confinement, deadline, limit_seconds)
+        self.fallbacks: list[str] = []
         self.arenas: list[Any] = []
         self._arena: dict[str, HostArena | DeviceArena] = {}
         self._inputs: Any = None
@@ -348,6 +349,8 @@ class Remote:
             self.threads = _texts(reply["threads"])
             structure, form = str(reply["structure"]), str(reply["form"])
             marks = {f"output[{index}]": set(_texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
+            if not with_gradients:  # which kernels do not compute
+                self.fallbacks += _texts(reply["fallbacks"])
         state = self._changed_state(doing, relaid) if with_state else {}
         faults["weights-unchanged"] = [f"forward has laid {name} out anew in memory." for name in relaid]
         left = Outcome(

@@ -133,6 +133,7 @@ class Verification:
             "reference_note": self.yardstick.reference.note,
             "draws": self.draws,
             "checks": [{"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))} for name, found in self.faults.items()],
+            "runs_original": next(iter(self.contestant.fallbacks), None),
             "vacuous": self.vacuous,
             "kernelbench_gate": self.gate,
             "prepared_seconds": self.yardstick.seconds_ahead,

@@ -39,7 +39,8 @@ class Candidate:
             made = self.ModelNew(*arguments, **keywords).to(device)
         except BaseException as error:
             raise explain(error, self.path, "constructing ModelNew", "constructor-raised") from None
-        made.train(training)
+        if made.training != training:  # otherwise its parts stay in the modes that their constructors chose
+            made.train(training)
         return made
 
 
