@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/memory.hpp"
+#include "ir/op_registry.hpp"
 
 namespace kw {
 namespace {
@@ -55,6 +56,31 @@ bool reads_what_it_writes(const Kernel& kernel, int old_buffer, int new_buffer) 
   return true;
 }
 
+// One store of what is computed from elements of the same index and of other buffers: whatever the order in which the
+// points are walked, an element is read before it is written.
+bool is_elementwise(const Kernel& kernel, int read, int written) {
+  if (kernel.stores.size() != 1) return false;
+  const kernel::Store& store = kernel.stores[0];
+  if (store.access.buffer != written || !store.access.guards.empty() || !is_stored_once(kernel, store)) return false;
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
+    switch (expr.kind) {
+      case kernel::ExprKind::kReduce: case kernel::ExprKind::kScan: case kernel::ExprKind::kScatter: return false;
+      default: break;
+    }
+    if (!kernel::is_load(expr) || expr.access.buffer != read) return true;
+    return expr.kind != kernel::ExprKind::kGather && expr.access.guards.empty() &&
+        expr.access.index == store.access.index;
+  });
+}
+
+// Operators whose result is always memory of its own. einsum, among products, may answer with a view of its operand.
+bool makes_memory(const Node& node) {
+  static const std::set<std::string_view> kProducts = {"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "mv",
+      "addmv"};
+  return node.results.size() == 1 && node.op.starts_with("aten.") &&
+      (class_of(node.op) == OpClass::kConvolution || kProducts.contains(base_name(node.op)));
+}
+
 class Finder {
  public:
   Finder(const Graph& graph, const Program& program, const TargetPrinter& target) : graph_(graph), program_(program),
@@ -84,7 +110,58 @@ class Finder {
     return result;
   }
 
+  std::map<std::string, std::string> run_for_results() {
+    std::set<std::string> returned, made;
+    for (const GraphOutput& output : graph_.outputs) returned.insert(graph_.values[output.value].name);
+    std::map<std::string, std::string> result;
+    for (size_t index = 0; index < program_.steps.size(); ++index) {
+      if (const auto* step = std::get_if<ExternStep>(&program_.steps[index]); step &&
+          makes_memory(graph_.nodes[step->node])) made.insert(graph_.values[graph_.nodes[step->node].results[0]].name);
+      const auto* step = std::get_if<AllocateStep>(&program_.steps[index]);
+      if (step == nullptr || step->value == kNoValue || step->zeros) continue;
+      const std::string& name = graph_.values[step->value].name;
+      const auto uses = uses_.find(name);
+      if (uses == uses_.end()) continue;
+      const auto* writer = std::get_if<KernelStep>(&program_.steps[uses->second.front()]);
+      if (writer == nullptr || writer->by_last || written_again(name, uses->second)) continue;
+      for (const std::string& other : writer->tensors)
+        if (made.contains(other) && !returned.contains(other) && takes_over(other, step->value, uses->second.front())) {
+          result[name] = other;
+          made.erase(other);
+          break;
+        }
+    }
+    return result;
+  }
+
  private:
+  bool written_again(const std::string& name, const std::vector<size_t>& uses) const {
+    for (size_t at = 1; at < uses.size(); ++at)
+      if (const auto* step = std::get_if<KernelStep>(&program_.steps[uses[at]]))
+        for (size_t place = 0; place < step->tensors.size(); ++place)
+          if (step->tensors[place] == name && program_.kernels[step->kernel].buffers[place].role !=
+              kernel::BufferRole::kInput) return true;
+    return false;
+  }
+
+  // May the kernel of step `writer` make `value` where the library's result `other` lies?
+  bool takes_over(const std::string& other, ValueId value, size_t writer) const {
+    const auto& step = std::get<KernelStep>(program_.steps[writer]);
+    const auto old = std::find_if(graph_.values.begin(), graph_.values.end(), [&](const Value& one) {
+      return one.name == other;
+    });
+    const TensorType &from = old->type, &to = graph_.type(value);
+    if (from.dtype != to.dtype || from.shape != to.shape || from.strides != to.strides || from.device != to.device ||
+        !from.is_dense() || viewed_.contains(other) || uses_.at(other).back() != writer) return false;
+    if (std::any_of(step.offsets.begin(), step.offsets.end(), [](int64_t offset) { return offset != 0; })) return false;
+    const auto position = [&](const std::string& name) {
+      return std::count(step.tensors.begin(), step.tensors.end(), name) == 1
+          ? static_cast<int>(std::find(step.tensors.begin(), step.tensors.end(), name) - step.tensors.begin()) : -1;
+    };
+    const int read = position(other), written = position(graph_.values[value].name);
+    return read >= 0 && written >= 0 && is_elementwise(program_.kernels[step.kernel], read, written);
+  }
+
   // A kernel stores to the old tensor itself, and the new value is a name for it. A view of the input as it was is
   // written to by nobody.
   bool written_into(const std::string& old_name, ValueId new_value) const {
@@ -135,6 +212,12 @@ class Finder {
 };
 
 }  // namespace
+
+std::map<std::string, std::string> reused_results(const Graph& graph, const Program& program,
+    const TargetPrinter& target) {
+  if (!target.gains_by_reuse()) return {};
+  return Finder(graph, program, target).run_for_results();
+}
 
 std::map<ValueId, ValueId> in_place_mutations(const Graph& graph, const Program& program,
     const TargetPrinter& target) { return Finder(graph, program, target).run(); }

@@ -47,6 +47,7 @@ class Writer {
   Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
       : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
     for (const auto& [made, held] : in_place_mutations(graph, program, target)) in_place_[graph.values[made].name] = graph.values[held].name;
+    reused_ = reused_results(graph, program, target);
     find_lifetimes();
   }
 
@@ -82,6 +83,10 @@ class Writer {
   // --- Steps ---
   void write(const AllocateStep& step) {
     if (step.value != kNoValue && in_place_.contains(graph_.values[step.value].name)) return;
+    if (const auto old = reused_.find(step.name); step.value != kNoValue && old != reused_.end()) {
+      lines_.push_back(fmt::format("{} = {}", names_.of(step.name), names_.of(old->second)));
+      return;
+    }
     lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), step.zeros ? zeros(step.type) : empty(step.type)));
   }
 
@@ -317,6 +322,7 @@ class Writer {
   std::map<size_t, std::vector<std::string>> dying_;       // step → large tensors that it reads last
   std::set<std::string> used_, strides_matter_;
   std::map<std::string, std::string> in_place_;            // new value → the buffer that takes it at once
+  std::map<std::string, std::string> reused_;   // new value → the library's result in whose memory it is made
   size_t last_allocation_ = 0;
   const Step* next_ = nullptr;                             // the step after the one being written
   bool needs_device_ = false;

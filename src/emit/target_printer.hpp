@@ -15,6 +15,8 @@ class TargetPrinter {
   // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so that both may be one tensor. The caller has
   // seen to it that both are accessed at equal indices, by one program each, and that no scan, gather or scatter takes part.
   virtual bool reads_before_it_writes(const kernel::Kernel& kernel, int read, int written) const = 0;
+  // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
+  virtual bool gains_by_reuse() const { return false; }
   virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
   // The function that a launch of `step` calls, `last` with it (below).
