@@ -1,10 +1,11 @@
 """Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
 
-    run.py [--quick] [-k PATTERN] [--device | --matrix]
+    run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize]
 """
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,28 @@ def run_matrix(pattern: str | None, quick: bool) -> Tally:
     return total
 
 
+# By the clock, which sanitizers slow down.
+TIMED = "InSeconds"
+
+
+def run_sanitizers(pattern: str | None) -> Tally:
+    """The C++ unit tests, built with the sanitizers of CMakePresets.json, in build/asan and build/tsan."""
+    total = Tally()
+    with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:
+        for preset, title in (("asan", "address and undefined-behaviour sanitizers"), ("tsan", "thread sanitizer")):
+            print(f"== building with the {title}", flush=True)
+            for command in (["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset]):
+                if status := subprocess.run(command, cwd=HOME, check=False, stdout=subprocess.DEVNULL).returncode:
+                    print(f"{shlex.join(command)}: ended with status {status}", flush=True)
+                    return total + Tally(failed=1)
+            junit = Path(folder, preset + ".xml")
+            command = ["ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--quiet", "--output-junit", str(junit)]
+            command += ["--timeout", "600", "-j", str(os.cpu_count() or 1), "-LE", "timed", "-E", TIMED]
+            command += ["-R", pattern] if pattern else []
+            total += run_suite(title, command, junit)
+    return total
+
+
 def close(total: Tally, pattern: str | None) -> int:
     """Prints the last line; the exit code."""
     print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
@@ -105,11 +128,14 @@ def main() -> int:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--device", action="store_true")
     kind.add_argument("--matrix", action="store_true")
+    kind.add_argument("--sanitize", action="store_true")
     options = parser.parse_args()
     if options.quick:
         os.environ["KW_TEST_QUICK"] = "1"
     if options.matrix:
         return close(run_matrix(options.pattern, options.quick), options.pattern)
+    if options.sanitize:
+        return close(run_sanitizers(options.pattern), options.pattern)
 
     total = Tally()
     with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:

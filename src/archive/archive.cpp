@@ -231,7 +231,14 @@ std::string Archive::text_of(std::string_view sql, std::string_view key) {
   return statement.step() ? statement.text(0) : "";
 }
 
-std::string Archive::candidate_source(std::string_view hash) { return text_of("SELECT source FROM candidates WHERE hash=?", hash); }
+std::string Archive::candidate_source(std::string_view hash) {
+  std::string source = text_of("SELECT source FROM candidates WHERE hash=?", hash);
+  // SQLite does not see that bytes inside a text are others; what goes out as verified has to be what was verified.
+  if (sha256_hex(source) != hash)
+    database_.fail_as_damaged("the source of candidate " + std::string(hash.substr(0, 12)) + " is not the one that was stored");
+  return source;
+}
+
 std::string Archive::problem_source(std::string_view hash) { return text_of("SELECT source FROM problems WHERE hash=?", hash); }
 std::string Archive::verdict_figures(std::string_view hash) { return text_of("SELECT figures FROM verdicts WHERE hash=?", hash); }
 std::string Archive::measurement_samples(std::string_view hash) { return text_of("SELECT samples FROM measurements WHERE hash=?", hash); }

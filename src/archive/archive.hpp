@@ -48,7 +48,7 @@ class Archive {
   void each_completion(const std::function<void(const JudgedCompletion&)>& body);   // of all runs
   // Hashes of (problem, candidate) that passed a verification for a target, whoever proposed them; newest first, each problem's latest only.
   std::vector<std::pair<std::string, std::string>> passed(std::string_view target, int64_t limit);
-  std::string candidate_source(std::string_view hash);
+  std::string candidate_source(std::string_view hash);                          // throws kMissing where it is not what was stored
   std::string problem_source(std::string_view hash);
   std::string verdict_figures(std::string_view hash);
   std::string measurement_samples(std::string_view hash);

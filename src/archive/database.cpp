@@ -77,6 +77,15 @@ void Database::execute(const char* sql) {
   if (const int code = sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr); code != SQLITE_OK) fail(code);
 }
 
+void Database::fail_as_damaged(const std::string& how) const {
+  ErrorText text;
+  text.code = "archive-corrupt";
+  text.message = "the archive " + path_ + " is damaged (" + how + ").";
+  text.hint = "`kw archive move-aside` renames it, so that a new one is started; nothing is deleted.";
+  text.detail = how;
+  throw Error(ErrorKind::kMissing, std::move(text));
+}
+
 void Database::fail(int code) const {
   const std::string said = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code);
   ErrorText text;
@@ -90,10 +99,7 @@ void Database::fail(int code) const {
       break;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      text.code = "archive-corrupt";
-      text.message = "the archive " + path_ + " is damaged (" + said + ").";
-      text.hint = "`kw archive move-aside` renames it, so that a new one is started; nothing is deleted.";
-      break;
+      fail_as_damaged(said);
     case SQLITE_FULL:
       text.code = "disk-full";
       text.message = "the disk that holds the archive " + path_ + " is full.";

@@ -46,6 +46,7 @@ class Database {
   void execute(const char* sql);
   const std::string& path() const { return path_; }
   sqlite3* handle() const { return handle_.get(); }
+  [[noreturn]] void fail_as_damaged(const std::string& how) const;   // throws kMissing, with what to do
   [[noreturn]] void fail(int code) const;      // the kw::Error for a SQLite result code
 
  private:

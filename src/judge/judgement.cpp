@@ -28,7 +28,8 @@ void reject_original(Judgement& judgement) {
 // Where the process that judges ended twice; where it hung, the candidate used up the time.
 std::string reason_of(const WorkerFailure& failure) {
   if (failure.kind == WorkerFailure::Kind::kHung) return "The candidate " + failure.what + ".";
-  return "The process that judges " + failure.what + ", twice, while it verified this candidate, and not while it ran the model alone.";
+  return "The process that judges " + failure.what +
+         ", twice, while it verified this candidate, and not while it ran the model alone.";
 }
 
 }  // namespace

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "measure/worker_answers.hpp"
 #include "support/error.hpp"
 #include "support/memory_kills.hpp"
 
@@ -15,40 +16,13 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr uint32_t kLargestMessage = 1u << 30;
-
 std::string frame(const std::string& body) {
   std::string bytes;
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>((body.size() >> shift) & 0xff);
   return bytes + body;
 }
 
-uint32_t length_of(const std::string& header) {
-  uint32_t length = 0;
-  for (int byte = 0; byte < 4; ++byte) length |= static_cast<uint32_t>(static_cast<unsigned char>(header[static_cast<size_t>(byte)])) << (8 * byte);
-  return length;
-}
-
-std::string text(const Json& json, const char* key) { return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : ""; }
-
-[[noreturn]] void throw_reply(const Json& error) {
-  const std::string kind = text(error, "kind");
-  const ErrorKind mapped = kind == "user"        ? ErrorKind::kUser
-                           : kind == "candidate" ? ErrorKind::kCandidateFailed
-                           : kind == "missing"   ? ErrorKind::kMissing
-                                                 : ErrorKind::kInternal;
-  throw Error(mapped, ErrorText{.message = text(error, "message"), .where = text(error, "where"), .source = text(error, "source"),
-                                .hint = text(error, "hint"), .detail = text(error, "detail"), .code = text(error, "code")});
-}
-
 }  // namespace
-
-double number_of(const Json& value) {
-  if (value.is_number()) return value.get<double>();
-  if (value == "inf") return std::numeric_limits<double>::infinity();
-  if (value == "-inf") return -std::numeric_limits<double>::infinity();
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 WorkerClient::WorkerClient(WorkerOptions options) : options_(std::move(options)) {}
 WorkerClient::~WorkerClient() = default;
@@ -100,19 +74,19 @@ void WorkerClient::fail(Subprocess::Outcome outcome, double limit_seconds) {
 Json WorkerClient::receive(double deadline, double limit_seconds) {
   std::string header, body;
   if (const auto outcome = child_->read(4, deadline, header); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
-  const uint32_t length = length_of(header);
-  Json message;
-  if (length <= kLargestMessage) {
-    if (const auto outcome = child_->read(length, deadline, body); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
-    message = Json::parse(body, nullptr, false);
-  }
-  if (length > kLargestMessage || !message.is_object()) {
-    WorkerFailure failure{.kind = WorkerFailure::Kind::kBrokenProtocol, .what = "wrote something else than an answer to the worker's pipe",
-                          .log = child_->error_tail()};
-    child_.reset();
-    throw failure;
-  }
-  return message;
+  const std::optional<uint32_t> length = message_length(header);
+  if (!length) fail_as_broken();
+  if (const auto outcome = child_->read(*length, deadline, body); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
+  std::optional<Json> message = message_of(body);
+  if (!message) fail_as_broken();
+  return std::move(*message);
+}
+
+void WorkerClient::fail_as_broken() {
+  WorkerFailure failure{.kind = WorkerFailure::Kind::kBrokenProtocol, .what = "wrote something else than an answer to the worker's pipe",
+                        .log = child_->error_tail()};
+  child_.reset();
+  throw failure;
 }
 
 int64_t WorkerClient::send(const std::string& method, const Json& params, double deadline, double limit_seconds) {
@@ -128,12 +102,12 @@ void WorkerClient::post(const std::string& method, const Json& params, double li
 Json WorkerClient::stream(const std::string& method, const Json& params, double silence_seconds, const OnStreamed& on_event) {
   const int64_t id = send(method, params, steady_seconds() + silence_seconds, silence_seconds);
   bool cancelled = false;
+  const double began = steady_seconds();
   while (true) {
-    Json reply = receive(steady_seconds() + silence_seconds, silence_seconds);
-    if (!reply.contains("id") || reply["id"] != id) continue;
-    if (reply.contains("error")) throw_reply(reply["error"]);
-    if (reply.contains("result")) return std::move(reply["result"]);
-    if (cancelled || on_event(reply["event"])) continue;
+    Answer answer = answer_to(id, receive(steady_seconds() + silence_seconds, silence_seconds), steady_seconds() - began);
+    if (answer.kind == Answer::Kind::kBroken) fail_as_broken();
+    if (answer.kind == Answer::Kind::kResult) return std::move(answer.value);
+    if (answer.kind == Answer::Kind::kOther || cancelled || on_event(answer.value)) continue;
     cancelled = true;
     const double deadline = steady_seconds() + silence_seconds;
     if (const auto outcome = child_->write(frame(Json{{"cancel", id}}.dump()), deadline); outcome != Subprocess::Outcome::kDone) fail(outcome, silence_seconds);
@@ -141,26 +115,33 @@ Json WorkerClient::stream(const std::string& method, const Json& params, double 
 }
 
 Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event, const OnWait& on_wait) {
-  double deadline = steady_seconds() + limit_seconds;
-  const int64_t id = send(method, params, deadline, limit_seconds);
+  const double began = steady_seconds();
+  double waited = 0;   // which does not count against the limit
+  const int64_t id = send(method, params, began + limit_seconds, limit_seconds);
   while (true) {
-    Json reply = receive(deadline, limit_seconds);
-    if (!reply.contains("id") || reply["id"] != id) continue;   // a late answer to a request that was given up
-    if (reply.contains("event")) {
-      const Json& event = reply["event"];
-      if (event.contains("waited")) {
-        const double waited = number_of(event["waited"]);
-        deadline += waited;
-        if (on_wait) on_wait(text(event, "stage"), waited);
-      } else if (on_event) on_event(text(event, "stage"), event.contains("fraction") ? number_of(event["fraction"]) : -1.0);
-      continue;
-    }
-    if (reply.contains("error")) {
+    Json message = receive(began + waited + limit_seconds, limit_seconds);
+    Answer answer;
+    try {
+      answer = answer_to(id, std::move(message), steady_seconds() - began - waited);
+    } catch (const Error& error) {
       // A kernel that faulted has taken the process's GPU context with it.
-      if (text(reply["error"], "code") == "device-error") child_.reset();
-      throw_reply(reply["error"]);
+      if (error.text().code == "device-error") child_.reset();
+      throw;
     }
-    return std::move(reply["result"]);
+    switch (answer.kind) {
+      case Answer::Kind::kOther:
+        break;
+      case Answer::Kind::kBroken:
+        fail_as_broken();
+      case Answer::Kind::kResult:
+        return std::move(answer.value);
+      case Answer::Kind::kWait:
+        waited += answer.waited;
+        if (on_wait) on_wait(answer.stage, answer.waited);
+        break;
+      case Answer::Kind::kEvent:
+        if (on_event) on_event(answer.stage, answer.fraction);
+    }
   }
 }
 

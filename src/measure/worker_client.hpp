@@ -54,6 +54,7 @@ class WorkerClient {
   bool running() const { return child_ != nullptr; }
 
  private:
+  [[noreturn]] void fail_as_broken();
   [[noreturn]] void fail(Subprocess::Outcome outcome, double limit_seconds);
   int64_t send(const std::string& method, const nlohmann::ordered_json& params, double deadline, double limit_seconds);
   nlohmann::ordered_json receive(double deadline, double limit_seconds);
@@ -63,8 +64,5 @@ class WorkerClient {
   int64_t last_id_ = 0;
   int64_t memory_kills_ = -1;              // when the child was started
 };
-
-// Numbers of the protocol: a number, or the strings "nan", "inf", "-inf".
-double number_of(const nlohmann::ordered_json& value);
 
 }  // namespace kw

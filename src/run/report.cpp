@@ -13,7 +13,7 @@
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
-#include "measure/worker_client.hpp"
+#include "measure/worker_answers.hpp"
 
 namespace kw {
 

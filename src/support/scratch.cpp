@@ -54,7 +54,8 @@ Scratch::~Scratch() {
 
 void remove_left_over_scratch() {
   std::error_code error;
-  for (fs::directory_iterator one(fs::temp_directory_path(error), error), end; !error && one != end; one.increment(error)) {
+  const fs::path parent = fs::temp_directory_path(error);
+  for (fs::directory_iterator one(parent, error), end; !error && one != end; one.increment(error)) {
     if (!one->path().filename().string().starts_with(kInUse)) continue;
     const int descriptor = lock(one->path());
     std::error_code ignored;

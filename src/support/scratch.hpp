@@ -1,5 +1,5 @@
-// A folder for files that live as long as this object. It is locked (flock) for as long, so that the folders of programs
-// that were killed can be told from those in use.
+// A folder for files that live as long as this object. It is locked (flock) for as long, so that the folders of
+// programs that were killed can be told from those in use.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ HOME = Path(__file__).resolve().parents[2]
 RIGHT_CANDIDATE = GOOD.split("def get_inputs")[0].replace("class Model", "class ModelNew")
 WRONG_CANDIDATE = RIGHT_CANDIDATE.replace("dim=-1)", "dim=-1) * 1.01")
 
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.03
 END_SECONDS = 6.0  # a compiler that was started ends by itself, nothing else takes longer than a moment
 TRIES = 3  # until a process of the wanted kind was there at the wanted moment
 
@@ -49,6 +49,7 @@ class Scenario:
     arguments: list[str]
     judge: Callable[[Any], str]  # of the JSON report: "" where it is as it should be
     exit_code: int = 0
+    weight: int = 1
     seconds: float = 0.0
     lives: dict[str, tuple[float, float]] = field(default_factory=dict)  # of each kind: first seen, and last
 
@@ -63,7 +64,9 @@ class Run:
 
 
 def passes(report: Any) -> str:
-    return "" if report["verdict"] == "pass" else f"verdict {report['verdict']} ({report.get('code')}): {report['reason']}"
+    return (
+        "" if report["verdict"] == "pass" else f"verdict {report['verdict']} ({report.get('code')}): {report['reason']}"
+    )
 
 
 def fails_as_inaccurate(report: Any) -> str:
@@ -136,9 +139,14 @@ class Kills:
         bench = ["bench", str(self.folder / "suite"), *timed, "--jobs", "1", *quickly]
         asked = ["generate", problem, "--model", self.server.url, "-k", "2", "--concurrency", "1", *quickly]
         return [
-            Scenario("verify", ["verify", problem, right, *quickly], passes),
-            Scenario("cheat", ["verify", problem, wrong, *quickly], fails_as_inaccurate, 1),
-            Scenario("optimize", ["optimize", problem, *timed, "--min-speedup", "0", "--force", "--fresh", *quickly], passes_and_is_timed),
+            Scenario("verify", ["verify", problem, right, *quickly], passes, weight=2),
+            Scenario("cheat", ["verify", problem, wrong, *quickly], fails_as_inaccurate, 1, weight=2),
+            Scenario(
+                "optimize",
+                ["optimize", problem, *timed, "--min-speedup", "0", "--force", "--fresh", *quickly],
+                passes_and_is_timed,
+                weight=2,
+            ),
             Scenario(
                 "compile",
                 ["measure", problem, right, "--budget", "0.3", "--target", "cpu", "--json", "-"],
@@ -150,14 +158,21 @@ class Kills:
 
     # One run
 
-    def run(self, scenario: Scenario, arguments: list[str], kind: str = "", at: float = 0.0, watch: bool = False) -> Run:
-        """The command; where `kind` names one, a process of that kind is killed `at` seconds after the first was seen."""
+    def run(
+        self, scenario: Scenario, arguments: list[str], kind: str = "", at: float = 0.0, watch: bool = False
+    ) -> Run:
+        """The command; a process of the kind that `kind` names is killed `at` seconds after the first was seen."""
         limit = 60 + 6 * scenario.seconds
         out, err = self.folder / "out", self.folder / "err"
         self.server.numbers = {}  # type: ignore[attr-defined]
         with open(out, "wb") as standard, open(err, "wb") as log:
             command = subprocess.Popen(
-                [self.binary, *arguments], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=standard, stderr=log
+                [self.binary, *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=standard,
+                stderr=log,
             )
         self.commands.add(str(command.pid))
         began = time.monotonic()
@@ -168,7 +183,8 @@ class Kills:
                 now = time.monotonic() - began
                 if now > limit:
                     return Run(None, out.read_text(), err.read_text(), killed, at)
-                there = processes.kinds(command.pid) if watch or (kind and not killed) else {}
+                looks = watch or (kind and not killed and (seen is None or now - seen >= at))
+                there = processes.kinds(command.pid) if looks else {}
                 self.commands |= {str(process) for process, what in there.items() if what == "bench worker"}
                 if watch:
                     for one in set(there.values()):
@@ -182,7 +198,7 @@ class Kills:
                             os.kill(self.random.choice(chosen), signal.SIGKILL)
                             killed = kind
                 processes.reap(command.pid)
-                time.sleep(SAMPLE_SECONDS if watch or (kind and not killed) else 0.1)
+                time.sleep(SAMPLE_SECONDS if kind and not killed else 0.1)
         finally:
             if command.poll() is None:
                 command.kill()
@@ -210,17 +226,17 @@ class Kills:
         return [*scenario.arguments, *(["--seed", str(self.number)] if scenario.name == "generate" else [])]
 
     def undisturbed(self, scenario: Scenario) -> None:
-        for _ in range(2):  # the second finds what the first has compiled
-            scenario.lives.clear()
-            run = self.run(scenario, self.anew(scenario), watch=True)
-            self.note(scenario, run, [what for what in [self.wrong(scenario, run)] if what] + self.remains())
+        run = self.run(scenario, self.anew(scenario), watch=True)
+        self.note(scenario, run, [what for what in [self.wrong(scenario, run)] if what] + self.remains())
         lives = ", ".join(f"{kind} {first:.1f} to {last:.1f}" for kind, (first, last) in scenario.lives.items())
         print(f"{scenario.name}: {scenario.seconds:.1f} s undisturbed ({lives})", flush=True)
 
     def disturbed(self, scenario: Scenario) -> Run:
         if self.random.random() < 0.2:
             shutil.rmtree(self.folder / "cache", ignore_errors=True)  # so that compilers run
-        kind = self.random.choice(sorted(set(scenario.lives) - {"compiler"}))  # whose end is the file's that asked for it
+        kind = self.random.choice(
+            sorted(set(scenario.lives) - {"compiler"})
+        )  # whose end is the file's that asked for it
         first, last = scenario.lives[kind]
         share = self.random.random()
         for attempt in range(TRIES):
@@ -292,7 +308,13 @@ class Kills:
         with contextlib.closing(sqlite3.connect(self.archive)) as archive:
             if (sound := archive.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
                 found.append(f"the archive is damaged: {sound}")
-            for table, key in (("candidates", "hash"), ("verdicts", "hash"), ("measurements", "hash"), ("results", "id"), ("completions", "hash")):
+            for table, key in (
+                ("candidates", "hash"),
+                ("verdicts", "hash"),
+                ("measurements", "hash"),
+                ("results", "id"),
+                ("completions", "hash"),
+            ):
                 held = {row[0] for row in archive.execute(f"SELECT {key} FROM {table}")}
                 if lost := self.known.get(table, set()) - held:
                     found.append(f"{len(lost)} of the archive's {table} are lost")
@@ -316,8 +338,9 @@ def main() -> int:
             for scenario in wanted:
                 kills.undisturbed(scenario)
             began = time.monotonic()
+            order = [one for one in wanted for _ in range(one.weight)]
             for number in range(options.runs):
-                run = kills.disturbed(scenario := wanted[number % len(wanted)])
+                run = kills.disturbed(scenario := order[number % len(order)])
                 left = (time.monotonic() - began) / (number + 1) * (options.runs - number - 1)
                 what = f"{run.killed} killed after {run.at:.2f} s" if run.killed else "nothing killed"
                 print(f"{number + 1} of {options.runs}: {scenario.name}, {what}; {left / 60:.0f} min left", flush=True)

@@ -1,4 +1,6 @@
-"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, kernel_text and schedule."""
+"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, kernel_text, protocol and
+schedule.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +40,18 @@ def captured() -> list[str]:
     return [json.dumps(export.export_module(module, (argument,))) for module, argument in calls]
 
 
+def answers() -> list[str]:
+    """What a worker may write, framed."""
+    from kernelwright import protocol
+
+    events = [{"stage": "draw 2 of 7", "fraction": 0.28}, {"stage": "waiting", "fraction": -1, "waited": 0.5}]
+    messages = [{"id": 1, "event": event} for event in events] + [{"id": 1, "result": {"draws": [1.5, "nan", None]}}]
+    error = {"kind": "user", "code": "no-model", "message": "m", "where": "f.py:1", "source": "", "hint": "do it"}
+    messages += [{"id": 1, "error": error}, {"id": 0, "result": {}}, {"id": 1, "event": {"data": "text"}}]
+    frames = [protocol.encode(message).decode() for message in messages]
+    return [*frames, "".join(frames)]
+
+
 def main(folder: Path) -> None:
     golden = HOME / "tests" / "golden"
     parts = [part for path in (golden / "passes").glob("*.txt") for part in path.read_text().split("----\n")]
@@ -46,6 +60,7 @@ def main(folder: Path) -> None:
     texts = {
         "graph_text": ["".join(part.partition("graph ")[1:]) for part in parts],
         "graph_json": captured(),
+        "protocol": answers(),
         "kernel_text": [path.read_text().partition("----\n")[0] for path in kernels],
         "schedule": [json.dumps({"target": "triton", "groups": [group]})],
     }

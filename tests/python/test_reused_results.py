@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from test_emitted_modes import load
 from torch import nn
 
-from kernelwright import export, library
+from kernelwright import library
+from kernelwright.capture import export
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(8, 24, generator=GENERATOR)

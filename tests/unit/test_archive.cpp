@@ -132,6 +132,33 @@ TEST_F(ArchiveTest, DamageInsideADatabaseIsReported) {
   EXPECT_THROW(Archive archive(path_), Error);
 }
 
+TEST_F(ArchiveTest, ASourceThatIsNotTheOneThatWasStoredIsDamage) {
+  const std::string source(500, 'a');
+  std::string hash;
+  {
+    Archive archive(path_);
+    hash = archive.add_candidate(source);
+    EXPECT_EQ(archive.candidate_source(hash), source);
+    EXPECT_THROW(archive.candidate_source(std::string(64, '0')), Error);
+  }
+  std::ifstream in(path_, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = bytes.find(source);
+  ASSERT_NE(at, std::string::npos);
+  {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at + 100));
+    file << 'b';
+  }
+  Archive archive(path_);   // SQLite sees nothing wrong
+  try {
+    archive.candidate_source(hash);
+    FAIL() << "gave another source";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.text().code, "archive-corrupt");
+  }
+}
+
 TEST_F(ArchiveTest, AnotherProgramsDatabaseIsLeftAlone) {
   fs::create_directories(path_.parent_path());
   { Database(path_).execute("CREATE TABLE theirs(x)"); }

@@ -40,6 +40,13 @@ while True:
             time.sleep(0.25)
             send({"id": id, "event": {"stage": "waiting for somebody", "fraction": -1, "waited": 0.25}})
         send({"id": id, "result": "had its turn"})
+    elif method == "waits":
+        while True:
+            time.sleep(0.1)
+            send({"id": id, "event": {"stage": "waiting", "waited": params["seconds"]}})
+    elif method == "raw":
+        send({"id": id, **params})
+        time.sleep(60)
     elif method == "hang":
         time.sleep(60)
     elif method == "signal":
@@ -92,6 +99,26 @@ TEST_F(WorkerClientTest, WaitingForATurnDoesNotCountAgainstTheLimit) {
   EXPECT_EQ(whom.size(), 6u);
   EXPECT_EQ(whom.front(), "waiting for somebody");
   EXPECT_DOUBLE_EQ(waited, 1.5);
+}
+
+TEST_F(WorkerClientTest, NoWaitIsLongerThanItWas) {
+  for (const Json& seconds : {Json("nan"), Json(-5), Json(0)})
+    EXPECT_EQ(failure_of("waits", {{"seconds", seconds}}, 1).kind, WorkerFailure::Kind::kHung) << seconds;
+  double waited = 0;
+  try {
+    client_->request("waits", {{"seconds", "inf"}}, 1, {}, [&](const std::string&, double seconds) {
+      waited += seconds;
+      if (waited > 1.5) throw std::runtime_error("enough");
+    });
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_GT(waited, 1.5);
+  EXPECT_LT(waited, 5);
+}
+
+TEST_F(WorkerClientTest, AMessageThatSaysNothingIsNoAnswer) {
+  for (const Json& message : {Json{{"event", 5}}, Json{{"event", nullptr}}, Json::object(), Json{{"results", 1}}})
+    EXPECT_EQ(failure_of("raw", message).kind, WorkerFailure::Kind::kBrokenProtocol) << message;
 }
 
 TEST_F(WorkerClientTest, ReturnsTheResultAndForwardsEvents) {

@@ -28,7 +28,7 @@ from ..host.confinement import WRITTEN
 from ..running.scratch import Scratch
 from .memory_kills import memory_kills
 
-_LARGEST_REPLY = 16 << 20
+_LARGEST_REPLY = 8 << 20
 _START_SECONDS = 180.0
 _END_SECONDS = 10.0
 

@@ -29,6 +29,8 @@ from .runs import Constant, Inputs, Outcome
 _OUTPUT_SLACK = 1 << 16
 _EMPTY_SAMPLES = 10
 _OVERLAPS = 1  # what PyTorch answers for a tensor some of whose elements share memory
+_MOST_TEXTS, _LONGEST_TEXT, _LONGEST_STATE = 1000, 2000, 1 << 16
+_MOST_PAIRS = 10_000_000  # of an output and a tensor that it may share memory with
 _GAP = 64  # how many times its elements an output's memory may reach, to be taken with its gaps
 
 
@@ -92,8 +94,9 @@ class Remote:
             reply = self._ask(
                 message, "constructing " + ("ModelNew" if role == "candidate" else "Model"), "constructor-raised"
             )
-            self.settings_at_load = _texts(reply.get("settings"))
-            self.missing = _texts(reply.get("missing"))
+            with self._reading("being loaded"):
+                self.settings_at_load = _texts(reply.get("settings"))
+                self.missing = _texts(reply.get("missing"))
             self._make_arena("outputs", _OUTPUT_SLACK)
             self._make_arena("repeated", _OUTPUT_SLACK)
             self.adopt(model)
@@ -146,7 +149,8 @@ class Remote:
             self.can_share = False
         shared = HostArena(size)
         self.arenas.append(shared)
-        self._offer(name, shared)
+        if not self._offer(name, shared):
+            raise candidate_error("broken-protocol", f"{self.subject} did not take the memory that it was given.")
 
     def _offer(self, name: str, arena: HostArena | DeviceArena) -> bool:
         """Have the process open the memory; False where it cannot reach it."""
@@ -200,12 +204,10 @@ class Remote:
             self._put("state", placed[id(tensor)]["at"], tensor.detach())
         self._synchronise()
         self._model = model
-        reply = self._ask(
-            {"op": "adopt", "dict": state, "objects": objects, "slots": named},
-            "loading Model's state into ModelNew",
-            "state-dict",
-        )
-        self._strides = dict(reply.get("strides") or {})
+        doing = "loading Model's state into ModelNew"
+        reply = self._ask({"op": "adopt", "dict": state, "objects": objects, "slots": named}, doing, "state-dict")
+        with self._reading(doing):
+            self._strides = dict(reply.get("strides") or {})
 
     def rewind(self) -> None:
         self._ask({"op": "rewind"}, "putting state back")
@@ -333,6 +335,7 @@ class Remote:
         with self._reading(doing):
             tensors, constants, ranges = self._taken_outputs(reply, doing)
             held = {str(name): _range(span) for name, span in dict(reply["held"]).items()}
+            _bounded(len(held) * len(ranges), _MOST_PAIRS)
             shares = {
                 name: other
                 for name, span in ranges.items()
@@ -344,10 +347,11 @@ class Remote:
                 "global-state": _texts(reply["settings"]),
             }
             generators = [
-                torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8) for text in _texts(reply["generators"])
+                torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
+                for text in _texts(reply["generators"], _LONGEST_STATE)
             ]
             self.threads = _texts(reply["threads"])
-            structure, form = str(reply["structure"]), str(reply["form"])
+            structure, form = str(reply["structure"]), str(reply["form"])[:_LONGEST_TEXT]
             marks = {f"output[{index}]": set(_texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
             if not with_gradients:  # which kernels do not compute
                 self.fallbacks += _texts(reply["fallbacks"])
@@ -410,6 +414,7 @@ class Remote:
             or min(stride, default=0) < 0
             or plain.nbytes > arena.size
             or reach > _GAP * plain.numel() + 4096
+            or reach * dtype.itemsize > free_memory(device)
         ):
             raise ValueError("no such tensor")
         if plain.nbytes:
@@ -420,6 +425,7 @@ class Remote:
         taken = torch.empty_strided(shape, stride, dtype=dtype, device=device)
         if plain.nbytes:
             if torch._debug_has_internal_overlap(taken) == _OVERLAPS or 0 in stride:
+                _bounded(8 * reach, free_memory(device))
                 places = torch.arange(reach, device=device).as_strided(shape, stride)
                 taken.as_strided((reach,), (1,))[places.reshape(-1)] = given.reshape(-1).to(device)
             else:
@@ -539,12 +545,12 @@ class Remote:
             parts = [
                 {
                     "name": str(part["name"])[:500],
-                    "share": float(part["share"]),
+                    "share": _share(part["share"]),
                     "ours": part["ours"] if part["ours"] is None else bool(part["ours"]),
                 }
                 for part in reply["parts"]
             ]
-            return Profile(None if share is None else float(share), parts)
+            return Profile(None if share is None else _share(share), parts)
 
     def processor_seconds(self) -> float:
         return self.host.processor_seconds()
@@ -554,7 +560,10 @@ class Remote:
 
     def live_threads(self) -> list[str]:
         """Names of the threads that its process's threading module knows, besides the first."""
-        self.threads = _texts(self._ask({"op": "threads"}, "telling its threads").get("threads"))
+        doing = "telling its threads"
+        reply = self._ask({"op": "threads"}, doing)
+        with self._reading(doing):
+            self.threads = _texts(reply.get("threads"))
         return self.threads
 
     def _synchronise(self) -> None:
@@ -606,5 +615,15 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _texts(value: Any) -> list[str]:
-    return [str(one) for one in value or []]
+def _share(value: Any) -> float:
+    found = float(value)
+    if not 0 <= found <= 1.01:
+        raise ValueError("no share")
+    return found
+
+
+def _texts(value: Any, longest: int = _LONGEST_TEXT) -> list[str]:
+    """Not more than a report can bear."""
+    if not isinstance(value, (list, tuple, type(None))):
+        raise ValueError("no list")
+    return [str(one)[:longest] for one in (value or [])[:_MOST_TEXTS]]
