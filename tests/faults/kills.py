@@ -38,6 +38,7 @@ WRONG_CANDIDATE = RIGHT_CANDIDATE.replace("dim=-1)", "dim=-1) * 1.01")
 
 SAMPLE_SECONDS = 0.03
 END_SECONDS = 6.0  # a compiler that was started ends by itself, nothing else takes longer than a moment
+LONGEST_SECONDS = 600.0  # of an undisturbed run
 TRIES = 3  # until a process of the wanted kind was there at the wanted moment
 
 
@@ -162,7 +163,7 @@ class Kills:
         self, scenario: Scenario, arguments: list[str], kind: str = "", at: float = 0.0, watch: bool = False
     ) -> Run:
         """The command; a process of the kind that `kind` names is killed `at` seconds after the first was seen."""
-        limit = 60 + 6 * scenario.seconds
+        limit = LONGEST_SECONDS if watch else 120 + 6 * scenario.seconds
         out, err = self.folder / "out", self.folder / "err"
         self.server.numbers = {}  # type: ignore[attr-defined]
         with open(out, "wb") as standard, open(err, "wb") as log:
