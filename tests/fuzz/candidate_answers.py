@@ -25,10 +25,13 @@ from typing import Any, Callable
 
 import torch
 
-from kernelwright import metrics, nursing, problem as problems, protocol, remote as remotes
+from kernelwright import protocol
 from kernelwright.errors import Error
-from kernelwright.nursing import Confinement, Ended
-from kernelwright.runs import Inputs
+from kernelwright.judge import metrics, nursing
+from kernelwright.judge import remote as remotes
+from kernelwright.judge.nursing import Confinement, Ended
+from kernelwright.judge.runs import Inputs
+from kernelwright.running import problem as problems
 
 PROBLEM = """
 import torch
