@@ -319,6 +319,15 @@ Index computed_of(const Request& request, LookupKind kind, const Index& position
   return request.lookups.add(std::move(lookup));
 }
 
+// Circular padding by `left` and `right`, of which a negative one takes elements away: what is left goes round.
+std::optional<Index> around(const Request& request, const Index& position, int64_t left, int64_t right, int64_t extent) {
+  const int64_t cut = std::max<int64_t>(-left, 0), kept = extent - cut - std::max<int64_t>(-right, 0);
+  if (left > kept || right > kept) return std::nullopt;   // more than once round
+  Index place = computed_of(request, LookupKind::kAround, position, std::max<int64_t>(left, 0), kept);
+  place.constant += cut;
+  return place;
+}
+
 // Borders that repeat the tensor's own elements.
 Pulls pull_bordered(const Request& request) {
   const std::string_view base = base_name(request.node);
@@ -328,8 +337,16 @@ Pulls pull_bordered(const Request& request) {
   Coords coords = request.coords;
   for (size_t pair = 0; pair * 2 + 1 < widths.size(); ++pair) {
     const size_t dim = shape.size() - 1 - pair;
-    if (widths[pair * 2] <= 0 && widths[pair * 2 + 1] <= 0) coords[dim].constant -= widths[pair * 2];
-    else coords[dim] = computed_of(request, kind, coords[dim], widths[pair * 2], shape[dim]);
+    const int64_t left = widths[pair * 2], right = widths[pair * 2 + 1];
+    if (left <= 0 && right <= 0) {
+      coords[dim].constant -= left;
+    } else if (kind == LookupKind::kAround) {
+      const std::optional<Index> place = around(request, coords[dim], left, right, shape[dim]);
+      if (!place) return std::nullopt;
+      coords[dim] = *place;
+    } else {
+      coords[dim] = computed_of(request, kind, coords[dim], left, shape[dim]);
+    }
   }
   return one(request, std::move(coords));
 }

@@ -192,6 +192,16 @@ def slices_that_leave_padding_out(d: Draw) -> Case:
     return Case(lambda x: merged(x.neg()), (d.plain(2, rows, width),))
 
 
+@case
+def cut_and_gone_round(d: Draw) -> Case:
+    """Of circular padding one side takes elements away, and what is left goes round."""
+    length = d.number(4, 8)
+    cut, added = d.number(1, 3), d.number(1, length - 3)
+    widths = [-cut, added] if d.number(0, 1) else [added, -cut]
+    widths += [0, 2] if d.number(0, 1) else [1, -1]
+    return Case(lambda x: F.pad(x, widths, mode="circular"), (d.floats((2, 3, 5, length)),))
+
+
 # --- Borders, rolls and resizing ------------------------------------------------------------------------------------------------------
 
 
