@@ -50,6 +50,8 @@ class Figures:
     nonfinite_mismatches: int = 0
     stray_nans: int = 0  # NaN where eager's is finite and the reference has none
     infinite_for_nan: int = 0  # infinities where eager and the reference have NaN
+    nan_for_infinite: int = 0  # NaN where eager and the reference have the same infinity; counted as mismatches too
+    finite_for_nan: int = 0  # finite where eager and the reference have NaN; counted as mismatches too
     gate_failures: int = 0
     where: list[int] = field(default_factory=list)
     ours_value: float = 0.0
@@ -185,6 +187,8 @@ def _without_nonfinite(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: to
     infinite_for_nan = (ce == 3) & (cr == 3) & (co != 0) & (co != 3)
     figures.infinite_for_nan += int(infinite_for_nan.sum())
     figures.nonfinite_mismatches += int(((co != ce) & (co != cr) & ~either & ~infinite_for_nan).sum())
+    figures.nan_for_infinite += int(((co == 3) & (ce == cr) & ((ce == 1) | (ce == 2))).sum())
+    figures.finite_for_nan += int(((co == 0) & (ce == 3) & (cr == 3)).sum())
     figures.stray_nans += int(((co == 3) & (ce == 0) & (cr != 3)).sum())
     # A NaN is never outside of a tolerance.
     figures.gate_failures += int(((co != ce) & (o.isnan() | e.isnan())).sum())

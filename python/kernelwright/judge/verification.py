@@ -23,6 +23,7 @@ from . import draws, metrics
 from .contestants import Activity, Contestant, Local
 from .decoys import Decoys
 from .nursing import Confinement
+from .nonfinite import NonFinite
 from .preparation import yardstick_for
 from .remote import Remote
 from .rounding import OtherRoundings
@@ -167,8 +168,9 @@ class Verification:
         for row in report["outputs"]:
             if (one := figures.get(row["name"])) is not None and one.buckets is not None:
                 row["buckets"] = one.buckets.rows()
-        if any(one.infinite_for_nan for one in figures.values()):
-            self._explain_infinities(draw, ours, report["outputs"])
+        if any(one.infinite_for_nan or one.nan_for_infinite or one.finite_for_nan for one in figures.values()):
+            with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+                NonFinite(self.yardstick, draw, ours).explain(report["outputs"], figures)
         if draw.is_double and any(map(_undecided, report["outputs"])):
             self._explain_steps(draw, ours, report["outputs"])
         self.contestant.rewind()
@@ -325,27 +327,6 @@ class Verification:
                 self.yardstick.refill(draw)
                 moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial)))
                 self._note_spread(draw, moved, rows, figures, "rounding")
-
-    def _explain_infinities(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
-        """Count the infinities that stand for a NaN that was among the inputs: those of eager where it is given no infinity are. They are wrong."""
-        with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
-            self.yardstick.refill(draw)
-            given = [tensor for tensor in self.inputs.tensors().values() if tensor.is_floating_point()]
-            kept = [(tensor, tensor.detach().clone()) for tensor in given if tensor.isinf().any()]
-            try:
-                for tensor, original in kept:
-                    tensor.copy_(original.nan_to_num(nan=float("nan"), posinf=1.0, neginf=-1.0))
-                moved, _ = self.yardstick.run_eager(draw.forward_seed)
-            finally:
-                for tensor, original in kept:
-                    tensor.copy_(original)
-            for row in rows:
-                mine, theirs = ours.tensors.get(row["name"]), moved.tensors.get(row["name"])
-                if row["exact"] or mine is None or theirs is None or mine.shape != theirs.shape:
-                    continue
-                wrong = int((mine.isinf() & theirs.isnan()).sum())
-                row["nonfinite_mismatches"] = row.get("nonfinite_mismatches", 0) + wrong
-                row["nonfinite_ok"] &= not wrong
 
     def _explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
         """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those where eager is right and it is not."""

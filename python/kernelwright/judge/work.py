@@ -18,6 +18,21 @@ _MOVING = {
 }
 
 
+# A mean beside a variance, which one pass moves step by step.
+_STATISTICS = {
+    f"aten::{name}"
+    for name in (
+        "var_mean std_mean native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+        "_native_batch_norm_legit_no_training _batch_norm_with_update cudnn_batch_norm native_layer_norm native_group_norm"
+    ).split()
+}
+
+# Sums of products, and sums.
+_SUMS = {
+    f"aten::{name}" for name in "mm bmm addmm baddbmm addbmm mv addmv dot linear convolution cumsum sum mean".split()
+}
+
+
 def only_moves(calls: Counter) -> bool:
     """Whether every element of the outputs is one of the inputs or a constant, by the operators called."""
     return bool(calls) and all(map(_moves, calls))
@@ -27,6 +42,14 @@ def is_one_function(calls: Counter) -> bool:
     """Whether a single function is applied to each element of what forward is given, views and copies aside."""
     computing = [(func, count) for func, count in calls.items() if not _moves(func)]
     return len(computing) == 1 and computing[0][1] == 1 and torch.Tag.pointwise in computing[0][0].tags
+
+
+def reorders_sums(calls: Counter) -> bool:
+    """Whether the same mathematics can be summed in an order in which infinities meet elsewhere: statistics in one pass,
+    and sums of sums, as (q k) v = q (k v).
+    """
+    sums = sum(count for func, count in calls.items() if func._schema.name in _SUMS)
+    return sums > 1 or any(func._schema.name in _STATISTICS for func in calls)
 
 
 def _moves(func: torch._ops.OpOverload) -> bool:

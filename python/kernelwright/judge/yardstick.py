@@ -24,7 +24,7 @@ from .reference import Record, Reference
 from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
 from .ties import Ties
 from .ties import operators as operators_with_ties
-from .work import is_one_function, only_moves
+from .work import is_one_function, only_moves, reorders_sums
 
 # Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
 _ASSERTING = {
@@ -55,6 +55,7 @@ class Draw:
     leaves_ties_open: bool = False
     only_moves: bool = False
     is_one_function: bool = False
+    reorders_sums: bool = False
 
     @property
     def forward_seed(self) -> int:
@@ -172,6 +173,7 @@ class Yardstick:
             self.constants = tuple(sorted(record.constants))
         draw.leaves_ties_open = bool(record.operators & operators_with_ties())
         draw.only_moves, draw.is_one_function = only_moves(record.calls), is_one_function(record.calls)
+        draw.reorders_sums = reorders_sums(record.calls)
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
         draw.is_double = self.reference.is_double
