@@ -53,9 +53,11 @@ std::string time_table(const Json& report) {
     text += fmt::format("  {:<10} {:>9}  {:<24}", name == "compile" ? "compiled" : name, milliseconds(median.get<double>()), interval);
     if (report.contains("speedup") && report["speedup"].is_object() && has_number(report["speedup"].value(name, Json()), "value")) {
       const Json& speedup = report["speedup"][name];
-      const double low = speedup["low"], high = speedup["high"];
-      text += fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]{}", speedup["value"].get<double>(), low, high,
-                          low > 1 ? "" : high < 1 ? "  slower" : "  no difference");
+      const std::string difference = speedup.value("difference", std::string());
+      text += fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]{}", speedup["value"].get<double>(), speedup["low"].get<double>(),
+                          speedup["high"].get<double>(), difference == "faster" ? "" : "  " + difference);
+      if (difference == "no difference" && has_number(speedup, "detectable"))
+        text += fmt::format(" of {:.1g}% or more", 100 * speedup["detectable"].get<double>());
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     text += "\n";

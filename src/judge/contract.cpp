@@ -23,6 +23,11 @@ constexpr double kWorkEpsilon = 1.1920928955078125e-07;
 constexpr RelativeError kNarrowUnits = {0.25, 1.0};
 constexpr double kTimesEager = 2.0;
 
+// What one accumulator may be off by in the worst element where so many terms are summed: half a unit for the root of their number (Higham and Mary, "A new
+// approach to probabilistic rounding error analysis", 2019). Sums longer than that are split among threads, lanes or blocks. The norm, in which such errors
+// average out, stays where it is: it is what tells coarser products.
+constexpr double kMostSummands = 1024.0;
+
 // Elements of one size (a factor of 16) are held to eager's errors among elements of that size or its neighbours, so that nothing small hides behind something
 // large. The rule is for what is left out, not for how sums are ordered: a wide factor, and what a double output's own units and underflow allow.
 constexpr double kBucketTimesEager = 16.0;
@@ -168,15 +173,18 @@ Policy policy_of(std::string_view name) {
   throw Error(ErrorKind::kUser, fmt::format("There is no policy \"{}\".", name), "Use reference, ieee or relaxed.");
 }
 
-RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon, bool weak_reference) {
+RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon, bool weak_reference,
+                          double summands) {
   const bool narrow = epsilon > kWorkEpsilon;
-  const auto bound = [&](double yardstick, double moved, double narrow_units) {
-    double largest = kTimesEager * std::max(yardstick, moved) + (narrow ? narrow_units * epsilon + kFreeUnits * kWorkEpsilon : kFreeUnits * epsilon);
+  const double one_accumulator = std::max(kFreeUnits, 0.5 * std::sqrt(std::min(summands, kMostSummands)));
+  const auto bound = [&](double yardstick, double moved, double narrow_units, double units) {
+    double largest = kTimesEager * std::max(yardstick, moved) + (narrow ? narrow_units * epsilon + kFreeUnits * kWorkEpsilon : units * epsilon);
     if (weak_reference) largest = std::max(largest, weak_tolerance(epsilon));
     if (policy == Policy::kRelaxed) largest = std::max(largest, kRelaxedError);
     return largest;
   };
-  return {bound(eager.norm, sensitivity ? sensitivity->norm : 0.0, kNarrowUnits.norm), bound(eager.max, sensitivity ? sensitivity->max : 0.0, kNarrowUnits.max)};
+  return {bound(eager.norm, sensitivity ? sensitivity->norm : 0.0, kNarrowUnits.norm, kFreeUnits),
+          bound(eager.max, sensitivity ? sensitivity->max : 0.0, kNarrowUnits.max, one_accumulator)};
 }
 
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail) {
@@ -224,7 +232,7 @@ Verdict judge(const Json& figures, Policy policy) {
           const RelativeError moved = sensitivity.value_or(RelativeError{});
           sensitivity = RelativeError{std::max(moved.norm, rounding.norm), std::max(moved.max, rounding.max)};
         }
-      output.bound = error_bound(policy, output.eager, sensitivity, epsilon, weak);
+      output.bound = error_bound(policy, output.eager, sensitivity, epsilon, weak, row.value("summands", 1.0));
       const RelativeError strict = error_bound(policy, output.eager, std::nullopt, epsilon, false);
       const std::string place = fmt::format("On the {} draw, {}", kind, output.output);
       std::optional<Fault> fault = form_fault(row, place);

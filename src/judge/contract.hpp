@@ -69,9 +69,9 @@ Verdict judge(const nlohmann::ordered_json& figures, Policy policy);
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail = "");
 
 // The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it was measured, or on operators rounded
-// otherwise, where that takes half of the digits.
+// otherwise, where that takes half of the digits. `summands`: how many terms the longest sum of forward has.
 RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon,
-                          bool weak_reference);
+                          bool weak_reference, double summands = 1.0);
 
 nlohmann::ordered_json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const nlohmann::ordered_json& json);

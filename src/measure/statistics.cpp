@@ -14,6 +14,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kFewest = 6;   // below it no pair of order statistics reaches 95 %
 constexpr int kResamples = 2000;
+constexpr double kFalseDifference = 0.01;   // on either side
+constexpr double kFewSamplesMargin = 1.1;   // beyond which even three samples on each side, all apart, tell a difference
 
 // xorshift64* (Vigna, 2016): the same on every platform, which the standard distributions are not.
 class Random {
@@ -51,6 +53,17 @@ size_t order_statistic(size_t count) {
   return std::max<size_t>(k, 1);
 }
 
+// Whether so many of `count` fair coins falling on one side is rarer than kFalseDifference.
+bool rare(size_t heads, size_t count) {
+  const double n = static_cast<double>(count);
+  double at_least = 0.0;
+  for (size_t k = heads; k <= count; ++k) {
+    const double i = static_cast<double>(k);
+    at_least += std::exp(std::lgamma(n + 1) - std::lgamma(i + 1) - std::lgamma(n - i + 1) - n * std::log(2.0));
+  }
+  return at_least <= kFalseDifference;
+}
+
 double percentile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
 }
@@ -75,11 +88,14 @@ Speedup speedup(std::span<const double> baseline, std::span<const double> ours) 
   if (baseline.empty() || ours.empty()) return {{kNone, kNone, kNone}, Difference::kNone};
   Speedup result;
   result.ratio.value = median(baseline) / median(ours);
+  Estimate certain = result.ratio;   // the interval by which a difference is said
+  const bool paired = baseline.size() == ours.size();
   if (std::min(baseline.size(), ours.size()) < kFewest) {
     result.ratio.low = std::ranges::min(baseline) / std::ranges::max(ours);
     result.ratio.high = std::ranges::max(baseline) / std::ranges::min(ours);
+    certain.low = result.ratio.low / kFewSamplesMargin;
+    certain.high = result.ratio.high * kFewSamplesMargin;
   } else {
-    const bool paired = baseline.size() == ours.size();
     Random random;
     std::vector<double> ratios, base(baseline.size()), mine(ours.size());
     for (int resample = 0; resample < kResamples; ++resample) {
@@ -94,9 +110,18 @@ Speedup speedup(std::span<const double> baseline, std::span<const double> ours) 
     std::ranges::sort(ratios);
     result.ratio.low = percentile(ratios, 0.025);
     result.ratio.high = percentile(ratios, 0.975);
+    certain.low = percentile(ratios, kFalseDifference / 2);
+    certain.high = percentile(ratios, 1 - kFalseDifference / 2);
   }
-  if (result.ratio.low > 1.0) result.difference = Difference::kFaster;
-  if (result.ratio.high < 1.0) result.difference = Difference::kSlower;
+  result.detectable = std::max(certain.value / certain.low, certain.high / certain.value) - 1;
+  const bool rounds = paired && baseline.size() >= kFewest;
+  size_t faster = 0, slower = 0;
+  for (size_t index = 0; rounds && index < ours.size(); ++index) {
+    faster += ours[index] < baseline[index];
+    slower += ours[index] > baseline[index];
+  }
+  if (certain.low > 1.0 && (!rounds || rare(faster, faster + slower))) result.difference = Difference::kFaster;
+  if (certain.high < 1.0 && (!rounds || rare(slower, faster + slower))) result.difference = Difference::kSlower;
   return result;
 }
 
@@ -127,6 +152,7 @@ nlohmann::ordered_json to_json(const Estimate& estimate) { return {{"value", est
 nlohmann::ordered_json to_json(const Speedup& speedup) {
   nlohmann::ordered_json json = to_json(speedup.ratio);
   json["difference"] = std::string(name_of(speedup.difference));
+  json["detectable"] = speedup.detectable;
   return json;
 }
 

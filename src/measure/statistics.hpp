@@ -23,11 +23,13 @@ enum class Difference { kFaster, kSlower, kNone };
 
 struct Speedup {
   Estimate ratio;                       // baseline's time over ours: 2 is twice as fast
-  Difference difference = Difference::kNone;   // kNone when the interval holds 1
+  Difference difference = Difference::kNone;   // kNone where a kernel against itself might look like this more often than once in a hundred times
+  double detectable = 0.0;              // how far from 1 the ratio would have had to be for a difference: 0.03 for 3 %
 };
 
 // Ratio of the medians, with a percentile bootstrap (2000 resamples, fixed seed). Samples of equal count are taken as rounds, resampled in
-// pairs, so that a drift of the clock cancels.
+// pairs, so that a drift of the clock cancels. A difference is said where 1 is outside of the interval of 99 % and, of rounds, the sign test agrees (one in a
+// hundred on either side), since a bootstrap of few samples is too sure of itself.
 Speedup speedup(std::span<const double> baseline, std::span<const double> ours);
 
 std::string_view name_of(Difference difference);   // "faster", "slower", "no difference"

@@ -125,7 +125,7 @@ void add_measurement(Json& report, const Json& reply) {
     intervals[name] = {estimate.low, estimate.high};
     if (ours.empty() || std::string_view(name) == "ours") continue;
     const Speedup ratio = speedup(samples, ours);
-    speedups[name] = {{"value", ratio.ratio.value}, {"low", ratio.ratio.low}, {"high", ratio.ratio.high}, {"difference", name_of(ratio.difference)}};
+    speedups[name] = {{"value", ratio.ratio.value}, {"low", ratio.ratio.low}, {"high", ratio.ratio.high}, {"difference", name_of(ratio.difference)}, {"detectable", ratio.detectable}};
   }
   report["time_ms"] = times;
   report["time_interval_ms"] = intervals;
@@ -146,6 +146,15 @@ void add_measurement(Json& report, const Json& reply) {
     report["code"] = "recheck";
     report["reason"] = "After timing, the results were no longer right: " + reply["recheck"].value("detail", "");
   }
+  report["time_with_new_weights_ms"] = reply.value("new_weights_ms", Json::object());
+  report["timed_outputs_judged"] = 0;
+  if (!reply.contains("timed")) return;
+  report["timed_outputs_judged"] = reply["timed"]["draws"].size();
+  const Verdict timed = judge(reply["timed"], policy_of(report.value("policy", "reference")));
+  if (timed.pass || timed.code == "nothing-compared") return;   // memory did not allow keeping any
+  report["verdict"] = "fail";
+  report["code"] = "timed-" + timed.code;
+  report["reason"] = "The result of a timed call was not right. " + timed.reason;
 }
 
 void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {

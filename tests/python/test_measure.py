@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernelwright import compile_only, errors
+from kernelwright import compile_only, errors, library
 from kernelwright.judge import measurement as measure
 from kernelwright.timing import ceilings
 from kernelwright.timing.profiling import profile_call
@@ -288,3 +288,95 @@ def test_a_file_without_signatures_is_explained(tmp_path):
     with pytest.raises(errors.Error) as caught:
         compile_only.run({"candidate": str(tmp_path / "kernels.py")}, lambda stage, fraction: None)
     assert caught.value.code == "no-signatures" and caught.value.kind == "candidate"
+
+
+def judged(reply):
+    """The core's verdict on a measurement's reply, in which timed calls are judged by the whole contract."""
+    return library.judge(reply["timed"], "reference")
+
+
+# Which function of the process calls forward tells timed calls from others.
+ONLY_WHEN_TIMED = """
+import sys
+
+def is_timed():
+    frame, names = sys._getframe(), set()
+    while frame is not None:
+        names.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return "sample" in names
+
+class ModelNew(Model):
+    def forward(self, x):
+        return torch.tanh(x).bfloat16().float() * 2 if is_timed() else torch.tanh(x) * 2
+"""
+
+
+def test_what_timed_calls_return_is_judged_by_the_whole_contract(timed):
+    honest = timed("class ModelNew(Model):\n    pass\n")
+    assert honest["timed"]["draws"] and judged(honest)["verdict"] == "pass"
+    cheat = timed(ONLY_WHEN_TIMED)
+    assert cheat["recheck"]["ok"] and judged(cheat)["code"] == "inaccurate"
+
+
+LOOKUP = PROBLEM.replace("torch.tanh(x) * 2", "x.sort().values").replace("torch.rand(64, 64)", "torch.randint(1 << 30, (1 << 16,))")
+
+BY_WHOLE_CONTENT = """
+class ModelNew(Model):
+    last = None
+
+    def forward(self, x):
+        if self.last is None or not torch.equal(x, self.last[0]):
+            self.last = x.clone(), super().forward(x)
+        return self.last[1].clone()
+"""
+
+
+def test_results_kept_by_whole_contents_are_not_faster(timed):
+    """Integers are drawn anew before each call, so that none is repeated; sorting takes many times a copy."""
+    samples = timed(BY_WHOLE_CONTENT, LOOKUP, budget_seconds=2)["samples_ms"]
+    assert min(samples["ours"]) > 0.5 * min(samples["eager"])
+
+
+WEIGHTED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(600, 600))
+        self.train(TRAINING)
+
+    def forward(self, x):
+        return x @ self.weight
+
+def get_inputs():
+    return [torch.rand(2, 600)]
+
+def get_init_inputs():
+    return []
+"""
+
+CONVERTED_WHERE_NEW = """
+class ModelNew(Model):
+    version = None
+
+    def forward(self, x):
+        if self.weight._version != self.version:
+            self.version = self.weight._version
+            self.kept = torch.linalg.qr(self.weight.detach()).Q * 0 + self.weight.detach()
+        return x @ self.kept
+"""
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_work_for_new_weights_counts_in_training_and_stands_apart_otherwise(timed, training):
+    problem = WEIGHTED.replace("TRAINING", str(training))
+    reply = timed(CONVERTED_WHERE_NEW, problem, budget_seconds=4, candidate_seconds=None)
+    usual, apart = sorted(reply["samples_ms"]["ours"])[0], reply["new_weights_ms"].get("ours")
+    assert judged(reply)["verdict"] == "pass"
+    if training:
+        assert apart is None and usual > 5
+    else:
+        assert usual < 5 < apart

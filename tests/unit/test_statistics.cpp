@@ -87,6 +87,24 @@ TEST(Statistics, FewSamplesClaimNoMoreThanTheirExtremes) {
   EXPECT_EQ(few.difference, Difference::kNone);
 }
 
+TEST(Statistics, AKernelIsHardlyEverSaidToBeFasterThanItself) {
+  for (const int count : {3, 6, 10, 30}) {
+    int faster = 0;
+    constexpr int kComparisons = 200;
+    for (int number = 0; number < kComparisons; ++number)
+      faster += speedup(noisy(1.0, count, 2 * number + 1), noisy(1.0, count, 2 * number + 2)).difference == Difference::kFaster;
+    EXPECT_LE(faster, 3) << count << " samples";
+  }
+}
+
+TEST(Statistics, NoDifferenceSaysWhatCouldHaveBeenTold) {
+  const Speedup same = speedup(noisy(1.0, 40, 1), noisy(1.0, 40, 7));
+  const Speedup faster = speedup(noisy(1.0 + 3 * same.detectable, 40, 1), noisy(1.0, 40, 7));
+  EXPECT_GT(same.detectable, 0.0);
+  EXPECT_EQ(faster.difference, Difference::kFaster);
+  EXPECT_EQ(to_json(same)["detectable"], same.detectable);
+}
+
 TEST(Statistics, SuiteFigures) {
   EXPECT_NEAR(geometric_mean(std::vector<double>{1, 4, 2}), 2, 1e-12);
   const std::vector<double> speedups = {0, 0.9, 1.2, 3};

@@ -77,6 +77,7 @@ class Resident:
             "threads": self.give_threads,
             "timer": self.make_timer,
             "sample": self.sample,
+            "timed": self.give_timed,
             "wall": self.wall,
             "peak": self.peak_memory,
             "profile": self.profile,
@@ -274,14 +275,20 @@ class Resident:
             watch or contextlib.nullcontext(),
         ):
             result = self.called(*self.values)
+        return self._told(message, result, watch, settings)
+
+    def _told(
+        self, message: dict[str, Any], result: Any, watch: GuardedAllocations | None, settings: GlobalState | None
+    ) -> dict[str, Any]:
+        """What a call has left, with its outputs in the arena."""
         leaves, structure = pytree.tree_flatten(result)
         if not message["export"]:
             leaves = []
         marks = iter([marks_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)])
         tensors = [leaf.detach() if type(leaf) in _PLAIN else leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        del result
         self.outputs = message["outputs"]
-        early = self._outputs_of_this_stream(tensors) if self.device.type == "cuda" and message["guarded"] else None
+        is_guarded = self.device.type == "cuda" and watch is not None
+        early = self._outputs_of_this_stream(tensors) if is_guarded else None
         if self.device.type == "cuda":
             _synchronise(self.device)
         self._copy_staged(back=True)
@@ -299,7 +306,7 @@ class Resident:
             "held": {name: address_range(tensor) for name, tensor in self._held().items()},
             "generators": [bytes(state.tolist()).hex() for state in generator_state(self.device)],
             "guards": watch.violations() if watch is not None else [],
-            "settings": settings.undo() + self._replaced(),
+            "settings": (settings.undo() if settings is not None else []) + self._replaced(),
             "late": is_late,
             "fallbacks": reasons,
             **self.give_threads(message),
@@ -391,11 +398,18 @@ class Resident:
         call = (lambda: None) if message["empty"] else self._forward
         self.result = None
         self._copy_staged(back=False)
+        seed_everything(message["seed"])
         self.timer.prepare()
         self.channel.send({"ok": {"ready": True}})
         if not self.socket.recv(1):
             raise SystemExit(0)
         return {"ms": self.timer.timed(call)}
+
+    def give_timed(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What the timed call before has left."""
+        result, self.result = self.result, None
+        self.outputs = message["outputs"]
+        return self._told(message | {"export": True}, result, None, None)
 
     def wall(self, message: dict[str, Any]) -> dict[str, Any]:
         return {"ms": self.timer.wall(self._forward, message["repeats"])}

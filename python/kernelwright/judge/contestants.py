@@ -88,8 +88,8 @@ class Contestant(Protocol):
     def timer(self, inputs: Inputs) -> None:
         """Get ready to be timed on these inputs."""
 
-    def sample(self, inputs: Inputs) -> float:
-        """Milliseconds of one call on these inputs."""
+    def sample(self, inputs: Inputs, seed: int = 0) -> float:
+        """Milliseconds of one call on these inputs, from that state of the random generators."""
 
     def wall(self, inputs: Inputs, repeats: int) -> float:
         """Median milliseconds from an idle device to an idle device, caches as they are."""
@@ -212,7 +212,8 @@ class Local:
     def timer(self, inputs: Inputs) -> None:
         self._timer = Timer(self.device)
 
-    def sample(self, inputs: Inputs) -> float:
+    def sample(self, inputs: Inputs, seed: int = 0) -> float:
+        seed_everything(seed)
         return self._timer.sample(self._call(inputs))
 
     def wall(self, inputs: Inputs, repeats: int) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import statistics
 import time
 import warnings
 from typing import Any, Callable, Iterator
@@ -28,6 +29,7 @@ from .nursing import Confinement
 from .remote import Remote
 from .runs import Inputs, InputsCopy
 from .ties import Ties
+from .timed import TimedCalls
 
 Progress = Callable[..., None]
 
@@ -60,7 +62,8 @@ class Measurement:
         self.model = self.problem.construct(self.device, seed=construction)
         self.inputs = Inputs(self.problem, self.device)
         self.inputs.fill("generator", draws.derive_seed(self.seed, "first"), False)
-        self.perturbation = Perturbation(self.inputs.values)
+        self.perturbation = Perturbation(self.inputs.values, self._redrawn)
+        self.weights = Perturbation([tensor.detach() for tensor in self.model.parameters()])
         self.contestants: dict[str, Contestant] = {}
         self.baseline_errors: dict[str, str] = {}
         self.ours: Contestant | None = None
@@ -74,6 +77,12 @@ class Measurement:
             self.close()
             raise
         self.samples: dict[str, list[float]] = {}
+        self.samples_with_new_weights: dict[str, list[float]] = {}
+        self.timed = (
+            TimedCalls(self.problem, self.model, self.inputs, self.ours, self.device, self.seed, params.get("tolerance_policy") or "reference")
+            if isinstance(self.ours, Remote)
+            else None
+        )
         self._before: tuple[StateCopy, InputsCopy] | None = None
 
     def _baseline(self, name: str, params: dict[str, Any], seed: int) -> Contestant:
@@ -106,6 +115,9 @@ class Measurement:
             # A pool of compiler processes costs more than it saves for a few C++ kernels, and competes with what is timed.
             torch._inductor.config.compile_threads = 1
         return torch.compile(self.model)
+
+    def _redrawn(self, step: int) -> list[Any]:
+        return self.problem.inputs(draws.derive_seed(self.seed, "timed inputs", step), self.device)
 
     # The stages
 
@@ -149,14 +161,27 @@ class Measurement:
         if set(left.tensors) != set(left.outputs):
             self._before = state, inputs
 
-    def _renew(self, name: str) -> None:
-        """Inputs that differ a little from the last call's, and state as it was at first."""
+    def _renew(self, name: str, new_weights: bool) -> None:
+        """Inputs that differ from the last call's in every row, and state as it was at first; weights as they are now."""
         if self._before is not None:
             state, inputs = self._before
             state.restore()
             inputs.restore()
+        if self._before is not None or new_weights:
             self.contestants[name].adopt(self.model)
         self.perturbation.apply()
+
+    def _renew_weights(self) -> None:
+        """Other weights for all: their elements change places."""
+        if self._before is not None:
+            self._before[0].restore()
+        self.weights.apply()
+        if self._before is not None:
+            self._before = StateCopy(self.model), self._before[1]
+
+    def _renews_weights_each_round(self, seconds: float) -> bool:
+        """In training mode a call meets other weights each time, unless to give them takes more than is measured."""
+        return self.model.training and bool(self.weights.flats) and seconds * _WANTED_SAMPLES < self.budget
 
     def peak_memory(self) -> dict[str, int]:
         """Bytes that one call takes beyond what it was given; only devices that count them."""
@@ -167,22 +192,40 @@ class Measurement:
         names = list(self.contestants)
         self.samples = {name: [] for name in names}
         order = random.Random(self.seed)
-        for _ in range(_WARM_UP_CALLS):
+        self.samples_with_new_weights = {name: [] for name in names}
+        renewal = 0.0
+        for number in range(_WARM_UP_CALLS):
+            began = time.monotonic()
+            if number == 0:
+                self._renew_weights()
             for name in names:
-                self._renew(name)
+                self._renew(name, new_weights=number == 0)
+            renewal = renewal or time.monotonic() - began
+            for name in names:
                 self.contestants[name].sample(self.inputs)
+        each_round = self._renews_weights_each_round(renewal)
         began = time.monotonic()
         for count in range(_MOST_SAMPLES):
             spent = time.monotonic() - began
-            settled = count >= _WANTED_SAMPLES and all(map(is_settled, self.samples.values()))
+            settled = len(self.samples[names[0]]) >= _WANTED_SAMPLES and all(map(is_settled, self.samples.values()))
             if (spent > self.budget and count >= _FEWEST_SAMPLES) or settled:
                 break
             if count % 5 == 0:
                 self.progress("timing", min(0.99, 0.1 + 0.9 * spent / self.budget))
             order.shuffle(names)
-            for name in names:
-                self._renew(name)
-                self.samples[name].append(self.contestants[name].sample(self.inputs))
+            self._round(count, names, each_round)
+
+    def _round(self, count: int, names: list[str], each_round: bool) -> None:
+        is_apart = not each_round and self.timed is not None and bool(self.weights.flats) and count in self.timed.rounds_with_new_weights
+        if each_round or is_apart:
+            self._renew_weights()
+        seed = self.timed.seed_of(count) if self.timed is not None else 0
+        for name in names:
+            self._renew(name, each_round or is_apart)
+            sample = self.contestants[name].sample(self.inputs, seed)
+            (self.samples_with_new_weights if is_apart else self.samples)[name].append(sample)
+            if name == "ours" and self.timed is not None and count in self.timed.rounds:
+                self.timed.keep(count, self.ours)
 
     def recheck(self) -> dict[str, Any]:
         """Whether the candidate, as it stands after all the timing, still computes what eager does on contents it has not seen."""
@@ -240,10 +283,12 @@ class Measurement:
                 profile = self.ours.profile(self.inputs, self.kernels) if self.ours is not None else Profile()
             for name in [name for name in self.contestants if name != "ours"]:
                 self.contestants.pop(name).close()
+            timed = self.timed.judged() if self.timed is not None else None
             recheck = self.recheck()
         timer = Timer(self.device)
-        return {
+        return ({"timed": timed} if timed is not None else {}) | {
             "samples_ms": self.samples,
+            "new_weights_ms": {name: statistics.median(taken) for name, taken in self.samples_with_new_weights.items() if taken},
             "untold_ms": self._add_untold(noise_figures),
             "order": "interleaved",
             "flush_bytes": timer.flush_bytes,

@@ -329,7 +329,16 @@ class Remote:
             "gradients": with_gradients,
         }
         self._dropped = []
-        reply = self._ask(message, doing)
+        return self._outcome(self._ask(message, doing), inputs, doing, with_state)
+
+    def timed_outcome(self, inputs: Inputs) -> Outcome:
+        """What the last timed call has left, as `run` has it."""
+        self._calls += 1
+        self._outputs, doing = "outputs", "being timed"
+        reply = self._ask({"op": "timed", "outputs": self._outputs, "number": self._calls}, doing)
+        return self._outcome(reply, inputs, doing, with_state=True)
+
+    def _outcome(self, reply: dict[str, Any], inputs: Inputs, doing: str, with_state: bool) -> Outcome:
         changed = self._changed_inputs(inputs)
         relaid: list[str] = []
         with self._reading(doing):
@@ -506,14 +515,14 @@ class Remote:
             self._send_inputs(inputs)
             self._timed_sample(empty=True, counts=number > 0)
 
-    def sample(self, inputs: Inputs) -> float:
+    def sample(self, inputs: Inputs, seed: int = 0) -> float:
         self._send_inputs(inputs)
-        return self._timed_sample(empty=False)
+        return self._timed_sample(empty=False, seed=seed)
 
-    def _timed_sample(self, empty: bool, counts: bool = True) -> float:
+    def _timed_sample(self, empty: bool, counts: bool = True, seed: int = 0) -> float:
         doing = "being timed"
         with self._reading(doing):
-            if self._ask({"op": "sample", "empty": empty}, doing)["ready"] is not True:
+            if self._ask({"op": "sample", "empty": empty, "seed": seed}, doing)["ready"] is not True:
                 raise ValueError("it is not ready")
             try:
                 began = time.perf_counter()

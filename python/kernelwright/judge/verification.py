@@ -29,7 +29,7 @@ from .remote import Remote
 from .rounding import OtherRoundings
 from .runs import Outcome, compare_output, held_tensors, precision
 from .ties import Ties, strays
-from .yardstick import Draw
+from .yardstick import Draw, Yardstick
 
 Progress = Callable[..., None]
 
@@ -85,7 +85,19 @@ class Verification:
         self.confinement = Confinement.of(params.get("confinement"))
         self.yardstick = yardstick_for(params)
         self.problem, self.model, self.inputs, self.device = self.yardstick.problem, self.yardstick.model, self.yardstick.inputs, self.yardstick.device
-        self.contestant = self._contestant(params)
+        self._begin(self._contestant(params))
+
+    @classmethod
+    def of_parts(cls, yardstick: Yardstick, contestant: Contestant) -> "Verification":
+        """Of calls that somebody else makes: `judge` is told what they left."""
+        made = cls.__new__(cls)
+        made.progress, made.deadline, made.confinement, made.yardstick = (lambda *_, **__: None), None, Confinement(), yardstick
+        made.problem, made.model, made.inputs, made.device = yardstick.problem, yardstick.model, yardstick.inputs, yardstick.device
+        made._begin(contestant)
+        return made
+
+    def _begin(self, contestant: Contestant) -> None:
+        self.contestant = contestant
         self.decoys = Decoys(self.yardstick, self.call_unjudged)
         self.draws: list[dict[str, Any]] = []
         self.vacuous: list[dict[str, Any]] = []
@@ -129,6 +141,9 @@ class Verification:
                 # Without guards the same writes would hit this process's own memory, and its last words would be lost.
                 break
         self._check_kept()
+        return self.figures()
+
+    def figures(self) -> dict[str, Any]:
         return {
             "reference": self.yardstick.reference.name,
             "reference_note": self.yardstick.reference.note,
@@ -159,20 +174,7 @@ class Verification:
         doing = f"running forward on the {draw.kind} draw"
         activity = self.contestant.activity()
         ours = self.run_ours(draw, doing, guarded=number < _GUARDED_DRAWS)
-        self._check_effects(draw.eager, ours)
-        figures = self._compare(draw, ours, report["outputs"])
-        if not draw.is_double or _any_beyond(report["outputs"], figures):
-            self._add_sensitivity(draw, report["outputs"], figures)
-        if draw.is_double and _any_beyond(report["outputs"], figures):
-            self._add_rounding(draw, report["outputs"], figures)
-        for row in report["outputs"]:
-            if (one := figures.get(row["name"])) is not None and one.buckets is not None:
-                row["buckets"] = one.buckets.rows()
-        if any(one.infinite_for_nan or one.nan_for_infinite or one.finite_for_nan for one in figures.values()):
-            with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
-                NonFinite(self.yardstick, draw, ours).explain(report["outputs"], figures)
-        if draw.is_double and any(map(_undecided, report["outputs"])):
-            self._explain_steps(draw, ours, report["outputs"])
+        figures = self.judge(draw, ours, report)
         self.contestant.rewind()
         # With NaN strewn about, fewer answers look right, none wrong ones more.
         if draw.kind != "special":
@@ -187,6 +189,26 @@ class Verification:
             self._check_leftovers(activity, draw, ours, doing)
             self.contestant.rewind()
         self._keep(draw, ours)
+
+    def judge(self, draw: Draw, ours: Outcome, report: dict[str, Any]) -> dict[str, metrics.Figures]:
+        """Everything that the contract asks of what one call has left; the rows of its outputs go into `report`."""
+        self._check_effects(draw.eager, ours)
+        figures = self._compare(draw, ours, report["outputs"])
+        for row in report["outputs"]:
+            row["summands"] = draw.summands
+        if not draw.is_double or _any_beyond(report["outputs"], figures):
+            self._add_sensitivity(draw, report["outputs"], figures)
+        if draw.is_double and _any_beyond(report["outputs"], figures):
+            self._add_rounding(draw, report["outputs"], figures)
+        for row in report["outputs"]:
+            if (one := figures.get(row["name"])) is not None and one.buckets is not None:
+                row["buckets"] = one.buckets.rows()
+        if any(one.infinite_for_nan or one.nan_for_infinite or one.finite_for_nan for one in figures.values()):
+            with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+                NonFinite(self.yardstick, draw, ours).explain(report["outputs"], figures)
+        if draw.is_double and any(map(_undecided, report["outputs"])):
+            self._explain_steps(draw, ours, report["outputs"])
+        return figures
 
     def run_ours(self, draw: Draw, doing: str, *, guarded: bool, **how: bool) -> Outcome:
         """The candidate from the current state and inputs. Whatever it raises leaves as a candidate error."""
@@ -482,7 +504,8 @@ def _beyond(row: dict[str, Any]) -> bool:
     yardstick = {key: max(row["eager"][key], row.get("sensitivity", row["eager"])[key]) for key in ("norm", "max")}
     if (rounding := row.get("rounding")) and rounding["norm"] >= row["epsilon"] ** 0.5:
         yardstick = {key: max(yardstick[key], rounding[key]) for key in yardstick}
-    units = {"norm": 4.0, "max": 4.0} if row["epsilon"] <= metrics.epsilon(torch.float32) else {"norm": 0.25, "max": 1.0}
+    one_accumulator = max(4.0, 0.5 * min(row.get("summands", 1), 1024) ** 0.5)
+    units = {"norm": 4.0, "max": one_accumulator} if row["epsilon"] <= metrics.epsilon(torch.float32) else {"norm": 0.25, "max": 1.0}
     return any(row["ours"][key] > 2 * yardstick[key] + units[key] * row["epsilon"] for key in yardstick)
 
 

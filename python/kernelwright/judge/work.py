@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import torch
 
@@ -18,11 +19,11 @@ _MOVING = {
 }
 
 
-# A mean beside a variance, which one pass moves step by step.
+# Means, alone or beside a variance: one pass moves them step by step.
 _STATISTICS = {
     f"aten::{name}"
     for name in (
-        "var_mean std_mean native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+        "mean var_mean std_mean native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
         "_native_batch_norm_legit_no_training _batch_norm_with_update cudnn_batch_norm native_layer_norm native_group_norm"
     ).split()
 }
@@ -50,6 +51,23 @@ def reorders_sums(calls: Counter) -> bool:
     """
     sums = sum(count for func, count in calls.items() if func._schema.name in _SUMS)
     return sums > 1 or any(func._schema.name in _STATISTICS for func in calls)
+
+
+_PRODUCTS = {
+    f"aten::{name}": place
+    for name, place in (("mm", 0), ("bmm", 0), ("mv", 0), ("dot", 0), ("addmm", 1), ("baddbmm", 1))
+}
+
+
+def summands(func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any) -> int:
+    """How many terms a call of a reduction or of a product of matrices adds up for one element; 1 for others."""
+    place = _PRODUCTS.get(func._schema.name)
+    if place is not None:
+        return args[place].shape[-1]
+    first = result[0] if isinstance(result, (tuple, list)) and result else result
+    if torch.Tag.reduction in func.tags and isinstance(first, torch.Tensor) and isinstance(args[0], torch.Tensor):
+        return args[0].numel() // max(1, first.numel())
+    return 1
 
 
 def _moves(func: torch._ops.OpOverload) -> bool:

@@ -56,6 +56,7 @@ class Draw:
     only_moves: bool = False
     is_one_function: bool = False
     reorders_sums: bool = False
+    summands: int = 1
 
     @property
     def forward_seed(self) -> int:
@@ -163,17 +164,21 @@ class Yardstick:
             draws.redraw_weights(self.model, draw.seed)
             self._redraw_buffers(number)
         self.fill(draw)
+        return self.completed(draw)
+
+    def completed(self, draw: Draw) -> Draw:
+        """With eager's outcome and the reference's on the inputs and weights as they are."""
         try:
             draw.eager, record = self._eager_that_bears_its_buffers(draw)
         except Exception as error:
             draw.error = error
             return draw
-        if number == 0:
+        if draw.number == 0:
             self._bounded = bool(record.operators & _ASSERTING)
             self.constants = tuple(sorted(record.constants))
         draw.leaves_ties_open = bool(record.operators & operators_with_ties())
         draw.only_moves, draw.is_one_function = only_moves(record.calls), is_one_function(record.calls)
-        draw.reorders_sums = reorders_sums(record.calls)
+        draw.reorders_sums, draw.summands = reorders_sums(record.calls), record.summands
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
         draw.is_double = self.reference.is_double

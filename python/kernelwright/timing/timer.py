@@ -18,8 +18,12 @@ Call = Callable[[], Any]
 
 _LARGEST_FLUSH = 256 << 20
 
-# Elements of each input that change between two timed calls: enough to spoil a remembered result, little enough to cost nothing.
-_TOUCHED = 1 << 14
+# How many elements of an input change places among each other between two timed calls: what that takes in memory.
+_MOVED_AT_ONCE = 1 << 24
+
+# Drawing integers anew before each call should not take much of the time for which is measured; otherwise so many draws are kept.
+_QUICK_DRAW_SECONDS = 0.02
+_KEPT_DRAWS = 6
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -119,24 +123,50 @@ class Timer:
 
 
 class Perturbation:
-    """Changes a few of the inputs' elements in place, differently every time, without leaving the values that the generator drew."""
+    """Other contents for every timed call: all floating elements of the inputs change places, in place, so that no part of
+    a result can be kept, and integers are drawn anew where `redraw` gives other arguments of the same form.
+    """
 
-    def __init__(self, inputs: list[Any]) -> None:
-        self.flats = []
+    def __init__(self, inputs: list[Any], redraw: Callable[[int], list[Any]] | None = None) -> None:
+        leaves = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+        self.integers = [leaf for leaf in leaves if not (leaf.is_floating_point() or leaf.is_complex())]
+        moving = {leaf.untyped_storage().data_ptr(): leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
+        self.flats = [_elements(leaf) for leaf in moving.values()]
+        self.redraw = redraw
+        self.drawn: list[list[torch.Tensor]] = []
+        self.draws_each_time = True
         self.step = 0
-        for leaf in pytree.tree_leaves(inputs):
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.is_contiguous() and leaf.numel() > 1:
-                flat = leaf.view(-1)
-                # 8-bit floats have no roll on a GPU; their bytes do.
-                self.flats.append(flat.view(torch.uint8) if flat.itemsize == 1 else flat)
 
     def apply(self) -> None:
         self.step += 1
         for flat in self.flats:
-            count = min(_TOUCHED, flat.numel())
-            start = (self.step * 7919 * count) % (flat.numel() - count + 1)
-            window = flat[start : start + count]
-            window.copy_(window.roll(1 + self.step % max(1, count - 1)))
+            for part in flat.split(_MOVED_AT_ONCE):
+                if part.numel() > 1:
+                    part.copy_(part.roll(1 + self.step * 7919 % (part.numel() - 1)))
+        if self.integers and self.redraw is not None:
+            for leaf, fresh in zip(self.integers, self._fresh_integers()):
+                if fresh.shape == leaf.shape and fresh.dtype == leaf.dtype:
+                    leaf.copy_(fresh)
+
+    def _fresh_integers(self) -> list[torch.Tensor]:
+        """Never seen before where a draw takes a moment; else one of a few that are drawn once."""
+        if self.draws_each_time or len(self.drawn) < _KEPT_DRAWS:
+            began = time.perf_counter()
+            leaves = [leaf for leaf in pytree.tree_leaves(self.redraw(self.step)) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+            fresh = [leaf for leaf in leaves if not (leaf.is_floating_point() or leaf.is_complex())]
+            self.draws_each_time = time.perf_counter() - began < _QUICK_DRAW_SECONDS
+            if not self.draws_each_time:
+                self.drawn.append(fresh)
+            return fresh
+        return self.drawn[self.step % len(self.drawn)]
+
+
+def _elements(leaf: torch.Tensor) -> torch.Tensor:
+    """All that a tensor's storage holds, as real numbers; 8-bit floats, which have no roll on a GPU, as bytes."""
+    dtype = leaf.dtype.to_real() if leaf.is_complex() else leaf.dtype
+    storage = torch.empty(0, dtype=torch.uint8, device=leaf.device).set_(leaf.untyped_storage())
+    whole = storage[: storage.numel() // dtype.itemsize * dtype.itemsize]
+    return whole if dtype.itemsize == 1 else whole.view(dtype)
 
 
 @contextlib.contextmanager
