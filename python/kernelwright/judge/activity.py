@@ -15,6 +15,9 @@ class RemoteActivity:
 
     BUSY = 0.35  # of a core
     PATIENCE = 0.35  # seconds
+    # For threads that would run and are not let, since others use the processor: a pool's that only looks once more
+    # whether there is work needs a moment of it.
+    PATIENCE_WITH_WAITING = 1.0
     QUIET_SAMPLES = 3
 
     def __init__(self, host: Host, live_threads: Callable[[], list[str]], knows_pools: bool) -> None:
@@ -25,14 +28,17 @@ class RemoteActivity:
         self.locked, self.written = host.locked_bytes(), host.written()
 
     def leftovers(self) -> list[str]:
-        deadline = time.monotonic() + self.PATIENCE
+        began = time.monotonic()
         quiet = 0
         while True:
-            found = self._new() + self._busy()
+            found, waiting = self._new() + self._busy(), self._runnable()
             # Where others use the processor, a busy thread may not run for a moment.
-            quiet = 0 if found else quiet + 1
-            if quiet == self.QUIET_SAMPLES or (found and time.monotonic() > deadline):
+            quiet = 0 if found or waiting else quiet + 1
+            passed = time.monotonic() - began
+            if quiet == self.QUIET_SAMPLES or found and passed > self.PATIENCE:
                 return found
+            if waiting and passed > self.PATIENCE_WITH_WAITING:
+                return waiting
 
     def _new(self) -> list[str]:
         if threads := [name for name in self.live_threads() if name not in self.threads]:
@@ -49,6 +55,10 @@ class RemoteActivity:
         time.sleep(sample)
         share = (self.host.processor_seconds() - before) / (time.monotonic() - start)
         return [f"Threads keep using {share:.0%} of a core after forward returned."] if share > self.BUSY else []
+
+    def _runnable(self) -> list[str]:
+        count = self.host.runnable(self.tasks)
+        return [f"{count} thread(s) that forward has started want the processor after it returned."] if count else []
 
     def more(self) -> list[str]:
         found = []

@@ -414,6 +414,15 @@ class Host:
                     count += int(words[0]) != _FUTEX or int(words[4], 16) != 0
         return count
 
+    def runnable(self, known: set[str]) -> int:
+        """How many of its threads that are not in `known` run, or would if they were let."""
+        number, count = self.process(), 0
+        for task in self.task_numbers() - known:
+            with contextlib.suppress(OSError, IndexError):
+                with open(f"/proc/{number}/task/{task}/stat") as file:
+                    count += file.read().rpartition(")")[2].split()[0] == "R"
+        return count
+
     def task_numbers(self) -> set[str]:
         return set(_listed(f"/proc/{self.process()}/task"))
 
