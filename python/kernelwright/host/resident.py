@@ -275,7 +275,7 @@ class Resident:
             watch or contextlib.nullcontext(),
         ):
             result = self.called(*self.values)
-        return self._told(message, result, watch, settings)
+        return {**self._told(message, result, watch, settings), "fallbacks": reasons}
 
     def _told(
         self, message: dict[str, Any], result: Any, watch: GuardedAllocations | None, settings: GlobalState | None
@@ -308,7 +308,7 @@ class Resident:
             "guards": watch.violations() if watch is not None else [],
             "settings": (settings.undo() if settings is not None else []) + self._replaced(),
             "late": is_late,
-            "fallbacks": reasons,
+            "fallbacks": [],
             **self.give_threads(message),
         }
 

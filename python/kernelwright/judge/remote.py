@@ -329,7 +329,10 @@ class Remote:
             "gradients": with_gradients,
         }
         self._dropped = []
-        return self._outcome(self._ask(message, doing), inputs, doing, with_state)
+        reply = self._ask(message, doing)
+        if with_gradients:  # which kernels do not compute
+            reply["fallbacks"] = []
+        return self._outcome(reply, inputs, doing, with_state)
 
     def timed_outcome(self, inputs: Inputs) -> Outcome:
         """What the last timed call has left, as `run` has it."""
@@ -362,8 +365,7 @@ class Remote:
             self.threads = _texts(reply["threads"])
             structure, form = str(reply["structure"]), str(reply["form"])[:_LONGEST_TEXT]
             marks = {f"output[{index}]": set(_texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
-            if not with_gradients:  # which kernels do not compute
-                self.fallbacks += _texts(reply["fallbacks"])
+            self.fallbacks += _texts(reply["fallbacks"])
         state = self._changed_state(doing, relaid) if with_state else {}
         faults["weights-unchanged"] = [f"forward has laid {name} out anew in memory." for name in relaid]
         left = Outcome(
