@@ -1,6 +1,6 @@
 """Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
 
-    run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize]
+    run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize | --trust]
 """
 
 import argparse
@@ -112,6 +112,15 @@ def run_sanitizers(pattern: str | None) -> Tally:
     return total
 
 
+def run_corpus(pattern: str | None) -> Tally:
+    """All cheats and all honest kernels of tests/exploits, of which a run of everything takes a fifth of the latter."""
+    with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:
+        junit = Path(folder, "trust.xml")
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", "tests/exploits"]
+        command += ["-k", pattern] if pattern else []
+        return run_suite("Exploits", command, junit, nothing_selected=5, environment={"KW_EXPLOITS": "all"})
+
+
 def close(total: Tally, pattern: str | None) -> int:
     """Prints the last line; the exit code."""
     print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
@@ -129,6 +138,7 @@ def main() -> int:
     kind.add_argument("--device", action="store_true")
     kind.add_argument("--matrix", action="store_true")
     kind.add_argument("--sanitize", action="store_true")
+    kind.add_argument("--trust", action="store_true")
     options = parser.parse_args()
     if options.quick:
         os.environ["KW_TEST_QUICK"] = "1"
@@ -136,6 +146,8 @@ def main() -> int:
         return close(run_matrix(options.pattern, options.quick), options.pattern)
     if options.sanitize:
         return close(run_sanitizers(options.pattern), options.pattern)
+    if options.trust:
+        return close(run_corpus(options.pattern), options.pattern)
 
     total = Tally()
     with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:

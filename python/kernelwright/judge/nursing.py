@@ -502,10 +502,20 @@ def _numbers(path: str) -> list[int]:
 
 def run(params: dict[str, Any], progress: Any) -> dict[str, Any]:
     """The worker's method "protections" (docs/worker-protocol.md)."""
-    host = Host(Confinement.of(params["confinement"]), time.monotonic() + _START_SECONDS)
+    try:
+        return _protections(Confinement.of(params["confinement"]))
+    except Ended as end:
+        if end.code != "killed":
+            raise internal_error("nursery", f"A process for candidates {end.what}.") from None
+    try:  # by somebody, who may not do it again
+        return _protections(Confinement.of(params["confinement"]))
+    except Ended as end:
+        raise internal_error("nursery", f"A process for candidates {end.what}, and so did the one before it.") from None
+
+
+def _protections(confinement: Confinement) -> dict[str, Any]:
+    host = Host(confinement, time.monotonic() + _START_SECONDS)
     try:
         return {"missing": [str(one) for one in host.ask({"op": "missing"})["missing"]]}
-    except Ended as end:
-        raise internal_error("nursery", f"A process for candidates {end.what}.") from None
     finally:
         host.close()
