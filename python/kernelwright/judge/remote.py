@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import math
 import time
 from typing import Any, Iterator
 
@@ -21,6 +20,7 @@ from ..timing.clocks import Clocks
 from ..timing.profiling import Profile
 from . import metrics
 from .activity import RemoteActivity
+from .answers import LONGEST_STATE, LONGEST_TEXT, bounded, meet, milliseconds, profile_of, span_of, texts
 from .contestants import LATE, odd_output
 from .nursing import Confinement, Ended, Host
 from .portable import constructor_arguments, pickled
@@ -29,7 +29,6 @@ from .runs import Constant, Inputs, Outcome
 _OUTPUT_SLACK = 1 << 16
 _EMPTY_SAMPLES = 10
 _OVERLAPS = 1  # what PyTorch answers for a tensor some of whose elements share memory
-_MOST_TEXTS, _LONGEST_TEXT, _LONGEST_STATE = 1000, 2000, 1 << 16
 _MOST_PAIRS = 10_000_000  # of an output and a tensor that it may share memory with
 _GAP = 64  # how many times its elements an output's memory may reach, to be taken with its gaps
 
@@ -95,8 +94,8 @@ class Remote:
                 message, "constructing " + ("ModelNew" if role == "candidate" else "Model"), "constructor-raised"
             )
             with self._reading("being loaded"):
-                self.settings_at_load = _texts(reply.get("settings"))
-                self.missing = _texts(reply.get("missing"))
+                self.settings_at_load = texts(reply.get("settings"))
+                self.missing = texts(reply.get("missing"))
             self._make_arena("outputs", _OUTPUT_SLACK)
             self._make_arena("repeated", _OUTPUT_SLACK)
             self.adopt(model)
@@ -346,26 +345,26 @@ class Remote:
         relaid: list[str] = []
         with self._reading(doing):
             tensors, constants, ranges = self._taken_outputs(reply, doing)
-            held = {str(name): _range(span) for name, span in dict(reply["held"]).items()}
-            _bounded(len(held) * len(ranges), _MOST_PAIRS)
+            held = {str(name): span_of(span) for name, span in dict(reply["held"]).items()}
+            bounded(len(held) * len(ranges), _MOST_PAIRS)
             shares = {
                 name: other
                 for name, span in ranges.items()
-                if (other := next((other for other, theirs in held.items() if _meet(span, theirs)), None))
+                if (other := next((other for other, theirs in held.items() if meet(span, theirs)), None))
             }
             faults = {
-                "guard-bands": _texts(reply["guards"]),
+                "guard-bands": texts(reply["guards"]),
                 "no-leftover-work": [LATE] if reply["late"] is True else [],
-                "global-state": _texts(reply["settings"]),
+                "global-state": texts(reply["settings"]),
             }
             generators = [
                 torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
-                for text in _texts(reply["generators"], _LONGEST_STATE)
+                for text in texts(reply["generators"], LONGEST_STATE)
             ]
-            self.threads = _texts(reply["threads"])
-            structure, form = str(reply["structure"]), str(reply["form"])[:_LONGEST_TEXT]
-            marks = {f"output[{index}]": set(_texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
-            self.fallbacks += _texts(reply["fallbacks"])
+            self.threads = texts(reply["threads"])
+            structure, form = str(reply["structure"]), str(reply["form"])[:LONGEST_TEXT]
+            marks = {f"output[{index}]": set(texts(leaf.get("marks"))) for index, leaf in enumerate(reply["leaves"])}
+            self.fallbacks += texts(reply["fallbacks"])
         state = self._changed_state(doing, relaid) if with_state else {}
         faults["weights-unchanged"] = [f"forward has laid {name} out anew in memory." for name in relaid]
         left = Outcome(
@@ -396,15 +395,15 @@ class Remote:
             raise odd_output(next(str(leaf["odd"])[:200] for leaf in leaves if "odd" in leaf))
         named = {f"output[{index}]": leaf for index, leaf in enumerate(leaves)}
         forms = {name: leaf for name, leaf in named.items() if "constant" not in leaf}
-        constants = {name: Constant(*_texts(leaf["constant"])) for name, leaf in named.items() if "constant" in leaf}
+        constants = {name: Constant(*texts(leaf["constant"])) for name, leaf in named.items() if "constant" in leaf}
         if reply["exported"] is not True:
-            self._make_arena(self._outputs, _bounded(reply["total"], free_memory(self.device) // 2))
+            self._make_arena(self._outputs, bounded(reply["total"], free_memory(self.device) // 2))
             reply = self._ask({"op": "outputs", "number": self._calls, "outputs": self._outputs}, doing)
             forms = dict(zip(forms, reply["forms"]))
         return (
             {name: self._taken(form) for name, form in forms.items()},
             constants,
-            {name: _range(form["range"]) for name, form in forms.items()},
+            {name: span_of(form["range"]) for name, form in forms.items()},
         )
 
     def _taken(self, form: dict[str, Any]) -> torch.Tensor:
@@ -429,14 +428,14 @@ class Remote:
         ):
             raise ValueError("no such tensor")
         if plain.nbytes:
-            memory = arena.bytes(_bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
+            memory = arena.bytes(bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
             given = memory.view(dtype).view(shape)
             if memory.is_cuda and _is_large(plain.nbytes, self.device) and list(plain.stride()) == stride:
                 return given
         taken = torch.empty_strided(shape, stride, dtype=dtype, device=device)
         if plain.nbytes:
             if torch._debug_has_internal_overlap(taken) == _OVERLAPS or 0 in stride:
-                _bounded(8 * reach, free_memory(device))
+                bounded(8 * reach, free_memory(device))
                 places = torch.arange(reach, device=device).as_strided(shape, stride)
                 taken.as_strided((reach,), (1,))[places.reshape(-1)] = given.reshape(-1).to(device)
             else:
@@ -458,7 +457,7 @@ class Remote:
             raise candidate_error("state-dict", "ModelNew's parameters and buffers have grown to more than Model's.")
         changed = {}
         with self._reading(doing):
-            for name, form in zip(_texts(reply["names"]), reply["forms"]):
+            for name, form in zip(texts(reply["names"]), reply["forms"]):
                 if name not in given or "odd" in form:
                     continue
                 theirs, own = self._taken(form), given[name].detach()
@@ -532,7 +531,7 @@ class Remote:
                 taken = (time.perf_counter() - began) * 1e3
             except Ended as end:
                 raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
-            theirs = _milliseconds(reply["ms"])
+            theirs = milliseconds(reply["ms"])
         if counts:
             self.clocks.note(taken, theirs, empty)
         return theirs
@@ -540,7 +539,7 @@ class Remote:
     def wall(self, inputs: Inputs, repeats: int) -> float:
         doing = "being timed"
         with self._reading(doing):
-            return _milliseconds(self._ask({"op": "wall", "repeats": repeats}, doing)["ms"])
+            return milliseconds(self._ask({"op": "wall", "repeats": repeats}, doing)["ms"])
 
     def peak_memory(self, inputs: Inputs) -> int:
         self._send_inputs(inputs)
@@ -552,16 +551,7 @@ class Remote:
         doing = "being profiled"
         reply = self._ask({"op": "profile", "kernels": kernels}, doing)
         with self._reading(doing):
-            share = reply["share"]
-            parts = [
-                {
-                    "name": str(part["name"])[:500],
-                    "share": _share(part["share"]),
-                    "ours": part["ours"] if part["ours"] is None else bool(part["ours"]),
-                }
-                for part in reply["parts"]
-            ]
-            return Profile(None if share is None else _share(share), parts)
+            return profile_of(reply)
 
     def processor_seconds(self) -> float:
         return self.host.processor_seconds()
@@ -574,7 +564,7 @@ class Remote:
         doing = "telling its threads"
         reply = self._ask({"op": "threads"}, doing)
         with self._reading(doing):
-            self.threads = _texts(reply.get("threads"))
+            self.threads = texts(reply.get("threads"))
         return self.threads
 
     def _synchronise(self) -> None:
@@ -601,40 +591,3 @@ def _form(tensor: torch.Tensor) -> dict[str, Any]:
 def _storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """All of the memory that a tensor's storage holds."""
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
-
-
-def _milliseconds(value: Any) -> float:
-    found = float(value)
-    if not 0 <= found < math.inf:
-        raise ValueError("no time")
-    return found
-
-
-def _bounded(value: Any, most: int) -> int:
-    number = int(value)
-    if not 0 <= number <= most:
-        raise ValueError("out of bounds")
-    return number
-
-
-def _range(span: Any) -> tuple[int, int]:
-    low, high = span
-    return int(low), int(high)
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
-
-
-def _share(value: Any) -> float:
-    found = float(value)
-    if not 0 <= found <= 1.01:
-        raise ValueError("no share")
-    return found
-
-
-def _texts(value: Any, longest: int = _LONGEST_TEXT) -> list[str]:
-    """Not more than a report can bear."""
-    if not isinstance(value, (list, tuple, type(None))):
-        raise ValueError("no list")
-    return [str(one)[:longest] for one in (value or [])[:_MOST_TEXTS]]

@@ -22,8 +22,8 @@ from ..timing.timer import memory_turn
 from . import draws, metrics
 from .contestants import Activity, Contestant, Local
 from .decoys import Decoys
-from .nursing import Confinement
 from .nonfinite import NonFinite
+from .nursing import Confinement
 from .preparation import yardstick_for
 from .remote import Remote
 from .rounding import OtherRoundings
