@@ -30,7 +30,7 @@ def serve(descriptor: int) -> None:
     asked = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    _start_from_nothing()
+    _claim_standard_streams()
     gc.collect()
     gc.freeze()
     while True:
@@ -44,11 +44,15 @@ def serve(descriptor: int) -> None:
             os.close(given)
 
 
-def _start_from_nothing() -> None:
-    """Import what every candidate needs; standard input is empty, and standard output is the log."""
+def _claim_standard_streams() -> None:
+    """Standard input is empty, and standard output is the log."""
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
+
+
+def import_libraries() -> None:
+    """What every candidate needs."""
     import torch  # noqa: F401
     import torch.nn  # noqa: F401
 

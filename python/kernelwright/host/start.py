@@ -21,11 +21,13 @@ _LARGEST_DESCRIPTOR = 1 << 16
 
 
 def nursery() -> types.ModuleType:
-    """The module `nursery`, imported without the package that judges."""
+    """The module `nursery`, imported without the package that judges, and with it PyTorch."""
     alias = types.ModuleType("_resident")
     alias.__path__ = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     sys.modules[alias.__name__] = alias
-    return importlib.import_module("_resident.host.nursery")
+    module = importlib.import_module("_resident.host.nursery")
+    module.import_libraries()
+    return module
 
 
 def _fork(left: int) -> int:
