@@ -52,7 +52,7 @@ class ModelNew(Model):
 )
 
 
-SECRETS = {"KW_SOMETHING": "of ours", "SOME_TOKEN": "of the user's"}
+SECRETS = {"KW_TEST_SOMETHING": "of ours", "SOME_TOKEN": "of the user's"}
 
 
 def test_the_judges_memory_is_not_the_candidates(kw):

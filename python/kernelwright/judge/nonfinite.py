@@ -82,7 +82,7 @@ class NonFinite:
 
     def _are_unread(self, row: dict[str, Any], figures: metrics.Figures, filled: list[Outcome]) -> torch.Tensor:
         mine, (first, *others) = _wide(self.ours, row["name"]), [_wide(one, row["name"]) for one in filled]
-        if first is None or any(one is None or one.shape != mine.shape for one in (first, *others)):
+        if mine is None or any(one is None or one.shape != mine.shape for one in (first, *others)):
             return torch.zeros((), dtype=torch.bool)
         same = ~first.isnan()
         for other in others:
