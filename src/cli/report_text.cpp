@@ -57,7 +57,7 @@ std::string time_table(const Json& report) {
       text += fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]{}", speedup["value"].get<double>(), speedup["low"].get<double>(),
                           speedup["high"].get<double>(), difference == "faster" ? "" : "  " + difference);
       if (difference == "no difference" && has_number(speedup, "detectable"))
-        text += fmt::format(" of {:.1g}% or more", 100 * speedup["detectable"].get<double>());
+        text += fmt::format(" of {:.0f}% or more", 100 * speedup["detectable"].get<double>());
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     text += "\n";
