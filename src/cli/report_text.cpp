@@ -40,6 +40,9 @@ std::string noise_lines(const Json& report) {
 
 // ours        1.42 ms  [1.40, 1.45]
 // eager       2.10 ms  [2.08, 2.13]   1.48x  [1.45, 1.51]
+// One digit where that is not zero.
+std::string percent(double share) { return share < 0.095 ? fmt::format("{:.1g}%", 100 * share) : fmt::format("{:.0f}%", 100 * share); }
+
 std::string time_table(const Json& report) {
   if (!report.contains("time_ms") || !report["time_ms"].is_object()) return "";
   std::string text;
@@ -57,7 +60,7 @@ std::string time_table(const Json& report) {
       text += fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]{}", speedup["value"].get<double>(), speedup["low"].get<double>(),
                           speedup["high"].get<double>(), difference == "faster" ? "" : "  " + difference);
       if (difference == "no difference" && has_number(speedup, "detectable"))
-        text += fmt::format(" of {:.0f}% or more", 100 * speedup["detectable"].get<double>());
+        text += " of " + percent(speedup["detectable"].get<double>()) + " or more";
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     text += "\n";
