@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "judge/json_number.hpp"
+#include "measure/worker_answers.hpp"
 #include "support/error.hpp"
 
 namespace kw {
@@ -41,7 +42,7 @@ constexpr double kRelaxedError = 1.0 / 128;
 // Checks that explain whatever else is wrong, so they come first as the reason.
 constexpr std::string_view kRootCauses[] = {"launch-errors", "guard-bands"};
 
-RelativeError read_error(const Json& json) { return {read_number(json.at("norm")), read_number(json.at("max"))}; }
+RelativeError read_error(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
 
 bool within(double error, double bound) { return !std::isnan(error) && error <= bound; }
 
@@ -108,16 +109,16 @@ std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, 
 // The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
 std::optional<Fault> bucket_fault(const Json& row, const std::string& place) {
   const Json buckets = row.value("buckets", Json::array());
-  const double epsilon = read_number(row.at("epsilon"));
+  const double epsilon = number_of(row.at("epsilon"));
   for (const Json& bucket : buckets) {
-    const double low = read_number(bucket.at("low")), high = low * kBucketWidth;
+    const double low = number_of(bucket.at("low")), high = low * kBucketWidth;
     for (const char* sense : {"rms", "max"}) {
       double known = 0.0;
       for (const Json& other : buckets)
-        if (const double beside = read_number(other.at("low")); beside >= low / kBucketWidth && beside <= high)
-          for (const char* run : {"eager", "moved"}) known = std::max(known, read_number(other.at(run).at(sense)));
+        if (const double beside = number_of(other.at("low")); beside >= low / kBucketWidth && beside <= high)
+          for (const char* run : {"eager", "moved"}) known = std::max(known, number_of(other.at(run).at(sense)));
       const double bound = kBucketTimesEager * known + kBucketUnits * epsilon * high + kUnderflow;
-      const double ours = read_number(bucket.at("ours").at(sense));
+      const double ours = number_of(bucket.at("ours").at(sense));
       if (within(ours, bound)) continue;
       return Fault{"inaccurate-where-small",
                    fmt::format("{} is off by {:.2g} ({}) among its {} elements from {:.2g} to {:.2g}; eager is off by at most {:.2g} there, so at most {:.2g} passes.", place, ours,
@@ -136,7 +137,7 @@ std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, b
       for (const Json& row : draw.at("outputs")) ++draws_of[row.at("name").get<std::string>()];
   std::vector<std::pair<VacuousOutput, int>> passes;
   for (const Json& row : figures.value("vacuous", Json::array())) {
-    const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt, read_number(row.at("epsilon")), weak_reference);
+    const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt, number_of(row.at("epsilon")), weak_reference);
     const RelativeError error = read_error(row);
     if (!within(error.norm, bound.norm) || !within(error.max, bound.max)) continue;
     const VacuousOutput answer{row.at("output").get<std::string>(), row.at("trivial").get<std::string>()};
@@ -226,7 +227,7 @@ Verdict judge(const Json& figures, Policy policy) {
       output.eager = read_error(row.at("eager"));
       std::optional<RelativeError> sensitivity;
       if (row.contains("sensitivity")) sensitivity = read_error(row.at("sensitivity"));
-      const double epsilon = read_number(row.at("epsilon"));
+      const double epsilon = number_of(row.at("epsilon"));
       if (row.contains("rounding"))
         if (const RelativeError rounding = read_error(row.at("rounding")); rounding.norm >= std::sqrt(epsilon)) {
           const RelativeError moved = sensitivity.value_or(RelativeError{});
@@ -253,7 +254,7 @@ Verdict judge(const Json& figures, Policy policy) {
   verdict.vacuous = vacuous_outputs(figures, policy, weak);
   if (figures.contains("kernelbench_gate")) {
     const Json& gate = figures.at("kernelbench_gate");
-    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), read_number(gate.at("atol")), read_number(gate.at("rtol"))};
+    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), number_of(gate.at("atol")), number_of(gate.at("rtol"))};
   }
 
   verdict.pass = !first;

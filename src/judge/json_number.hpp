@@ -1,4 +1,4 @@
-// Numbers in the JSON of the worker protocol and of reports, where NaN and infinities are strings.
+// Numbers in reports, where NaN and infinities are strings as in the worker's protocol (measure/worker_answers.hpp reads them).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,6 @@
 
 namespace kw {
 
-double read_number(const nlohmann::ordered_json& value);
 nlohmann::ordered_json write_number(double value);
 std::string number_text(const nlohmann::ordered_json& value);   // for a sentence: six digits
 

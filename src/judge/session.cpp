@@ -260,7 +260,7 @@ Json Session::verify(const VerifyRequest& request) {
 Json Session::measure(const MeasureRequest& request) {
   Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
                  {"baselines", request.baselines}, {"seed", nullptr},                           {"budget_seconds", request.budget_seconds},
-                 {"kernels", request.kernels}};
+                 {"kernels", request.kernels},     {"tolerance_policy", request.policy}};
   if (!request.candidate.empty()) {
     params["candidate"] = request.candidate;
     params["confinement"] = confinement(request.device, request.is_ours, request.secrets);

@@ -28,7 +28,7 @@ struct VerifyRequest {
 
 struct MeasureRequest {
   std::string problem, size, candidate;   // candidate may be empty
-  std::string device;
+  std::string device, policy = "reference";   // policy: by which timed calls are judged
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
   double limit_seconds = 900;        // torch.compile of a large model takes minutes

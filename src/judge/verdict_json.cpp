@@ -6,17 +6,11 @@
 
 #include "judge/contract.hpp"
 #include "judge/json_number.hpp"
+#include "measure/worker_answers.hpp"
 
 namespace kw {
 
 using Json = nlohmann::ordered_json;
-
-double read_number(const Json& value) {
-  if (value.is_number()) return value.get<double>();
-  if (value == "inf") return std::numeric_limits<double>::infinity();
-  if (value == "-inf") return -std::numeric_limits<double>::infinity();
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 Json write_number(double value) {
   if (std::isfinite(value)) return value;
@@ -24,13 +18,13 @@ Json write_number(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-std::string number_text(const Json& value) { return fmt::format("{:.6g}", read_number(value)); }
+std::string number_text(const Json& value) { return fmt::format("{:.6g}", number_of(value)); }
 
 namespace {
 
 Json error_json(const RelativeError& error) { return {{"norm", write_number(error.norm)}, {"max", write_number(error.max)}}; }
 
-RelativeError error_from(const Json& json) { return {read_number(json.at("norm")), read_number(json.at("max"))}; }
+RelativeError error_from(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
 
 }  // namespace
 

@@ -98,6 +98,7 @@ Json AnswerJudge::time(const std::string& source, const std::string& candidate, 
     MeasureRequest request;
     request.baselines = baselines;
     request.budget_seconds = seconds;
+    request.policy = context_.policy;
     request.input_bytes = context_.input_bytes;
     if (record.contains("errors")) request.eager_errors = eager_errors_of(record);
     // A C++ kernel's name is nothing that a profiler sees.

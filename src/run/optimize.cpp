@@ -151,15 +151,22 @@ class Optimisation {
     return compiled;
   }
 
+  // Nothing, and a note, where a schedule that is not the last resort is more than the compiler can do.
+  std::optional<Compiled> try_compile_at(Caution caution) {
+    try {
+      return compile_at(caution);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
+      add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
+      return std::nullopt;
+    }
+  }
+
   Json emit(Archive& archive) {
     for (const Caution caution : kCautions) {
-      try {
-        compiled_ = compile_at(caution);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
-        add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
-        continue;
-      }
+      std::optional<Compiled> compiled = try_compile_at(caution);
+      if (!compiled) continue;
+      compiled_ = std::move(*compiled);
       break;
     }
     report_["verdict"] = "emitted";
@@ -197,15 +204,9 @@ class Optimisation {
     std::string previous;
     for (const Caution caution : kCautions) {
       Json attempt = report_;
-      Compiled compiled;
-      try {
-        compiled = compile_at(caution);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
-        add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
-        continue;
-      }
-      if (compiled.source == previous) continue;   // more caution changed nothing
+      std::optional<Compiled> made = try_compile_at(caution);
+      if (!made || made->source == previous) continue;   // more caution changed nothing
+      Compiled& compiled = *made;
       if (target_ == "cpu" && !compiled.kernels.empty()) need_compiler();
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
@@ -427,7 +428,7 @@ class Optimisation {
   Json timed_samples() {
     // Not the output itself: another command may write there meanwhile.
     const std::string timed = scratch_.write(file_.name + "_kw.py", compiled_.source);
-    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = timed, .device = device(), .baselines = options_.baselines, .kernels = compiled_.kernels,
+    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = timed, .device = device(), .policy = options_.policy, .baselines = options_.baselines, .kernels = compiled_.kernels,
                            .budget_seconds = options_.timing_seconds(), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors_, .is_ours = true};
     try {
       return session().measure(request);

@@ -1,4 +1,5 @@
-"""Measurement: candidate, eager and torch.compile in turns, in one process on one device, with raw samples as the result.
+"""Measurement: candidate, eager and torch.compile in turns, each in a process of its own, with raw samples as the
+result. (Modules in memory are all timed where they live.)
 
 Statistics over the samples are the parent's (src/measure/statistics.cpp). docs/measuring.md has the protocol and its reasons.
 """
