@@ -34,7 +34,11 @@ def capture_one(path: Path, device: str, out: Path | None) -> dict:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(graph, separators=(",", ":")))
-    return {"seconds": result["seconds"], "nodes": len(graph["nodes"]), "ops": sorted({node["op"] for node in graph["nodes"]})}
+    return {
+        "seconds": result["seconds"],
+        "nodes": len(graph["nodes"]),
+        "ops": sorted({node["op"] for node in graph["nodes"]}),
+    }
 
 
 def start(path: Path, device: str, out: Path | None) -> tuple[int, int]:
@@ -98,11 +102,17 @@ def main() -> int:
     good = [result for result in results.values() if "error" not in result]
     ops = collections.Counter(op for result in good for op in result["ops"])
     walls = sorted(result["wall"] for result in results.values())
-    print(f"{len(good)} of {total} captured for {options.device} in {time.monotonic() - began:.1f} s with {options.jobs} jobs")
+    print(
+        f"{len(good)} of {total} captured for {options.device} in {time.monotonic() - began:.1f} s with {options.jobs} jobs"
+    )
     if walls:
-        print(f"seconds a problem: median {walls[len(walls) // 2]:.2f}, largest {walls[-1]:.2f}; nodes: {sum(result['nodes'] for result in good)}")
+        print(
+            f"seconds a problem: median {walls[len(walls) // 2]:.2f}, largest {walls[-1]:.2f}; nodes: {sum(result['nodes'] for result in good)}"
+        )
         for path in sorted(results, key=lambda path: -results[path]["wall"])[:3]:
-            print(f"  {path.relative_to(options.suite)} {results[path]['wall']:.2f} s {results[path].get('nodes')} nodes {results[path].get('seconds')}")
+            print(
+                f"  {path.relative_to(options.suite)} {results[path]['wall']:.2f} s {results[path].get('nodes')} nodes {results[path].get('seconds')}"
+            )
     print(f"{len(ops)} ops: " + ", ".join(f"{op.removeprefix('aten.')} {count}" for op, count in ops.most_common()))
     return 0 if len(good) == total else 1
 

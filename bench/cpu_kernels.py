@@ -27,12 +27,12 @@ PRINTER = HOME / "build" / "tests" / "unit" / "print_cpu_module"
 @dataclass
 class Case:
     name: str
-    axes: list[str]                     # "row = 2048 parallel"
-    index: str                          # of x, and of an output of the same size
+    axes: list[str]  # "row = 2048 parallel"
+    index: str  # of x, and of an output of the same size
     body: str
     shape: tuple[int, ...]
     eager: Callable[[torch.Tensor], torch.Tensor]
-    full: bool = True                   # the output is as large as the input
+    full: bool = True  # the output is as large as the input
     out_index: str = ""
 
 
@@ -70,7 +70,9 @@ FLAT = ["element = 4194304 parallel block 1"]
 SHORT = ["row = 16384 parallel block 1", "column = 256 reduce block 256"]
 BATCH = ["channel = 64 parallel block 1", "batch = 16 reduce block 16", "position = 4096 reduce block 4096"]
 CASES = [
-    Case("add one", FLAT, "element", "%one = constant 1.0 : f32\n%r = add(%x, %one) : f32", (4194304,), lambda x: x + 1),
+    Case(
+        "add one", FLAT, "element", "%one = constant 1.0 : f32\n%r = add(%x, %one) : f32", (4194304,), lambda x: x + 1
+    ),
     Case("gelu", FLAT, "element", GELU, (4194304,), F.gelu),
     Case("exp", FLAT, "element", unary("exp"), (4194304,), torch.exp),
     Case("log", FLAT, "element", unary("log"), (4194304,), torch.log),
@@ -80,30 +82,125 @@ CASES = [
     Case("softmax rows", ROWS, "2048*row + column", SOFTMAX, (2048, 2048), lambda x: torch.softmax(x, 1)),
     Case("softmax short rows", SHORT, "256*row + column", SOFTMAX, (16384, 256), lambda x: torch.softmax(x, 1)),
     Case("softmax columns", COLUMNS, "2048*row + column", SOFTMAX, (2048, 2048), lambda x: torch.softmax(x, 0)),
-    Case("layer norm", ROWS, "2048*row + column", NORM.format(count=2048.0), (2048, 2048), lambda x: F.layer_norm(x, (2048,))),
-    Case("batch norm", BATCH, "262144*batch + 4096*channel + position", NORM.format(count=65536.0), (16, 64, 4096),
-         lambda x: F.batch_norm(x, None, None, training=True)),
-    Case("sum rows", ROWS, "2048*row + column", "%r = reduce sum(%x) : f32", (2048, 2048), lambda x: x.sum(1), False, "row"),
-    Case("sum short rows", SHORT, "256*row + column", "%r = reduce sum(%x) : f32", (16384, 256), lambda x: x.sum(1), False, "row"),
-    Case("sum columns", COLUMNS, "2048*row + column", "%r = reduce sum(%x) : f32", (2048, 2048), lambda x: x.sum(0), False, "column"),
-    Case("sum all", ["element = 4194304 reduce block 4194304"], "element", "%r = reduce sum(%x) : f32", (4194304,), lambda x: x.sum(), False, "0"),
-    Case("max rows", ROWS, "2048*row + column", "%r = reduce max(%x) : f32", (2048, 2048), lambda x: x.amax(1), False, "row"),
-    Case("argmax rows", ROWS, "2048*row + column", "%r = reduce arg_max(%x) : i64", (2048, 2048), lambda x: x.argmax(1), False, "row"),
-    Case("argmax columns", COLUMNS, "2048*row + column", "%r = reduce arg_max(%x) : i64", (2048, 2048), lambda x: x.argmax(0), False, "column"),
-    Case("transpose", ["row = 2048 parallel block 1", "column = 2048 parallel block 1"], "row + 2048*column", "%r = neg(%x) : f32", (2048, 2048),
-         lambda x: torch.neg(x.t()).contiguous(), True, "2048*row + column"),
-    Case("small add", ["element = 4096 parallel block 1"], "element", "%one = constant 1.0 : f32\n%r = add(%x, %one) : f32", (4096,), lambda x: x + 1),
+    Case(
+        "layer norm",
+        ROWS,
+        "2048*row + column",
+        NORM.format(count=2048.0),
+        (2048, 2048),
+        lambda x: F.layer_norm(x, (2048,)),
+    ),
+    Case(
+        "batch norm",
+        BATCH,
+        "262144*batch + 4096*channel + position",
+        NORM.format(count=65536.0),
+        (16, 64, 4096),
+        lambda x: F.batch_norm(x, None, None, training=True),
+    ),
+    Case(
+        "sum rows",
+        ROWS,
+        "2048*row + column",
+        "%r = reduce sum(%x) : f32",
+        (2048, 2048),
+        lambda x: x.sum(1),
+        False,
+        "row",
+    ),
+    Case(
+        "sum short rows",
+        SHORT,
+        "256*row + column",
+        "%r = reduce sum(%x) : f32",
+        (16384, 256),
+        lambda x: x.sum(1),
+        False,
+        "row",
+    ),
+    Case(
+        "sum columns",
+        COLUMNS,
+        "2048*row + column",
+        "%r = reduce sum(%x) : f32",
+        (2048, 2048),
+        lambda x: x.sum(0),
+        False,
+        "column",
+    ),
+    Case(
+        "sum all",
+        ["element = 4194304 reduce block 4194304"],
+        "element",
+        "%r = reduce sum(%x) : f32",
+        (4194304,),
+        lambda x: x.sum(),
+        False,
+        "0",
+    ),
+    Case(
+        "max rows",
+        ROWS,
+        "2048*row + column",
+        "%r = reduce max(%x) : f32",
+        (2048, 2048),
+        lambda x: x.amax(1),
+        False,
+        "row",
+    ),
+    Case(
+        "argmax rows",
+        ROWS,
+        "2048*row + column",
+        "%r = reduce arg_max(%x) : i64",
+        (2048, 2048),
+        lambda x: x.argmax(1),
+        False,
+        "row",
+    ),
+    Case(
+        "argmax columns",
+        COLUMNS,
+        "2048*row + column",
+        "%r = reduce arg_max(%x) : i64",
+        (2048, 2048),
+        lambda x: x.argmax(0),
+        False,
+        "column",
+    ),
+    Case(
+        "transpose",
+        ["row = 2048 parallel block 1", "column = 2048 parallel block 1"],
+        "row + 2048*column",
+        "%r = neg(%x) : f32",
+        (2048, 2048),
+        lambda x: torch.neg(x.t()).contiguous(),
+        True,
+        "2048*row + column",
+    ),
+    Case(
+        "small add",
+        ["element = 4096 parallel block 1"],
+        "element",
+        "%one = constant 1.0 : f32\n%r = add(%x, %one) : f32",
+        (4096,),
+        lambda x: x + 1,
+    ),
 ]
 
 
 def kernel_text(case: Case, position: int) -> str:
     elements = math.prod(case.shape)
     out_index = case.out_index or case.index
-    outputs = elements if case.full else max(math.prod(int(axis.split()[2]) for axis in case.axes if "parallel" in axis), 1)
+    outputs = (
+        elements if case.full else max(math.prod(int(axis.split()[2]) for axis in case.axes if "parallel" in axis), 1)
+    )
     dtype = "i64" if "arg_max" in case.body else "f32"
     axes = "\n".join("axis " + axis for axis in case.axes)
-    return (f"kernel k{position} {{\nbuffer x : f32[{elements}] input\nbuffer out : {dtype}[{outputs}] output\n{axes}\n"
-            f"%x = load x[{case.index}] : f32\n{case.body}\nstore %r to out[{out_index}]\n}}\n")
+    return (
+        f"kernel k{position} {{\nbuffer x : f32[{elements}] input\nbuffer out : {dtype}[{outputs}] output\n{axes}\n"
+        f"%x = load x[{case.index}] : f32\n{case.body}\nstore %r to out[{out_index}]\n}}\n"
+    )
 
 
 def main() -> None:
@@ -138,13 +235,19 @@ def main() -> None:
         times: dict[str, list[float]] = {"ours": [], "eager": []}
         for _ in range(15):
             # Both allocate their output, as they would in a module.
-            for name, function in {"ours": lambda: launch(x, torch.empty_like(out)), "eager": lambda: case.eager(x)}.items():
+            for name, function in {
+                "ours": lambda: launch(x, torch.empty_like(out)),
+                "eager": lambda: case.eager(x),
+            }.items():
                 start = clock()
                 function()
                 times[name].append(clock() - start)
         ours, eager = min(times["ours"]), min(times["eager"])
         moved = x.nbytes + out.nbytes
-        print(f"{case.name:20} {ours * 1e3:9.3f} {eager * 1e3:9.3f} {eager / ours:8.2f} {moved / ours / 1e9:7.1f}", flush=True)
+        print(
+            f"{case.name:20} {ours * 1e3:9.3f} {eager * 1e3:9.3f} {eager / ours:8.2f} {moved / ours / 1e9:7.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ HOME = Path(__file__).resolve().parent.parent
 
 FLOATS = 1 << 24
 
-MODULE = '''\
+MODULE = """\
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -34,7 +34,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
 
 def modules(scale: int) -> dict[str, str]:
@@ -49,10 +49,18 @@ def modules(scale: int) -> dict[str, str]:
     add("sort_half_256", "torch.sort(x, dim=-1)", f"torch.randn({FLOATS // 256 // scale}, 256).half()")
     add("sort_values_512", "torch.sort(x, dim=-1).values * 2.0", f"torch.randn({FLOATS // 512 // scale}, 512)")
     for count, columns in ((2, 64), (8, 256), (8, 1024), (8, 4096), (16, 16384), (50, 2048)):
-        add(f"topk_{count}_of_{columns}", f"torch.topk(x, {count}, dim=-1)", f"torch.randn({2 * FLOATS // columns // scale}, {columns})")
+        add(
+            f"topk_{count}_of_{columns}",
+            f"torch.topk(x, {count}, dim=-1)",
+            f"torch.randn({2 * FLOATS // columns // scale}, {columns})",
+        )
     add("dropout_residual", "F.layer_norm(F.dropout(x, 0.1) + x, (1024,))", f"torch.randn({32768 // scale}, 1024)")
     add("dropout_bf16", "torch.relu(F.dropout(x * 2.0, 0.3))", f"torch.randn({32768 // scale}, 4096).bfloat16()")
-    add("pool_fractional", "F.fractional_max_pool2d(x, 3, output_ratio=0.6)", f"torch.randn({max(1, 32 // scale)}, 64, 128, 128)")
+    add(
+        "pool_fractional",
+        "F.fractional_max_pool2d(x, 3, output_ratio=0.6)",
+        f"torch.randn({max(1, 32 // scale)}, 64, 128, 128)",
+    )
     add("pool_uneven", "F.adaptive_avg_pool2d(x, 7)", f"torch.randn({max(1, 256 // scale)}, 256, 60, 60)")
     rows = 400000 // scale
     largest = 'torch.zeros(20000, 128, device=x.device).scatter_reduce(0, i[:, None].expand(-1, 128), x * 2, "amax")'
@@ -77,7 +85,16 @@ def main() -> None:
     for name, source in chosen.items():
         (folder / f"{name}.py").write_text(source)
     paths = [str(folder / f"{name}.py") for name in chosen]
-    command = [str(HOME / "kw"), "bench", *paths, "--target", options.target, "--out", str(folder.parent / "results"), *sys.argv[end + 1 :]]
+    command = [
+        str(HOME / "kw"),
+        "bench",
+        *paths,
+        "--target",
+        options.target,
+        "--out",
+        str(folder.parent / "results"),
+        *sys.argv[end + 1 :],
+    ]
     os.execv(command[0], command)
 
 

@@ -30,9 +30,36 @@ RESAMPLES = 2000
 def run(model: str, seed: int, options: argparse.Namespace, folder: str) -> dict[str, dict]:
     """One proposer with one seed on all problems: each one's report, by its path. What failed is on standard error."""
     out = Path(folder, f"{len(os.listdir(folder))}")
-    command = [options.kw, "bench", *options.paths, "--proposer", f"edits:{model}", "-k", str(options.k), "--seed", str(seed), "--answers", str(options.answers)]
-    command += ["--target", options.target, "--temperature", str(options.temperature), "--budget", "0", "--quiet", "--out", str(out)]
-    for name, value in (("--size", options.size), ("--devices", options.devices), ("--jobs", options.jobs), ("--threads", options.threads)):
+    command = [
+        options.kw,
+        "bench",
+        *options.paths,
+        "--proposer",
+        f"edits:{model}",
+        "-k",
+        str(options.k),
+        "--seed",
+        str(seed),
+        "--answers",
+        str(options.answers),
+    ]
+    command += [
+        "--target",
+        options.target,
+        "--temperature",
+        str(options.temperature),
+        "--budget",
+        "0",
+        "--quiet",
+        "--out",
+        str(out),
+    ]
+    for name, value in (
+        ("--size", options.size),
+        ("--devices", options.devices),
+        ("--jobs", options.jobs),
+        ("--threads", options.threads),
+    ):
         command += [name, str(value)] if value else []
     environment = {**os.environ, "KW_ARCHIVE": str(Path(folder, "archive.db"))}
     subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
@@ -53,9 +80,13 @@ def mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def against(ours: dict[str, list[list[float]]], theirs: dict[str, list[list[float]]], place: int, source: random.Random) -> tuple[float, float, float]:
+def against(
+    ours: dict[str, list[list[float]]], theirs: dict[str, list[list[float]]], place: int, source: random.Random
+) -> tuple[float, float, float]:
     """Geometric mean of the ratio of two proposers' times after as many evaluations, and its 95 % interval; problems are drawn anew."""
-    ratios = [mean([one[place] for one in ours[problem]]) / mean([one[place] for one in theirs[problem]]) for problem in ours]
+    ratios = [
+        mean([one[place] for one in ours[problem]]) / mean([one[place] for one in theirs[problem]]) for problem in ours
+    ]
     figures = sorted(mean(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     return mean(ratios), figures[int(0.025 * RESAMPLES)], figures[int(0.975 * RESAMPLES) - 1]
 
@@ -77,7 +108,9 @@ def ask(options: argparse.Namespace, proposers: list[str]) -> dict:
     wrong: list[dict] = []
     began, seeds = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="kw-llm-edits-") as folder:
-        while seeds < options.seeds and (seeds == 0 or not options.seconds or time.monotonic() - began < options.seconds * seeds / (seeds + 1)):
+        while seeds < options.seeds and (
+            seeds == 0 or not options.seconds or time.monotonic() - began < options.seconds * seeds / (seeds + 1)
+        ):
             turn = {proposer: run(proposer, seeds, options, folder) for proposer in proposers}
             seeds += 1
             # Only where all of them have an answer can they be compared.
@@ -85,11 +118,22 @@ def ask(options: argparse.Namespace, proposers: list[str]) -> dict:
                 for proposer in proposers:
                     report = turn[proposer][problem]
                     curves[proposer].setdefault(problem, []).append(padded(report["edits"]["curve"], options.k))
-                    wrong += [{"problem": problem, "proposer": proposer, **one} for one in report["edits"]["answers"] if one.get("reason")]
+                    wrong += [
+                        {"problem": problem, "proposer": proposer, **one}
+                        for one in report["edits"]["answers"]
+                        if one.get("reason")
+                    ]
                     counted = (report["judged"], report["passed"], report["tokens"]["completion"])
                     answers[proposer] = [total + one for total, one in zip(answers[proposer], counted)]
             print(f"seed {seeds - 1}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return {"target": options.target, "k": options.k, "seeds": seeds, "curves": curves, "answers": answers, "wrong": wrong}
+    return {
+        "target": options.target,
+        "k": options.k,
+        "seeds": seeds,
+        "curves": curves,
+        "answers": answers,
+        "wrong": wrong,
+    }
 
 
 def show(result: dict) -> list[dict]:
@@ -102,20 +146,30 @@ def show(result: dict) -> list[dict]:
         for place in range(k):
             value, low, high = interval(curves[proposer], place, source)
             table.append({"proposer": proposer, "evaluations": place + 1, "time": value, "low": low, "high": high})
-    print(f"time relative to the compiler's own schedule, {len(problems)} problems, {result['seeds']} seeds, {result['target']}")
+    print(
+        f"time relative to the compiler's own schedule, {len(problems)} problems, {result['seeds']} seeds, {result['target']}"
+    )
     print(f"{'evaluations':>11}" + "".join(f"  {proposer[-24:]:>24}" for proposer in proposers))
     shown = [place for place in sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, k}) if place <= k]
     for place in shown:
         rows = {row["proposer"]: row for row in table if row["evaluations"] == place}
-        ends = {one: f" [{rows[one]['low']:.3f}, {rows[one]['high']:.3f}]" if result["seeds"] > 1 else "" for one in proposers}
+        ends = {
+            one: f" [{rows[one]['low']:.3f}, {rows[one]['high']:.3f}]" if result["seeds"] > 1 else ""
+            for one in proposers
+        }
         print(f"{place:>11}" + "".join("  " + f"{rows[one]['time']:.3f}{ends[one]}".rjust(24) for one in proposers))
     print("relative to the search's after as many evaluations, problems drawn anew")
     for place in shown[1:]:
         figures = [against(curves[one], curves[proposers[0]], place - 1, source) for one in proposers]
-        print(f"{place:>11}" + "".join("  " + f"{value:.3f} [{low:.3f}, {high:.3f}]".rjust(24) for value, low, high in figures))
+        print(
+            f"{place:>11}"
+            + "".join("  " + f"{value:.3f} [{low:.3f}, {high:.3f}]".rjust(24) for value, low, high in figures)
+        )
     for proposer, (judged, passed, tokens) in result.get("answers", {}).items():
         if judged:
-            print(f"{proposer}: {passed} of {judged} answers are right programs (pass@1 {100 * passed / judged:.1f}%), {tokens} tokens written")
+            print(
+                f"{proposer}: {passed} of {judged} answers are right programs (pass@1 {100 * passed / judged:.1f}%), {tokens} tokens written"
+            )
     for one in result.get("wrong", []):
         print(f"  {Path(one['problem']).stem}: {one['change'] or 'no schedule'}: {one['reason']}")
     return table
@@ -124,7 +178,9 @@ def show(result: dict) -> list[dict]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", metavar="PROBLEM.py|FOLDER")
-    parser.add_argument("--model", action="append", help="as `kw generate --model` has it; may be given several times  [smollm2]")
+    parser.add_argument(
+        "--model", action="append", help="as `kw generate --model` has it; may be given several times  [smollm2]"
+    )
     parser.add_argument("-k", type=int, default=12, help="evaluations, the compiler's own the first")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0, help="no further seed where there is no time for it")
@@ -141,7 +197,11 @@ def main() -> int:
     options = parser.parse_args()
     if not options.read and not options.paths:
         parser.error("which problems? Name files or folders, or --read an earlier run")
-    result = json.loads(Path(options.read).read_text()) if options.read else ask(options, ["search", "random", *(options.model or ["smollm2"])])
+    result = (
+        json.loads(Path(options.read).read_text())
+        if options.read
+        else ask(options, ["search", "random", *(options.model or ["smollm2"])])
+    )
     if not any(result["curves"].values()):
         print("no problem was evaluated by all proposers")
         return 1

@@ -25,18 +25,34 @@ TIMING_SECONDS = 10  # of the budget, which optimize spends on timing the answer
 def problems_of(paths: list[str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
-        found += sorted(one for one in path.rglob("*.py") if "class Model" in one.read_text()) if path.is_dir() else [path]
+        found += (
+            sorted(one for one in path.rglob("*.py") if "class Model" in one.read_text()) if path.is_dir() else [path]
+        )
     return found
 
 
 def search(problem: Path, options: argparse.Namespace, folder: str) -> dict:
     report = Path(folder, "report.json")
     report.unlink(missing_ok=True)
-    command = [options.kw, "optimize", str(problem), "--target", options.target, "--budget", str(TIMING_SECONDS + options.seconds), "--baseline", "eager"]
+    command = [
+        options.kw,
+        "optimize",
+        str(problem),
+        "--target",
+        options.target,
+        "--budget",
+        str(TIMING_SECONDS + options.seconds),
+        "--baseline",
+        "eager",
+    ]
     command += ["--seed", "1", "--quiet", "--json", str(report), "-o", str(Path(folder, "candidate.py"))]
     environment = {**os.environ, "KW_ARCHIVE": str(Path(folder, f"{problem.stem}.db"))}
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
-    return json.loads(report.read_text()) if report.exists() else {"ended": f"exit {ended}" if ended >= 0 else f"signal {-ended}"}
+    return (
+        json.loads(report.read_text())
+        if report.exists()
+        else {"ended": f"exit {ended}" if ended >= 0 else f"signal {-ended}"}
+    )
 
 
 def main() -> int:
@@ -54,9 +70,22 @@ def main() -> int:
             report = search(problem, options, folder)
             if options.out:
                 with open(options.out, "a", encoding="utf-8") as file:
-                    file.write(json.dumps({"problem": str(problem), "search": report.get("search"), "time_ms": report.get("time_ms"), "verdict": report.get("verdict")}) + "\n")
+                    file.write(
+                        json.dumps(
+                            {
+                                "problem": str(problem),
+                                "search": report.get("search"),
+                                "time_ms": report.get("time_ms"),
+                                "verdict": report.get("verdict"),
+                            }
+                        )
+                        + "\n"
+                    )
             if report.get("verdict") != "pass":
-                print(f"{problem.stem[:44]:<44} no verified candidate ({report.get('ended') or report.get('verdict')})", flush=True)
+                print(
+                    f"{problem.stem[:44]:<44} no verified candidate ({report.get('ended') or report.get('verdict')})",
+                    flush=True,
+                )
                 continue
             found = report.get("search")
             if not found:
@@ -72,7 +101,9 @@ def main() -> int:
         print("no problem was searched")
         return 1
     mean = math.exp(sum(map(math.log, shares)) / len(shares))
-    print(f"defaults reach {mean:.3f} of a {options.seconds:g} s search, geometric mean of {len(shares)} problems ({options.target})")
+    print(
+        f"defaults reach {mean:.3f} of a {options.seconds:g} s search, geometric mean of {len(shares)} problems ({options.target})"
+    )
     return 0
 
 

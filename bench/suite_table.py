@@ -1,6 +1,6 @@
 """A results.jsonl of `kw bench` as Markdown: one row a problem with its ratio to the better of eager and torch.compile.
 
-    python3 bench/suite_table.py OUT/results.jsonl [--own]      --own: only those without a library call
+python3 bench/suite_table.py OUT/results.jsonl [--own]      --own: only those without a library call
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ def main() -> None:
     results = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
     if "--own" in sys.argv[2:]:
         results = [result for result in results if not result.get("library_ops")]
-    print("| problem | ours, ms | eager, ms | torch.compile, ms | best of both / ours | of the roofline |\n|---|---|---|---|---|---|")
+    print(
+        "| problem | ours, ms | eager, ms | torch.compile, ms | best of both / ours | of the roofline |\n|---|---|---|---|---|---|"
+    )
     for result in results:
         print(row(result))
     passed = [result for result in results if result["verdict"] == "pass"]
     print(f"\n{len(passed)} of {len(results)} verified.")
     for name in ("eager", "compile"):
-        ratios = [result["time_ms"][name] / result["time_ms"]["ours"] for result in passed if result["time_ms"].get(name)]
+        ratios = [
+            result["time_ms"][name] / result["time_ms"]["ours"] for result in passed if result["time_ms"].get(name)
+        ]
         print(f"Geometric mean over {name}: {geometric_mean(ratios):.2f} ({len(ratios)} problems).")
 
 

@@ -65,7 +65,9 @@ class CommandLine:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
 
-    def start(self, *arguments: object, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: object, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **options: Any
+    ) -> subprocess.Popen[str]:
         """`prefix`: words before the command."""
         return subprocess.Popen(
             [*prefix, str(self.binary), *map(str, arguments)],

@@ -34,7 +34,11 @@ QUICK = bool(os.environ.get("KW_TEST_QUICK"))
 QUICK_PARAMETER_SETS = 2
 
 # No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
-slow_is_fine = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+slow_is_fine = {
+    "deadline": None,
+    "derandomize": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
 settings.register_profile("full", max_examples=50, **slow_is_fine)
 settings.register_profile("quick", max_examples=5, **slow_is_fine)
 settings.load_profile("quick" if QUICK else "full")

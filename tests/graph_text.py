@@ -12,7 +12,9 @@ DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
     "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b1": torch.bool, "c64": torch.complex64, "c128": torch.complex128,
 }  # fmt: skip
-MEMORY_FORMATS = {name: getattr(torch, name) for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")}
+MEMORY_FORMATS = {
+    name: getattr(torch, name) for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+}
 TYPE = re.compile(r"(\w+)\[([^\]]*)\](?: strides \[([^\]]*)\])?(?: offset (\d+))?")
 VIEWS = {"view", "permute", "expand", "slice", "select", "as_strided", "diagonal", "unfold"}
 
@@ -25,12 +27,19 @@ class Type:
     def __init__(self, match: re.Match[str]) -> None:
         self.dtype = DTYPES[match[1]]
         self.shape = _integers(match[2])
-        self.strides = list(torch.empty(self.shape, device="meta").stride()) if match[3] is None else _integers(match[3])
+        self.strides = (
+            list(torch.empty(self.shape, device="meta").stride()) if match[3] is None else _integers(match[3])
+        )
         self.offset = int(match[4] or 0)
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same elements under this type's strides."""
-        assert tensor.dtype == self.dtype and list(tensor.shape) == self.shape, (tensor.dtype, list(tensor.shape), self.dtype, self.shape)
+        assert tensor.dtype == self.dtype and list(tensor.shape) == self.shape, (
+            tensor.dtype,
+            list(tensor.shape),
+            self.dtype,
+            self.shape,
+        )
         real = [stride for stride, size in zip(self.strides, self.shape) if size != 1]
         if [stride for stride, size in zip(tensor.stride(), self.shape) if size != 1] == real:
             return tensor
@@ -60,7 +69,11 @@ def _argument(text: str, values: dict[str, torch.Tensor]) -> Any:
         return DTYPES[text]
     if ":" in text:
         kind, name = text.split(":", 1)
-        return {"memory_format": lambda: MEMORY_FORMATS[name], "device": lambda: torch.device(name), "layout": lambda: torch.strided}[kind]()
+        return {
+            "memory_format": lambda: MEMORY_FORMATS[name],
+            "device": lambda: torch.device(name),
+            "layout": lambda: torch.strided,
+        }[kind]()
     plain = {"None": None, "true": True, "false": False, "float[]": [], "bool[]": []}
     return plain[text] if text in plain else (int(text) if re.fullmatch(r"-?\d+", text) else float(text))
 
@@ -104,7 +117,10 @@ def _node(line: str, values: dict[str, torch.Tensor]) -> None:
     else:
         results = _call(op, arguments)
         results = list(results) if isinstance(results, (tuple, list)) else [results]
-        results = [kind.place(result) for kind, result in zip(types, [result for name, result in zip(names, results) if name != "_"])]
+        results = [
+            kind.place(result)
+            for kind, result in zip(types, [result for name, result in zip(names, results) if name != "_"])
+        ]
     for name, result in zip([name for name in names if name != "_"], results):
         values[name[1:]] = result
 
@@ -115,7 +131,10 @@ def run(text: str, module: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> 
     outputs: list[torch.Tensor] = []
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for line in map(str.strip, text.splitlines()):
-        if match := re.match(r'input %(\w+) : .*?\]( strides \[[^\]]*\])?( offset \d+)? (user|parameter|buffer|constant)(?: ("[^"]*"|\S+))?', line):
+        if match := re.match(
+            r'input %(\w+) : .*?\]( strides \[[^\]]*\])?( offset \d+)? (user|parameter|buffer|constant)(?: ("[^"]*"|\S+))?',
+            line,
+        ):
             name, kind, target = match[1], match[4], (match[5] or "").strip('"')
             access = re.search(r' access "([^"]*)"', line)
             data = re.search(r' data "(.*)"$', line)
@@ -124,7 +143,9 @@ def run(text: str, module: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> 
             elif kind == "constant" and data:
                 values[name] = torch.tensor(json.loads(data[1].replace("\\", "")), dtype=Type(TYPE.search(line)).dtype)
             else:
-                values[name] = state[target].detach() if target in state else eval(access[1], {"self": module, "torch": torch})
+                values[name] = (
+                    state[target].detach() if target in state else eval(access[1], {"self": module, "torch": torch})
+                )
         elif line.startswith("return "):
             outputs = [values[name] for name in re.findall(r"%(\w+)", line)]
         elif re.match(r"(%\w+|_|\w+\.\w+\.\w+\()", line):

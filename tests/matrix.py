@@ -40,7 +40,10 @@ class Combination:
 
     @property
     def title(self) -> str:
-        return f"PyTorch {self.aten:<8} ours {'with' if self.wide else 'without'} AVX-512".ljust(42) + f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return (
+            f"PyTorch {self.aten:<8} ours {'with' if self.wide else 'without'} AVX-512".ljust(42)
+            + f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        )
 
     def lacks(self, features: set[str]) -> list[str]:
         """What the processor would need for it."""
@@ -60,7 +63,12 @@ class Combination:
 def combinations() -> list[Combination]:
     """Each of PyTorch's kernels with each of ours, and each number of threads with the newest and the oldest of both."""
     pairs = [Combination(aten, wide, 2) for aten in ATEN_NEEDS for wide in (True, False)]
-    ends = [Combination(aten, wide, threads) for threads in THREADS if threads != 2 for aten, wide in (("avx512", True), ("avx2", False), ("default", False))]
+    ends = [
+        Combination(aten, wide, threads)
+        for threads in THREADS
+        if threads != 2
+        for aten, wide in (("avx512", True), ("avx2", False), ("default", False))
+    ]
     return pairs + ends
 
 

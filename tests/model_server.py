@@ -59,7 +59,12 @@ class Handler(BaseHTTPRequestHandler):
         if callable(answer):
             return answer(self, body)
         if isinstance(answer, dict):
-            return self.page(answer["status"], answer.get("body", "{}"), answer.get("type", "application/json"), **answer.get("headers", {}))
+            return self.page(
+                answer["status"],
+                answer.get("body", "{}"),
+                answer.get("type", "application/json"),
+                **answer.get("headers", {}),
+            )
         self.begin_stream()
         for at in range(0, len(answer), 40):
             self.event(answer[at : at + 40])
@@ -74,7 +79,9 @@ class Handler(BaseHTTPRequestHandler):
 class ModelServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, answers: list[Answer], *, context: int = 32768, lists_models: bool = True, pause: float = 0) -> None:
+    def __init__(
+        self, answers: list[Answer], *, context: int = 32768, lists_models: bool = True, pause: float = 0
+    ) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers, self.context, self.lists_models, self.pause = list(answers), context, lists_models, pause
         self.requests: list[dict] = []

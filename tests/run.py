@@ -1,6 +1,6 @@
 """Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
 
-    run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize | --trust]
+run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize | --trust]
 """
 
 import argparse
@@ -47,11 +47,19 @@ def read_junit(path: Path) -> Tally | None:
     return tally
 
 
-def run_suite(title: str, command: list[str], junit: Path, nothing_selected: int | None = None, environment: dict[str, str] | None = None) -> Tally:
+def run_suite(
+    title: str,
+    command: list[str],
+    junit: Path,
+    nothing_selected: int | None = None,
+    environment: dict[str, str] | None = None,
+) -> Tally:
     """Runs one suite; a suite that dies, or fails beyond what its report tells, counts as one more failure."""
     print(f"== {title}", flush=True)
     began = time.monotonic()
-    status = subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False, env={**os.environ, **(environment or {})}).returncode
+    status = subprocess.run(
+        command, cwd=HOME, stdin=subprocess.DEVNULL, check=False, env={**os.environ, **(environment or {})}
+    ).returncode
     tally = read_junit(junit)
     if status == nothing_selected:
         tally = tally or Tally()
@@ -80,10 +88,21 @@ def run_matrix(pattern: str | None, quick: bool) -> Tally:
                 rows.append(f"{combination.title:<54} not run: this processor has no {', '.join(missing)}")
                 continue
             junit = Path(folder, f"{len(rows)}.xml")
-            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *matrix.NUMERIC, "-n", str(min(os.cpu_count() or 1, 8))]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                f"--junitxml={junit}",
+                *matrix.NUMERIC,
+                "-n",
+                str(min(os.cpu_count() or 1, 8)),
+            ]
             command += ["-m", "not alone" + (" and not slow" if quick else "")]
             command += ["-k", pattern] if pattern else []
-            tally = run_suite(combination.title, command, junit, nothing_selected=5, environment=combination.environment())
+            tally = run_suite(
+                combination.title, command, junit, nothing_selected=5, environment=combination.environment()
+            )
             rows.append(f"{combination.title:<54} {tally.passed} passed, {tally.failed} failed")
             total += tally
     print("\n".join(["", *rows]))
@@ -105,7 +124,15 @@ def run_sanitizers(pattern: str | None) -> Tally:
                     print(f"{shlex.join(command)}: ended with status {status}", flush=True)
                     return total + Tally(failed=1)
             junit = Path(folder, preset + ".xml")
-            command = ["ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--quiet", "--output-junit", str(junit)]
+            command = [
+                "ctest",
+                "--test-dir",
+                f"build/{preset}",
+                "--output-on-failure",
+                "--quiet",
+                "--output-junit",
+                str(junit),
+            ]
             command += ["--timeout", "600", "-j", str(os.cpu_count() or 1), "-LE", "timed", "-E", TIMED]
             command += ["-R", pattern] if pattern else []
             total += run_suite(title, command, junit)

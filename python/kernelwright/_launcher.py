@@ -12,7 +12,9 @@ def main() -> None:
     places = [package, *(Path(entry, "kernelwright") for entry in sys.path if entry)]
     binary = next((place / "bin" / "kw" for place in places if (place / "bin" / "kw").exists()), None)
     if binary is None:
-        print("kw: the package has no program in it; install it again: pip install --force-reinstall .", file=sys.stderr)
+        print(
+            "kw: the package has no program in it; install it again: pip install --force-reinstall .", file=sys.stderr
+        )
         sys.exit(3)
     os.environ.setdefault("KW_PYTHON", sys.executable)
     os.environ.setdefault("KW_PYTHONPATH", str(package.parent))

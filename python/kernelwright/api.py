@@ -89,7 +89,10 @@ def optimize(
         made = _load(compiled["source"])(module)
         made.training = module.training  # its parts are the caller's, each in a mode of its own
         made.source = compiled["source"]
-        made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops")} | {"target": target, "caution": caution}
+        made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops")} | {
+            "target": target,
+            "caution": caution,
+        }
         if unverified_kernels_may_be_wrong:
             return _unverified(made, module)
         report = verify(module, made, arguments, keywords, policy=policy, draws=draws, seed=seed)
@@ -136,7 +139,15 @@ def verify(
     except errors.Error as error:
         if error.kind != "candidate":
             raise
-        return {"verdict": "fail", "code": error.code, "reason": error.message, "policy": policy, "errors": [], "checks": [], "detail": error.detail}
+        return {
+            "verdict": "fail",
+            "code": error.code,
+            "reason": error.message,
+            "policy": policy,
+            "errors": [],
+            "checks": [],
+            "detail": error.detail,
+        }
     figures["seed"] = params["seed"]
     return library.judge(figures, policy)
 
@@ -187,7 +198,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     if "verified" in settings:
         raise errors.user_error(
             "renamed-setting",
-            "There is no setting \"verified\": kernels are verified unless unverified_kernels_may_be_wrong=True.",
+            'There is no setting "verified": kernels are verified unless unverified_kernels_may_be_wrong=True.',
             hint="Leave it out, or write unverified_kernels_may_be_wrong=True to run kernels that nothing has checked.",
         )
     if unknown := set(settings) - set(SETTINGS):
@@ -204,7 +215,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _unverified(made: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:
-    made.report |= {"verdict": "unverified", "reason": "verification was switched off by unverified_kernels_may_be_wrong"}
+    made.report |= {
+        "verdict": "unverified",
+        "reason": "verification was switched off by unverified_kernels_may_be_wrong",
+    }
     made.extra_repr = _UNVERIFIED.__str__
     warnings.warn(
         f"the kernels of this {type(module).__name__} were not verified (unverified_kernels_may_be_wrong=True): their results may be wrong",
@@ -217,9 +231,17 @@ def _unverified(made: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Modu
 def _require_module(value: Any, what: str) -> None:
     if isinstance(value, torch.nn.Module):
         return
-    instance = f"Construct it first: {value.__name__}(...)." if isinstance(value, type) and issubclass(value, torch.nn.Module) else ""
+    instance = (
+        f"Construct it first: {value.__name__}(...)."
+        if isinstance(value, type) and issubclass(value, torch.nn.Module)
+        else ""
+    )
     is_ = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
-    raise errors.user_error("not-a-module", f"The {what} is {is_}, not a torch.nn.Module.", hint=instance or f"Pass an instance of torch.nn.Module as the {what}.")
+    raise errors.user_error(
+        "not-a-module",
+        f"The {what} is {is_}, not a torch.nn.Module.",
+        hint=instance or f"Pass an instance of torch.nn.Module as the {what}.",
+    )
 
 
 def _examples(module: Any, inputs: Any, keywords: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -333,7 +355,9 @@ class _MemoryProblem(problems.Problem):
         with torch.no_grad():
             return copy.deepcopy(self.original)
 
-    def construct(self, device: Any = "cpu", dtype: torch.dtype | None = None, seed: int | None = None) -> torch.nn.Module:
+    def construct(
+        self, device: Any = "cpu", dtype: torch.dtype | None = None, seed: int | None = None
+    ) -> torch.nn.Module:
         made = _Call(_Held(self.copy()), self.keywords)
         made.training = made.held.training = self.original.training
         return made.to(device=device, dtype=dtype)
@@ -343,7 +367,9 @@ class _MemoryProblem(problems.Problem):
 
     def inputs(self, seed: int | None = None, device: Any = "cpu") -> list[Any]:
         generator = torch.Generator(device="cpu").manual_seed(seed or 0)
-        return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: _drawn_like(tensor, generator).to(device), list(self.values))
+        return torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda tensor: _drawn_like(tensor, generator).to(device), list(self.values)
+        )
 
 
 def _empty_like(example: torch.Tensor) -> torch.Tensor:

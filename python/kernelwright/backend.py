@@ -12,7 +12,11 @@ from . import errors
 
 
 def kernelwright(
-    graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+    graph_module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
     """Compiles a graph that Dynamo found. `options` are keyword arguments of kernelwright.optimize (api.SETTINGS).
 

@@ -83,6 +83,10 @@ def _run(params: dict[str, Any], progress: Progress, scratch: str) -> dict[str, 
             os.close(reading)
             _, status = os.waitpid(child, 0)
             del running[reading]
-            results[index] |= {"ok": status == 0, "seconds": time.monotonic() - began, "error": "took too long to compile" if late else message}
+            results[index] |= {
+                "ok": status == 0,
+                "seconds": time.monotonic() - began,
+                "error": "took too long to compile" if late else message,
+            }
             progress("building", 1 - (len(waiting) + len(running)) / max(1, len(paths)))
     return {"results": results}

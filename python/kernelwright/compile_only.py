@@ -24,7 +24,9 @@ Progress = Callable[[str, float], None]
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "compile_only" (docs/worker-protocol.md)."""
     if (target := params.get("target", "triton")) != "triton":
-        raise errors.user_error("unknown-target", f"Only Triton kernels can be compiled without being run, not {target!r}.")
+        raise errors.user_error(
+            "unknown-target", f"Only Triton kernels can be compiled without being run, not {target!r}."
+        )
     try:
         import triton  # noqa: F401
     except ModuleNotFoundError:
@@ -32,7 +34,10 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     module, _ = problems.load_module(params["candidate"], kind="candidate")
     signatures = getattr(module, "KERNEL_SIGNATURES", None)
     if signatures is None:
-        raise errors.candidate_error("no-signatures", f"{os.path.basename(params['candidate'])} has no KERNEL_SIGNATURES, so its kernels' types are unknown.")
+        raise errors.candidate_error(
+            "no-signatures",
+            f"{os.path.basename(params['candidate'])} has no KERNEL_SIGNATURES, so its kernels' types are unknown.",
+        )
     rows = []
     for index, entry in enumerate(signatures):
         progress(f"kernel {index + 1} of {len(signatures)}", index / max(1, len(signatures)))
@@ -41,7 +46,15 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
 
 
 def _compile(module: Any, entry: dict[str, Any], sm: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": entry["kernel"], "ok": False, "registers": None, "shared_bytes": None, "spills": None, "seconds": 0.0, "error": ""}
+    row: dict[str, Any] = {
+        "name": entry["kernel"],
+        "ok": False,
+        "registers": None,
+        "shared_bytes": None,
+        "spills": None,
+        "seconds": 0.0,
+        "error": "",
+    }
     began = time.perf_counter()
     try:
         compiled = compile_entry(module, entry, sm)
@@ -66,11 +79,23 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     constants = dict(entry.get("constexprs") or {})
     constants |= {name: sm >= least for name, least in (entry.get("true_from_sm") or {}).items()}
     given = dict(entry["signature"])
-    signature = {name: "constexpr" if name in constants else given[name] for name in function.arg_names if name in given or name in constants}
+    signature = {
+        name: "constexpr" if name in constants else given[name]
+        for name in function.arg_names
+        if name in given or name in constants
+    }
     aligned = set(entry.get("divisible_by_16") or ())
-    attributes = {(position,): [["tt.divisibility", 16]] for position, name in enumerate(function.arg_names) if name in aligned}
-    source = ASTSource(function, signature, {(function.arg_names.index(name),): value for name, value in constants.items()}, attributes)
-    options = {key: entry[key] for key in ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion") if entry.get(key) is not None}
+    attributes = {
+        (position,): [["tt.divisibility", 16]] for position, name in enumerate(function.arg_names) if name in aligned
+    }
+    source = ASTSource(
+        function, signature, {(function.arg_names.index(name),): value for name, value in constants.items()}, attributes
+    )
+    options = {
+        key: entry[key]
+        for key in ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
+        if entry.get(key) is not None
+    }
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 
@@ -85,7 +110,10 @@ def _resources(compiled: Any) -> dict[str, int | None]:
         text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
     registers, stack = re.search(r"REG:(\d+)", text), re.search(r"STACK:(\d+)", text)
     on_stack = int(stack.group(1)) if stack else None
-    return {"registers": int(registers.group(1)) if registers else None, "spills": on_stack and _spilled(compiled, on_stack)}
+    return {
+        "registers": int(registers.group(1)) if registers else None,
+        "spills": on_stack and _spilled(compiled, on_stack),
+    }
 
 
 def _spilled(compiled: Any, on_stack: int) -> int:

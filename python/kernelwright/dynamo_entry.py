@@ -32,7 +32,9 @@ class _Checkout:
 def register() -> None:
     """Called once by the package. Whichever of PyTorch and Kernelwright is imported first, the backend is found."""
     # Last on the list: the metadata of an installed package comes before it, and names are taken once.
-    if not any(type(finder).__name__ == _Checkout.__name__ and type(finder).__module__ == __name__ for finder in sys.meta_path):
+    if not any(
+        type(finder).__name__ == _Checkout.__name__ and type(finder).__module__ == __name__ for finder in sys.meta_path
+    ):
         sys.meta_path.append(_Checkout())
     registry = sys.modules.get("torch._dynamo.backends.registry")
     # PyTorch reads the entry points once; it may have done so before this package was imported.

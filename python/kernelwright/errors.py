@@ -139,23 +139,43 @@ def blame(error: BaseException, path: str, doing: str, code: str, *, kind: str =
             )
     if isinstance(error, ImportError):
         return Error(
-            kind, "import-failed", f"An import in {name} failed: {summary(error)}", hint="Correct the import, then try again.", **place
+            kind,
+            "import-failed",
+            f"An import in {name} failed: {summary(error)}",
+            hint="Correct the import, then try again.",
+            **place,
         )
     if isinstance(error, SystemExit):
         return Error(
             kind,
             "exits",
             f"{name} tried to exit the process (status {error.code}) while {doing}.",
-            hint="Remove the call of exit(), or put it behind `if __name__ == \"__main__\":`.",
+            hint='Remove the call of exit(), or put it behind `if __name__ == "__main__":`.',
             **place,
         )
     if isinstance(error, RecursionError):
-        return Error(kind, "recursion", f"{name} recursed without end while {doing}.", hint="Look for a call that leads back to itself.", **place)
+        return Error(
+            kind,
+            "recursion",
+            f"{name} recursed without end while {doing}.",
+            hint="Look for a call that leads back to itself.",
+            **place,
+        )
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
         return Error(
-            kind, "out-of-memory", f"There was not enough memory while {doing}: {summary(error)}", hint="Use smaller shapes.", **place
+            kind,
+            "out-of-memory",
+            f"There was not enough memory while {doing}: {summary(error)}",
+            hint="Use smaller shapes.",
+            **place,
         )
-    return Error(kind, code, f"{name} raised an exception while {doing}: {summary(error)}", hint="Correct the line shown, then try again.", **place)
+    return Error(
+        kind,
+        code,
+        f"{name} raised an exception while {doing}: {summary(error)}",
+        hint="Correct the line shown, then try again.",
+        **place,
+    )
 
 
 def syntax_error(error: SyntaxError, *, kind: str = "user") -> Error:

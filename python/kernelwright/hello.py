@@ -79,5 +79,11 @@ def cpu() -> dict[str, Any]:
     except OSError:
         pass
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    isa = "avx512" if "avx512f" in flags else "avx2" if "avx2" in flags else torch.backends.cpu.get_cpu_capability().lower()
+    isa = (
+        "avx512"
+        if "avx512f" in flags
+        else "avx2"
+        if "avx2" in flags
+        else torch.backends.cpu.get_cpu_capability().lower()
+    )
     return {"name": name, "cores": len(cores) or threads, "threads": threads, "isa": isa}

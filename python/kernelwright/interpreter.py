@@ -14,9 +14,13 @@ def _torch_unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[
     return lambda values: function(torch.from_numpy(np.ascontiguousarray(values))).numpy()
 
 
-def _torch_binary(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _torch_binary(
+    function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        return function(torch.from_numpy(np.ascontiguousarray(left)), torch.from_numpy(np.ascontiguousarray(right))).numpy()
+        return function(
+            torch.from_numpy(np.ascontiguousarray(left)), torch.from_numpy(np.ascontiguousarray(right))
+        ).numpy()
 
     return compute
 
@@ -86,7 +90,7 @@ def _index(tensor: Any) -> int:
 
 
 def _teach_index(patch: Callable[..., None]) -> Callable[..., None]:
-    def patched(tensor: Any, *scope: Any) -> None:   # Triton before 3.5 has no scopes
+    def patched(tensor: Any, *scope: Any) -> None:  # Triton before 3.5 has no scopes
         patch(tensor, *scope)
         (scope[0].set_attr if scope else setattr)(tensor, "__index__", _index)
 
@@ -119,7 +123,9 @@ def install() -> None:
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
     if not hasattr(interpreter._patch_lang_tensor, "__wrapped__"):
-        interpreter._patch_lang_tensor = functools.wraps(interpreter._patch_lang_tensor)(_teach_index(interpreter._patch_lang_tensor))
+        interpreter._patch_lang_tensor = functools.wraps(interpreter._patch_lang_tensor)(
+            _teach_index(interpreter._patch_lang_tensor)
+        )
     if not hasattr(InterpreterBuilder.create_masked_load, "__wrapped__"):
         InterpreterBuilder.create_masked_load = _spoiled(InterpreterBuilder.create_masked_load)
     InterpreterBuilder.create_splat = _splat

@@ -13,7 +13,9 @@ from typing import Any
 from . import errors
 
 
-def compile_graph(graph: dict[str, Any], target: str, caution: str = "fused", problem_source: str = "") -> dict[str, Any]:
+def compile_graph(
+    graph: dict[str, Any], target: str, caution: str = "fused", problem_source: str = ""
+) -> dict[str, Any]:
     """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error.
 
     With `problem_source`, the text of a problem file, ModelNew is a subclass of its Model; without, it wraps a module.
@@ -55,7 +57,13 @@ def _call(name: str, request: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         error = answer["error"]
         raise errors.Error(
-            error["kind"], error["code"], error["message"], where=error["where"], source=error["source"], hint=error["hint"], detail=error["detail"]
+            error["kind"],
+            error["code"],
+            error["message"],
+            where=error["where"],
+            source=error["source"],
+            hint=error["hint"],
+            detail=error["detail"],
         )
     return answer
 

@@ -41,7 +41,16 @@ class KernelLLM:
         kind, path = _place(model_name)
         module = importlib.import_module(f"{__package__}.models.{'gguf' if kind == 'gguf' else 'huggingface'}")
         dtype = torch_dtype if isinstance(torch_dtype, str) else str(torch_dtype).removeprefix("torch.")
-        self.model = module.load({"path": path, "context": context, "device": device, "dtype": dtype, "gpu_layers": gpu_layers, "threads": threads})
+        self.model = module.load(
+            {
+                "path": path,
+                "context": context,
+                "device": device,
+                "dtype": dtype,
+                "gpu_layers": gpu_layers,
+                "threads": threads,
+            }
+        )
 
     def stream(
         self,
@@ -59,7 +68,10 @@ class KernelLLM:
         tokens = self.model.tokens({"raw": prompt} if isinstance(prompt, str) else {"messages": prompt})
         room = self.model.context - len(tokens)
         if room < 1:
-            raise user_error("context-too-long", f"The prompt is {len(tokens)} tokens long, and the model reads at most {self.model.context}.")
+            raise user_error(
+                "context-too-long",
+                f"The prompt is {len(tokens)} tokens long, and the model reads at most {self.model.context}.",
+            )
         params = {
             "max_tokens": min(max_new_tokens, room),
             "temperature": temperature if do_sample else 0.0,
@@ -68,7 +80,9 @@ class KernelLLM:
             "stop": stop,
             "grammar": grammar,
         }
-        yield from (piece for piece in self.model.generate(tokens, params, {"completion_tokens": 0, "finish": "stop"}) if piece)
+        yield from (
+            piece for piece in self.model.generate(tokens, params, {"completion_tokens": 0, "finish": "stop"}) if piece
+        )
 
     def stream_raw(self, prompt: str | list[dict[str, str]], max_new_tokens: int = 2048, **options: Any) -> None:
         """Prints the answer as it comes."""
@@ -76,7 +90,9 @@ class KernelLLM:
             print(piece, end="", flush=True)
         print()
 
-    def generate_raw(self, prompt: str | list[dict[str, str]], temperature: float = 0.6, max_new_tokens: int = 2048, **options: Any) -> str:
+    def generate_raw(
+        self, prompt: str | list[dict[str, str]], temperature: float = 0.6, max_new_tokens: int = 2048, **options: Any
+    ) -> str:
         """The whole answer at once."""
         return "".join(self.stream(prompt, temperature, max_new_tokens, **options)).strip()
 
@@ -107,7 +123,11 @@ def _place(name: str) -> tuple[str, str]:
     if os.path.isdir(name):
         return "transformers", name
     if name.startswith(("http://", "https://")):
-        raise user_error("not-local", "KernelLLM runs models in this process.", hint=f"kw generate PROBLEM --model {name} asks a server.")
+        raise user_error(
+            "not-local",
+            "KernelLLM runs models in this process.",
+            hint=f"kw generate PROBLEM --model {name} asks a server.",
+        )
     if name.count("/") == 1:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -117,5 +137,7 @@ def _place(name: str) -> tuple[str, str]:
         except LocalEntryNotFoundError:
             pass
     raise user_error(
-        "no-model", f"There is no model {name} here.", hint="Name a folder, a .gguf file or smollm2; `hf download NAME` brings one from Hugging Face into the cache."
+        "no-model",
+        f"There is no model {name} here.",
+        hint="Name a folder, a .gguf file or smollm2; `hf download NAME` brings one from Hugging Face into the cache.",
     )

@@ -15,7 +15,11 @@ def run(params: dict[str, Any], progress: Callable[[str, float], None]) -> dict[
         line = getattr(error, "lineno", None) or 0
         lines = text.splitlines()
         return {
-            "syntax": {"message": getattr(error, "msg", None) or str(error) or type(error).__name__, "line": line, "text": lines[line - 1].strip() if 0 < line <= len(lines) else ""},
+            "syntax": {
+                "message": getattr(error, "msg", None) or str(error) or type(error).__name__,
+                "line": line,
+                "text": lines[line - 1].strip() if 0 < line <= len(lines) else "",
+            },
             "whole_lines": _whole_lines(lines, line),
         }
     return {"syntax": None, **_facts(tree)}
@@ -43,9 +47,23 @@ def _facts(tree: ast.Module) -> dict[str, Any]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             methods = {item.name: _parameters(item) for item in node.body if isinstance(item, ast.FunctionDef)}
-            classes.append({"name": node.name, "bases": [_dotted(base) for base in node.bases], "methods": methods, "line": node.lineno})
+            classes.append(
+                {
+                    "name": node.name,
+                    "bases": [_dotted(base) for base in node.bases],
+                    "methods": methods,
+                    "line": node.lineno,
+                }
+            )
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions.append({"name": node.name, "parameters": _parameters(node), "decorators": [_dotted(one) for one in node.decorator_list], "line": node.lineno})
+            functions.append(
+                {
+                    "name": node.name,
+                    "parameters": _parameters(node),
+                    "decorators": [_dotted(one) for one in node.decorator_list],
+                    "line": node.lineno,
+                }
+            )
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             assigned |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -55,7 +73,11 @@ def _facts(tree: ast.Module) -> dict[str, Any]:
         "assigned": sorted(assigned),
         "imports": sorted(visitor.imports),
         "undefined": sorted(visitor.used - visitor.bound - set(dir(builtins))),
-        "kernels": [name for name, decorators in visitor.decorated if any(one.split(".")[-1] == "jit" and "triton" in one or one == "jit" for one in decorators)],
+        "kernels": [
+            name
+            for name, decorators in visitor.decorated
+            if any(one.split(".")[-1] == "jit" and "triton" in one or one == "jit" for one in decorators)
+        ],
         "launched": sorted(visitor.launched),
         "calls": [{"name": name, "line": line} for name, line in visitor.calls],
         "attributes": sorted(visitor.stored),

@@ -65,7 +65,9 @@ _SPARE_TIME_PAUSE = 0.1
 def handler(method: Any) -> Handler:
     if method not in METHODS:
         raise errors.internal_error(
-            "unknown-method", f"The worker has no method {method!r}.", hint=f"It has {', '.join(METHODS)}; the two halves may be of different versions."
+            "unknown-method",
+            f"The worker has no method {method!r}.",
+            hint=f"It has {', '.join(METHODS)}; the two halves may be of different versions.",
         )
     return _module(METHODS[method]).run
 
@@ -192,7 +194,9 @@ def _syntax_is_right(request: dict[str, Any]) -> bool:
 
 def _missing_module(error: ModuleNotFoundError) -> errors.Error:
     if error.name in ("llama_cpp", "transformers"):
-        package, extra = {"llama_cpp": ("llama-cpp-python", "llama"), "transformers": ("transformers", "transformers")}[error.name]
+        package, extra = {"llama_cpp": ("llama-cpp-python", "llama"), "transformers": ("transformers", "transformers")}[
+            error.name
+        ]
         return errors.missing_error(
             f"no-{package}",
             f"{sys.executable} cannot import {error.name}, which runs this kind of model.",

@@ -20,15 +20,18 @@ std::string prepare_folder(const std::string& path) {
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
   if (error)
-    throw Error(ErrorKind::kMissing, "the archive's folder " + folder.string() + " cannot be created: " + error.message() + ".",
+    throw Error(ErrorKind::kMissing,
+                "the archive's folder " + folder.string() + " cannot be created: " + error.message() + ".",
                 "Set KW_ARCHIVE to a file in a folder you can write.");
   if (fs::is_directory(path, error))
-    throw Error(ErrorKind::kUser, "the archive's path " + path + " is a folder.", "Set KW_ARCHIVE to a file, for example " + path + "/archive.db.");
+    throw Error(ErrorKind::kUser, "the archive's path " + path + " is a folder.",
+                "Set KW_ARCHIVE to a file, for example " + path + "/archive.db.");
   return path;
 }
 
 constexpr const char* kResultColumns =
-    "SELECT r.id, r.problem, r.target, r.policy, r.emitter, r.environment, p.name, r.candidate, r.verdict, r.measurement, r.report, r.created "
+    "SELECT r.id, r.problem, r.target, r.policy, r.emitter, r.environment, p.name, r.candidate, r.verdict, "
+    "r.measurement, r.report, r.created "
     "FROM results r JOIN problems p ON p.hash = r.problem ";
 
 ResultRecord read_result(const Statement& row) {
@@ -45,7 +48,8 @@ ResultRecord read_result(const Statement& row) {
 }
 
 constexpr const char* kCompletionColumns =
-    "SELECT c.hash, c.problem, c.run, c.sample, c.turn, c.model, c.request, c.text, c.usage, c.created, j.completion, j.candidate, j.verdict, j.passed, j.record "
+    "SELECT c.hash, c.problem, c.run, c.sample, c.turn, c.model, c.request, c.text, c.usage, c.created, j.completion, "
+    "j.candidate, j.verdict, j.passed, j.record "
     "FROM completions c LEFT JOIN judgements j ON j.completion = c.hash ";
 
 JudgedCompletion read_completion(const Statement& row) {
@@ -66,16 +70,20 @@ JudgedCompletion read_completion(const Statement& row) {
   return one;
 }
 
-bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 }  // namespace
 
 std::string Archive::default_path() {
   if (const char* path = std::getenv("KW_ARCHIVE"); path && *path) return path;
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data) return std::string(data) + "/kernelwright/archive.db";
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data)
+    return std::string(data) + "/kernelwright/archive.db";
   const char* home = std::getenv("HOME");
   if (home == nullptr || *home == '\0')
-    throw Error(ErrorKind::kMissing, "there is no place for the archive: neither KW_ARCHIVE nor HOME is set.", "Set KW_ARCHIVE to a file.");
+    throw Error(ErrorKind::kMissing, "there is no place for the archive: neither KW_ARCHIVE nor HOME is set.",
+                "Set KW_ARCHIVE to a file.");
   return std::string(home) + "/.local/share/kernelwright/archive.db";
 }
 
@@ -90,7 +98,11 @@ void Archive::together(const std::function<void()>& body) {
 std::string Archive::add(const ProblemRecord& record) {
   const std::string hash = hash_of(record);
   Statement(database_, "INSERT OR IGNORE INTO problems(hash, name, path, source) VALUES (?,?,?,?)")
-      .bind(hash).bind(record.name).bind(record.path).bind(record.source).run();
+      .bind(hash)
+      .bind(record.name)
+      .bind(record.path)
+      .bind(record.source)
+      .run();
   return hash;
 }
 
@@ -102,30 +114,51 @@ std::string Archive::add_candidate(std::string_view source) {
 
 std::string Archive::add_environment(std::string_view description_json) {
   const std::string hash = sha256_hex(description_json);
-  Statement(database_, "INSERT OR IGNORE INTO environments(hash, description) VALUES (?,?)").bind(hash).bind(description_json).run();
+  Statement(database_, "INSERT OR IGNORE INTO environments(hash, description) VALUES (?,?)")
+      .bind(hash)
+      .bind(description_json)
+      .run();
   return hash;
 }
 
 std::string Archive::add(const ProposalRecord& record) {
   const std::string hash = hash_of(record);
-  Statement(database_, "INSERT OR IGNORE INTO proposals(hash, candidate, problem, target, proposer, emitter, schedule) VALUES (?,?,?,?,?,?,?)")
-      .bind(hash).bind(record.candidate).bind(record.problem).bind(record.target).bind(record.proposer).bind(record.emitter)
-      .bind(record.schedule).run();
+  Statement(database_,
+            "INSERT OR IGNORE INTO proposals(hash, candidate, problem, target, proposer, emitter, schedule) VALUES "
+            "(?,?,?,?,?,?,?)")
+      .bind(hash)
+      .bind(record.candidate)
+      .bind(record.problem)
+      .bind(record.target)
+      .bind(record.proposer)
+      .bind(record.emitter)
+      .bind(record.schedule)
+      .run();
   return hash;
 }
 
 std::string Archive::add(const VerdictRecord& record) {
   const std::string hash = hash_of(record);
   Statement(database_,
-            "INSERT OR IGNORE INTO verdicts(hash, problem, candidate, environment, policy, passed, reason, figures) VALUES (?,?,?,?,?,?,?,?)")
-      .bind(hash).bind(record.problem).bind(record.candidate).bind(record.environment).bind(record.policy)
-      .bind(int64_t{record.passed}).bind(record.reason).bind(record.figures).run();
+            "INSERT OR IGNORE INTO verdicts(hash, problem, candidate, environment, policy, passed, reason, figures) "
+            "VALUES (?,?,?,?,?,?,?,?)")
+      .bind(hash)
+      .bind(record.problem)
+      .bind(record.candidate)
+      .bind(record.environment)
+      .bind(record.policy)
+      .bind(int64_t{record.passed})
+      .bind(record.reason)
+      .bind(record.figures)
+      .run();
   return hash;
 }
 
 std::string Archive::add(const MeasurementRecord& record) {
   const std::string hash = hash_of(record);
-  Statement statement(database_, "INSERT OR IGNORE INTO measurements(hash, problem, candidate, environment, samples) VALUES (?,?,?,?,?)");
+  Statement statement(
+      database_,
+      "INSERT OR IGNORE INTO measurements(hash, problem, candidate, environment, samples) VALUES (?,?,?,?,?)");
   statement.bind(hash).bind(record.problem);
   if (record.candidate.empty()) statement.bind_null();
   else statement.bind(record.candidate);
@@ -134,11 +167,17 @@ std::string Archive::add(const MeasurementRecord& record) {
 }
 
 void Archive::add(const ResultRecord& record) {
-  Statement statement(database_,
-                      "INSERT INTO results(problem, target, policy, emitter, environment, candidate, verdict, measurement, report) "
-                      "VALUES (?,?,?,?,?,?,?,?,?)");
-  statement.bind(record.key.problem).bind(record.key.target).bind(record.key.policy).bind(record.key.emitter).bind(record.key.environment)
-      .bind(record.candidate).bind(record.verdict);
+  Statement statement(
+      database_,
+      "INSERT INTO results(problem, target, policy, emitter, environment, candidate, verdict, measurement, report) "
+      "VALUES (?,?,?,?,?,?,?,?,?)");
+  statement.bind(record.key.problem)
+      .bind(record.key.target)
+      .bind(record.key.policy)
+      .bind(record.key.emitter)
+      .bind(record.key.environment)
+      .bind(record.candidate)
+      .bind(record.verdict);
   if (record.measurement.empty()) statement.bind_null();
   else statement.bind(record.measurement);
   statement.bind(record.report).run();
@@ -146,14 +185,25 @@ void Archive::add(const ResultRecord& record) {
 
 std::string Archive::add(const CompletionRecord& record) {
   const std::string hash = hash_of(record);
-  Statement(database_, "INSERT OR IGNORE INTO completions(hash, problem, run, sample, turn, model, request, text, usage) VALUES (?,?,?,?,?,?,?,?,?)")
-      .bind(hash).bind(record.problem).bind(record.run).bind(int64_t{record.sample}).bind(int64_t{record.turn}).bind(record.model).bind(record.request)
-      .bind(record.text).bind(record.usage).run();
+  Statement(database_,
+            "INSERT OR IGNORE INTO completions(hash, problem, run, sample, turn, model, request, text, usage) VALUES "
+            "(?,?,?,?,?,?,?,?,?)")
+      .bind(hash)
+      .bind(record.problem)
+      .bind(record.run)
+      .bind(int64_t{record.sample})
+      .bind(int64_t{record.turn})
+      .bind(record.model)
+      .bind(record.request)
+      .bind(record.text)
+      .bind(record.usage)
+      .run();
   return hash;
 }
 
 void Archive::add(const JudgementRecord& record) {
-  Statement statement(database_, "INSERT OR IGNORE INTO judgements(completion, candidate, verdict, passed, record) VALUES (?,?,?,?,?)");
+  Statement statement(
+      database_, "INSERT OR IGNORE INTO judgements(completion, candidate, verdict, passed, record) VALUES (?,?,?,?,?)");
   statement.bind(record.completion);
   for (const std::string& hash : {record.candidate, record.verdict}) {
     if (hash.empty()) statement.bind_null();
@@ -163,12 +213,17 @@ void Archive::add(const JudgementRecord& record) {
 }
 
 void Archive::add_fact(std::string_view environment, std::string_view name, std::string_view value_json) {
-  Statement(database_, "INSERT INTO facts(environment, name, value) VALUES (?,?,?)").bind(environment).bind(name).bind(value_json).run();
+  Statement(database_, "INSERT INTO facts(environment, name, value) VALUES (?,?,?)")
+      .bind(environment)
+      .bind(name)
+      .bind(value_json)
+      .run();
 }
 
 std::optional<ResultRecord> Archive::find(const ResultKey& key) {
   Statement statement(database_, std::string(kResultColumns) +
-                                     "WHERE r.problem=? AND r.target=? AND r.policy=? AND r.emitter=? AND r.environment=? ORDER BY r.id DESC LIMIT 1");
+                                     "WHERE r.problem=? AND r.target=? AND r.policy=? AND r.emitter=? AND "
+                                     "r.environment=? ORDER BY r.id DESC LIMIT 1");
   statement.bind(key.problem).bind(key.target).bind(key.policy).bind(key.emitter).bind(key.environment);
   if (!statement.step()) return std::nullopt;
   return read_result(statement);
@@ -182,7 +237,8 @@ std::optional<std::string> Archive::find_fact(std::string_view environment, std:
 }
 
 std::vector<ResultRecord> Archive::results(std::string_view name_part, int64_t limit) {
-  Statement statement(database_, std::string(kResultColumns) + "WHERE instr(lower(p.name), lower(?)) > 0 OR ?='' ORDER BY r.id DESC LIMIT ?");
+  Statement statement(database_, std::string(kResultColumns) +
+                                     "WHERE instr(lower(p.name), lower(?)) > 0 OR ?='' ORDER BY r.id DESC LIMIT ?");
   statement.bind(name_part).bind(name_part).bind(limit);
   std::vector<ResultRecord> records;
   while (statement.step()) records.push_back(read_result(statement));
@@ -195,15 +251,17 @@ std::optional<ResultRecord> Archive::result(std::string_view id_or_hash_prefix) 
     statement.bind(int64_t{std::stoll(std::string(id_or_hash_prefix))});
     if (statement.step()) return read_result(statement);
   }
-  Statement statement(database_, std::string(kResultColumns) +
-                                     "WHERE substr(r.candidate,1,?1)=?2 OR substr(r.problem,1,?1)=?2 ORDER BY r.id DESC LIMIT 1");
+  Statement statement(database_,
+                      std::string(kResultColumns) +
+                          "WHERE substr(r.candidate,1,?1)=?2 OR substr(r.problem,1,?1)=?2 ORDER BY r.id DESC LIMIT 1");
   statement.bind(static_cast<int64_t>(id_or_hash_prefix.size())).bind(id_or_hash_prefix);
   if (id_or_hash_prefix.empty() || !statement.step()) return std::nullopt;
   return read_result(statement);
 }
 
 std::vector<JudgedCompletion> Archive::completions(std::string_view run) {
-  Statement statement(database_, std::string(kCompletionColumns) + "WHERE c.run=? ORDER BY c.sample, c.turn, c.created");
+  Statement statement(database_,
+                      std::string(kCompletionColumns) + "WHERE c.run=? ORDER BY c.sample, c.turn, c.created");
   statement.bind(run);
   std::vector<JudgedCompletion> records;
   while (statement.step()) records.push_back(read_completion(statement));
@@ -217,7 +275,8 @@ void Archive::each_completion(const std::function<void(const JudgedCompletion&)>
 
 std::vector<std::pair<std::string, std::string>> Archive::passed(std::string_view target, int64_t limit) {
   Statement statement(database_,
-                      "SELECT p.problem, p.candidate, max(v.created) AS latest FROM proposals p JOIN verdicts v ON v.problem = p.problem AND v.candidate = p.candidate "
+                      "SELECT p.problem, p.candidate, max(v.created) AS latest FROM proposals p JOIN verdicts v ON "
+                      "v.problem = p.problem AND v.candidate = p.candidate "
                       "WHERE p.target=? AND v.passed=1 GROUP BY p.problem ORDER BY latest DESC LIMIT ?");
   statement.bind(target).bind(limit);
   std::vector<std::pair<std::string, std::string>> found;
@@ -235,13 +294,20 @@ std::string Archive::candidate_source(std::string_view hash) {
   std::string source = text_of("SELECT source FROM candidates WHERE hash=?", hash);
   // SQLite does not see that bytes inside a text are others; what goes out as verified has to be what was verified.
   if (sha256_hex(source) != hash)
-    database_.fail_as_damaged("the source of candidate " + std::string(hash.substr(0, 12)) + " is not the one that was stored");
+    database_.fail_as_damaged("the source of candidate " + std::string(hash.substr(0, 12)) +
+                              " is not the one that was stored");
   return source;
 }
 
-std::string Archive::problem_source(std::string_view hash) { return text_of("SELECT source FROM problems WHERE hash=?", hash); }
-std::string Archive::verdict_figures(std::string_view hash) { return text_of("SELECT figures FROM verdicts WHERE hash=?", hash); }
-std::string Archive::measurement_samples(std::string_view hash) { return text_of("SELECT samples FROM measurements WHERE hash=?", hash); }
+std::string Archive::problem_source(std::string_view hash) {
+  return text_of("SELECT source FROM problems WHERE hash=?", hash);
+}
+std::string Archive::verdict_figures(std::string_view hash) {
+  return text_of("SELECT figures FROM verdicts WHERE hash=?", hash);
+}
+std::string Archive::measurement_samples(std::string_view hash) {
+  return text_of("SELECT samples FROM measurements WHERE hash=?", hash);
+}
 std::string Archive::environment_description(std::string_view hash) {
   return text_of("SELECT description FROM environments WHERE hash=?", hash);
 }
@@ -261,7 +327,8 @@ std::string move_archive_aside(const std::string& path) {
     if (!fs::exists(path + suffix)) continue;
     fs::rename(path + suffix, target + suffix, error);
     if (error)
-      throw Error(ErrorKind::kMissing, "cannot rename " + path + suffix + ": " + error.message() + ".", "Make its folder writable.");
+      throw Error(ErrorKind::kMissing, "cannot rename " + path + suffix + ": " + error.message() + ".",
+                  "Make its folder writable.");
   }
   return target;
 }

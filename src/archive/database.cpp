@@ -10,7 +10,7 @@ namespace kw {
 
 namespace {
 
-constexpr int kBusyMilliseconds = 30'000;   // another process may be inside a long export or checkpoint
+constexpr int kBusyMilliseconds = 30'000;  // another process may be inside a long export or checkpoint
 
 }  // namespace
 
@@ -25,7 +25,8 @@ Statement::Statement(Database& database, std::string_view sql) : database_(datab
 }
 
 Statement& Statement::bind(std::string_view text) {
-  const int code = sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  const int code = sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(), SQLITE_TRANSIENT,
+                                       SQLITE_UTF8);
   if (code != SQLITE_OK) database_.fail(code);
   return *this;
 }
@@ -55,7 +56,8 @@ bool Statement::step() {
 std::string Statement::text(int column) const {
   const auto* bytes = sqlite3_column_text(statement_.get(), column);
   if (bytes == nullptr) return "";
-  return std::string(reinterpret_cast<const char*>(bytes), static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column)));
+  return std::string(reinterpret_cast<const char*>(bytes),
+                     static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column)));
 }
 
 int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
@@ -98,12 +100,12 @@ void Database::fail(int code) const {
       text.hint = "Make the file and its folder writable, or set KW_ARCHIVE to another file.";
       break;
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      fail_as_damaged(said);
+    case SQLITE_NOTADB: fail_as_damaged(said);
     case SQLITE_FULL:
       text.code = "disk-full";
       text.message = "the disk that holds the archive " + path_ + " is full.";
-      text.hint = "Free some space, or set KW_ARCHIVE to a file on another disk. The archive holds all that was stored before.";
+      text.hint =
+          "Free some space, or set KW_ARCHIVE to a file on another disk. The archive holds all that was stored before.";
       break;
     case SQLITE_CANTOPEN:
       text.code = "archive-unopenable";
@@ -121,13 +123,13 @@ void Database::fail(int code) const {
       text.message = "reading or writing the archive " + path_ + " failed (" + said + ").";
       text.hint = "Check the disk and its free space, or set KW_ARCHIVE to a file on another disk.";
       break;
-    default:
-      throw Error(ErrorKind::kInternal, "archive " + path_ + ": " + said);
+    default: throw Error(ErrorKind::kInternal, "archive " + path_ + ": " + said);
   }
   throw Error(ErrorKind::kMissing, std::move(text));
 }
 
-// IMMEDIATE takes the write lock at once: a transaction that reads first and upgrades later can fail with BUSY without waiting.
+// IMMEDIATE takes the write lock at once: a transaction that reads first and upgrades later can fail with BUSY without
+// waiting.
 Transaction::Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }
 
 Transaction::~Transaction() {

@@ -23,16 +23,20 @@ class Statement {
   Statement& bind(int64_t number);
   Statement& bind(double number);
   Statement& bind_null();
-  bool step();                       // true: a row is there
-  void run() { while (step()) {} }
+  bool step();  // true: a row is there
+  void run() {
+    while (step()) {}
+  }
 
-  std::string text(int column) const;          // empty for NULL
+  std::string text(int column) const;  // empty for NULL
   int64_t integer(int column) const;
   double number(int column) const;
   bool is_null(int column) const;
 
  private:
-  struct Finalise { void operator()(sqlite3_stmt* statement) const; };
+  struct Finalise {
+    void operator()(sqlite3_stmt* statement) const;
+  };
   Database& database_;
   std::unique_ptr<sqlite3_stmt, Finalise> statement_;
   int bound_ = 0;
@@ -46,11 +50,13 @@ class Database {
   void execute(const char* sql);
   const std::string& path() const { return path_; }
   sqlite3* handle() const { return handle_.get(); }
-  [[noreturn]] void fail_as_damaged(const std::string& how) const;   // throws kMissing, with what to do
-  [[noreturn]] void fail(int code) const;      // the kw::Error for a SQLite result code
+  [[noreturn]] void fail_as_damaged(const std::string& how) const;  // throws kMissing, with what to do
+  [[noreturn]] void fail(int code) const;                           // the kw::Error for a SQLite result code
 
  private:
-  struct Close { void operator()(sqlite3* handle) const; };
+  struct Close {
+    void operator()(sqlite3* handle) const;
+  };
   std::string path_;
   std::unique_ptr<sqlite3, Close> handle_;
 };

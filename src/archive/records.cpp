@@ -25,16 +25,18 @@ std::string hash_parts(std::string_view kind, std::initializer_list<std::string_
 std::string hash_of(const ProblemRecord& record) { return hash_parts("problem", {record.source}); }
 
 std::string hash_of(const CompletionRecord& record) {
-  return hash_parts("completion", {record.problem, record.run, std::to_string(record.sample), std::to_string(record.turn), record.model, record.request, record.text});
+  return hash_parts("completion", {record.problem, record.run, std::to_string(record.sample),
+                                   std::to_string(record.turn), record.model, record.request, record.text});
 }
 
 std::string hash_of(const ProposalRecord& record) {
-  return hash_parts("proposal", {record.problem, record.candidate, record.target, record.proposer, record.emitter, record.schedule});
+  return hash_parts(
+      "proposal", {record.problem, record.candidate, record.target, record.proposer, record.emitter, record.schedule});
 }
 
 std::string hash_of(const VerdictRecord& record) {
-  return hash_parts("verdict", {record.problem, record.candidate, record.environment, record.policy, record.passed ? "pass" : "fail",
-                                record.reason, record.figures});
+  return hash_parts("verdict", {record.problem, record.candidate, record.environment, record.policy,
+                                record.passed ? "pass" : "fail", record.reason, record.figures});
 }
 
 std::string hash_of(const MeasurementRecord& record) {

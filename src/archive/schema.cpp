@@ -13,8 +13,8 @@ namespace kw {
 
 namespace {
 
-constexpr int64_t kApplicationId = 0x4b574b57;          // "KWKW", so that another program's database is not taken for ours
-constexpr int64_t kQuickCheckBytes = 32 << 20;          // above this a full check would cost more than the answer it guards
+constexpr int64_t kApplicationId = 0x4b574b57;  // "KWKW", so that another program's database is not taken for ours
+constexpr int64_t kQuickCheckBytes = 32 << 20;  // above this a full check would cost more than the answer it guards
 
 constexpr const char* kTables = R"sql(
 CREATE TABLE problems(
@@ -53,7 +53,8 @@ CREATE TABLE results(
 CREATE INDEX results_by_key ON results(problem, target, policy, emitter, environment);
 )sql";
 
-constexpr const char* kTableNames[] = {"problems", "candidates", "proposals", "environments", "facts", "verdicts", "measurements", "results"};
+constexpr const char* kTableNames[] = {"problems", "candidates", "proposals",    "environments",
+                                       "facts",    "verdicts",   "measurements", "results"};
 
 // Version 2: what language models wrote, stored before it is judged, so that no completion is paid for twice.
 constexpr const char* kModelTables = R"sql(
@@ -97,18 +98,22 @@ int64_t pragma(Database& database, const char* sql) {
 }
 
 void check_undamaged(Database& database) {
-  struct stat status {};
+  struct stat status{};
   if (stat(database.path().c_str(), &status) != 0 || status.st_size > kQuickCheckBytes) return;
   Statement statement(database, "PRAGMA quick_check(1)");
   if (statement.step() && statement.text(0) != "ok")
-    throw Error(ErrorKind::kMissing,
-                ErrorText{.message = "the archive " + database.path() + " is damaged (" + statement.text(0) + ").", .where = "", .source = "",
-                          .hint = "`kw archive move-aside` renames it, so that a new one is started; nothing is deleted.", .detail = "",
-                          .code = "archive-corrupt"});
+    throw Error(
+        ErrorKind::kMissing,
+        ErrorText{.message = "the archive " + database.path() + " is damaged (" + statement.text(0) + ").",
+                  .where = "",
+                  .source = "",
+                  .hint = "`kw archive move-aside` renames it, so that a new one is started; nothing is deleted.",
+                  .detail = "",
+                  .code = "archive-corrupt"});
 }
 
-// The first switch to WAL needs the file alone, and SQLite does not wait for that: of several processes that start together on a new archive
-// all but one are refused at once.
+// The first switch to WAL needs the file alone, and SQLite does not wait for that: of several processes that start
+// together on a new archive all but one are refused at once.
 void enter_wal_mode(Database& database) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (true) {
@@ -124,12 +129,14 @@ void enter_wal_mode(Database& database) {
 }  // namespace
 
 void prepare_schema(Database& database) {
-  // WAL with synchronous=NORMAL survives a kill at any moment; FULL also keeps the last commit through a power cut, at one fsync a commit.
+  // WAL with synchronous=NORMAL survives a kill at any moment; FULL also keeps the last commit through a power cut, at
+  // one fsync a commit.
   enter_wal_mode(database);
   database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;");
   if (pragma(database, "PRAGMA user_version") == 0) {
     Transaction transaction(database);
-    if (pragma(database, "PRAGMA user_version") == 0) {   // another process may have created the tables while this one waited
+    if (pragma(database, "PRAGMA user_version") == 0) {  // another process may have created the tables while this one
+                                                         // waited
       if (pragma(database, "SELECT count(*) FROM sqlite_master") != 0)
         throw Error(ErrorKind::kUser, "the file " + database.path() + " is a database of another program.",
                     "Set KW_ARCHIVE to another file; this one was left as it is.");
@@ -142,14 +149,15 @@ void prepare_schema(Database& database) {
                 "Set KW_ARCHIVE to another file; this one was left as it is.");
   if (const int64_t version = pragma(database, "PRAGMA user_version"); version < kArchiveSchemaVersion) {
     Transaction transaction(database);
-    if (const int64_t still = pragma(database, "PRAGMA user_version"); still < kArchiveSchemaVersion) upgrade(database, still);
+    if (const int64_t still = pragma(database, "PRAGMA user_version"); still < kArchiveSchemaVersion)
+      upgrade(database, still);
     transaction.commit();
   }
   const int64_t version = pragma(database, "PRAGMA user_version");
   if (version != kArchiveSchemaVersion)
     throw Error(ErrorKind::kMissing,
-                "the archive " + database.path() + " has schema version " + std::to_string(version) + "; this kw reads version " +
-                    std::to_string(kArchiveSchemaVersion) + ".",
+                "the archive " + database.path() + " has schema version " + std::to_string(version) +
+                    "; this kw reads version " + std::to_string(kArchiveSchemaVersion) + ".",
                 "Use the kw that wrote it, or set KW_ARCHIVE to another file.");
   check_undamaged(database);
 }

@@ -7,9 +7,8 @@ namespace kw {
 
 inline constexpr int kArchiveSchemaVersion = 2;
 
-// Creates the tables in a new file; in an existing one checks that it is an archive, undamaged, and of a version we know; one of an earlier
-// version gets the tables that came since.
-// Throws kMissing with what to do.
+// Creates the tables in a new file; in an existing one checks that it is an archive, undamaged, and of a version we
+// know; one of an earlier version gets the tables that came since. Throws kMissing with what to do.
 void prepare_schema(Database& database);
 
 }  // namespace kw

@@ -31,20 +31,19 @@ char* answer(const char* request, Body&& body) noexcept {
       Json json = Json::parse(request ? request : "", nullptr, false);
       if (json.is_discarded()) throw Error(ErrorKind::kUser, "the request is not JSON.");
       return copy_out(body(json));
-    } catch (const Error& error) {
-      return copy_out({{"error", to_json(error)}});
-    } catch (const std::exception& error) {
+    } catch (const Error& error) { return copy_out({{"error", to_json(error)}}); } catch (const std::exception& error) {
       return copy_out({{"error", to_json(Error(ErrorKind::kInternal, error.what()))}});
     }
   } catch (...) {
-    return nullptr;   // out of memory
+    return nullptr;  // out of memory
   }
 }
 
 Caution caution_of(const std::string& name) {
   for (const Caution caution : kCautions)
     if (name_of(caution) == name) return caution;
-  throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".", "Use fused, library-draws, unfused or library.");
+  throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".",
+              "Use fused, library-draws, unfused or library.");
 }
 
 Json compile_request(const Json& request) {
@@ -57,17 +56,29 @@ Json compile_request(const Json& request) {
   const Compiled compiled = compile(read_graph(request.at("graph").dump()), options);
   Json seconds = Json::object();
   for (const auto& [stage, time] : compiled.seconds) seconds[stage] = time;
-  return {{"source", compiled.source},           {"kernels", compiled.kernels},        {"library_calls", compiled.library_calls},
-          {"library_ops", compiled.library_ops}, {"schedule", Json::parse(schedule_to_json(compiled.schedule))}, {"seconds", seconds}};
+  return {{"source", compiled.source},
+          {"kernels", compiled.kernels},
+          {"library_calls", compiled.library_calls},
+          {"library_ops", compiled.library_ops},
+          {"schedule", Json::parse(schedule_to_json(compiled.schedule))},
+          {"seconds", seconds}};
 }
 
 Json prompt_request(const Json& request) {
-  const llm::PromptFacts facts{.target = request.value("target", "triton"), .problem = request.at("problem"), .hardware = request.value("hardware", ""), .examples = {}, .shots = request.value("shots", 1)};
-  if (facts.target != "triton" && facts.target != "cpu") throw Error(ErrorKind::kUser, "there is no target \"" + facts.target + "\".", "Use triton or cpu.");
-  const llm::Prompt prompt = llm::fill(llm::load_template(request.value("template", "chat")), facts, 0, [](const llm::Prompt&) { return 0; }).prompt;
+  const llm::PromptFacts facts{.target = request.value("target", "triton"),
+                               .problem = request.at("problem"),
+                               .hardware = request.value("hardware", ""),
+                               .examples = {},
+                               .shots = request.value("shots", 1)};
+  if (facts.target != "triton" && facts.target != "cpu")
+    throw Error(ErrorKind::kUser, "there is no target \"" + facts.target + "\".", "Use triton or cpu.");
+  const llm::Prompt prompt = llm::fill(llm::load_template(request.value("template", "chat")), facts, 0,
+                                       [](const llm::Prompt&) { return 0; })
+                                 .prompt;
   if (prompt.messages.empty()) return {{"raw", prompt.raw}};
   Json messages = Json::array();
-  for (const llm::Message& message : prompt.messages) messages.push_back({{"role", message.role}, {"content", message.content}});
+  for (const llm::Message& message : prompt.messages)
+    messages.push_back({{"role", message.role}, {"content", message.content}});
   return {{"messages", messages}};
 }
 

@@ -21,9 +21,13 @@ using Json = nlohmann::ordered_json;
 
 DType read_dtype(const std::string& name) {
   if (const auto dtype = parse_dtype(name)) return *dtype;
-  throw Error(ErrorKind::kUser, ErrorText{.message = "the model computes with " + name + " tensors, which are not supported",
-                                          .where = "", .source = "", .hint = "Convert them to a supported type first, such as float32 or int64.",
-                                          .detail = "", .code = "unsupported-dtype"});
+  throw Error(ErrorKind::kUser,
+              ErrorText{.message = "the model computes with " + name + " tensors, which are not supported",
+                        .where = "",
+                        .source = "",
+                        .hint = "Convert them to a supported type first, such as float32 or int64.",
+                        .detail = "",
+                        .code = "unsupported-dtype"});
 }
 
 double read_special(const std::string& name) {
@@ -108,7 +112,8 @@ Node read_node(const Json& json) {
   node.op = json.at("op");
   const Json& arguments = json.at("args");
   node.arguments.reserve(arguments.size());
-  for (const auto& pair : arguments) node.arguments.push_back({pair.at(0).get<std::string>(), read_argument(pair.at(1))});
+  for (const auto& pair : arguments)
+    node.arguments.push_back({pair.at(0).get<std::string>(), read_argument(pair.at(1))});
   node.results = wholes<ValueId>(json.at("results"));
   node.location = json.value("location", "");
   node.in_list = json.value("in_list", false);
@@ -202,9 +207,7 @@ Graph read_graph(const std::string& json_text) {
   Graph graph;
   try {
     graph = read(Json::parse(json_text));
-  } catch (const nlohmann::json::exception& problem) {
-    broken(problem.what());
-  }
+  } catch (const nlohmann::json::exception& problem) { broken(problem.what()); }
   link_producers(graph);
   verify(graph, "capture");
   renumber(graph);

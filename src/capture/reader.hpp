@@ -7,7 +7,8 @@
 
 namespace kw {
 
-// Checks the result with verify(). Throws kUser for a dtype that we do not know, kInternal where the text breaks the protocol.
+// Checks the result with verify(). Throws kUser for a dtype that we do not know, kInternal where the text breaks the
+// protocol.
 Graph read_graph(const std::string& json_text);
 
 }  // namespace kw

@@ -46,7 +46,8 @@ std::string line_text(const Json& line, size_t done, size_t of) {
   const std::string verdict = line.contains("error") ? "error" : line.value("verdict", "?");
   std::string text = fmt::format("[{}/{}] {:<8} {:<44}", done, of, verdict, line.value("name", ""));
   for (const char* baseline : {"eager", "compile"})
-    if (line.contains("speedup") && line["speedup"].is_object() && line["speedup"].contains(baseline) && line["speedup"][baseline].is_object())
+    if (line.contains("speedup") && line["speedup"].is_object() && line["speedup"].contains(baseline) &&
+        line["speedup"][baseline].is_object())
       text += fmt::format("  {:.2f}x {}", line["speedup"][baseline].value("value", 0.0), baseline);
   if (line.contains("noise") && line["noise"].value("noisy", false)) text += "  noisy";
   if (line.contains("error")) text += "  " + line["error"].value("message", "");
@@ -59,9 +60,14 @@ void choose_proposer(const std::string& name, BenchOptions& bench) {
   const size_t colon = name.find(':');
   const std::string kind = name.substr(0, colon);
   if (colon == std::string::npos || colon + 1 == name.size() || (kind != "llm" && kind != "edits" && kind != "auto"))
-    throw Error(ErrorKind::kUser, "there is no proposer " + name + ".", "--proposer takes scheduler, llm:MODEL, edits:MODEL or auto:MODEL, with MODEL as `kw generate --model` has it.");
+    throw Error(ErrorKind::kUser, "there is no proposer " + name + ".",
+                "--proposer takes scheduler, llm:MODEL, edits:MODEL or auto:MODEL, with MODEL as `kw generate --model` "
+                "has it.");
   if (kind != "edits" && bench.emit_only)
-    throw Error(ErrorKind::kUser, "--proposer " + kind + " and --emit-only do not go together: what a model proposes has to be run to be trusted.", "edits:MODEL picks schedules of the compiler's kernels, which can be emitted without being run.");
+    throw Error(ErrorKind::kUser,
+                "--proposer " + kind +
+                    " and --emit-only do not go together: what a model proposes has to be run to be trusted.",
+                "edits:MODEL picks schedules of the compiler's kernels, which can be emitted without being run.");
   bench.proposer.model.model = name.substr(colon + 1);
   bench.proposer.edits = bench.proposer.edits || kind == "edits";
   bench.after_compiler = kind == "auto";
@@ -72,14 +78,15 @@ void reads_problems(CommandFiles& files, const std::string& path) {
   files.reads(path, "the problem file");
   try {
     for (const BenchProblem& problem : find_problems({path})) files.reads_problem(problem.path);
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
 }
 
 const std::string& made_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw Error(ErrorKind::kUser, "cannot create the folder " + path + ": " + error.message() + ".", "Give another folder with --out.");
+  if (error)
+    throw Error(ErrorKind::kUser, "cannot create the folder " + path + ": " + error.message() + ".",
+                "Give another folder with --out.");
   return path;
 }
 
@@ -87,22 +94,28 @@ int bench(BenchArguments options, Console& console) {
   const Environment environment = find_environment();
   BenchOptions& bench = options.bench;
   choose_proposer(options.proposer, bench);
-  if (!bench.proposer.model.model.empty() && !(bench.proposer.edits && bench.proposer.model.model == kSearchAsModel)) llm::place_of(bench.proposer.model.model);
+  if (!bench.proposer.model.model.empty() && !(bench.proposer.edits && bench.proposer.model.model == kSearchAsModel))
+    llm::place_of(bench.proposer.model.model);
   bench.target = resolve_target(bench.target, environment, !bench.emit_only);
   if (bench.emit_only) bench.devices = {""};
   else if (bench.target == "cpu") bench.devices = {"cpu"};
   else if (bench.devices.empty()) bench.devices = {"0"};
   bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
   const std::vector<BenchProblem> problems = find_problems(options.paths);
-  const BenchRun run = run_bench(problems, bench, [&](const Json& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },
-                                 [&](const std::string& whom) { console.waiting(whom, 0); });
+  const BenchRun run = run_bench(
+      problems, bench, [&](const Json& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },
+      [&](const std::string& whom) { console.waiting(whom, 0); });
 
-  Json summary = {{"version", kReportVersion}, {"target", bench.target}, {"policy", bench.policy}, {"results", bench.out + "/results.jsonl"},
-                  {"of", problems.size()},   {"skipped", run.skipped}, {"interrupted", run.interrupted}};
+  Json summary = {{"version", kReportVersion},     {"target", bench.target},
+                  {"policy", bench.policy},        {"results", bench.out + "/results.jsonl"},
+                  {"of", problems.size()},         {"skipped", run.skipped},
+                  {"interrupted", run.interrupted}};
   summary.update(summarise(run.lines));
-  write_file_atomically(bench.out + "/summary.json", summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(bench.out + "/summary.json",
+                        summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   console.print(summary_text(summary));
-  if (run.skipped) console.print(fmt::format("{} of {} were there already (--fresh runs them again)", run.skipped, problems.size()));
+  if (run.skipped)
+    console.print(fmt::format("{} of {} were there already (--fresh runs them again)", run.skipped, problems.size()));
   console.print(fmt::format("{} lines in {}/results.jsonl", run.lines.size(), bench.out));
   console.write_json(summary);
   if (run.interrupted) {
@@ -122,22 +135,33 @@ void define_bench(CLI::App& app, Invocation& invocation) {
   options->bench.budget_seconds = 10;
   app.add_option("PATH", options->paths, "Problem files, and folders that are searched for them")->required();
   app.add_option("--out", options->bench.out, "Folder for results.jsonl, summary.json and candidates/")
-      ->capture_default_str()->type_name("DIR")->check(a_name)->group(kInputOutput);
+      ->capture_default_str()
+      ->type_name("DIR")
+      ->check(a_name)
+      ->group(kInputOutput);
   add_target(app, options->bench.target);
   add_size(app, options->bench.size);
-  app.add_flag("--emit-only", options->bench.emit_only, "Write candidates without running them; for triton, compile "
-                                                        "every kernel for sm_90")
+  app.add_flag("--emit-only", options->bench.emit_only,
+               "Write candidates without running them; for triton, compile "
+               "every kernel for sm_90")
       ->group(kInputOutput);
   app.add_flag("--fresh", options->bench.redo, "Run also what has a result already")->group(kInputOutput);
   add_force(app, options->bench.force);
-  add_budget(app, options->bench.budget_seconds, "Seconds for each problem: the first 10 time the answer, the rest "
-                                                 "search for a faster one; 0 verifies only");
+  add_budget(app, options->bench.budget_seconds,
+             "Seconds for each problem: the first 10 time the answer, the rest "
+             "search for a faster one; 0 verifies only");
   add_timeout(app, options->bench.timeout_seconds, "Seconds after which a problem is given up");
   add_baselines(app, options->bench.baselines);
   app.add_option("--devices", options->bench.devices, "Numbers of the GPUs that share the work")
-      ->delimiter(',')->check(number_of_gpu)->default_str("0")->type_name("N,...")->group(kSearchAndTime);
+      ->delimiter(',')
+      ->check(number_of_gpu)
+      ->default_str("0")
+      ->type_name("N,...")
+      ->group(kSearchAndTime);
   app.add_option("--jobs", options->jobs, "Problems in work at once on each device; only one at a time is timed")
-      ->default_str("by the number of cores: 1 to 3, with --emit-only all")->check(CLI::Range(1, 1024))->type_name("N")
+      ->default_str("by the number of cores: 1 to 3, with --emit-only all")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
       ->group(kSearchAndTime);
   add_policy(app, options->bench.policy);
   add_draws(app, options->bench.draws);
@@ -145,14 +169,17 @@ void define_bench(CLI::App& app, Invocation& invocation) {
                  "Who proposes kernels: scheduler, the compiler; llm:MODEL, a language model; edits:MODEL, one that "
                  "picks schedules; auto:MODEL, the compiler, then the model (with --edits its picks), and the better "
                  "of both. MODEL is as `kw generate --model` takes it")
-      ->capture_default_str()->type_name("PROPOSER")->group(kLanguageModel);
+      ->capture_default_str()
+      ->type_name("PROPOSER")
+      ->group(kLanguageModel);
   add_model(app, options->bench.proposer.model)->group(kHidden);
   add_sampling(app, options->bench.proposer);
   add_sampling_seed(app, options->bench.proposer, "0");
   invocation.files = [options](CommandFiles& files) {
     for (const std::string& path : options->paths) reads_problems(files, path);
     reads_model(files, options->bench.proposer);
-    for (const char* name : {"results.jsonl", "summary.json"}) files.writes_json(made_folder(options->bench.out) + "/" + name, "the bench's");
+    for (const char* name : {"results.jsonl", "summary.json"})
+      files.writes_json(made_folder(options->bench.out) + "/" + name, "the bench's");
   };
   invocation.run = [options](Console& console) { return bench(*options, console); };
 }

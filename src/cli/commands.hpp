@@ -8,9 +8,13 @@
 
 #include "cli/console.hpp"
 
-namespace CLI { class App; }
+namespace CLI {
+class App;
+}
 
-namespace kw { class CommandFiles; }
+namespace kw {
+class CommandFiles;
+}
 
 namespace kw::cli {
 
@@ -27,14 +31,15 @@ struct CommonOptions {
 
 struct Invocation {
   CommonOptions common;
-  std::function<int(Console&)> run;      // set by define(); returns the exit code
-  std::function<void(CommandFiles&)> files;   // names what it reads and writes beside --json, before it runs; not set: nothing
+  std::function<int(Console&)> run;          // set by define(); returns the exit code
+  std::function<void(CommandFiles&)> files;  // names what it reads and writes beside --json, before it runs; not set:
+                                             // nothing
 };
 
 struct Command {
   const char* name;
-  const char* summary;                   // one line, for `kw --help`
-  const char* teaching;                  // below the options in `kw NAME --help`, in the form of help_text.hpp
+  const char* summary;   // one line, for `kw --help`
+  const char* teaching;  // below the options in `kw NAME --help`, in the form of help_text.hpp
   void (*define)(CLI::App& app, Invocation& invocation);
   bool hidden = false;
 };

@@ -30,7 +30,8 @@ void put(FILE* stream, std::string_view text) {
 
 }  // namespace
 
-Console::Console(std::string json_destination, bool quiet) : json_destination_(std::move(json_destination)), quiet_(quiet) {
+Console::Console(std::string json_destination, bool quiet)
+    : json_destination_(std::move(json_destination)), quiet_(quiet) {
   const char* terminal = std::getenv("TERM");
   live_ = isatty(STDERR_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0;
 }
@@ -66,7 +67,8 @@ void Console::write_json(const nlohmann::ordered_json& json) {
   const std::lock_guard lock(mutex_);
   erase();
   std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0) throw Error(ErrorKind::kMissing, std::string("cannot write to standard output: ") + std::strerror(errno) + ".");
+  if (std::fflush(stdout) != 0)
+    throw Error(ErrorKind::kMissing, std::string("cannot write to standard output: ") + std::strerror(errno) + ".");
 }
 
 void Console::begin(const std::string& stage) {

@@ -1,5 +1,5 @@
-// Where text goes. Results for people: stdout, or stderr when --json - has stdout. Progress: stderr; on a terminal one live line, otherwise
-// one plain line a stage. JSON: its file, whole or not at all, or stdout.
+// Where text goes. Results for people: stdout, or stderr when --json - has stdout. Progress: stderr; on a terminal one
+// live line, otherwise one plain line a stage. JSON: its file, whole or not at all, or stdout.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,13 @@ class Console : public Progress {
   Console(std::string json_destination, bool quiet);
   ~Console() override;
 
-  void print(std::string_view text);           // results; a newline is added where there is none
-  void warn(std::string_view text);            // stderr, also with --quiet
+  void print(std::string_view text);  // results; a newline is added where there is none
+  void warn(std::string_view text);   // stderr, also with --quiet
   void write_json(const nlohmann::ordered_json& json);
   bool wants_json() const { return !json_destination_.empty(); }
-  void give_up_json_file() { if (json_destination_ != "-") json_destination_.clear(); }   // it must not be written
+  void give_up_json_file() {
+    if (json_destination_ != "-") json_destination_.clear();
+  }  // it must not be written
   bool quiet() const { return quiet_; }
 
   void begin(const std::string& stage) override;
@@ -33,7 +35,7 @@ class Console : public Progress {
   void waiting(const std::string& whom, double seconds) override;
 
  private:
-  void draw();                                 // with the lock held
+  void draw();  // with the lock held
   void erase();
   void tick();
 

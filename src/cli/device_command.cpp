@@ -22,8 +22,9 @@ void define_device(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<DeviceArguments>();
   add_target(app, options->target);
   app.add_flag("--fresh", options->fresh, "Measure again, even if the archive has the figures")->group(kInputOutput);
-  app.add_flag("--calibrate", options->calibrate, "Also measure strided and scattered reads, caches and "
-                                                  "synchronisation, for the cost model of the search")
+  app.add_flag("--calibrate", options->calibrate,
+               "Also measure strided and scattered reads, caches and "
+               "synchronisation, for the cost model of the search")
       ->group(kSearchAndTime);
   invocation.run = [options](Console& console) {
     const auto report = measure_device(options->target, options->fresh, options->calibrate, console);

@@ -27,12 +27,16 @@ struct Check {
   std::string name;
   bool found = false;
   bool needed = false;
-  std::string what;      // what was found, or what is missing
-  std::string advice;    // what to do when it is missing
+  std::string what;    // what was found, or what is missing
+  std::string advice;  // what to do when it is missing
 };
 
 Check check_compiler() {
-  Check check{.name = "C++ compiler", .found = false, .needed = true, .what = "", .advice = "Install g++ (apt-get install g++), or set CXX to a compiler."};
+  Check check{.name = "C++ compiler",
+              .found = false,
+              .needed = true,
+              .what = "",
+              .advice = "Install g++ (apt-get install g++), or set CXX to a compiler."};
   check.what = find_compiler();
   if ((check.found = !check.what.empty())) return check;
   check.what = "none on PATH; candidates for the CPU are compiled with one";
@@ -55,8 +59,12 @@ Check check_archive() {
 Check check_temporary_folder() {
   std::error_code error;
   const std::string folder = std::filesystem::temp_directory_path(error).string();
-  struct statvfs status {};
-  Check check{.name = "temporary folder", .found = false, .needed = true, .what = folder, .advice = "Free some space, or set TMPDIR to another folder."};
+  struct statvfs status{};
+  Check check{.name = "temporary folder",
+              .found = false,
+              .needed = true,
+              .what = folder,
+              .advice = "Free some space, or set TMPDIR to another folder."};
   if (statvfs(folder.c_str(), &status) != 0 || access(folder.c_str(), W_OK) != 0) {
     check.what = folder + " cannot be written";
     return check;
@@ -74,30 +82,39 @@ std::vector<Check> check_everything() {
     checks.push_back({std::move(name), found, needed, std::move(what), std::move(advice)});
   };
   const bool has_python = !environment.python_version.empty();
-  add("Python", true, has_python, has_python ? environment.python + " (" + environment.python_version + ")" : "\"" + environment.python + "\" does not start",
+  add("Python", true, has_python,
+      has_python ? environment.python + " (" + environment.python_version + ")"
+                 : "\"" + environment.python + "\" does not start",
       "Set KW_PYTHON to a Python with PyTorch, or start through ./kw, which finds or makes one.");
   std::string torch_problem;
   try {
     find_environment();
-  } catch (const Error& error) {
-    torch_problem = error.text().message;
-  }
+  } catch (const Error& error) { torch_problem = error.text().message; }
   const bool has_torch = !environment.torch_version.empty();
   add("PyTorch", true, has_torch && torch_problem.empty(),
-      has_torch ? environment.torch_version + (environment.torch_cuda.empty() ? " (CPU build)" : " (CUDA " + environment.torch_cuda + ")") : "not there",
+      has_torch ? environment.torch_version +
+                      (environment.torch_cuda.empty() ? " (CPU build)" : " (CUDA " + environment.torch_cuda + ")")
+                : "not there",
       environment.python + " -m pip install --upgrade torch (2.8 or later)");
-  add("Kernelwright's Python", true, !environment.module_path.empty(), environment.module_path.empty() ? "not found" : environment.module_path,
+  add("Kernelwright's Python", true, !environment.module_path.empty(),
+      environment.module_path.empty() ? "not found" : environment.module_path,
       "Set KW_PYTHONPATH to the folder that holds kernelwright/worker.py.");
   checks.push_back(check_compiler());
   checks.push_back(check_archive());
   checks.push_back(check_temporary_folder());
   add("NVIDIA GPU", false, !environment.gpus.empty() && !environment.driver_version.empty(),
-      environment.gpus.empty() ? "none; --target cpu works" : fmt::format("{} × {}", environment.gpus.size(), environment.gpus.front()),
+      environment.gpus.empty() ? "none; --target cpu works"
+                               : fmt::format("{} × {}", environment.gpus.size(), environment.gpus.front()),
       "Only --target triton needs one.");
   if (!environment.gpus.empty())
-    add("PyTorch with CUDA", false, environment.has_gpu(), environment.has_gpu() ? environment.torch_cuda : environment.gpus_hidden ? "CUDA_VISIBLE_DEVICES hides every GPU" : "this PyTorch is a CPU build",
-        environment.gpus_hidden ? "Unset CUDA_VISIBLE_DEVICES." : "Install PyTorch's CUDA build: --target triton needs it.");
-  add("Triton", false, !environment.triton_version.empty(), environment.triton_version.empty() ? "not there" : environment.triton_version,
+    add("PyTorch with CUDA", false, environment.has_gpu(),
+        environment.has_gpu()     ? environment.torch_cuda
+        : environment.gpus_hidden ? "CUDA_VISIBLE_DEVICES hides every GPU"
+                                  : "this PyTorch is a CPU build",
+        environment.gpus_hidden ? "Unset CUDA_VISIBLE_DEVICES."
+                                : "Install PyTorch's CUDA build: --target triton needs it.");
+  add("Triton", false, !environment.triton_version.empty(),
+      environment.triton_version.empty() ? "not there" : environment.triton_version,
       environment.python + " -m pip install triton: --target triton needs it.");
   return checks;
 }
@@ -130,10 +147,18 @@ int diagnose(Console& console) {
   bool complete = true;
   Json rows = Json::array();
   for (const Check& check : checks) {
-    text += fmt::format("{:<8} {:<22} {}\n", check.found ? "ok" : check.needed ? "MISSING" : "without", check.name, check.what);
+    text += fmt::format("{:<8} {:<22} {}\n",
+                        check.found    ? "ok"
+                        : check.needed ? "MISSING"
+                                       : "without",
+                        check.name, check.what);
     if (!check.found && !check.advice.empty()) text += fmt::format("{:<31} {}\n", "", check.advice);
     complete = complete && (check.found || !check.needed);
-    rows.push_back({{"name", check.name}, {"found", check.found}, {"needed", check.needed}, {"what", check.what}, {"advice", check.found ? "" : check.advice}});
+    rows.push_back({{"name", check.name},
+                    {"found", check.found},
+                    {"needed", check.needed},
+                    {"what", check.what},
+                    {"advice", check.found ? "" : check.advice}});
   }
   text += complete ? "Everything that kw needs is here.\n" : "Something that kw needs is missing: see above.\n";
   console.print(text + variables_text());

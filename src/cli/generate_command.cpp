@@ -25,8 +25,13 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
     return kGood;
   }
   if (options.model.model.empty())
-    throw Error(ErrorKind::kUser, ErrorText{.message = "Which model? --model is missing.", .where = "", .source = "",
-                                            .hint = "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2; --show-prompt needs none.", .detail = "", .code = "no-model"});
+    throw Error(ErrorKind::kUser, ErrorText{.message = "Which model? --model is missing.",
+                                            .where = "",
+                                            .source = "",
+                                            .hint = "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a "
+                                                    "Hugging Face folder, or smollm2; --show-prompt needs none.",
+                                            .detail = "",
+                                            .code = "no-model"});
   if (options.emit_only && !options.edits)
     throw Error(ErrorKind::kUser, "--emit-only goes with --edits: what a model writes has to be run to be trusted.");
   GenerateOutcome outcome = generate(options, console);
@@ -56,17 +61,22 @@ void define_generate(CLI::App& app, Invocation& invocation) {
   GenerateOptions& generate = options->generate;
   add_problem(app, generate.problem)->required();
   app.add_option("-o,--output", generate.output, "Where to write the best module that passes")
-      ->default_str("STEM_kw.py in the current folder")->type_name("FILE")->check(a_name)->group(kInputOutput);
+      ->default_str("STEM_kw.py in the current folder")
+      ->type_name("FILE")
+      ->check(a_name)
+      ->group(kInputOutput);
   add_target(app, generate.target);
   add_size(app, generate.size);
   app.add_flag("--show-prompt", options->show_prompt, "Print the prompt and ask no model")->group(kInputOutput);
-  app.add_flag("--emit-only", generate.emit_only, "With --edits: write and compile without running, for a device that "
-                                                  "is not here")
+  app.add_flag("--emit-only", generate.emit_only,
+               "With --edits: write and compile without running, for a device that "
+               "is not here")
       ->group(kInputOutput);
   app.add_flag("--fresh", generate.fresh, "Ask again for what the archive holds of this run")->group(kInputOutput);
   add_force(app, generate.force);
-  add_budget(app, generate.budget_seconds, "Seconds of timing for the answers that passed, all together; 0 verifies "
-                                           "only");
+  add_budget(app, generate.budget_seconds,
+             "Seconds of timing for the answers that passed, all together; 0 verifies "
+             "only");
   add_timeout(app, generate.timeout_seconds, "Seconds after which a candidate counts as hung");
   add_min_speedup(app, generate.min_speedup);
   add_baselines(app, generate.baselines);
@@ -81,7 +91,9 @@ void define_generate(CLI::App& app, Invocation& invocation) {
     reads_model(files, given);
     if (!options->show_prompt) files.writes(output_path(given.output, given.problem), "the output");
   };
-  invocation.run = [options](Console& console) { return run_generate(options->generate, options->show_prompt, console); };
+  invocation.run = [options](Console& console) {
+    return run_generate(options->generate, options->show_prompt, console);
+  };
 }
 
 }  // namespace kw::cli

@@ -5,7 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace CLI { class App; class FormatterBase; }
+namespace CLI {
+class App;
+class FormatterBase;
+}  // namespace CLI
 
 namespace kw::cli {
 

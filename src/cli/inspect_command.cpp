@@ -34,18 +34,20 @@ struct InspectArguments {
 std::string passes_text(const Compiled& compiled, const std::string& dumps) {
   std::string text = dumps;
   text += fmt::format("{:<24} {:>9} {:>8} {:>9}\n", "pass", "ms", "nodes", "rewrites");
-  for (const PassTiming& pass : compiled.passes.passes) text += fmt::format("{:<24} {:>9.2f} {:>8} {:>9}\n", pass.name, pass.seconds * 1e3, pass.nodes, pass.rewrites.total());
+  for (const PassTiming& pass : compiled.passes.passes)
+    text += fmt::format("{:<24} {:>9.2f} {:>8} {:>9}\n", pass.name, pass.seconds * 1e3, pass.nodes,
+                        pass.rewrites.total());
   return text + "\n" + print(compiled.graph);
 }
 
 std::string kernels_text(const Compiled& compiled) {
   std::string text = print(compiled.graph, compiled.program);
-  for (const kernel::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel::print(kernel);
+  for (const kernel_ir::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel_ir::print(kernel);
   return text;
 }
 
 int inspect(const InspectArguments& options, Console& console) {
-  read_problem_file(options.problem);   // what is wrong with a file comes before what is wrong with the machine
+  read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, false);
   const ProblemFile file = read_problem_file(options.problem, options.size, target);
@@ -54,7 +56,10 @@ int inspect(const InspectArguments& options, Console& console) {
   session.stop();
 
   std::string text;
-  CompileOptions compile_options{.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = file.title(),
+  CompileOptions compile_options{.target = target,
+                                 .caution = Caution::kNone,
+                                 .passes = {},
+                                 .problem_name = file.title(),
                                  .problem_source = file.source};
   for (const Caution caution : kCautions)
     if (name_of(caution) == options.caution) compile_options.caution = caution;
@@ -62,14 +67,21 @@ int inspect(const InspectArguments& options, Console& console) {
   compile_options.passes.print_before = options.before;
   compile_options.passes.print_after = options.after;
   std::string dumps;
-  compile_options.passes.dump = [&](const std::string& title, const std::string& dump) { dumps += "# " + title + "\n" + dump + "\n"; };
-  Json json = {{"version", kReportVersion}, {"command", "inspect"}, {"problem", file.path}, {"target", target}, {"stage", options.stage}};
+  compile_options.passes.dump = [&](const std::string& title, const std::string& dump) {
+    dumps += "# " + title + "\n" + dump + "\n";
+  };
+  Json json = {{"version", kReportVersion},
+               {"command", "inspect"},
+               {"problem", file.path},
+               {"target", target},
+               {"stage", options.stage}};
   if (options.stage == "graph") {
     text = print(graph);
   } else if (options.stage == "passes") {
     const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kPasses);
     text = passes_text(compiled, dumps);
-    for (const PassTiming& pass : compiled.passes.passes) json["passes"].push_back({{"name", pass.name}, {"seconds", pass.seconds}, {"nodes", pass.nodes}});
+    for (const PassTiming& pass : compiled.passes.passes)
+      json["passes"].push_back({{"name", pass.name}, {"seconds", pass.seconds}, {"nodes", pass.nodes}});
   } else if (options.stage == "schedule") {
     const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kSchedule);
     text = print(compiled.graph, compiled.schedule);
@@ -97,18 +109,30 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
   app.add_option("--stage", options->stage,
                  "What to show: the captured graph; the passes with their times and the graph after them; the "
                  "schedule, as groups of operations; the kernels, independent of a target; or the source of the module")
-      ->capture_default_str()->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))
-      ->type_name("STAGE")->group(kInputOutput);
+      ->capture_default_str()
+      ->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))
+      ->type_name("STAGE")
+      ->group(kInputOutput);
   app.add_option("--caution", options->caution,
                  "How much is fused: fused for all that pays, library-draws to leave random draws to PyTorch, unfused "
                  "for one kernel an operation, library for PyTorch's own calls alone")
-      ->capture_default_str()->check(CLI::IsMember({"fused", "library-draws", "unfused", "library"}))
-      ->type_name("CAUTION")->group(kCompiler);
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fused", "library-draws", "unfused", "library"}))
+      ->type_name("CAUTION")
+      ->group(kCompiler);
   add_disabled_passes(app, options->disabled);
   app.add_option("--print-before", options->before, "With --stage passes: print the graph as it is before these passes")
-      ->delimiter(',')->check(name_of_pass)->default_str("none")->type_name("NAME,...")->group(kCompiler);
+      ->delimiter(',')
+      ->check(name_of_pass)
+      ->default_str("none")
+      ->type_name("NAME,...")
+      ->group(kCompiler);
   app.add_option("--print-after", options->after, "With --stage passes: print the graph as it is after these passes")
-      ->delimiter(',')->check(name_of_pass)->default_str("none")->type_name("NAME,...")->group(kCompiler);
+      ->delimiter(',')
+      ->check(name_of_pass)
+      ->default_str("none")
+      ->type_name("NAME,...")
+      ->group(kCompiler);
   invocation.files = [options](CommandFiles& files) { files.reads_problem(options->problem); };
   invocation.run = [options](Console& console) { return inspect(*options, console); };
 }

@@ -72,10 +72,12 @@ class PlainEditor : public LineEditor {
 class TerminalEditor : public LineEditor {
  public:
   explicit TerminalEditor(EditorOptions options) : options_(std::move(options)) {
-    if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0) std::setlocale(LC_CTYPE, "C.UTF-8");
+    if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0)
+      std::setlocale(LC_CTYPE, "C.UTF-8");
     edit_ = el_init("kw", stdin, stdout, stderr);
     history_ = history_init();
-    if (!edit_ || !history_) throw Error(ErrorKind::kMissing, "the terminal cannot be used for editing.", "TERM=dumb takes plain lines.");
+    if (!edit_ || !history_)
+      throw Error(ErrorKind::kMissing, "the terminal cannot be used for editing.", "TERM=dumb takes plain lines.");
     el_set(edit_, EL_CLIENTDATA, this);
     el_set(edit_, EL_PROMPT, &TerminalEditor::prompt);
     el_set(edit_, EL_EDITOR, "emacs");
@@ -95,8 +97,13 @@ class TerminalEditor : public LineEditor {
     add("kw-tail", "the end of the line", &TerminalEditor::tail, {"\\e[F", "\\eOF", "\\e[4~", "^E"});
     add("kw-paste", "takes what is pasted as it is", &TerminalEditor::paste, {"\\e[200~"});
     add("kw-complete", "completes a command or a file", &TerminalEditor::complete, {"^I"});
-    for (const auto& [key, command] : {std::pair{kAccept, "ed-newline"}, {kOlder, "ed-prev-history"}, {kNewer, "ed-next-history"}, {"^R", "em-inc-search-prev"},
-                                       {"\\e[3~", "ed-delete-next-char"}, {"\\e[C", "ed-next-char"}, {"\\e[D", "ed-prev-char"}})
+    for (const auto& [key, command] : {std::pair{kAccept, "ed-newline"},
+                                       {kOlder, "ed-prev-history"},
+                                       {kNewer, "ed-next-history"},
+                                       {"^R", "em-inc-search-prev"},
+                                       {"\\e[3~", "ed-delete-next-char"},
+                                       {"\\e[C", "ed-next-char"},
+                                       {"\\e[D", "ed-prev-char"}})
       el_set(edit_, EL_BIND, key, command, nullptr);
     add("kw-end", "leaves from an empty line, else deletes a character", &TerminalEditor::end, {"^D"});
   }
@@ -112,7 +119,7 @@ class TerminalEditor : public LineEditor {
     cancelled_ = ended_ = false;
     // Before the prompt shows: el_gets does it after, and what is typed at once would be echoed twice, a Ctrl-D lost.
     el_set(edit_, EL_PREP_TERM, 1);
-    std::fputs("\033[?2004h", stdout);   // pastes come in brackets
+    std::fputs("\033[?2004h", stdout);  // pastes come in brackets
     std::fflush(stdout);
     int count = 0;
     const char* line = el_gets(edit_, &count);
@@ -158,18 +165,22 @@ class TerminalEditor : public LineEditor {
   }
   // el_cursor counts characters, not bytes.
   static int characters(std::string_view text) {
-    return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+    return static_cast<int>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
   }
 
   static unsigned char enter(EditLine* edit, int) {
     const std::string rest = after(edit);
-    if (rest.find_first_not_of(" \t\n") != std::string::npos && (before(edit) + rest).find('\n') != std::string::npos) return insert(edit, "\n");   // in the middle of a text
+    if (rest.find_first_not_of(" \t\n") != std::string::npos && (before(edit) + rest).find('\n') != std::string::npos)
+      return insert(edit, "\n");  // in the middle of a text
     if (!self(edit).options_.is_complete(before(edit) + rest)) return insert(edit, "\n");
     el_push(edit, kAccept);
     return CC_NORM;
   }
 
-  static unsigned char insert(EditLine* edit, const char* text) { return el_insertstr(edit, text) == 0 ? CC_REFRESH : CC_ERROR; }
+  static unsigned char insert(EditLine* edit, const char* text) {
+    return el_insertstr(edit, text) == 0 ? CC_REFRESH : CC_ERROR;
+  }
 
   static unsigned char cancel(EditLine* edit, int) {
     self(edit).cancelled_ = true;
@@ -198,7 +209,8 @@ class TerminalEditor : public LineEditor {
     }
     const int column = characters(std::string_view(text).substr(start + 1));
     const size_t above = start == 0 ? std::string::npos : text.rfind('\n', start - 1);
-    const std::string line = text.substr(above == std::string::npos ? 0 : above + 1, start - (above == std::string::npos ? 0 : above + 1));
+    const std::string line = text.substr(above == std::string::npos ? 0 : above + 1,
+                                         start - (above == std::string::npos ? 0 : above + 1));
     el_cursor(edit, -(column + 1 + std::max(0, characters(line) - column)));
     return CC_REFRESH;
   }
@@ -212,7 +224,9 @@ class TerminalEditor : public LineEditor {
     }
     const size_t start = text.rfind('\n');
     const int column = characters(std::string_view(text).substr(start == std::string::npos ? 0 : start + 1));
-    const std::string line = rest.substr(stop + 1, rest.find('\n', stop + 1) == std::string::npos ? std::string::npos : rest.find('\n', stop + 1) - stop - 1);
+    const std::string line = rest.substr(stop + 1, rest.find('\n', stop + 1) == std::string::npos
+                                                       ? std::string::npos
+                                                       : rest.find('\n', stop + 1) - stop - 1);
     el_cursor(edit, characters(std::string_view(rest).substr(0, stop)) + 1 + std::min(column, characters(line)));
     return CC_REFRESH;
   }
@@ -246,11 +260,14 @@ class TerminalEditor : public LineEditor {
     TerminalEditor& editor = self(edit);
     const std::string line = before(edit);
     if (!line.starts_with(':')) return insert(edit, "    ");
-    const std::vector<std::string> found = editor.options_.completions ? editor.options_.completions(line) : std::vector<std::string>{};
+    const std::vector<std::string> found = editor.options_.completions ? editor.options_.completions(line)
+                                                                       : std::vector<std::string>{};
     if (found.empty()) return CC_ERROR;
     const std::string word = line.substr(line.rfind(' ') == std::string::npos ? 0 : line.rfind(' ') + 1);
     std::string common = found.front();
-    for (const std::string& one : found) common.resize(static_cast<size_t>(std::mismatch(common.begin(), common.end(), one.begin(), one.end()).first - common.begin()));
+    for (const std::string& one : found)
+      common.resize(static_cast<size_t>(std::mismatch(common.begin(), common.end(), one.begin(), one.end()).first -
+                                        common.begin()));
     if (found.size() == 1 && !common.ends_with('/')) common += " ";
     if (common.size() > word.size()) return insert(edit, common.substr(word.size()).c_str());
     std::fputs("\n", stdout);
@@ -280,7 +297,8 @@ class TerminalEditor : public LineEditor {
 
 std::unique_ptr<LineEditor> open_editor(EditorOptions options) {
   const char* terminal = std::getenv("TERM");
-  if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0) return std::make_unique<TerminalEditor>(std::move(options));
+  if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && terminal && std::strcmp(terminal, "dumb") != 0)
+    return std::make_unique<TerminalEditor>(std::move(options));
   return std::make_unique<PlainEditor>(std::move(options));
 }
 

@@ -1,4 +1,5 @@
-// Parses the command line, runs one command, and turns every way in which it may end into one paragraph and an exit code.
+// Parses the command line, runs one command, and turns every way in which it may end into one paragraph and an exit
+// code.
 #include <unistd.h>
 
 #include <fmt/ranges.h>
@@ -85,7 +86,8 @@ void check_files(const Invocation& invocation, Console& console) {
   CommandFiles files;
   try {
     if (invocation.files) invocation.files(files);
-    if (const std::string& json = invocation.common.json; !json.empty() && json != "-") files.writes_json(json, "--json");
+    if (const std::string& json = invocation.common.json; !json.empty() && json != "-")
+      files.writes_json(json, "--json");
     files.check();
   } catch (const Error&) {
     console.give_up_json_file();
@@ -101,9 +103,7 @@ int run(const std::string& command, const Invocation& invocation) {
       return invocation.run(console);
     } catch (const std::bad_alloc&) {
       throw Error(ErrorKind::kMissing, "there is not enough memory on this machine.");
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(ErrorKind::kInternal, error.what());
-    }
+    } catch (const nlohmann::json::exception& error) { throw Error(ErrorKind::kInternal, error.what()); }
   } catch (const Interrupted& interrupt) {
     console.warn(interrupt.kept.empty() ? "interrupted" : "interrupted; " + interrupt.kept);
     return kInterruptedExitCode;
@@ -115,10 +115,11 @@ int run(const std::string& command, const Invocation& invocation) {
     }
     console.warn(render(error));
     try {
-      console.write_json({{"version", kReportVersion}, {"command", command}, {"exit_code", error.exit_code()}, {"error", to_json(error)}});
-    } catch (const Error& second) {
-      console.warn(render(second));
-    }
+      console.write_json({{"version", kReportVersion},
+                          {"command", command},
+                          {"exit_code", error.exit_code()},
+                          {"error", to_json(error)}});
+    } catch (const Error& second) { console.warn(render(second)); }
     return error.exit_code();
   } catch (const std::exception& error) {
     console.warn(render(Error(ErrorKind::kInternal, error.what())));
@@ -126,7 +127,8 @@ int run(const std::string& command, const Invocation& invocation) {
   }
 }
 
-// Its workers tell others who wait for them on whose behalf they have the device; a bench's processes do so on the bench's.
+// Its workers tell others who wait for them on whose behalf they have the device; a bench's processes do so on the
+// bench's.
 void name_for_others(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "bench-worker") return;
   std::string text = std::to_string(getpid()) + " kw";
@@ -139,16 +141,19 @@ void name_for_others(int argc, char** argv) {
 int main(int argc, char** argv) {
   install_interrupt_handler();
   name_for_others(argc, argv);
-  CLI::App app("Turns a PyTorch module into a verified, faster kernel module, and says how right and how fast it "
-               "is", "kw");
+  CLI::App app(
+      "Turns a PyTorch module into a verified, faster kernel module, and says how right and how fast it "
+      "is",
+      "kw");
   app.formatter(help_formatter(help_width()));
   app.set_help_flag("-h,--help", "Show this help")->group(kGeneral);
   app.set_version_flag("--version", std::string("kw ") + KW_VERSION, "Show the version")->group(kGeneral);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
-  app.footer("`kw COMMAND --help` explains one, with examples. `kw doctor` lists the environment variables that kw "
-             "reads.\n"
-             "$ kw optimize examples/transformer_mlp.py # a first try");
+  app.footer(
+      "`kw COMMAND --help` explains one, with examples. `kw doctor` lists the environment variables that kw "
+      "reads.\n"
+      "$ kw optimize examples/transformer_mlp.py # a first try");
 
   std::vector<std::unique_ptr<Invocation>> invocations;
   for (const Command& command : commands()) {
@@ -158,7 +163,10 @@ int main(int argc, char** argv) {
     auto invocation = std::make_unique<Invocation>();
     command.define(*sub, *invocation);
     sub->add_option("--json", invocation->common.json, "Write the result as JSON to a file too; - is standard output")
-        ->default_str("none")->type_name("FILE|-")->check(a_name)->group(kInputOutput);
+        ->default_str("none")
+        ->type_name("FILE|-")
+        ->check(a_name)
+        ->group(kInputOutput);
     sub->add_flag("-q,--quiet", invocation->common.quiet, "Print nothing but errors")->group(kGeneral);
     invocations.push_back(std::move(invocation));
   }
@@ -169,9 +177,7 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::Success& help) { return app.exit(help); } catch (const CLI::ParseError& error) {
     return refuse_arguments(app, error);
   }
   for (size_t i = 0; i < invocations.size(); ++i)

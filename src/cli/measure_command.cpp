@@ -19,7 +19,10 @@ void define_measure(CLI::App& app, Invocation& invocation) {
   add_size(app, options->size);
   add_baselines(app, options->baselines);
   app.add_option("--budget", options->budget_seconds, "Seconds of timing, all together")
-      ->capture_default_str()->check(more_than_zero)->type_name("SECONDS")->group(kSearchAndTime);
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->type_name("SECONDS")
+      ->group(kSearchAndTime);
   add_timeout(app, options->timeout_seconds, "Seconds after which what is timed counts as hung");
   invocation.files = [options](CommandFiles& files) {
     files.reads_problem(options->problem);

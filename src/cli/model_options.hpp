@@ -3,7 +3,10 @@
 
 #include "llm/backend.hpp"
 
-namespace CLI { class App; class Option; }
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace kw::cli {
 

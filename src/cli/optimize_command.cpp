@@ -18,16 +18,21 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   auto model = std::make_shared<GenerateOptions>();
   add_problem(app, options->problem)->required();
   app.add_option("-o,--output", options->output, "Where to write the faster module")
-      ->default_str("STEM_kw.py in the current folder")->type_name("FILE")->check(a_name)->group(kInputOutput);
+      ->default_str("STEM_kw.py in the current folder")
+      ->type_name("FILE")
+      ->check(a_name)
+      ->group(kInputOutput);
   add_target(app, options->target);
   add_size(app, options->size);
-  app.add_flag("--emit-only", options->emit_only, "Write the file without running, verifying or timing it, for a "
-                                                  "device that is not here")
+  app.add_flag("--emit-only", options->emit_only,
+               "Write the file without running, verifying or timing it, for a "
+               "device that is not here")
       ->group(kInputOutput);
   app.add_flag("--fresh", options->fresh, "Do the work again, even if the archive has an answer")->group(kInputOutput);
   add_force(app, options->force);
-  add_budget(app, options->budget_seconds, "Seconds spent on speed: the first 10 time the answer, the rest search for "
-                                           "a faster one; 0 verifies only");
+  add_budget(app, options->budget_seconds,
+             "Seconds spent on speed: the first 10 time the answer, the rest search for "
+             "a faster one; 0 verifies only");
   add_timeout(app, options->timeout_seconds, "Seconds after which the model, or a candidate, counts as hung");
   add_baselines(app, options->baselines);
   add_min_speedup(app, options->min_speedup);
@@ -35,9 +40,12 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   add_draws(app, options->draws);
   add_seed(app, options->seed);
   auto proposer = std::make_shared<std::string>("scheduler");
-  app.add_option("--proposer", *proposer, "Who proposes kernels: scheduler, the compiler alone; auto, a language "
-                                          "model as well (needs --model), and the better of both")
-      ->capture_default_str()->check(CLI::IsMember({"scheduler", "auto"}))->type_name("scheduler|auto")
+  app.add_option("--proposer", *proposer,
+                 "Who proposes kernels: scheduler, the compiler alone; auto, a language "
+                 "model as well (needs --model), and the better of both")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"scheduler", "auto"}))
+      ->type_name("scheduler|auto")
       ->group(kLanguageModel);
   add_model(app, model->model)->default_str("none");
   add_sampling(app, *model);
@@ -51,9 +59,14 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   };
   invocation.run = [options, model, proposer](Console& console) {
     if (*proposer == "auto" && model->model.model.empty())
-      throw Error(ErrorKind::kUser, "--proposer auto needs a model: --model is missing.", "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2.");
-    if (*proposer == "auto" && options->emit_only) throw Error(ErrorKind::kUser, "--proposer auto and --emit-only do not go together: a model's kernels have to be run to be trusted.");
-    const auto report = *proposer == "auto" ? optimize_with_model(*options, *model, console) : optimize(*options, console);
+      throw Error(ErrorKind::kUser, "--proposer auto needs a model: --model is missing.",
+                  "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2.");
+    if (*proposer == "auto" && options->emit_only)
+      throw Error(
+          ErrorKind::kUser,
+          "--proposer auto and --emit-only do not go together: a model's kernels have to be run to be trusted.");
+    const auto report = *proposer == "auto" ? optimize_with_model(*options, *model, console)
+                                            : optimize(*options, console);
     console.print(optimize_text(report));
     console.write_json(report);
     if (report.value("verdict", "") == "fail" || !report.value("written", true)) return kAnswerIsNo;

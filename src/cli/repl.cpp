@@ -41,7 +41,8 @@ constexpr ReplCommand kReplCommands[] = {
     {":again", "", "ask for another answer"},
     {":repair", "", "tell the model what was wrong with its last answer, or how fast it is, and ask again"},
     {":edits", "[N]", "let the model pick the schedule of the compiler's kernels instead: N are evaluated  [6]"},
-    {":show", "[N|problem|answer|built-in]", "the last kernel, that of answer N, the module, the answer as it was written, the compiler's kernel"},
+    {":show", "[N|problem|answer|built-in]",
+     "the last kernel, that of answer N, the module, the answer as it was written, the compiler's kernel"},
     {":history", "", "all answers, their verdicts and times"},
     {":keep", "[FILE] [N]", "write the last right kernel, or that of answer N  [STEM_kw.py]"},
     {":prompt", "", "what the model is sent"},
@@ -65,7 +66,9 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-bool has_line_starting(const std::string& text, const char* start) { return text.starts_with(start) || text.find(std::string("\n") + start) != std::string::npos; }
+bool has_line_starting(const std::string& text, const char* start) {
+  return text.starts_with(start) || text.find(std::string("\n") + start) != std::string::npos;
+}
 
 std::string history_path() {
   const fs::path archive = Archive::default_path();
@@ -79,7 +82,8 @@ std::vector<std::string> completions(const std::string& line) {
       if (std::string(command.name).starts_with(line)) found.emplace_back(command.name);
     return found;
   }
-  const std::string word = line.substr(line.rfind(' ') + 1), folder = word.substr(0, word.rfind('/') == std::string::npos ? 0 : word.rfind('/') + 1);
+  const std::string word = line.substr(line.rfind(' ') + 1),
+                    folder = word.substr(0, word.rfind('/') == std::string::npos ? 0 : word.rfind('/') + 1);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
     const std::string name = folder + entry.path().filename().string() + (entry.is_directory(error) ? "/" : "");
@@ -91,10 +95,12 @@ std::vector<std::string> completions(const std::string& line) {
 
 class Repl {
  public:
-  Repl(const ReplOptions& options, Console& console) : options_(options), console_(console), conversation_(options.generate, console) {}
+  Repl(const ReplOptions& options, Console& console)
+      : options_(options), console_(console), conversation_(options.generate, console) {}
 
   int run() {
-    const std::unique_ptr<LineEditor> editor = open_editor({.prompt = "kw> ", .history = history_path(), .is_complete = is_complete_input, .completions = completions});
+    const std::unique_ptr<LineEditor> editor = open_editor(
+        {.prompt = "kw> ", .history = history_path(), .is_complete = is_complete_input, .completions = completions});
     terminal_ = editor->is_terminal();
     guarded([&] {
       const std::string name = conversation_.model_name();
@@ -163,7 +169,8 @@ class Repl {
     std::vector<std::string> names;
     for (const ReplCommand& one : kReplCommands) names.emplace_back(one.name);
     const std::string near = nearest(name, names);
-    throw Error(ErrorKind::kUser, "there is no command " + name + ".", near.empty() ? ":help shows what there is." : "Did you mean " + near + "?");
+    throw Error(ErrorKind::kUser, "there is no command " + name + ".",
+                near.empty() ? ":help shows what there is." : "Did you mean " + near + "?");
   }
 
   static std::string argument(const std::vector<std::string>& words, size_t place, const char* otherwise) {
@@ -174,19 +181,24 @@ class Repl {
   static int number(const std::string& word) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
-    if (end == word.c_str() || *end || value < 1 || value > 100000) throw Error(ErrorKind::kUser, word + " is no number of that kind.");
+    if (end == word.c_str() || *end || value < 1 || value > 100000)
+      throw Error(ErrorKind::kUser, word + " is no number of that kind.");
     return static_cast<int>(value);
   }
 
   static std::string help() {
-    std::string text = "Paste a module (an empty line after it ends it, or :end), or open one. Then the model writes, and what it writes is judged.\nAnything else that is typed is told to the model for its next answer. Ctrl-C stops it.\n";
-    for (const ReplCommand& one : kReplCommands) text += fmt::format("  {:<40}{}\n", fmt::format("{} {}", one.name, one.arguments), one.help);
+    std::string text =
+        "Paste a module (an empty line after it ends it, or :end), or open one. Then the model writes, and what it "
+        "writes is judged.\nAnything else that is typed is told to the model for its next answer. Ctrl-C stops it.\n";
+    for (const ReplCommand& one : kReplCommands)
+      text += fmt::format("  {:<40}{}\n", fmt::format("{} {}", one.name, one.arguments), one.help);
     return text;
   }
 
   void paste(const std::string& text) {
     std::string source = text;
-    if (const size_t end = source.rfind("\n:end"); end != std::string::npos && trimmed(source.substr(end)) == ":end") source.resize(end);
+    if (const size_t end = source.rfind("\n:end"); end != std::string::npos && trimmed(source.substr(end)) == ":end")
+      source.resize(end);
     open(scratch_.write(fmt::format("pasted_{}.py", ++pasted_), trimmed(source) + "\n"));
   }
 
@@ -196,13 +208,15 @@ class Repl {
     stem_ = fs::path(path).stem().string();
     kept_.clear();
     const std::string times = measure_text(report);
-    console_.print(fmt::format("built-in   {}\n{}", passed(report) ? "verified" : "failed: " + report.value("reason", ""), times));
+    console_.print(
+        fmt::format("built-in   {}\n{}", passed(report) ? "verified" : "failed: " + report.value("reason", ""), times));
     answer("");
   }
 
   // Streams an answer and judges it.
   void answer(const std::string& message) {
-    if (!conversation_.has_problem()) throw Error(ErrorKind::kUser, "There is no module yet.", "Paste one, or :open FILE.");
+    if (!conversation_.has_problem())
+      throw Error(ErrorKind::kUser, "There is no module yet.", "Paste one, or :open FILE.");
     begun_ = false;
     Turn& turn = conversation_.ask(message, [this](std::string_view piece) {
       std::fwrite(piece.data(), 1, piece.size(), stdout);
@@ -218,7 +232,11 @@ class Repl {
 
   void repair() {
     const std::string feedback = conversation_.feedback();
-    if (feedback.empty()) throw Error(ErrorKind::kUser, "There is nothing to tell the model: no answer has been judged, or the last one was right and not timed.", ":again asks for another.");
+    if (feedback.empty())
+      throw Error(
+          ErrorKind::kUser,
+          "There is nothing to tell the model: no answer has been judged, or the last one was right and not timed.",
+          ":again asks for another.");
     console_.print(feedback);
     answer(feedback);
   }
@@ -233,10 +251,15 @@ class Repl {
   }
 
   static std::string ratio_text(const Json& report) {
-    if (!report.is_object() || !report.contains("time_ms") || !report["time_ms"].is_object() || !report["time_ms"]["ours"].is_number()) return "";
+    if (!report.is_object() || !report.contains("time_ms") || !report["time_ms"].is_object() ||
+        !report["time_ms"]["ours"].is_number())
+      return "";
     std::string text = fmt::format("{:>10.4g} ms", report["time_ms"]["ours"].get<double>());
-    if (report.contains("speedup") && report["speedup"].is_object() && report["speedup"].contains("eager") && report["speedup"]["eager"].is_object())
-      text += fmt::format("  {:.2f}x eager  [{:.2f}, {:.2f}]", report["speedup"]["eager"]["value"].get<double>(), report["speedup"]["eager"]["low"].get<double>(), report["speedup"]["eager"]["high"].get<double>());
+    if (report.contains("speedup") && report["speedup"].is_object() && report["speedup"].contains("eager") &&
+        report["speedup"]["eager"].is_object())
+      text += fmt::format("  {:.2f}x eager  [{:.2f}, {:.2f}]", report["speedup"]["eager"]["value"].get<double>(),
+                          report["speedup"]["eager"]["low"].get<double>(),
+                          report["speedup"]["eager"]["high"].get<double>());
     if (report.contains("noise") && report["noise"].value("noisy", false)) text += "  noisy";
     return text;
   }
@@ -254,11 +277,13 @@ class Repl {
     }
     if (good) {
       const Json& built_in = conversation_.built_in();
-      if (built_in.contains("time_ms") && built_in["time_ms"].is_object() && built_in["time_ms"].contains("eager") && built_in["time_ms"]["eager"].is_number())
+      if (built_in.contains("time_ms") && built_in["time_ms"].is_object() && built_in["time_ms"].contains("eager") &&
+          built_in["time_ms"]["eager"].is_number())
         text += fmt::format("  eager      {:>10.4g} ms\n", built_in["time_ms"]["eager"].get<double>());
       if (const std::string times = ratio_text(built_in); !times.empty()) text += "  built-in   " + times + "\n";
       if (const std::string times = ratio_text(turn.timing); !times.empty()) text += "  this one   " + times + "\n";
-      text += conversation_.feedback().empty() ? "  :keep writes it\n" : "  :keep writes it, :repair tells the model how fast it is\n";
+      text += conversation_.feedback().empty() ? "  :keep writes it\n"
+                                               : "  :keep writes it, :repair tells the model how fast it is\n";
     } else if (!conversation_.feedback().empty()) {
       text += "  :repair tells the model, :again asks for another\n";
     }
@@ -269,7 +294,11 @@ class Repl {
     std::string text;
     size_t count = 0;
     for (const Turn& turn : conversation_.turns()) {
-      text += fmt::format("{:>3}  {:<16}{}\n", ++count, !turn.judged ? "stopped" : passed(turn.record) ? "right" : turn.record.value("code", "failed"), ratio_text(turn.timing));
+      text += fmt::format("{:>3}  {:<16}{}\n", ++count,
+                          !turn.judged          ? "stopped"
+                          : passed(turn.record) ? "right"
+                                                : turn.record.value("code", "failed"),
+                          ratio_text(turn.timing));
     }
     return text.empty() ? "No answers yet.\n" : text;
   }
@@ -279,7 +308,8 @@ class Repl {
     if (turns.empty()) throw Error(ErrorKind::kUser, "There are no answers yet.");
     if (which.empty()) return turns.back();
     const size_t place = static_cast<size_t>(number(which));
-    if (place > turns.size()) throw Error(ErrorKind::kUser, fmt::format("There are {} answers.", turns.size()), ":history lists them.");
+    if (place > turns.size())
+      throw Error(ErrorKind::kUser, fmt::format("There are {} answers.", turns.size()), ":history lists them.");
     return turns[place - 1];
   }
 
@@ -288,18 +318,22 @@ class Repl {
     if (what == "built-in") return console_.print(conversation_.built_in_source());
     if (what == "answer") return console_.print(turn("").text);
     const Turn& one = turn(what);
-    if (one.source.empty()) throw Error(ErrorKind::kUser, "There is no kernel in that answer.", ":show answer prints it as it was written.");
+    if (one.source.empty())
+      throw Error(ErrorKind::kUser, "There is no kernel in that answer.", ":show answer prints it as it was written.");
     console_.print(one.source);
   }
 
   void keep(const std::vector<std::string>& words) {
     std::string file, which;
-    for (size_t i = 1; i < words.size(); ++i) (words[i].find_first_not_of("0123456789") == std::string::npos ? which : file) = words[i];
+    for (size_t i = 1; i < words.size(); ++i)
+      (words[i].find_first_not_of("0123456789") == std::string::npos ? which : file) = words[i];
     const Turn* kept = which.empty() ? nullptr : &turn(which);
     if (!kept)
       for (const Turn& one : conversation_.turns())
         if (one.judged && passed(one.record) && !one.source.empty()) kept = &one;
-    if (!kept || !passed(kept->record)) throw Error(ErrorKind::kUser, which.empty() ? "No answer was right yet." : "That answer was not right.", ":show prints it all the same; `kw optimize` has the compiler's.");
+    if (!kept || !passed(kept->record))
+      throw Error(ErrorKind::kUser, which.empty() ? "No answer was right yet." : "That answer was not right.",
+                  ":show prints it all the same; `kw optimize` has the compiler's.");
     const std::string path = file.empty() ? stem_ + "_kw.py" : file;
     CommandFiles files;
     for (const std::string& opened : opened_) files.reads_problem(opened);
@@ -313,14 +347,16 @@ class Repl {
   void set(const std::vector<std::string>& words) {
     GenerateOptions& options = conversation_.options();
     if (words.size() < 3) {
-      console_.print(fmt::format("temperature {}\ntop-p {}\nmax-tokens {}\nbudget {}\nshots {}\nseed {}\n", options.temperature, options.top_p, options.max_tokens, options.budget_seconds, options.shots,
-                                 options.seed ? std::to_string(*options.seed) : "none"));
+      console_.print(fmt::format("temperature {}\ntop-p {}\nmax-tokens {}\nbudget {}\nshots {}\nseed {}\n",
+                                 options.temperature, options.top_p, options.max_tokens, options.budget_seconds,
+                                 options.shots, options.seed ? std::to_string(*options.seed) : "none"));
       return;
     }
     char* end = nullptr;
     const double value = std::strtod(words[2].c_str(), &end);
     const auto within = [&](double low, double high) {
-      if (end == words[2].c_str() || *end || value < low || value > high) throw Error(ErrorKind::kUser, fmt::format("{} may be from {} to {}.", words[1], low, high));
+      if (end == words[2].c_str() || *end || value < low || value > high)
+        throw Error(ErrorKind::kUser, fmt::format("{} may be from {} to {}.", words[1], low, high));
       return value;
     };
     if (words[1] == "temperature") options.temperature = within(0, 10);
@@ -329,7 +365,9 @@ class Repl {
     else if (words[1] == "budget") options.budget_seconds = within(0, 600);
     else if (words[1] == "shots") options.shots = static_cast<int>(within(0, 64));
     else if (words[1] == "seed") options.seed = static_cast<uint64_t>(within(0, 1e15));
-    else throw Error(ErrorKind::kUser, "there is no setting " + words[1] + ".", "temperature, top-p, max-tokens, budget, shots, seed");
+    else
+      throw Error(ErrorKind::kUser, "there is no setting " + words[1] + ".",
+                  "temperature, top-p, max-tokens, budget, shots, seed");
   }
 
   const ReplOptions& options_;
@@ -338,7 +376,7 @@ class Repl {
   Conversation conversation_;
   Scratch scratch_;
   std::string stem_ = "model", kept_;
-  std::vector<std::string> opened_;   // files, which no answer may overwrite
+  std::vector<std::string> opened_;  // files, which no answer may overwrite
   int pasted_ = 0, worst_ = kAnswerIsNo;
   bool terminal_ = false, done_ = false, failed_ = false, begun_ = false, at_line_start_ = true;
 };
@@ -348,14 +386,17 @@ class Repl {
 bool looks_like_code(const std::string& text) {
   constexpr std::string_view kStarts[] = {"import ", "from ", "class ", "def ", "@", "#", "\"\"\""};
   const std::string start = trimmed(text);
-  return std::any_of(std::begin(kStarts), std::end(kStarts), [&](std::string_view word) { return start.starts_with(word); });
+  return std::any_of(std::begin(kStarts), std::end(kStarts),
+                     [&](std::string_view word) { return start.starts_with(word); });
 }
 
 bool is_complete_input(const std::string& text) {
   if (!looks_like_code(text)) return true;
-  if (const size_t last = text.rfind('\n'); last != std::string::npos && trimmed(text.substr(last)) == ":end") return true;
+  if (const size_t last = text.rfind('\n'); last != std::string::npos && trimmed(text.substr(last)) == ":end")
+    return true;
   // An empty line after a module that has all its parts; two where it has not, so that what is missing can be told.
-  const bool whole = text.find("class Model") != std::string::npos && has_line_starting(text, "def get_inputs") && has_line_starting(text, "def get_init_inputs");
+  const bool whole = text.find("class Model") != std::string::npos && has_line_starting(text, "def get_inputs") &&
+                     has_line_starting(text, "def get_init_inputs");
   const std::string tail = text.size() > 2 ? text.substr(text.size() - (whole ? 1 : 3)) : text;
   return std::all_of(tail.begin(), tail.end(), [](char c) { return c == '\n'; });
 }

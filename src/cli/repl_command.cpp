@@ -32,7 +32,8 @@ void define_repl(CLI::App& app, Invocation& invocation) {
   };
   invocation.run = [options](Console& console) {
     if (options->generate.model.model.empty())
-      throw Error(ErrorKind::kUser, "Which model? --model is missing.", "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2.");
+      throw Error(ErrorKind::kUser, "Which model? --model is missing.",
+                  "--model http://127.0.0.1:8000/v1 (a server), model.gguf, a Hugging Face folder, or smollm2.");
     return run_repl(*options, console);
   };
 }

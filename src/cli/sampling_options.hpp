@@ -3,9 +3,13 @@
 
 #include "run/generate.hpp"
 
-namespace CLI { class App; }
+namespace CLI {
+class App;
+}
 
-namespace kw { class CommandFiles; }
+namespace kw {
+class CommandFiles;
+}
 
 namespace kw::cli {
 
@@ -13,7 +17,7 @@ namespace kw::cli {
 void reads_model(CommandFiles& files, const GenerateOptions& options);
 
 void add_sampling(CLI::App& app, GenerateOptions& options);
-void add_answer_form(CLI::App& app, GenerateOptions& options);     // of these, what says how one answer is written
+void add_answer_form(CLI::App& app, GenerateOptions& options);  // of these, what says how one answer is written
 // --seed, which is something else where a compiler takes part; `otherwise` says what happens without it.
 void add_sampling_seed(CLI::App& app, GenerateOptions& options, const std::string& otherwise);
 

@@ -9,7 +9,7 @@ namespace kw::cli {
 struct Variable {
   const char* name;
   const char* meaning;
-  bool internal = false;   // set by kw for its own parts, not by people
+  bool internal = false;  // set by kw for its own parts, not by people
 };
 
 std::span<const Variable> variables();

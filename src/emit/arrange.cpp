@@ -5,7 +5,7 @@
 
 #include "emit/kernel_ir.hpp"
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 
 std::string noun_for(const Expr& expr, const Kernel& kernel) {
   if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
@@ -32,9 +32,13 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
       case ReduceOp::kAll: return "all_true";
       case ReduceOp::kArgMax: return "largest_at";
       case ReduceOp::kArgMin: return "smallest_at";
-      case ReduceOp::kMoments: case ReduceOp::kCombineMoments: return expr.component == 0 ? "mean" : "squared_deviations";
-      case ReduceOp::kMaxSumExp: case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
-      case ReduceOp::kLogSumExp: case ReduceOp::kSortUp: case ReduceOp::kSortDown: break;
+      case ReduceOp::kMoments:
+      case ReduceOp::kCombineMoments: return expr.component == 0 ? "mean" : "squared_deviations";
+      case ReduceOp::kMaxSumExp:
+      case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
+      case ReduceOp::kLogSumExp:
+      case ReduceOp::kSortUp:
+      case ReduceOp::kSortDown: break;
     }
   }
   switch (expr.op) {
@@ -53,8 +57,14 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
     case ScalarOp::kSelect: return "chosen";
     case ScalarOp::kBounded: return "place";
     case ScalarOp::kCast: return "converted";
-    case ScalarOp::kEqual: case ScalarOp::kNotEqual: case ScalarOp::kLess: case ScalarOp::kLessEqual: case ScalarOp::kGreater:
-    case ScalarOp::kGreaterEqual: case ScalarOp::kIsNan: case ScalarOp::kIsInf: return "condition";
+    case ScalarOp::kEqual:
+    case ScalarOp::kNotEqual:
+    case ScalarOp::kLess:
+    case ScalarOp::kLessEqual:
+    case ScalarOp::kGreater:
+    case ScalarOp::kGreaterEqual:
+    case ScalarOp::kIsNan:
+    case ScalarOp::kIsInf: return "condition";
     default: return "value";
   }
 }
@@ -76,7 +86,8 @@ class Arranger {
     kernel_.body.clear();
     for (int phase = 0; phase <= last_phase_; ++phase) arrange_phase(phase);
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
-      if (is_withheld(kernel_.stores[index])) kernel_.body.push_back({StmtKind::kStore, kNoExpr, static_cast<int>(index), {}});
+      if (is_withheld(kernel_.stores[index]))
+        kernel_.body.push_back({StmtKind::kStore, kNoExpr, static_cast<int>(index), {}});
   }
 
  private:
@@ -93,7 +104,9 @@ class Arranger {
 
   // Does the value have to be computed inside the loop over the reduce or scan axes?
   bool in_loop(ExprId id) const { return looped_ && over_serial_axes(axes_[id]); }
-  bool in_loop(const Store& store) const { return looped_ && (over_serial_axes(axes_of_access(kernel_, store.access)) || in_loop(store.value)); }
+  bool in_loop(const Store& store) const {
+    return looped_ && (over_serial_axes(axes_of_access(kernel_, store.access)) || in_loop(store.value));
+  }
 
   // Stored when all phases are done. In a loop, every phase has its own, and a store stays in that of its value.
   bool is_withheld(const Store& store) const { return store.last && !in_loop(store); }
@@ -131,9 +144,10 @@ class Arranger {
 
   bool is_long_load(ExprId id) const { return is_load(expr(id)) && over_serial_axes(axes_[id]); }
 
-  // What only a later round reads is loaded then: reductions wait for all threads, so that the assembler cannot move loads behind them by itself.
+  // What only a later round reads is loaded then: reductions wait for all threads, so that the assembler cannot move
+  // loads behind them by itself.
   void delay_loads() {
-    std::vector<int> asked(kernel_.exprs.size(), last_phase_);   // the first round that needs it
+    std::vector<int> asked(kernel_.exprs.size(), last_phase_);  // the first round that needs it
     for (const Store& store : kernel_.stores) asked[store.value] = std::min(asked[store.value], phase_[store.value]);
     for (ExprId id = static_cast<ExprId>(kernel_.exprs.size()) - 1; id >= 0; --id) {
       if (!needed_[id]) continue;
@@ -150,7 +164,9 @@ class Arranger {
   void arrange_phase(int phase) {
     std::vector<ExprId> reduces;
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (needed_[id] && is_reduce(id) && phase_[id] == phase + 1 && first_needed_sibling(id) == static_cast<ExprId>(id)) reduces.push_back(id);
+      if (needed_[id] && is_reduce(id) && phase_[id] == phase + 1 &&
+          first_needed_sibling(id) == static_cast<ExprId>(id))
+        reduces.push_back(id);
     std::vector<int> stores_inside, stores_outside;
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
       if (phase_[kernel_.stores[index].value] == phase && !is_withheld(kernel_.stores[index]))
@@ -175,7 +191,8 @@ class Arranger {
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       if (!needed_[id] || is_reduce(id) || phase_[id] != phase || in_loop(id)) continue;
       if (begins_scan(id)) kernel_.body.push_back({StmtKind::kScan, name(id), -1, {}});
-      if (!is_scan(id) && wants_let(id, uses[id], feeds_loop(id))) kernel_.body.push_back({StmtKind::kLet, name(id), -1, {}});
+      if (!is_scan(id) && wants_let(id, uses[id], feeds_loop(id)))
+        kernel_.body.push_back({StmtKind::kLet, name(id), -1, {}});
     }
     for (int store : stores) kernel_.body.push_back({StmtKind::kStore, kNoExpr, store, {}});
   }
@@ -263,4 +280,4 @@ class Arranger {
 
 void arrange(Kernel& kernel) { Arranger(kernel).run(); }
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

@@ -1,5 +1,5 @@
-// The two Python functions of a candidate that are not kernels: kernel_forward, which runs a Program's steps on tensors, and
-// ModelNew.forward, which decides whether it may.
+// The two Python functions of a candidate that are not kernels: kernel_forward, which runs a Program's steps on
+// tensors, and ModelNew.forward, which decides whether it may.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace kw {
 class TensorNames {
  public:
   TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved);
-  const std::string& of(const std::string& name) const;    // a step's or a graph value's name
+  const std::string& of(const std::string& name) const;  // a step's or a graph value's name
   const std::string& of(ValueId value) const;
 
  private:
@@ -36,17 +36,20 @@ std::string device_of(const Graph& graph);
 
 struct KernelForward {
   std::string source;
-  bool restores_strides = false;    // calls restore_strides
-  bool trains_batch_norm = false;   // calls train_batch_norm
-  bool calls_library = false;       // uses aten
-  bool counts_programs = false;     // calls ended_programs
+  bool restores_strides = false;   // calls restore_strides
+  bool trains_batch_norm = false;  // calls train_batch_norm
+  bool calls_library = false;      // uses aten
+  bool counts_programs = false;    // calls ended_programs
 };
-KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names);
+KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target,
+                                  const TensorNames& names);
 
-// Puts the prefix before every `use`, "len(" or "torch.cuda", whose first name stands on its own and not as an attribute.
+// Puts the prefix before every `use`, "len(" or "torch.cuda", whose first name stands on its own and not as an
+// attribute.
 std::string with_prefix(const std::string& text, std::string_view use, std::string_view prefix);
 
 // The class with its guards, and the functions and tables that these need.
-std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module);
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target,
+                             bool wraps_module);
 
 }  // namespace kw

@@ -9,12 +9,12 @@
 namespace kw {
 namespace {
 
-using kernel::Kernel;
+using kernel_ir::Kernel;
 
 // The kernel's one store to `buffer`; nullptr where there is none, or more.
-const kernel::Store* only_store(const Kernel& kernel, int buffer) {
-  const kernel::Store* only = nullptr;
-  for (const kernel::Store& store : kernel.stores) {
+const kernel_ir::Store* only_store(const Kernel& kernel, int buffer) {
+  const kernel_ir::Store* only = nullptr;
+  for (const kernel_ir::Store& store : kernel.stores) {
     if (store.access.buffer != buffer) continue;
     if (only) return nullptr;
     only = &store;
@@ -24,33 +24,36 @@ const kernel::Store* only_store(const Kernel& kernel, int buffer) {
 
 // An axis that the store's index leaves out has several programs, or several turns of a loop, on one element: the
 // later would read what the earlier wrote.
-bool is_stored_once(const Kernel& kernel, const kernel::Store& store) {
+bool is_stored_once(const Kernel& kernel, const kernel_ir::Store& store) {
   const std::vector<bool> indexed = axes_of_access(kernel, store.access), varies = axes_of_exprs(kernel)[store.value];
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-    const kernel::Axis& one = kernel.axes[axis];
-    if (!indexed[axis] && one.extent > 1 && (one.kind == kernel::AxisKind::kParallel || one.cooperative ||
-        varies[axis])) return false;
+    const kernel_ir::Axis& one = kernel.axes[axis];
+    if (!indexed[axis] && one.extent > 1 &&
+        (one.kind == kernel_ir::AxisKind::kParallel || one.cooperative || varies[axis]))
+      return false;
   }
   return true;
 }
 
 // Every load of `old_buffer` reads the element that this program's only store to `new_buffer` writes.
 bool reads_what_it_writes(const Kernel& kernel, int old_buffer, int new_buffer) {
-  const kernel::Store* store = only_store(kernel, new_buffer);
-  if (!store || !store->access.guards.empty() || kernel::scatter_of(kernel, *store) != nullptr ||
-      !is_stored_once(kernel, *store)) return false;
-  for (const kernel::Store& other : kernel.stores)
+  const kernel_ir::Store* store = only_store(kernel, new_buffer);
+  if (!store || !store->access.guards.empty() || kernel_ir::scatter_of(kernel, *store) != nullptr ||
+      !is_stored_once(kernel, *store))
+    return false;
+  for (const kernel_ir::Store& other : kernel.stores)
     if (other.access.buffer == old_buffer) return false;
   std::vector<bool> depends(kernel.exprs.size(), false);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-    const kernel::Expr& expr = kernel.exprs[id];
-    for (kernel::ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
-    if (depends[id] && expr.kind == kernel::ExprKind::kScan) return false;   // printed in loops of its own
-    if (!kernel::is_load(expr)) continue;
+    const kernel_ir::Expr& expr = kernel.exprs[id];
+    for (kernel_ir::ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
+    if (depends[id] && expr.kind == kernel_ir::ExprKind::kScan) return false;  // printed in loops of its own
+    if (!kernel_ir::is_load(expr)) continue;
     if (expr.access.buffer == new_buffer) return false;
     if (expr.access.buffer != old_buffer) continue;
-    if (!store->last || expr.kind == kernel::ExprKind::kGather || !expr.access.guards.empty() ||
-        !(expr.access.index == store->access.index)) return false;
+    if (!store->last || expr.kind == kernel_ir::ExprKind::kGather || !expr.access.guards.empty() ||
+        !(expr.access.index == store->access.index))
+      return false;
     depends[id] = true;
   }
   return true;
@@ -60,31 +63,33 @@ bool reads_what_it_writes(const Kernel& kernel, int old_buffer, int new_buffer) 
 // points are walked, an element is read before it is written.
 bool is_elementwise(const Kernel& kernel, int read, int written) {
   if (kernel.stores.size() != 1) return false;
-  const kernel::Store& store = kernel.stores[0];
+  const kernel_ir::Store& store = kernel.stores[0];
   if (store.access.buffer != written || !store.access.guards.empty() || !is_stored_once(kernel, store)) return false;
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
     switch (expr.kind) {
-      case kernel::ExprKind::kReduce: case kernel::ExprKind::kScan: case kernel::ExprKind::kScatter: return false;
+      case kernel_ir::ExprKind::kReduce:
+      case kernel_ir::ExprKind::kScan:
+      case kernel_ir::ExprKind::kScatter: return false;
       default: break;
     }
-    if (!kernel::is_load(expr) || expr.access.buffer != read) return true;
-    return expr.kind != kernel::ExprKind::kGather && expr.access.guards.empty() &&
-        expr.access.index == store.access.index;
+    if (!kernel_ir::is_load(expr) || expr.access.buffer != read) return true;
+    return expr.kind != kernel_ir::ExprKind::kGather && expr.access.guards.empty() &&
+           expr.access.index == store.access.index;
   });
 }
 
 // Operators whose result is always memory of its own. einsum, among products, may answer with a view of its operand.
 bool makes_memory(const Node& node) {
-  static const std::set<std::string_view> kProducts = {"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "mv",
-      "addmv"};
+  static const std::set<std::string_view> kProducts = {"mm",     "bmm",    "addmm", "baddbmm",
+                                                       "linear", "matmul", "mv",    "addmv"};
   return node.results.size() == 1 && node.op.starts_with("aten.") &&
-      (class_of(node.op) == OpClass::kConvolution || kProducts.contains(base_name(node.op)));
+         (class_of(node.op) == OpClass::kConvolution || kProducts.contains(base_name(node.op)));
 }
 
 class Finder {
  public:
-  Finder(const Graph& graph, const Program& program, const TargetPrinter& target) : graph_(graph), program_(program),
-      target_(target) {
+  Finder(const Graph& graph, const Program& program, const TargetPrinter& target)
+      : graph_(graph), program_(program), target_(target) {
     for (size_t index = 0; index < program.steps.size(); ++index) {
       const auto note = [&](const std::string& name) { uses_[name].push_back(index); };
       if (const auto* step = std::get_if<KernelStep>(&program.steps[index]))
@@ -115,8 +120,9 @@ class Finder {
     for (const GraphOutput& output : graph_.outputs) returned.insert(graph_.values[output.value].name);
     std::map<std::string, std::string> result;
     for (size_t index = 0; index < program_.steps.size(); ++index) {
-      if (const auto* step = std::get_if<ExternStep>(&program_.steps[index]); step &&
-          makes_memory(graph_.nodes[step->node])) made.insert(graph_.values[graph_.nodes[step->node].results[0]].name);
+      if (const auto* step = std::get_if<ExternStep>(&program_.steps[index]);
+          step && makes_memory(graph_.nodes[step->node]))
+        made.insert(graph_.values[graph_.nodes[step->node].results[0]].name);
       const auto* step = std::get_if<AllocateStep>(&program_.steps[index]);
       if (step == nullptr || step->value == kNoValue || step->zeros) continue;
       const std::string& name = graph_.values[step->value].name;
@@ -139,24 +145,26 @@ class Finder {
     for (size_t at = 1; at < uses.size(); ++at)
       if (const auto* step = std::get_if<KernelStep>(&program_.steps[uses[at]]))
         for (size_t place = 0; place < step->tensors.size(); ++place)
-          if (step->tensors[place] == name && program_.kernels[step->kernel].buffers[place].role !=
-              kernel::BufferRole::kInput) return true;
+          if (step->tensors[place] == name &&
+              program_.kernels[step->kernel].buffers[place].role != kernel_ir::BufferRole::kInput)
+            return true;
     return false;
   }
 
   // May the kernel of step `writer` make `value` where the library's result `other` lies?
   bool takes_over(const std::string& other, ValueId value, size_t writer) const {
     const auto& step = std::get<KernelStep>(program_.steps[writer]);
-    const auto old = std::find_if(graph_.values.begin(), graph_.values.end(), [&](const Value& one) {
-      return one.name == other;
-    });
+    const auto old = std::find_if(graph_.values.begin(), graph_.values.end(),
+                                  [&](const Value& one) { return one.name == other; });
     const TensorType &from = old->type, &to = graph_.type(value);
     if (from.dtype != to.dtype || from.shape != to.shape || from.strides != to.strides || from.device != to.device ||
-        !from.is_dense() || viewed_.contains(other) || uses_.at(other).back() != writer) return false;
+        !from.is_dense() || viewed_.contains(other) || uses_.at(other).back() != writer)
+      return false;
     if (std::any_of(step.offsets.begin(), step.offsets.end(), [](int64_t offset) { return offset != 0; })) return false;
     const auto position = [&](const std::string& name) {
       return std::count(step.tensors.begin(), step.tensors.end(), name) == 1
-          ? static_cast<int>(std::find(step.tensors.begin(), step.tensors.end(), name) - step.tensors.begin()) : -1;
+                 ? static_cast<int>(std::find(step.tensors.begin(), step.tensors.end(), name) - step.tensors.begin())
+                 : -1;
     };
     const int read = position(other), written = position(graph_.values[value].name);
     return read >= 0 && written >= 0 && is_elementwise(program_.kernels[step.kernel], read, written);
@@ -167,12 +175,12 @@ class Finder {
   bool written_into(const std::string& old_name, ValueId new_value) const {
     bool stored = false, named = false;
     for (const Step& step : program_.steps) {
-      if (const auto* view = std::get_if<ViewStep>(&step)) named = named || (view->value == new_value &&
-          view->base == old_name);
+      if (const auto* view = std::get_if<ViewStep>(&step))
+        named = named || (view->value == new_value && view->base == old_name);
       if (const auto* call = std::get_if<KernelStep>(&step))
         for (size_t at = 0; at < call->tensors.size(); ++at)
           stored = stored || (call->tensors[at] == old_name &&
-              program_.kernels[call->kernel].buffers[at].role != kernel::BufferRole::kInput);
+                              program_.kernels[call->kernel].buffers[at].role != kernel_ir::BufferRole::kInput);
     }
     return stored && named;
   }
@@ -180,7 +188,8 @@ class Finder {
   bool may_share(ValueId old_value, ValueId new_value) const {
     const TensorType &from = graph_.type(old_value), &to = graph_.type(new_value);
     if (from.dtype != to.dtype || from.shape != to.shape || from.strides != to.strides || from.device != to.device ||
-        !from.is_dense()) return false;
+        !from.is_dense())
+      return false;
     const std::string &old_name = graph_.values[old_value].name, &new_name = graph_.values[new_value].name;
     if (!allocated_.contains(new_name)) return written_into(old_name, new_value);
     const auto writes = uses_.find(new_name);
@@ -191,35 +200,39 @@ class Finder {
     for (int64_t offset : step->offsets)
       if (offset != 0) return false;
     // A view, or a result that is the tensor itself, might be read after the write.
-    if (const auto reads = uses_.find(old_name); reads != uses_.end() && (reads->second.back() > writer ||
-        viewed_.contains(old_name))) return false;
-    const auto position = [&](const std::string& name) { return static_cast<int>(std::find(step->tensors.begin(),
-        step->tensors.end(), name) - step->tensors.begin()); };
-    const auto times = [&](const std::string& name) { return std::count(step->tensors.begin(), step->tensors.end(),
-        name); };
+    if (const auto reads = uses_.find(old_name);
+        reads != uses_.end() && (reads->second.back() > writer || viewed_.contains(old_name)))
+      return false;
+    const auto position = [&](const std::string& name) {
+      return static_cast<int>(std::find(step->tensors.begin(), step->tensors.end(), name) - step->tensors.begin());
+    };
+    const auto times = [&](const std::string& name) {
+      return std::count(step->tensors.begin(), step->tensors.end(), name);
+    };
     if (times(new_name) != 1 || times(old_name) > 1) return false;
     const Kernel& kernel = program_.kernels[step->kernel];
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
-    return reads_what_it_writes(kernel, old_buffer, new_buffer) && (old_buffer < 0 ||
-        target_.reads_before_it_writes(kernel, old_buffer, new_buffer));
+    return reads_what_it_writes(kernel, old_buffer, new_buffer) &&
+           (old_buffer < 0 || target_.reads_before_it_writes(kernel, old_buffer, new_buffer));
   }
 
   const Graph& graph_;
   const Program& program_;
   const TargetPrinter& target_;
-  std::map<std::string, std::vector<size_t>> uses_;   // by steps, in order
+  std::map<std::string, std::vector<size_t>> uses_;  // by steps, in order
   std::set<std::string> allocated_, viewed_;
 };
 
 }  // namespace
 
 std::map<std::string, std::string> reused_results(const Graph& graph, const Program& program,
-    const TargetPrinter& target) {
+                                                  const TargetPrinter& target) {
   if (!target.gains_by_reuse()) return {};
   return Finder(graph, program, target).run_for_results();
 }
 
-std::map<ValueId, ValueId> in_place_mutations(const Graph& graph, const Program& program,
-    const TargetPrinter& target) { return Finder(graph, program, target).run(); }
+std::map<ValueId, ValueId> in_place_mutations(const Graph& graph, const Program& program, const TargetPrinter& target) {
+  return Finder(graph, program, target).run();
+}
 
 }  // namespace kw

@@ -17,19 +17,28 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kWorthFreeing = 1 << 20;   // bytes; smaller tensors may live until the function returns
+constexpr int64_t kWorthFreeing = 1 << 20;  // bytes; smaller tensors may live until the function returns
 
 std::string base_name(const std::string& op) {
   const size_t first = op.find('.');
   return op.substr(first + 1, op.find('.', first + 1) - first - 1);
 }
 
-// Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and attention choose for themselves.
+// Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and
+// attention choose for themselves.
 bool has_known_strides(const std::string& op, const TensorType& type) {
-  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || base_name(op) == "topk" || base_name(op) == "sort") return true;
+  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || base_name(op) == "topk" ||
+      base_name(op) == "sort")
+    return true;
   switch (class_of(op)) {
-    case OpClass::kPointwise: case OpClass::kReduction: case OpClass::kView: case OpClass::kDataMovement: case OpClass::kRandom: case OpClass::kFactory:
-    case OpClass::kScan: case OpClass::kLoss: return true;
+    case OpClass::kPointwise:
+    case OpClass::kReduction:
+    case OpClass::kView:
+    case OpClass::kDataMovement:
+    case OpClass::kRandom:
+    case OpClass::kFactory:
+    case OpClass::kScan:
+    case OpClass::kLoss: return true;
     case OpClass::kContraction: return type.is_contiguous();
     default: return false;
   }
@@ -37,16 +46,23 @@ bool has_known_strides(const std::string& op, const TensorType& type) {
 
 // Arguments that may stand by position, since nothing optional precedes them in any schema that has them in front.
 bool is_positional(const std::string& name) {
-  static const std::set<std::string> kPositional = {"self", "other", "input", "weight", "mat1", "mat2", "mat", "batch1", "batch2", "vec", "vec2", "tensors",
-                                                    "query", "key", "value", "tensor", "condition", "indices", "target"};
+  static const std::set<std::string> kPositional = {
+      "self", "other",   "input", "weight", "mat1",  "mat2",   "mat",       "batch1",  "batch2", "vec",
+      "vec2", "tensors", "query", "key",    "value", "tensor", "condition", "indices", "target"};
   return kPositional.contains(name);
 }
 
 class Writer {
  public:
   Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
-      : graph_(graph), program_(program), target_(target), names_(names), inputs_(used_inputs(graph, program)), graph_device_(device_of(graph)) {
-    for (const auto& [made, held] : in_place_mutations(graph, program, target)) in_place_[graph.values[made].name] = graph.values[held].name;
+      : graph_(graph),
+        program_(program),
+        target_(target),
+        names_(names),
+        inputs_(used_inputs(graph, program)),
+        graph_device_(device_of(graph)) {
+    for (const auto& [made, held] : in_place_mutations(graph, program, target))
+      in_place_[graph.values[made].name] = graph.values[held].name;
     reused_ = reused_results(graph, program, target);
     find_lifetimes();
   }
@@ -60,7 +76,8 @@ class Writer {
       free_after(index);
     }
     std::vector<std::string> results;
-    for (const GraphOutput& output : returned_outputs(graph_, program_, target_)) results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
+    for (const GraphOutput& output : returned_outputs(graph_, program_, target_))
+      results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
     if (!results.empty()) lines_.push_back("return " + join(results, ", "));
     if (lines_.empty()) lines_.push_back("pass");
     const std::vector<std::string> first = split_lines(target_.prologue(program_));
@@ -87,7 +104,8 @@ class Writer {
       lines_.push_back(fmt::format("{} = {}", names_.of(step.name), names_.of(old->second)));
       return;
     }
-    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name), step.zeros ? zeros(step.type) : empty(step.type)));
+    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name),
+                                 step.zeros ? zeros(step.type) : empty(step.type)));
   }
 
   KernelStep named(KernelStep step) const {
@@ -99,41 +117,46 @@ class Writer {
   }
 
   void write(const KernelStep& step) {
-    if (step.by_last) return;   // the launch before saw to it
+    if (step.by_last) return;  // the launch before saw to it
     const auto* next = next_ ? std::get_if<KernelStep>(next_) : nullptr;
     std::optional<KernelStep> last;
     if (next && next->by_last) last = named(*next);
     if (last) needs_device_ = result_.counts_programs = true;
-    for (const std::string& line : split_lines(target_.launch(program_, named(step), last ? &*last : nullptr))) lines_.push_back(line);
+    for (const std::string& line : split_lines(target_.launch(program_, named(step), last ? &*last : nullptr)))
+      lines_.push_back(line);
   }
 
-  void write(const ViewStep& step) {
-    lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step)));
-  }
+  void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
 
   bool is_used(ValueId value) const { return value != kNoValue && used_.contains(graph_.values[value].name); }
 
   // The results are the normalised tensor, the batch's two statistics, which nobody asks for, and the new running ones.
   bool is_plain_batch_norm(const Node& node) const {
-    return node.op == "aten._native_batch_norm_legit_functional.default" && !is_used(node.results[1]) && !is_used(node.results[2]) && node.boolean("training", true);
+    return node.op == "aten._native_batch_norm_legit_functional.default" && !is_used(node.results[1]) &&
+           !is_used(node.results[2]) && node.boolean("training", true);
   }
 
   void write_batch_norm(const Node& node) {
-    const auto name = [&](size_t result) { return is_used(node.results[result]) ? names_.of(node.results[result]) : std::string("_"); };
+    const auto name = [&](size_t result) {
+      return is_used(node.results[result]) ? names_.of(node.results[result]) : std::string("_");
+    };
     std::vector<std::string> arguments;
     for (const char* argument : {"input", "weight", "bias", "running_mean", "running_var", "momentum", "eps"}) {
       const Argument* given = node.find(argument);
       arguments.push_back(given ? text_of(*given) : "None");
     }
     result_.trains_batch_norm = true;
-    lines_.push_back(python::wrapped_call(fmt::format("{}, {}, {} = train_batch_norm(", name(0), name(3), name(4)), arguments, ")"));
+    lines_.push_back(
+        python::wrapped_call(fmt::format("{}, {}, {} = train_batch_norm(", name(0), name(3), name(4)), arguments, ")"));
   }
 
   void write_keep_mask(const Node& node) {
-    std::vector<std::string> arguments = {python::tuple(node.integers("size")), python::number(node.number("keep", 0.0)), text_of(*node.find("dtype")), device(graph_.type(node.results[0]).device)};
+    std::vector<std::string> arguments = {python::tuple(node.integers("size")),
+                                          python::number(node.number("keep", 0.0)), text_of(*node.find("dtype")),
+                                          device(graph_.type(node.results[0]).device)};
     if (!node.boolean("dropout", true)) arguments.push_back("dropout=False");
     if (node.value("self") != kNoValue) arguments.push_back("beside=" + names_.of(node.value("self")));
-    result_.calls_library = true;   // in the mask's definition
+    result_.calls_library = true;  // in the mask's definition
     lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = keep_mask(", arguments, ")"));
   }
 
@@ -155,15 +178,14 @@ class Writer {
       std::string value = text_of(argument.value);
       // PyTorch asserts here that what wants gradients is contiguous, also where none are made.
       if (argument.name == "self" && node.op == "aten.as_strided_scatter.default") value += ".detach()";
-      if (by_position)
-        arguments.push_back(value);
-      else if (!python::is_identifier(argument.name))   // aten.uniform(self, from=0.0)
+      if (by_position) arguments.push_back(value);
+      else if (!python::is_identifier(argument.name))  // aten.uniform(self, from=0.0)
         arguments.push_back(fmt::format("**{{{}: {}}}", python::quoted(argument.name), value));
-      else
-        arguments.push_back(argument.name + "=" + value);
+      else arguments.push_back(argument.name + "=" + value);
     }
     std::vector<std::string> results;
-    for (ValueId value : node.results) results.push_back(value == kNoValue || !used_.contains(graph_.values[value].name) ? "_" : names_.of(value));
+    for (ValueId value : node.results)
+      results.push_back(value == kNoValue || !used_.contains(graph_.values[value].name) ? "_" : names_.of(value));
     std::string head;
     if (!results.empty()) {
       head = join(results, ", ");
@@ -194,7 +216,8 @@ class Writer {
   }
 
   std::string zeros(const TensorType& type) {
-    return fmt::format("torch.zeros({}, dtype={}, device={})", python::tuple(type.shape), python::dtype(type.dtype), device(type.device));
+    return fmt::format("torch.zeros({}, dtype={}, device={})", python::tuple(type.shape), python::dtype(type.dtype),
+                       device(type.device));
   }
 
   std::string view(const ViewStep& step) {
@@ -205,12 +228,15 @@ class Writer {
     const TensorType& from = found->second;
     const int64_t shift = to.offset - from.offset;
     if (shift == 0 && to.shape == from.shape && to.strides == from.strides) return base;
-    if (shift == 0 && to.is_contiguous() && from.is_contiguous() && to.elements() == from.elements()) return fmt::format("{}.view({})", base, python::tuple(to.shape));
+    if (shift == 0 && to.is_contiguous() && from.is_contiguous() && to.elements() == from.elements())
+      return fmt::format("{}.view({})", base, python::tuple(to.shape));
     if (shift == 0 && to.rank() == from.rank()) {
       if (const auto order = permutation(from, to)) return fmt::format("{}.permute({})", base, python::tuple(*order));
     }
-    if (shift == 0) return fmt::format("{}.as_strided({}, {})", base, python::tuple(to.shape), python::tuple(to.strides));
-    return fmt::format("{0}.as_strided({1}, {2}, {0}.storage_offset() + {3})", base, python::tuple(to.shape), python::tuple(to.strides), shift);
+    if (shift == 0)
+      return fmt::format("{}.as_strided({}, {})", base, python::tuple(to.shape), python::tuple(to.strides));
+    return fmt::format("{0}.as_strided({1}, {2}, {0}.storage_offset() + {3})", base, python::tuple(to.shape),
+                       python::tuple(to.strides), shift);
   }
 
   static std::optional<Shape> permutation(const TensorType& from, const TensorType& to) {
@@ -219,7 +245,8 @@ class Writer {
     for (int64_t axis = 0; axis < to.rank(); ++axis) {
       int64_t source = -1;
       for (int64_t candidate = 0; candidate < from.rank() && source < 0; ++candidate)
-        if (!taken[candidate] && from.shape[candidate] == to.shape[axis] && from.strides[candidate] == to.strides[axis]) source = candidate;
+        if (!taken[candidate] && from.shape[candidate] == to.shape[axis] && from.strides[candidate] == to.strides[axis])
+          source = candidate;
       if (source < 0) return std::nullopt;
       taken[source] = true;
       order.push_back(source);
@@ -254,7 +281,9 @@ class Writer {
     return "[" + join(parts, ", ") + "]";
   }
   std::string text(DType dtype) { return python::dtype(dtype); }
-  std::string text(const Keyword& keyword) { return keyword.kind == "device" ? device(keyword.name) : "torch." + keyword.name; }
+  std::string text(const Keyword& keyword) {
+    return keyword.kind == "device" ? device(keyword.name) : "torch." + keyword.name;
+  }
 
   // --- Devices and lifetimes ---
   std::string device(const std::string& captured) {
@@ -272,7 +301,10 @@ class Writer {
   void find_lifetimes() {
     for (const Value& value : graph_.values) types_[value.name] = value.type;
     for (size_t index = 0; index < program_.steps.size(); ++index) {
-      const auto read = [&](const std::string& name) { used_.insert(name); last_use_[name] = index; };
+      const auto read = [&](const std::string& name) {
+        used_.insert(name);
+        last_use_[name] = index;
+      };
       if (const auto* step = std::get_if<AllocateStep>(&program_.steps[index])) {
         const std::string& name = step->name.empty() ? graph_.values[step->value].name : step->name;
         types_[name] = step->type;
@@ -297,17 +329,20 @@ class Writer {
     }
     for (const GraphOutput& output : graph_.outputs) {
       const std::string& name = graph_.values[output.value].name;
-      used_.insert(name);   // with the strides that the library gives it, as in eager mode
+      used_.insert(name);  // with the strides that the library gives it, as in eager mode
       last_use_.erase(name);
     }
     for (const std::string& name : made_)
-      if (const auto found = last_use_.find(name); found != last_use_.end() && found->second < last_allocation_ && types_.at(name).bytes() >= kWorthFreeing)
+      if (const auto found = last_use_.find(name);
+          found != last_use_.end() && found->second < last_allocation_ && types_.at(name).bytes() >= kWorthFreeing)
         dying_[found->second].push_back(names_.of(name));
   }
 
-  // Python frees a local only when the function returns; a large tensor goes as soon as nothing reads it, as it would in eager mode.
+  // Python frees a local only when the function returns; a large tensor goes as soon as nothing reads it, as it would
+  // in eager mode.
   void free_after(size_t index) {
-    if (const auto found = dying_.find(index); found != dying_.end()) lines_.push_back("del " + join(found->second, ", "));
+    if (const auto found = dying_.find(index); found != dying_.end())
+      lines_.push_back("del " + join(found->second, ", "));
   }
 
   const Graph& graph_;
@@ -318,20 +353,21 @@ class Writer {
   std::string graph_device_;
   std::vector<std::string> lines_, made_;
   std::map<std::string, TensorType> types_;
-  std::map<std::string, size_t> last_use_;                 // step after which nothing reads it; outputs are not in it
-  std::map<size_t, std::vector<std::string>> dying_;       // step → large tensors that it reads last
+  std::map<std::string, size_t> last_use_;            // step after which nothing reads it; outputs are not in it
+  std::map<size_t, std::vector<std::string>> dying_;  // step → large tensors that it reads last
   std::set<std::string> used_, strides_matter_;
-  std::map<std::string, std::string> in_place_;            // new value → the buffer that takes it at once
-  std::map<std::string, std::string> reused_;   // new value → the library's result in whose memory it is made
+  std::map<std::string, std::string> in_place_;  // new value → the buffer that takes it at once
+  std::map<std::string, std::string> reused_;    // new value → the library's result in whose memory it is made
   size_t last_allocation_ = 0;
-  const Step* next_ = nullptr;                             // the step after the one being written
+  const Step* next_ = nullptr;  // the step after the one being written
   bool needs_device_ = false;
   KernelForward result_;
 };
 
 }  // namespace
 
-TensorNames::TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved) : graph_(graph) {
+TensorNames::TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved)
+    : graph_(graph) {
   std::set<std::string> taken = reserved;
   const auto add = [&](const std::string& name) {
     if (names_.contains(name)) return;
@@ -345,7 +381,8 @@ TensorNames::TensorNames(const Graph& graph, const Program& program, const std::
   for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name);
   for (const Value& value : graph.values) add(value.name);
   for (const Step& step : program.steps)
-    if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty()) add(allocate->name);
+    if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty())
+      add(allocate->name);
 }
 
 const std::string& TensorNames::of(const std::string& name) const {
@@ -373,7 +410,8 @@ std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& pro
 std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
   std::set<std::string> read;
   for (const Step& step : program.steps) {
-    if (const auto* kernel = std::get_if<KernelStep>(&step)) read.insert(kernel->tensors.begin(), kernel->tensors.end());
+    if (const auto* kernel = std::get_if<KernelStep>(&step))
+      read.insert(kernel->tensors.begin(), kernel->tensors.end());
     if (const auto* view = std::get_if<ViewStep>(&step)) read.insert(view->base);
     if (const auto* call = std::get_if<ExternStep>(&step))
       for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });
@@ -388,7 +426,8 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) 
   return inputs;
 }
 
-KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names) {
+KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target,
+                                  const TensorNames& names) {
   return Writer(graph, program, target, names).run();
 }
 

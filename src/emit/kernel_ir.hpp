@@ -1,5 +1,5 @@
-// KernelIR: one kernel before printing. What it computes (axes, expressions, stores) is apart from the order in which it does so
-// (body). All index arithmetic and every mask is decided here; a printer walks `body` and prints.
+// KernelIR: one kernel before printing. What it computes (axes, expressions, stores) is apart from the order in which
+// it does so (body). All index arithmetic and every mask is decided here; a printer walks `body` and prints.
 //
 // Reading order: Index → Access → Expr → Kernel → Stmt.
 // Text form (text.hpp) prints and parses back.
@@ -11,39 +11,43 @@
 
 #include "ir/types.hpp"
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 
-// --- Axes -------------------------------------------------------------------------------------------------------------------
+// --- Axes ---
 
 enum class AxisKind {
-  kParallel,   // programs or threads share it out
-  kReduce,     // folded by Reduce expressions; may also be stored over (softmax writes every column). CPU: also walked in order by Scatters that may meet there
-  kScan,       // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
+  kParallel,  // programs or threads share it out
+  kReduce,  // folded by Reduce expressions; may also be stored over (softmax writes every column). CPU: also walked in
+            // order by Scatters that may meet there
+  kScan,  // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
-// Triton: an axis with block > 1 is a dimension of the tile (blocks are powers of two); with block 1 it is a scalar per program.
-// CPU: `block` is the grain of the OpenMP loop for parallel axes; the axis with vector=true is the SIMD loop.
+// Triton: an axis with block > 1 is a dimension of the tile (blocks are powers of two); with block 1 it is a scalar per
+// program. CPU: `block` is the grain of the OpenMP loop for parallel axes; the axis with vector=true is the SIMD loop.
 struct Axis {
-  std::string name;              // "row", "column", "channel": a Python and C++ identifier
+  std::string name;  // "row", "column", "channel": a Python and C++ identifier
   int64_t extent = 1;
   AxisKind kind = AxisKind::kParallel;
   int64_t block = 1;
-  bool looped = false;           // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent (persistent)
-  bool vector = false;           // CPU: the innermost SIMD axis
-  bool unrolled = false;         // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton writes them out, the CPU never
-                                 // makes it the SIMD loop
-  bool reversed = false;         // scan axes: walked from the end to the start
-  int64_t ahead = 1;             // looped scan axes: blocks that are read before the first of them is worked on; it divides their number
-  bool cooperative = false;      // reduce axes: every block has a program of its own, and those of one row exchange partial results (Exchange)
+  bool looped = false;    // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
+                          // (persistent)
+  bool vector = false;    // CPU: the innermost SIMD axis
+  bool unrolled = false;  // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
+                          // writes them out, the CPU never makes it the SIMD loop
+  bool reversed = false;  // scan axes: walked from the end to the start
+  int64_t ahead = 1;  // looped scan axes: blocks that are read before the first of them is worked on; it divides their
+                      // number
+  bool cooperative = false;  // reduce axes: every block has a program of its own, and those of one row exchange partial
+                             // results (Exchange)
 };
 
-// --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ----------------------------------------------------------
+// --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ---
 
 struct IndexTerm {
   int axis = 0;
   int64_t coefficient = 1;
-  int64_t divisor = 1;           // 1: none
-  int64_t modulus = 0;           // 0: none
+  int64_t divisor = 1;  // 1: none
+  int64_t modulus = 0;  // 0: none
   bool operator==(const IndexTerm&) const = default;
 };
 
@@ -61,146 +65,221 @@ struct Guard {
   bool operator==(const Guard&) const = default;
 };
 
-// One element of a buffer for each point of the axes. Outside the guards a load yields `otherwise` and a store does nothing.
+// One element of a buffer for each point of the axes. Outside the guards a load yields `otherwise` and a store does
+// nothing.
 struct Access {
   int buffer = 0;
-  Index index;                   // in elements from the buffer's data pointer
+  Index index;  // in elements from the buffer's data pointer
   std::vector<Guard> guards;
   double otherwise = 0.0;
 };
 
-// --- Expressions --------------------------------------------------------------------------------------------------------------
+// --- Expressions ---
 
 using ExprId = int32_t;
 inline constexpr ExprId kNoExpr = -1;
 
 enum class ExprKind {
-  kConstant,   // `number` (or `integer` for integral dtypes)
-  kIndex,      // the value of `access.index` as an integer of `dtype`
-  kLoad,       // access
-  kGather,     // access moved by operand 0 (i32 or i64, in elements), where operand 1 (b1, may be missing) holds; `access.otherwise` elsewhere
-  kOp,         // `op` over operands
-  kReduce,     // `reduce` of operands over all reduce axes of the kernel, as far as access.guards hold
-  kScan,       // `reduce` of operands over the points of the scan axis walked so far, this one included
-  kScatter,    // what a store does with operand 1: it takes it to the element that operand 0 (i32 or i64, in elements) moves its access to, and folds it
-               // with what is there by `reduce` (kSum, kProd, kMax, kMin), or `overwrites` it. Points may meet in one element. Only a store's value
+  kConstant,  // `number` (or `integer` for integral dtypes)
+  kIndex,     // the value of `access.index` as an integer of `dtype`
+  kLoad,      // access
+  kGather,    // access moved by operand 0 (i32 or i64, in elements), where operand 1 (b1, may be missing) holds;
+              // `access.otherwise` elsewhere
+  kOp,        // `op` over operands
+  kReduce,    // `reduce` of operands over all reduce axes of the kernel, as far as access.guards hold
+  kScan,      // `reduce` of operands over the points of the scan axis walked so far, this one included
+  kScatter,   // what a store does with operand 1: it takes it to the element that operand 0 (i32 or i64, in elements)
+              // moves its access to, and folds it with what is there by `reduce` (kSum, kProd, kMax, kMin), or
+              // `overwrites` it. Points may meet in one element. Only a store's value
 };
 
 enum class ScalarOp {
   // arithmetic
-  kAdd, kSub, kMul, kDiv, kFloorDiv, kTruncDiv, kRemainder /* sign of divisor */, kFmod /* sign of dividend */, kNeg, kAbs, kSign, kReciprocal,
-  kMinimum, kMaximum /* propagate NaN */, kFmin, kFmax /* ignore NaN */, kFma,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kTruncDiv,
+  kRemainder /* sign of divisor */,
+  kFmod /* sign of dividend */,
+  kNeg,
+  kAbs,
+  kSign,
+  kReciprocal,
+  kMinimum,
+  kMaximum /* propagate NaN */,
+  kFmin,
+  kFmax /* ignore NaN */,
+  kFma,
   // rounding
-  kFloor, kCeil, kTrunc, kRound /* half to even */,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound /* half to even */,
   // transcendental
-  kExp, kExp2, kExpm1, kLog, kLog2, kLog10, kLog1p, kSqrt, kRsqrt, kSin, kCos, kTan, kAsin, kAcos, kAtan, kAtan2, kSinh, kCosh, kTanh,
-  kAsinh, kAcosh, kAtanh, kErf, kErfc, kSigmoid, kPow,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSqrt,
+  kRsqrt,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kAtan2,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kErfc,
+  kSigmoid,
+  kPow,
   // comparison and logic: results are b1
-  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIsNan, kIsInf, kLogicalAnd, kLogicalOr, kLogicalXor, kLogicalNot,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIsNan,
+  kIsInf,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+  kLogicalNot,
   // integers
-  kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft, kShiftRight,
-  kSelect,     // operands: condition, then, else
-  kBounded,    // operands: index, size (a constant). The index, which data decided; one outside [0, size) is the caller's mistake (docs/contract.md), never an access
-  kCast,       // to `dtype`
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kBitNot,
+  kShiftLeft,
+  kShiftRight,
+  kSelect,   // operands: condition, then, else
+  kBounded,  // operands: index, size (a constant). The index, which data decided; one outside [0, size) is the caller's
+             // mistake (docs/contract.md), never an access
+  kCast,     // to `dtype`
 };
 
 enum class ReduceOp {
-  kSum, kProd, kMax, kMin /* propagate NaN */, kAny, kAll,
-  kArgMax, kArgMin,        // index along the flattened reduce axes; first of equals; NaN wins
-  kMoments,                // operand x → components 0: mean, 1: Σ(x−mean)²   (Welford / Chan, stable)
-  kCombineMoments,         // operands mean, m2, count → the same two components over partial moments (Chan et al. 1983)
-  kMaxSumExp,              // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
-  kCombineMaxSumExp,       // operands max, sum → the same two components over partials
-  kLogSumExp,              // of a Scan only: log Σ exp(x)
-  kSortUp, kSortDown,      // of a Scan only: the row in order; equals keep theirs, NaN is the largest
+  kSum,
+  kProd,
+  kMax,
+  kMin /* propagate NaN */,
+  kAny,
+  kAll,
+  kArgMax,
+  kArgMin,            // index along the flattened reduce axes; first of equals; NaN wins
+  kMoments,           // operand x → components 0: mean, 1: Σ(x−mean)²   (Welford / Chan, stable)
+  kCombineMoments,    // operands mean, m2, count → the same two components over partial moments (Chan et al. 1983)
+  kMaxSumExp,         // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
+  kCombineMaxSumExp,  // operands max, sum → the same two components over partials
+  kLogSumExp,         // of a Scan only: log Σ exp(x)
+  kSortUp,
+  kSortDown,  // of a Scan only: the row in order; equals keep theirs, NaN is the largest
 };
-// A Scan is of kSum, kProd, kMax, kMin, kLogSumExp or a sort. kMax and kMin may have a second operand, which must ascend along the walk: component 1 is its
-// value where the extreme stands, the last of equals. A sort may have one too, the place along the axis: component 1 is the place where the element stood.
-// A sort needs its row whole: its axis is neither looped nor reversed.
+// A Scan is of kSum, kProd, kMax, kMin, kLogSumExp or a sort. kMax and kMin may have a second operand, which must
+// ascend along the walk: component 1 is its value where the extreme stands, the last of equals. A sort may have one
+// too, the place along the axis: component 1 is the place where the element stood. A sort needs its row whole: its axis
+// is neither looped nor reversed.
 
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
-  DType dtype = DType::f32;              // of the result; arithmetic is done in it (16-bit operands are cast to f32 explicitly)
-  std::string name;                      // what it holds ("scale", "row_max"); empty: printed inline where used once
+  DType dtype = DType::f32;  // of the result; arithmetic is done in it (16-bit operands are cast to f32 explicitly)
+  std::string name;          // what it holds ("scale", "row_max"); empty: printed inline where used once
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
-  int component = 0;                     // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
-  bool overwrites = false;               // of a Scatter
-  bool network = false;                  // of a Scan of kProd: multiplied in one order, so that what overflows does not hang on the hardware: what is carried enters
-                                         // with the block's first element, and the block is a Sklansky network
+  int component = 0;        // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
+  bool overwrites = false;  // of a Scatter
+  bool network = false;     // of a Scan of kProd: multiplied in one order, so that what overflows does not hang on the
+                         // hardware: what is carried enters with the block's first element, and the block is a Sklansky
+                         // network
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;
-  int64_t integer = 0;           // a constant's, and of a sort how many of the first places anything reads; 0: all
+  int64_t integer = 0;  // a constant's, and of a sort how many of the first places anything reads; 0: all
 };
 
 struct Store {
   Access access;
   ExprId value = kNoExpr;
-  bool last = false;             // after all that its program reads: the memory may be that of a buffer which the kernel reads (a mutation in place)
+  bool last = false;  // after all that its program reads: the memory may be that of a buffer which the kernel reads (a
+                      // mutation in place)
 };
 
-// --- Kernel -------------------------------------------------------------------------------------------------------------------
+// --- Kernel ---
 
 enum class BufferRole { kInput, kOutput, kScratch };
 struct Buffer {
-  std::string name;              // "x", "weight", "out": a Python and C++ identifier
+  std::string name;  // "x", "weight", "out": a Python and C++ identifier
   DType dtype = DType::f32;
-  int64_t elements = 0;          // extent reached by the accesses, for guard bands and 64-bit indexing
+  int64_t elements = 0;  // extent reached by the accesses, for guard bands and 64-bit indexing
   BufferRole role = BufferRole::kInput;
-  bool aligned = true;           // data pointer divisible by 16 bytes
+  bool aligned = true;  // data pointer divisible by 16 bytes
 };
 
-// The body says in which order a program does its work on its block. A statement runs for every point of the tile's axes.
+// The body says in which order a program does its work on its block. A statement runs for every point of the tile's
+// axes.
 enum class StmtKind {
-  kLet,         // compute expr and keep it under its name
-  kStore,       // stores[index]
-  kLoop,        // for each block of the looped reduce or scan axes: body
-  kInit,        // start the accumulator of the Reduce expr, or what the Scan expr carries from block to block (its identity)
+  kLet,    // compute expr and keep it under its name
+  kStore,  // stores[index]
+  kLoop,   // for each block of the looped reduce or scan axes: body
+  kInit,   // start the accumulator of the Reduce expr, or what the Scan expr carries from block to block (its identity)
   kAccumulate,  // fold the operand's block into the accumulator of expr (elementwise in a tile, a scalar on the CPU)
   kFinish,      // expr = its accumulator folded over the reduce axes of the tile
   kScan,        // expr = its operands' block scanned, after what it carries; then what it carries moves on
 };
 struct Stmt {
   StmtKind kind = StmtKind::kLet;
-  ExprId expr = kNoExpr;         // Let, Init, Accumulate, Finish, Scan
-  int store = -1;                // Store
-  std::vector<Stmt> body;        // Loop
+  ExprId expr = kNoExpr;   // Let, Init, Accumulate, Finish, Scan
+  int store = -1;          // Store
+  std::vector<Stmt> body;  // Loop
 };
 
-// Where the programs of a row that is spread over several meet (cooperative axes): scratch buffers, −1 in other kernels. All reduce axes are
-// cooperative or none is. A program takes its number from a counter when it starts, so that those that have started are the first rows', and waits
-// for the others of its row: as many as one row has must be able to run at once.
+// Where the programs of a row that is spread over several meet (cooperative axes): scratch buffers, −1 in other
+// kernels. All reduce axes are cooperative or none is. A program takes its number from a counter when it starts, so
+// that those that have started are the first rows', and waits for the others of its row: as many as one row has must be
+// able to run at once.
 struct Exchange {
-  int counters = -1;             // i32, zero at the start: programs started, then per round and row the programs that arrived
-  int partials = -1;             // what each program has found: [reduction and component][program]
+  int counters = -1;  // i32, zero at the start: programs started, then per round and row the programs that arrived
+  int partials = -1;  // what each program has found: [reduction and component][program]
   bool used() const { return counters >= 0; }
 };
 
-// What a schedule decides about a CPU kernel's loops; 0: the printer chooses from the accesses (emit/cpu/loop_nest.hpp has its choices).
+// What a schedule decides about a CPU kernel's loops; 0: the printer chooses from the accesses (emit/cpu/loop_nest.hpp
+// has its choices).
 struct LoopChoices {
-  int64_t along = 0;             // the SIMD loop: 0 along the axis that suits the accesses best, 1 the next, …
-  int64_t columns = 0;           // that a program folds side by side
-  int64_t tile = 0;              // side of the tiles where an operand is transposed
-  int64_t rows = 0, piece = 0;   // of a scan: walked side by side, and elements of them at a time
-  int64_t keep = 0;              // bytes of values that a program computes once and keeps for a later phase
-  int64_t share = 0;             // elements from which on threads share the work
+  int64_t along = 0;            // the SIMD loop: 0 along the axis that suits the accesses best, 1 the next, …
+  int64_t columns = 0;          // that a program folds side by side
+  int64_t tile = 0;             // side of the tiles where an operand is transposed
+  int64_t rows = 0, piece = 0;  // of a scan: walked side by side, and elements of them at a time
+  int64_t keep = 0;             // bytes of values that a program computes once and keeps for a later phase
+  int64_t share = 0;            // elements from which on threads share the work
   bool operator==(const LoopChoices&) const = default;
 };
 
 struct Kernel {
-  std::string name;              // "rms_norm_kernel"
-  std::string doc;               // one line: what it computes, in the model's words
-  std::vector<Buffer> buffers;   // in the order of the kernel's parameters
-  std::vector<Axis> axes;        // parallel first, outermost first; then reduce axes, outermost first, or the scan axis
-  std::vector<Expr> exprs;       // operands before users
+  std::string name;             // "rms_norm_kernel"
+  std::string doc;              // one line: what it computes, in the model's words
+  std::vector<Buffer> buffers;  // in the order of the kernel's parameters
+  std::vector<Axis> axes;       // parallel first, outermost first; then reduce axes, outermost first, or the scan axis
+  std::vector<Expr> exprs;      // operands before users
   std::vector<Store> stores;
-  std::vector<Stmt> body;        // filled by arrange()
+  std::vector<Stmt> body;  // filled by arrange()
   Exchange exchange;
   int num_warps = 4;
   int num_stages = 2;
   LoopChoices loops;
-  int max_registers = 0;         // a thread may take; 0: as many as the compiler likes
+  int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
 };
 
 // Does the expression read its access's buffer?
@@ -213,27 +292,33 @@ inline const Expr* scatter_of(const Kernel& kernel, const Store& store) {
 }
 bool scatters(const Kernel& kernel);
 inline bool is_sort(const Expr& expr) {
-  return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) && (expr.reduce == ReduceOp::kSortUp || expr.reduce == ReduceOp::kSortDown);
+  return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) &&
+         (expr.reduce == ReduceOp::kSortUp || expr.reduce == ReduceOp::kSortDown);
 }
 bool sorts(const Kernel& kernel);
-// Of a sort on a GPU: does it want so few places that picking them one after the other takes fewer instructions than a sorting network?
+// Of a sort on a GPU: does it want so few places that picking them one after the other takes fewer instructions than a
+// sorting network?
 bool picks_one_by_one(const Kernel& kernel, const Expr& sort);
 // How far a Scatter's operand 0 reaches beyond its store's access: its values are less.
 int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 
-// Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends reduce axes, a Scan
-// varies along the scan axis).
-std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);   // [expr][axis]
-std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);   // [axis], index and guards
+// Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends
+// reduce axes, a Scan varies along the scan axis).
+std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);            // [expr][axis]
+std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);  // [axis], index and guards
 
-// The Reduce or Scan expressions that fold the same operands with the same operation: the components of one, `id` among them, ascending.
+// The Reduce or Scan expressions that fold the same operands with the same operation: the components of one, `id` among
+// them, ascending.
 std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);
 
 // Smallest and largest value of the index over all points of the axes.
-struct IndexRange { int64_t lowest = 0, highest = 0; };
+struct IndexRange {
+  int64_t lowest = 0, highest = 0;
+};
 IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
 
-// What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a load.
+// What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a
+// load.
 std::string noun_for(const Expr& expr, const Kernel& kernel);
 
 // Is the axis folded or walked by a program rather than shared out among them?
@@ -243,21 +328,24 @@ int scan_axis_of(const Kernel& kernel);
 
 inline int64_t blocks_of(const Axis& axis) { return (axis.extent + axis.block - 1) / axis.block; }
 
-// Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over the cooperative ones.
+// Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over
+// the cooperative ones.
 int64_t program_count(const Kernel& kernel);
 int64_t programs_of_row(const Kernel& kernel);
 
-// Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean condition per Select,
-// identifiers valid and unique, accesses within their buffers wherever their guards hold.
+// Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean
+// condition per Select, identifiers valid and unique, accesses within their buffers wherever their guards hold.
 void check_kernel(const Kernel& kernel);
 
 // Fills kernel.body from the DAG.
-// Phases: what needs a Reduce result stands after that Reduce's Finish. With looped reduce axes every phase that touches them is one Loop, in which
-// loads and producers are issued again; what does not vary along them is computed once, outside. With persistent reduce axes there is no Loop,
-// no Init and no Accumulate: Finish folds the operand's block itself. With a scan axis there is one phase; Scans stand among the Lets of its Loop,
-// after an Init outside, or without a Loop and an Init where the block covers the axis.
-// Lets stand for named expressions, loads, Reduces, anything used twice, and what a Loop must not compute again; the rest is printed inline.
-// Expressions that need a name and have none get one ("difference", "exponential"). Init, Accumulate, Finish and Scan name the first of the siblings.
+// Phases: what needs a Reduce result stands after that Reduce's Finish. With looped reduce axes every phase that
+// touches them is one Loop, in which loads and producers are issued again; what does not vary along them is computed
+// once, outside. With persistent reduce axes there is no Loop, no Init and no Accumulate: Finish folds the operand's
+// block itself. With a scan axis there is one phase; Scans stand among the Lets of its Loop, after an Init outside, or
+// without a Loop and an Init where the block covers the axis. Lets stand for named expressions, loads, Reduces,
+// anything used twice, and what a Loop must not compute again; the rest is printed inline. Expressions that need a name
+// and have none get one ("difference", "exponential"). Init, Accumulate, Finish and Scan name the first of the
+// siblings.
 void arrange(Kernel& kernel);
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

@@ -12,7 +12,7 @@
 #include "emit/kernel_text.hpp"
 #include "support/error.hpp"
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 namespace {
 
 bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
@@ -177,7 +177,8 @@ class Parser {
       expr.integer = literal == "true";
     } else if (is_integral(expr.dtype)) {
       const auto [end, error] = std::from_chars(literal.data(), literal.data() + literal.size(), expr.integer);
-      if (error != std::errc() || end != literal.data() + literal.size()) fail(fmt::format("'{}' is not an integer", literal));
+      if (error != std::errc() || end != literal.data() + literal.size())
+        fail(fmt::format("'{}' is not an integer", literal));
     } else {
       expr.number = to_number(literal);
     }
@@ -293,7 +294,8 @@ class Parser {
   void skip_space() {
     while (at_ < text_.size()) {
       if (std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-      else if (text_[at_] == '#') while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      else if (text_[at_] == '#')
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
       else return;
     }
   }
@@ -346,7 +348,8 @@ class Parser {
     if (literal == "nan") return std::numeric_limits<double>::quiet_NaN();
     double out = 0;
     const auto [end, error] = std::from_chars(literal.data(), literal.data() + literal.size(), out);
-    if (error != std::errc() || end != literal.data() + literal.size()) fail(fmt::format("'{}' is not a number", literal));
+    if (error != std::errc() || end != literal.data() + literal.size())
+      fail(fmt::format("'{}' is not a number", literal));
     return out;
   }
 
@@ -383,4 +386,4 @@ class Parser {
 
 Kernel parse_kernel(std::string_view text) { return Parser(text).run(); }
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

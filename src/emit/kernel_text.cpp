@@ -8,7 +8,7 @@
 #include "support/error.hpp"
 #include "support/text.hpp"
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 namespace {
 
 std::string quote(std::string_view text) {
@@ -21,7 +21,9 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
-bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 class Printer {
  public:
@@ -50,18 +52,22 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}{}", axis.name, axis.extent, find_name(kAxisKindNames, axis.kind), axis.block,
-                          axis.looped ? " looped" : "", axis.ahead > 1 ? fmt::format(" ahead {}", axis.ahead) : "", axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "", axis.vector ? " vector" : "",
-                          axis.unrolled ? " unrolled" : ""));
+      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}{}", axis.name, axis.extent,
+                          find_name(kAxisKindNames, axis.kind), axis.block, axis.looped ? " looped" : "",
+                          axis.ahead > 1 ? fmt::format(" ahead {}", axis.ahead) : "",
+                          axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "",
+                          axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
     if (const Exchange& exchange = kernel_.exchange; exchange.used())
-      line(1, fmt::format("exchange counters {} partials {}", kernel_.buffers.at(exchange.counters).name, kernel_.buffers.at(exchange.partials).name));
+      line(1, fmt::format("exchange counters {} partials {}", kernel_.buffers.at(exchange.counters).name,
+                          kernel_.buffers.at(exchange.partials).name));
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       const bool labelled = labels_[id] == "%" + expr.name;
       line(1, fmt::format("{} = {} : {}{}", labels_[id], value(expr), name_of(expr.dtype),
                           labelled || expr.name.empty() ? "" : " named " + expr.name));
     }
-    for (const Store& store : kernel_.stores) line(1, fmt::format("store {} to {}{}", label(store.value), access(store.access), store.last ? " last" : ""));
+    for (const Store& store : kernel_.stores)
+      line(1, fmt::format("store {} to {}{}", label(store.value), access(store.access), store.last ? " last" : ""));
     if (!kernel_.body.empty()) {
       line(1, "body {");
       body(kernel_.body, 2);
@@ -96,7 +102,8 @@ class Printer {
   const std::string& label(ExprId id) const { return labels_.at(id); }
 
   std::string access(const Access& access) const {
-    std::string out = fmt::format("{}[{}]", kernel_.buffers.at(access.buffer).name, index(access.index)) + guards(access);
+    std::string out = fmt::format("{}[{}]", kernel_.buffers.at(access.buffer).name, index(access.index)) +
+                      guards(access);
     if (format_double(access.otherwise) != "0.0") out += " else " + format_double(access.otherwise);
     return out;
   }
@@ -131,12 +138,15 @@ class Printer {
         return fmt::format("gather {} at {}{}", access(expr.access), label(expr.operands[0]), where);
       }
       case ExprKind::kOp: return std::string(name_of(expr.op)) + operands(expr);
-      case ExprKind::kScatter: return fmt::format("scatter {}{}", expr.overwrites ? "put" : name_of(expr.reduce), operands(expr));
+      case ExprKind::kScatter:
+        return fmt::format("scatter {}{}", expr.overwrites ? "put" : name_of(expr.reduce), operands(expr));
       case ExprKind::kReduce:
       case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
         const std::string first = is_sort(expr) && expr.integer != 0 ? fmt::format(" first {}", expr.integer) : "";
-        return fmt::format("{} {}{}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), first, guards(expr.access));
+        return fmt::format("{} {}{}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce",
+                           expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), first,
+                           guards(expr.access));
       }
     }
     return "";
@@ -170,4 +180,4 @@ std::string_view name_of(ReduceOp reduce) { return find_name(kReduceOpNames, red
 std::string print(const Kernel& kernel) { return Printer(kernel).run(); }
 std::string print(const Kernel& kernel, const Index& index) { return Printer(kernel).index(index); }
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

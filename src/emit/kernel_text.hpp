@@ -1,4 +1,5 @@
-// The text form of KernelIR: what `kw inspect --stage kernels` shows and what tests are written in. Printing and parsing are inverse.
+// The text form of KernelIR: what `kw inspect --stage kernels` shows and what tests are written in. Printing and
+// parsing are inverse.
 //
 //   kernel softmax_kernel {
 //     doc "Softmax over each row."
@@ -18,8 +19,9 @@
 //   }
 //
 // Constants: `%c = constant 1e-06 : f32`. Indices as values: `%i = index 4*row + (column // 8 % 4) : i64`.
-// Components of a reduction: `reduce moments.1(%x)`. An expression whose name is unique is labelled with it, any other with its number;
-// `named` keeps a name that is not unique. `body` is left out while arrange() has not run. `#` starts a comment.
+// Components of a reduction: `reduce moments.1(%x)`. An expression whose name is unique is labelled with it, any other
+// with its number; `named` keeps a name that is not unique. `body` is left out while arrange() has not run. `#` starts
+// a comment.
 #pragma once
 
 #include <string>
@@ -27,15 +29,15 @@
 
 #include "emit/kernel_ir.hpp"
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 
 std::string_view name_of(ScalarOp op);      // "floor_div"
 std::string_view name_of(ReduceOp reduce);  // "max_sum_exp"
 
 std::string print(const Kernel& kernel);
-std::string print(const Kernel& kernel, const Index& index);   // "4*row + (column // 8 % 4)"
+std::string print(const Kernel& kernel, const Index& index);  // "4*row + (column // 8 % 4)"
 
 // Throws kUser with the line's number when the text is not a kernel.
 Kernel parse_kernel(std::string_view text);
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 
 namespace {
 
@@ -24,11 +24,14 @@ class Search {
   // Stops of a value that is `identity` past each of them.
   std::vector<ExprId> of_value(ExprId id, double identity) const {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kGather) return expr.operands.size() > 1 && expr.access.otherwise == identity ? of_condition(expr.operands[1]) : std::vector<ExprId>{};
+    if (expr.kind == ExprKind::kGather)
+      return expr.operands.size() > 1 && expr.access.otherwise == identity ? of_condition(expr.operands[1])
+                                                                           : std::vector<ExprId>{};
     if (expr.kind != ExprKind::kOp) return {};
     if (expr.op == ScalarOp::kCast) return of_value(expr.operands[0], identity);
     if (expr.op == ScalarOp::kSelect) {
-      if (is_constant(expr.operands[2], identity)) return together(of_condition(expr.operands[0]), of_value(expr.operands[1], identity));
+      if (is_constant(expr.operands[2], identity))
+        return together(of_condition(expr.operands[0]), of_value(expr.operands[1], identity));
       return {};
     }
     // A product is 0 where both of its factors are.
@@ -47,7 +50,8 @@ class Search {
 
   bool is_constant(ExprId id, double number) const {
     const Expr& expr = kernel_.exprs[id];
-    return expr.kind == ExprKind::kConstant && (is_floating(expr.dtype) ? expr.number : static_cast<double>(expr.integer)) == number;
+    return expr.kind == ExprKind::kConstant &&
+           (is_floating(expr.dtype) ? expr.number : static_cast<double>(expr.integer)) == number;
   }
 
   // The axis's own index, perhaps cast to another integer.
@@ -60,7 +64,8 @@ class Search {
   std::vector<ExprId> of_condition(ExprId id) const {
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind != ExprKind::kOp) return {};
-    if (expr.op == ScalarOp::kLogicalAnd) return together(of_condition(expr.operands[0]), of_condition(expr.operands[1]));
+    if (expr.op == ScalarOp::kLogicalAnd)
+      return together(of_condition(expr.operands[0]), of_condition(expr.operands[1]));
     if (expr.op != ScalarOp::kLess || !is_place(expr.operands[0])) return {};
     for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
       if (axes_[expr.operands[1]][axis] && is_serial(kernel_.axes[axis])) return {};
@@ -80,7 +85,8 @@ ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) 
   std::vector<ExprId> common;
   for (size_t at = 0; at < reduces.size(); ++at) {
     const Expr& reduce = kernel.exprs[reduces[at]];
-    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kMax && reduce.reduce != ReduceOp::kMin) return kNoExpr;
+    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kMax && reduce.reduce != ReduceOp::kMin)
+      return kNoExpr;
     const std::vector<ExprId> own = search.of_value(reduce.operands[0], identity_of(reduce.reduce));
     if (at == 0) common = own;
     std::erase_if(common, [&](ExprId one) { return std::find(own.begin(), own.end(), one) == own.end(); });
@@ -88,4 +94,4 @@ ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) 
   return common.empty() ? kNoExpr : common.front();
 }
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

@@ -23,29 +23,32 @@ Json parse(const std::string& text, const char* empty) { return Json::parse(text
 
 std::string path_text(const Json& path) {
   std::string out;
-  for (const Json& step : path) out += (out.empty() ? "" : ".") + (step.is_string() ? step.get<std::string>() : step.dump());
+  for (const Json& step : path)
+    out += (out.empty() ? "" : ".") + (step.is_string() ? step.get<std::string>() : step.dump());
   return out;
 }
 
-// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what of the rest stands in the way, and how the call
-// is handed on to the original.
+// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what of the rest
+// stands in the way, and how the call is handed on to the original.
 struct CallText {
-  std::string parameters;                       // "x, mask=None, *args, **kwargs"
-  std::string passed_on;                        // "x, mask, *args, **kwargs"
-  std::map<std::string, std::string> tensors;   // user input's path, "args.0" → "x"
-  std::vector<std::string> obstacles;           // "mask is not None"
-  std::set<std::string> names;                  // of all parameters
+  std::string parameters;                      // "x, mask=None, *args, **kwargs"
+  std::string passed_on;                       // "x, mask, *args, **kwargs"
+  std::map<std::string, std::string> tensors;  // user input's path, "args.0" → "x"
+  std::vector<std::string> obstacles;          // "mask is not None"
+  std::set<std::string> names;                 // of all parameters
 };
 
 class CallWriter {
  public:
   CallWriter(const Graph& graph) : entries_(parse(graph.call_json, "[]")), signature_(parse(graph.source_json, "{}")) {
     signature_ = signature_.is_object() && signature_.contains("signature") ? signature_["signature"] : Json::array();
-    if (entries_.empty())   // graphs written by hand
+    if (entries_.empty())  // graphs written by hand
       for (const GraphInput& input : graph.inputs)
         if (input.kind == InputKind::kUser) {
           Json path = Json::array({"args", static_cast<int64_t>(entries_.size())});
-          entries_.push_back({{"path", path}, {"name", input.access.empty() ? graph.values[input.value].name : input.access}, {"value", input.value}});
+          entries_.push_back({{"path", path},
+                              {"name", input.access.empty() ? graph.values[input.value].name : input.access},
+                              {"value", input.value}});
           targets_[path_text(path)] = input.target;
         }
   }
@@ -73,7 +76,8 @@ class CallWriter {
     for (const Json& item : signature_) {
       const std::string name = item.at("name"), kind = item.at("kind");
       if (item.contains("default") && !python::has_literal(item["default"])) return false;
-      const std::string text = item.contains("default") ? fmt::format("{}={}", name, python::literal(item["default"])) : name;
+      const std::string text = item.contains("default") ? fmt::format("{}={}", name, python::literal(item["default"]))
+                                                        : name;
       if (kind == "varargs") {
         keyword_only = true;
         parameters.push_back("*" + name);
@@ -93,7 +97,8 @@ class CallWriter {
         passed.push_back(kind == "keyword" ? name + "=" + name : name);
         own_.insert(name);
         if (kind != "keyword") by_position_[position++] = name;
-        if (!given.contains(name) && item.contains("default")) text_.obstacles.push_back(differs(name, item["default"]));
+        if (!given.contains(name) && item.contains("default"))
+          text_.obstacles.push_back(differs(name, item["default"]));
       }
     }
     text_.parameters = join(parameters, ", ");
@@ -131,7 +136,8 @@ class CallWriter {
       if (path.at(0) == "args") overflow = std::max(overflow, path.at(1).get<int64_t>() + 1 - varargs_from_);
       else if (!own_.contains(path.at(1).get<std::string>())) extra.insert(path.at(1).get<std::string>());
     }
-    if (!varargs_.empty()) text_.obstacles.push_back(overflow > 0 ? fmt::format("len({}) != {}", varargs_, overflow) : varargs_);
+    if (!varargs_.empty())
+      text_.obstacles.push_back(overflow > 0 ? fmt::format("len({}) != {}", varargs_, overflow) : varargs_);
     if (!varkw_.empty()) {
       std::vector<std::string> names;
       for (const std::string& name : extra) names.push_back(python::quoted(name));
@@ -157,8 +163,10 @@ class CallWriter {
       expression += "[" + path[step].dump() + "]";
     }
     if (entry.contains("constant")) {
-      constants_.push_back(python::has_literal(entry["constant"]) ? differs(expression, entry["constant"])
-                                                                        : fmt::format("repr({}) != {}", expression, entry["constant"].value("repr", Json("")).dump()));
+      constants_.push_back(
+          python::has_literal(entry["constant"])
+              ? differs(expression, entry["constant"])
+              : fmt::format("repr({}) != {}", expression, entry["constant"].value("repr", Json("")).dump()));
       return;
     }
     const std::string key = path_text(path);
@@ -175,7 +183,8 @@ class CallWriter {
   std::map<std::string, std::string> targets_;
   std::map<int64_t, std::string> by_position_;
   std::set<std::string> own_;
-  std::map<std::string, std::set<std::string>> children_;   // of each list, tuple and dict in the call, shorter expressions first
+  std::map<std::string, std::set<std::string>> children_;  // of each list, tuple and dict in the call, shorter
+                                                           // expressions first
   std::vector<std::string> constants_;
   std::string varargs_, varkw_;
   int64_t varargs_from_ = 0;
@@ -184,8 +193,16 @@ class CallWriter {
 class ClassWriter {
  public:
   ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
-      : graph_(graph), program_(program), target_(target), wraps_(wraps_module), module_(wraps_module ? "self.module" : "self"), inputs_(used_inputs(graph, program)), returned_(returned_outputs(graph, program, target)),
-        memory_(shared_memory_check(graph, inputs_)), call_(CallWriter(graph).run()), graph_device_(device_of(graph)) {}
+      : graph_(graph),
+        program_(program),
+        target_(target),
+        wraps_(wraps_module),
+        module_(wraps_module ? "self.module" : "self"),
+        inputs_(used_inputs(graph, program)),
+        returned_(returned_outputs(graph, program, target)),
+        memory_(shared_memory_check(graph, inputs_)),
+        call_(CallWriter(graph).run()),
+        graph_device_(device_of(graph)) {}
 
   std::string run() {
     return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" + model_class();
@@ -202,8 +219,11 @@ class ClassWriter {
       // Complex elements travel as pairs.
       const bool complex = dtype == DType::c64 || dtype == DType::c128;
       const std::string made = fmt::format("torch.tensor({}, dtype={}, device=device)", constant_data(input.data),
-                                           python::dtype(!complex ? dtype : dtype == DType::c64 ? DType::f32 : DType::f64));
-      out += fmt::format("@functools.cache\ndef constant_{}(device):\n    return {}\n\n\n", value.name, complex ? "torch.view_as_complex(" + made + ")" : made);
+                                           python::dtype(!complex              ? dtype
+                                                         : dtype == DType::c64 ? DType::f32
+                                                                               : DType::f64));
+      out += fmt::format("@functools.cache\ndef constant_{}(device):\n    return {}\n\n\n", value.name,
+                         complex ? "torch.view_as_complex(" + made + ")" : made);
     }
     return out;
   }
@@ -224,10 +244,13 @@ class ClassWriter {
   }
 
   std::string expected_table() const {
-    std::string out = "# What kernel_forward takes, in the order of its parameters: name, shape, strides, dtype, device.\nEXPECTED = (\n";
+    std::string out =
+        "# What kernel_forward takes, in the order of its parameters: name, shape, strides, dtype, device.\nEXPECTED = "
+        "(\n";
     for (const GraphInput& input : inputs_) {
       const TensorType& type = graph_.type(input.value);
-      out += fmt::format("    ({}, {}, {}, {}, {}),\n", python::quoted(label(input)), python::tuple(type.shape), python::tuple(type.strides), python::dtype(type.dtype), device(type));
+      out += fmt::format("    ({}, {}, {}, {}, {}),\n", python::quoted(label(input)), python::tuple(type.shape),
+                         python::tuple(type.strides), python::dtype(type.dtype), device(type));
     }
     return out + ")\n\n\n";
   }
@@ -239,7 +262,9 @@ class ClassWriter {
   }
 
   std::string why_not() const {
-    return "def why_not(module, tensors):\n    \"\"\"Why kernel_forward cannot run on these tensors, and what to do about it; None where it can.\"\"\"\n" + mode_check() +
+    return "def why_not(module, tensors):\n    \"\"\"Why kernel_forward cannot run on these tensors, and what to do "
+           "about it; None where it can.\"\"\"\n" +
+           mode_check() +
            R"py(    for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
         if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
             return f"{name} is not a tensor of shape {shape}; pass one, or make kernels for the other shape"
@@ -251,7 +276,8 @@ class ClassWriter {
         return "gradients are wanted, which the kernels do not compute; call it under torch.no_grad()"
     if torch.is_autocast_enabled(DEVICE):
         return "autocast is on; call it under torch.autocast(..., enabled=False)"
-)py" + requirements() + R"py(    return None
+)py" + requirements() +
+           R"py(    return None
 
 
 @functools.cache
@@ -264,7 +290,8 @@ def warn_once(reason):
 )py";
   }
 
-  // Forward may read whether modules are in training mode; graphs that do not say of which are held to the mode of the whole.
+  // Forward may read whether modules are in training mode; graphs that do not say of which are held to the mode of the
+  // whole.
   std::string mode_check() const {
     const Json source = parse(graph_.source_json, "{}");
     Json modes = Json::array({Json::array({"self", graph_.training})});
@@ -280,9 +307,13 @@ def warn_once(reason):
   static std::string mode_check(const std::vector<std::string>& flags, bool training) {
     if (flags.empty()) return "";
     std::string condition = fmt::format("    if {}{}:\n", training ? "not " : "", flags[0]);
-    if (flags.size() > 1) condition = python::indent(python::wrapped_call(fmt::format("if {} in (", training ? "False" : "True"), flags, "):"), 1);
+    if (flags.size() > 1)
+      condition = python::indent(
+          python::wrapped_call(fmt::format("if {} in (", training ? "False" : "True"), flags, "):"), 1);
     const std::string_view made = training ? "training" : "evaluation", other = training ? "evaluation" : "training";
-    return condition + fmt::format("        return \"it was made for {} mode; call {}(), or make kernels for {} mode\"\n", made, training ? "train" : "eval", other);
+    return condition +
+           fmt::format("        return \"it was made for {} mode; call {}(), or make kernels for {} mode\"\n", made,
+                       training ? "train" : "eval", other);
   }
 
   std::string requirements() const {
@@ -299,9 +330,9 @@ def warn_once(reason):
       for (const Json& begin : source["begins"]) {
         if (begin.at(0) != (inputs_[place].kind == InputKind::kUser) || begin.at(1) != inputs_[place].target) continue;
         const int64_t offset = begin.at(2);
-        const std::string reason =
-            fmt::format("{} does not begin at element {} of its memory; make kernels for where it begins",
-                        label(inputs_[place]), offset);
+        const std::string reason = fmt::format(
+            "{} does not begin at element {} of its memory; make kernels for where it begins", label(inputs_[place]),
+            offset);
         out += fmt::format("if tensors[{}].storage_offset() != {}:\n    return {}\n", place, offset,
                            python::quoted(reason));
       }
@@ -312,10 +343,12 @@ def warn_once(reason):
   // A local of forward, out of the way of its parameters.
   std::string local(const std::string& name) const { return call_.names.contains(name) ? name + "_" : name; }
 
-  // Forward's parameters have the names that its callers know, `len` maybe. What they hide from its body gets another name, defined before the class.
+  // Forward's parameters have the names that its callers know, `len` maybe. What they hide from its body gets another
+  // name, defined before the class.
   std::string without_hidden_names(std::string& body) const {
     std::string aliases;
-    for (const std::string_view use : {"why_not(", "warn_once(", "kernel_forward(", "len(", "repr(", "float(", "torch.cuda", "torch.return_types", "torch.device(", "DEVICE =="}) {
+    for (const std::string_view use : {"why_not(", "warn_once(", "kernel_forward(", "len(", "repr(", "float(",
+                                       "torch.cuda", "torch.return_types", "torch.device(", "DEVICE =="}) {
       const std::string name(use.substr(0, use.find_first_of("(. ")));
       if (!call_.names.contains(name) || body.find(use) == std::string::npos) continue;
       const std::string alias = fmt::format("kw_{0} = {0}\n", name);
@@ -325,7 +358,9 @@ def warn_once(reason):
     return aliases.empty() ? "" : aliases + "\n\n";
   }
 
-  std::string held(const std::string& access) const { return wraps_ ? python::rename_word(access, "self", "self.module") : access; }
+  std::string held(const std::string& access) const {
+    return wraps_ ? python::rename_word(access, "self", "self.module") : access;
+  }
 
   std::string access(const GraphInput& input) const {
     if (input.kind == InputKind::kUser) {
@@ -340,11 +375,15 @@ def warn_once(reason):
     std::vector<std::string> parts;
     std::string source;
     for (const GraphInput& input : inputs_)
-      if (source.empty() && (input.kind == InputKind::kUser || !input.access.empty()) && graph_.type(input.value).device == graph_device_) source = access(input) + ".device";
+      if (source.empty() && (input.kind == InputKind::kUser || !input.access.empty()) &&
+          graph_.type(input.value).device == graph_device_)
+        source = access(input) + ".device";
     if (source.empty()) source = "torch.device(DEVICE)";
     for (const GraphInput& input : inputs_) {
       const bool made = input.kind == InputKind::kConstant && input.access.empty();
-      const std::string place = graph_.type(input.value).device == graph_device_ ? source : python::quoted(graph_.type(input.value).device);
+      const std::string place = graph_.type(input.value).device == graph_device_
+                                    ? source
+                                    : python::quoted(graph_.type(input.value).device);
       parts.push_back(made ? fmt::format("constant_{}({})", graph_.values[input.value].name, place) : access(input));
     }
     return python::wrapped_call(local("tensors") + " = (", parts, parts.size() == 1 ? ",)" : ")");
@@ -354,24 +393,35 @@ def warn_once(reason):
     std::string body;
     const std::string reason = local("reason");
     std::string original = wraps_ ? "self.module(" : "super().forward(";
-    if (!wraps_ && call_.names.contains("super")) original = call_.passed_on.empty() ? "Model.forward(self" : "Model.forward(self, ";
+    if (!wraps_ && call_.names.contains("super"))
+      original = call_.passed_on.empty() ? "Model.forward(self" : "Model.forward(self, ";
     const std::string give_up = "return " + original + call_.passed_on + ")";
     if (!call_.obstacles.empty()) {
-      body += fmt::format("if {}:\n    warn_once(\"the call has other arguments than the one it was made for; pass the same, or make kernels for these\")\n    {}\n", join(call_.obstacles, " or "), give_up);
+      body += fmt::format(
+          "if {}:\n    warn_once(\"the call has other arguments than the one it was made for; pass the same, or make "
+          "kernels for these\")\n    {}\n",
+          join(call_.obstacles, " or "), give_up);
     }
     for (const auto& [first, second] : same_tensors())
-      body += fmt::format("if {0} is not {1}:\n    warn_once(\"{0} and {1} are no longer one tensor; make kernels for the two\")\n    {2}\n", first, second, give_up);
+      body += fmt::format(
+          "if {0} is not {1}:\n    warn_once(\"{0} and {1} are no longer one tensor; make kernels for the two\")\n    "
+          "{2}\n",
+          first, second, give_up);
     body += tensor_list() + "\n";
-    body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_, local("tensors"), give_up);
+    body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_,
+                        local("tensors"), give_up);
     body += run_kernels();
     body += mutations();
     body += "return " + result() + "\n";
 
     std::string out = without_hidden_names(body);
-    out += wraps_ ? "class ModelNew(torch.nn.Module):\n    \"\"\"A module with its forward pass in the functions above; whatever they were not made for runs in the module itself.\"\"\"\n\n"
-                             : "class ModelNew(Model):\n    \"\"\"Model with its forward pass in the functions above; whatever they were not made for runs in Model itself.\"\"\"\n\n";
+    out += wraps_ ? "class ModelNew(torch.nn.Module):\n    \"\"\"A module with its forward pass in the functions "
+                    "above; whatever they were not made for runs in the module itself.\"\"\"\n\n"
+                  : "class ModelNew(Model):\n    \"\"\"Model with its forward pass in the functions above; whatever "
+                    "they were not made for runs in Model itself.\"\"\"\n\n";
     if (wraps_) out += "    def __init__(self, module):\n        super().__init__()\n        self.module = module\n\n";
-    out += "    def forward(self" + (call_.parameters.empty() ? "" : ", " + call_.parameters) + "):\n" + python::indent(body, 2);
+    out += "    def forward(self" + (call_.parameters.empty() ? "" : ", " + call_.parameters) + "):\n" +
+           python::indent(body, 2);
     return out;
   }
 
@@ -388,19 +438,28 @@ def warn_once(reason):
   std::string run_kernels() const {
     std::string place;
     for (size_t at = 0; at < inputs_.size() && place.empty(); ++at)
-      if (graph_.type(inputs_[at].value).device == graph_device_) place = fmt::format("{}[{}].device", local("tensors"), at);
-    const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") + "kernel_forward(*" + local("tensors") + ")\n";
+      if (graph_.type(inputs_[at].value).device == graph_device_)
+        place = fmt::format("{}[{}].device", local("tensors"), at);
+    const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") +
+                             "kernel_forward(*" + local("tensors") + ")\n";
     if (target_.device() != "cuda" || place.empty()) return call;
-    return fmt::format("if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n        {1}else:\n    {1}", place, call);
+    return fmt::format(
+        "if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n       "
+        " {1}else:\n    {1}",
+        place, call);
   }
 
-  bool is_returned(const GraphOutput& output) const { return std::find(returned_.begin(), returned_.end(), output) != returned_.end(); }
+  bool is_returned(const GraphOutput& output) const {
+    return std::find(returned_.begin(), returned_.end(), output) != returned_.end();
+  }
 
   // The Python expression for an output of the graph.
   std::string result_name(size_t index) const {
     if (returned_.size() == 1) return local("result");
-    return fmt::format("{}[{}]", local("results"), std::count_if(graph_.outputs.begin(), graph_.outputs.begin() + static_cast<std::ptrdiff_t>(index),
-                                                    [&](const GraphOutput& output) { return is_returned(output); }));
+    return fmt::format(
+        "{}[{}]", local("results"),
+        std::count_if(graph_.outputs.begin(), graph_.outputs.begin() + static_cast<std::ptrdiff_t>(index),
+                      [&](const GraphOutput& output) { return is_returned(output); }));
   }
 
   std::string mutations() const {
@@ -409,7 +468,8 @@ def warn_once(reason):
       const GraphOutput& output = graph_.outputs[index];
       if (output.kind == OutputKind::kUser || !is_returned(output)) continue;
       const auto input = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const GraphInput& one) {
-        return one.target == output.target && (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
+        return one.target == output.target &&
+               (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
       });
       KW_ASSERT(input != graph_.inputs.end(), "a mutation of " + output.target + ", which is no input");
       if (input->value == output.value) continue;
@@ -420,7 +480,7 @@ def warn_once(reason):
 
   std::string result() const {
     if (!graph_.result_json.empty()) return shaped(Json::parse(graph_.result_json));
-    std::vector<std::string> names;   // graphs written by hand
+    std::vector<std::string> names;  // graphs written by hand
     for (size_t index = 0; index < graph_.outputs.size(); ++index)
       if (graph_.outputs[index].kind == OutputKind::kUser) names.push_back(result_name(index));
     return names.empty() ? "None" : join(names, ", ");
@@ -438,7 +498,9 @@ def warn_once(reason):
     for (const Json& item : is_list ? shape["list"] : shape.at("tuple")) parts.push_back(shaped(item));
     const std::string inner = join(parts, ", ");
     if (shape.value("named", "") == "Size") return "torch.Size([" + inner + "])";
-    if (shape.contains("named")) return fmt::format("torch.return_types.{}(({}))", shape["named"].get<std::string>(), inner + (parts.size() == 1 ? "," : ""));
+    if (shape.contains("named"))
+      return fmt::format("torch.return_types.{}(({}))", shape["named"].get<std::string>(),
+                         inner + (parts.size() == 1 ? "," : ""));
     return is_list ? "[" + inner + "]" : "(" + inner + (parts.size() == 1 ? ",)" : ")");
   }
 
@@ -460,14 +522,17 @@ std::string with_prefix(const std::string& text, std::string_view use, std::stri
   std::string out;
   size_t copied = 0;
   for (size_t at = text.find(use); at != std::string::npos; at = text.find(use, at + use.size())) {
-    if (at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_' || text[at - 1] == '.')) continue;
+    if (at > 0 &&
+        (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_' || text[at - 1] == '.'))
+      continue;
     out.append(text, copied, at - copied).append(prefix);
     copied = at;
   }
   return out.append(text, copied);
 }
 
-std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module) {
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target,
+                             bool wraps_module) {
   return ClassWriter(graph, program, target, wraps_module).run();
 }
 

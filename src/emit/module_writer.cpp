@@ -22,8 +22,10 @@ constexpr std::string_view kRestoreStrides = R"(def restore_strides(tensor, stri
 
 )";
 
-// The functional operator that tracing leaves runs PyTorch's own kernel even where the layer would take cuDNN's, which is faster and rounds otherwise.
-constexpr std::string_view kTrainBatchNorm = R"(def train_batch_norm(x, weight, bias, running_mean, running_var, momentum, eps):
+// The functional operator that tracing leaves runs PyTorch's own kernel even where the layer would take cuDNN's, which
+// is faster and rounds otherwise.
+constexpr std::string_view kTrainBatchNorm =
+    R"(def train_batch_norm(x, weight, bias, running_mean, running_var, momentum, eps):
     """What batch_norm returns in training mode, and the running statistics after it."""
     running_mean, running_var = running_mean.clone(), running_var.clone()
     out = torch.batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps, torch.backends.cudnn.enabled)
@@ -47,7 +49,8 @@ def ended_programs(device):
 
 std::string commented(const std::string& header) {
   std::string out;
-  for (const std::string& line : split_lines(header)) out += (line.starts_with('#') ? line : line.empty() ? "#" : "# " + line) + "\n";
+  for (const std::string& line : split_lines(header))
+    out += (line.starts_with('#') ? line : line.empty() ? "#" : "# " + line) + "\n";
   return out;
 }
 
@@ -67,15 +70,19 @@ std::vector<std::string> needed_imports(const std::string& imports, const std::s
   std::vector<std::string> lines(standard.begin(), standard.end());
   lines.emplace_back();
   for (const std::string_view start : {"import ", "from "})
-    std::copy_if(others.begin(), others.end(), std::back_inserter(lines), [&](const std::string& line) { return line.starts_with(start); });
+    std::copy_if(others.begin(), others.end(), std::back_inserter(lines),
+                 [&](const std::string& line) { return line.starts_with(start); });
   return lines;
 }
 
-// The user's functions must go on finding their own globals, and ours what they mean: names of ours that the user's file mentions, imports whose name it gives to something else, and
-// functions of Python's that it redefines get another name.
+// The user's functions must go on finding their own globals, and ours what they mean: names of ours that the user's
+// file mentions, imports whose name it gives to something else, and functions of Python's that it redefines get another
+// name.
 void give_way(const std::string& problem, std::string& ours, std::vector<std::string>& imports) {
   for (const std::string& name : python::top_level_names(ours))
-    if (name != "ModelNew" && name != "KERNEL_SIGNATURES" && name != "kernel_forward" && python::has_word(problem, name)) ours = python::rename_word(ours, name, "kw_" + name);
+    if (name != "ModelNew" && name != "KERNEL_SIGNATURES" && name != "kernel_forward" &&
+        python::has_word(problem, name))
+      ours = python::rename_word(ours, name, "kw_" + name);
   const std::set<std::string> theirs = python::top_level_names(problem);
   const std::vector<std::string> lines = split_lines(problem);
   for (std::string& import : imports) {
@@ -85,7 +92,8 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
     import = import.substr(0, import.find(" as ")) + " as kw_" + name;
   }
   bool redefined = false;
-  for (const std::string name : {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "zip"}) {
+  for (const std::string name :
+       {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "zip"}) {
     if (!theirs.contains(name)) continue;
     redefined = true;
     ours = with_prefix(ours, name + "(", "builtins.");
@@ -95,7 +103,8 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
 
 std::string device_constant(const TargetPrinter& target) {
   if (target.device() == "cuda")
-    return "DEVICE = \"cpu\" if os.environ.get(\"TRITON_INTERPRET\") == \"1\" else \"cuda\"  # Triton's interpreter works on CPU tensors\n";
+    return "DEVICE = \"cpu\" if os.environ.get(\"TRITON_INTERPRET\") == \"1\" else \"cuda\"  # Triton's interpreter "
+           "works on CPU tensors\n";
   return fmt::format("DEVICE = {}\n", python::quoted(target.device()));
 }
 
@@ -106,7 +115,8 @@ std::string stripped(std::string text) {
 
 }  // namespace
 
-std::string write_module(const Graph& graph, const Program& program, const TargetPrinter& target, const ModuleText& text) {
+std::string write_module(const Graph& graph, const Program& program, const TargetPrinter& target,
+                         const ModuleText& text) {
   std::string kernels = target.kernels(program);
   if (!kernels.empty()) kernels = stripped(kernels);
   const std::string trailer = target.trailer(program);
@@ -115,7 +125,28 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   std::set<std::string> reserved = python::top_level_names(kernels + trailer);
   reserved.merge(python::top_level_names(target.imports()));
   reserved.insert(python::reserved_names().begin(), python::reserved_names().end());
-  reserved.insert({"torch", "aten", "os", "sys", "warnings", "functools", "device", "restore_strides", "train_batch_norm", "counter_of", "ended_programs", "float", "kernel_forward", "why_not", "warn_once", "DEVICE", "EXPECTED", "EXTENTS", "WRITTEN", "written_memory_is_shared", "ModelNew", "Model"});
+  reserved.insert({"torch",
+                   "aten",
+                   "os",
+                   "sys",
+                   "warnings",
+                   "functools",
+                   "device",
+                   "restore_strides",
+                   "train_batch_norm",
+                   "counter_of",
+                   "ended_programs",
+                   "float",
+                   "kernel_forward",
+                   "why_not",
+                   "warn_once",
+                   "DEVICE",
+                   "EXPECTED",
+                   "EXTENTS",
+                   "WRITTEN",
+                   "written_memory_is_shared",
+                   "ModelNew",
+                   "Model"});
   const TensorNames names(graph, program, reserved);
   const KernelForward forward = kernel_forward_text(graph, program, target, names);
 
@@ -129,11 +160,14 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   ours += "\n\n" + functions;
   if (!trailer.empty()) ours += "\n\n" + stripped(trailer);
 
-  std::vector<std::string> imports = needed_imports("import functools\nimport os\nimport sys\nimport warnings\nimport torch\n" + target.imports(), ours);
+  std::vector<std::string> imports = needed_imports(
+      "import functools\nimport os\nimport sys\nimport warnings\nimport torch\n" + target.imports(), ours);
   if (!wraps_module) give_way(text.problem_source, ours, imports);
   std::string out = commented(text.header);
   if (wraps_module && !out.empty()) out += "\n";
-  if (!wraps_module) out += (out.empty() ? "" : "\n") + stripped(text.problem_source) + "\n\n" + "# --- Kernels and the module that runs them " + std::string(78, '-') + "\n\n";
+  if (!wraps_module)
+    out += (out.empty() ? "" : "\n") + stripped(text.problem_source) + "\n\n" +
+           "# --- Kernels and the module that runs them " + std::string(78, '-') + "\n\n";
   return out + join(imports, "\n") + "\n\n" + ours;
 }
 

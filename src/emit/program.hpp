@@ -1,5 +1,5 @@
-// Program: what ModelNew.forward does, step by step, on tensors named like the graph's values. The Python writer prints it; a target adds
-// the kernels' source and how one is launched.
+// Program: what ModelNew.forward does, step by step, on tensors named like the graph's values. The Python writer prints
+// it; a target adds the kernels' source and how one is launched.
 #pragma once
 
 #include <string>
@@ -12,25 +12,44 @@
 namespace kw {
 
 // out = torch.empty_strided(shape, strides, dtype, device), or zeros. value kNoValue: scratch
-struct AllocateStep { ValueId value = kNoValue; std::string name; TensorType type; bool zeros = false; };
+struct AllocateStep {
+  ValueId value = kNoValue;
+  std::string name;
+  TensorType type;
+  bool zeros = false;
+};
 
-// kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting `offsets[i]` elements after its data pointer.
-// group: of the schedule, whose work it does.
-// by_last: the kernel is one program, and the last program of the step before, also a KernelStep, does its work: one launch for both.
-struct KernelStep { int kernel = 0; std::vector<std::string> tensors; std::vector<int64_t> offsets; bool by_last = false; int group = 0; };
+// kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting
+// `offsets[i]` elements after its data pointer. group: of the schedule, whose work it does. by_last: the kernel is one
+// program, and the last program of the step before, also a KernelStep, does its work: one launch for both.
+struct KernelStep {
+  int kernel = 0;
+  std::vector<std::string> tensors;
+  std::vector<int64_t> offsets;
+  bool by_last = false;
+  int group = 0;
+};
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
-// mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/triton/keep_mask.hpp): elements side by side that a thread is expected to take.
-struct ExternStep { NodeId node = kNoNode; int64_t mask_vector = 0; };
+// mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/triton/keep_mask.hpp): elements side by
+// side that a thread is expected to take.
+struct ExternStep {
+  NodeId node = kNoNode;
+  int64_t mask_vector = 0;
+};
 
 // name = base.as_strided(shape, strides, offset): a view that costs nothing.
-struct ViewStep { ValueId value = kNoValue; std::string base; TensorType type; };
+struct ViewStep {
+  ValueId value = kNoValue;
+  std::string base;
+  TensorType type;
+};
 
 using Step = std::variant<AllocateStep, KernelStep, ExternStep, ViewStep>;
 
 struct Program {
-  std::vector<kernel::Kernel> kernels;
-  std::vector<Step> steps;                     // mutations and the return follow from the graph's outputs
+  std::vector<kernel_ir::Kernel> kernels;
+  std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
 };
 
 }  // namespace kw

@@ -21,15 +21,22 @@ namespace {
 constexpr size_t kLineWidth = 118;
 
 const std::set<std::string, std::less<>> kKeywords = {
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally", "for",
-    "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"};
+    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
 
 constexpr std::string_view kBuiltins =
-    "abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits delattr dict dir divmod enumerate eval exec exit "
-    "filter float format frozenset getattr globals hasattr hash help hex id input int isinstance issubclass iter len license list locals map max memoryview min next object "
-    "oct open ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str sum super tuple type vars zip self";
+    "abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex "
+    "copyright credits delattr dict dir divmod enumerate eval exec exit "
+    "filter float format frozenset getattr globals hasattr hash help hex id input int isinstance issubclass iter len "
+    "license list locals map max memoryview min next object "
+    "oct open ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str sum "
+    "super tuple type vars zip self";
 
-bool is_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
+bool is_part(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
 
 // The next place at or after `from` where `word` stands on its own.
 size_t find_word(std::string_view text, std::string_view word, size_t from) {
@@ -113,12 +120,15 @@ const std::set<std::string, std::less<>>& reserved_names() {
   return names;
 }
 
-bool has_word(std::string_view text, std::string_view word) { return find_word(text, word, 0) != std::string_view::npos; }
+bool has_word(std::string_view text, std::string_view word) {
+  return find_word(text, word, 0) != std::string_view::npos;
+}
 
 std::string rename_word(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
   size_t copied = 0;
-  for (size_t at = find_word(text, from, 0); at != std::string_view::npos; at = find_word(text, from, at + from.size())) {
+  for (size_t at = find_word(text, from, 0); at != std::string_view::npos;
+       at = find_word(text, from, at + from.size())) {
     if (at > 0 && text[at - 1] == '.') continue;
     out += text.substr(copied, at - copied);
     out += to;
@@ -139,7 +149,8 @@ std::set<std::string> top_level_names(std::string_view source) {
     } else if (text.starts_with("import ") || text.starts_with("from ")) {
       const size_t space = text.find_last_of(' ');
       names.insert(leading_name(text.substr(space + 1)));
-    } else if (const std::string name = leading_name(text); !name.empty() && text.substr(name.size()).starts_with(" = ")) {
+    } else if (const std::string name = leading_name(text);
+               !name.empty() && text.substr(name.size()).starts_with(" = ")) {
       names.insert(name);
     }
   }
@@ -148,7 +159,8 @@ std::set<std::string> top_level_names(std::string_view source) {
 
 std::string indent(std::string_view text, int levels) {
   std::string out;
-  for (const std::string& line : split_lines(text)) out += line.empty() ? "\n" : std::string(4 * levels, ' ') + line + "\n";
+  for (const std::string& line : split_lines(text))
+    out += line.empty() ? "\n" : std::string(4 * levels, ' ') + line + "\n";
   return out;
 }
 

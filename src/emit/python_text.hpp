@@ -11,16 +11,18 @@
 
 namespace kw::python {
 
-std::string quoted(std::string_view text);                   // "it\"s"
-std::string number(double value);                            // 1.0, float("inf")
-std::string tuple(const Shape& sizes);                       // (3, 4), (3,), ()
-std::string list(const IntList& values);                     // [1, 2]
-std::string dtype(DType dtype);                              // torch.float32
-std::string literal(const nlohmann::ordered_json& value);    // a constant of a captured call or result; throws kInternal when it has no literal
+std::string quoted(std::string_view text);                 // "it\"s"
+std::string number(double value);                          // 1.0, float("inf")
+std::string tuple(const Shape& sizes);                     // (3, 4), (3,), ()
+std::string list(const IntList& values);                   // [1, 2]
+std::string dtype(DType dtype);                            // torch.float32
+std::string literal(const nlohmann::ordered_json& value);  // a constant of a captured call or result; throws kInternal
+                                                           // when it has no literal
 bool has_literal(const nlohmann::ordered_json& value);
 
 bool is_identifier(std::string_view text);                   // and no keyword
-const std::set<std::string, std::less<>>& reserved_names();   // keywords, and what Python itself calls something (sum, input, type …)
+const std::set<std::string, std::less<>>& reserved_names();  // keywords, and what Python itself calls something (sum,
+                                                             // input, type …)
 bool has_word(std::string_view text, std::string_view word);
 
 // Renames an identifier wherever it stands on its own and not as an attribute.
@@ -30,6 +32,7 @@ std::string rename_word(std::string_view text, std::string_view from, std::strin
 std::set<std::string> top_level_names(std::string_view source);
 
 std::string indent(std::string_view text, int levels = 1);
-std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments, const std::string& tail);   // breaks long lines
+std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments,
+                         const std::string& tail);  // breaks long lines
 
 }  // namespace kw::python

@@ -22,7 +22,8 @@ def written_memory_is_shared(starts):
 
 )py";
 
-constexpr std::string_view kStatements = R"py(if written_memory_is_shared(tuple([tensor.data_ptr() for tensor in tensors])):
+constexpr std::string_view kStatements =
+    R"py(if written_memory_is_shared(tuple([tensor.data_ptr() for tensor in tensors])):
     return "it writes to memory that two of its tensors share; give each its own with clone()"
 )py";
 
@@ -44,9 +45,10 @@ SharedMemoryCheck shared_memory_check(const Graph& graph, const std::vector<Grap
     flags.push_back(written.contains(input.value) ? "True" : "False");
   }
   if (inputs.size() < 2 || std::find(flags.begin(), flags.end(), "True") == flags.end()) return {};
-  std::string definitions = "# Of each of these tensors, the bytes from its first element to its last, and whether forward writes to it.\n";
-  definitions += python::wrapped_call("EXTENTS = (", extents, ")") + "\n" + python::wrapped_call("WRITTEN = (", flags,
-      ")") + "\n\n\n";
+  std::string definitions =
+      "# Of each of these tensors, the bytes from its first element to its last, and whether forward writes to it.\n";
+  definitions += python::wrapped_call("EXTENTS = (", extents, ")") + "\n" +
+                 python::wrapped_call("WRITTEN = (", flags, ")") + "\n\n\n";
   return {definitions + std::string(kFunction), std::string(kStatements)};
 }
 

@@ -11,24 +11,33 @@ namespace kw {
 class TargetPrinter {
  public:
   virtual ~TargetPrinter() = default;
-  virtual std::string device() const = 0;                                  // "cuda" or "cpu"
-  // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so that both may be one tensor. The caller has
-  // seen to it that both are accessed at equal indices, by one program each, and that no scan, gather or scatter takes part.
-  virtual bool reads_before_it_writes(const kernel::Kernel& kernel, int read, int written) const = 0;
+  virtual std::string device() const = 0;  // "cuda" or "cpu"
+  // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so
+  // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
+  // each, and that no scan, gather or scatter takes part.
+  virtual bool reads_before_it_writes(const kernel_ir::Kernel& kernel, int read, int written) const = 0;
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
-  virtual std::string imports() const = 0;                                 // Python lines at the top of the kernels' part
-  virtual std::string kernels(const Program& program) const = 0;           // Python text that defines every kernel of the program
+  virtual std::string imports() const = 0;                        // Python lines at the top of the kernels' part
+  virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
+                                                                  // program
   // The function that a launch of `step` calls, `last` with it (below).
-  virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const { return program.kernels[step.kernel].name; }
+  virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const {
+    return program.kernels[step.kernel].name;
+  }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
-  virtual std::string prologue(const Program&) const { return ""; }        // Python statements with which kernel_forward begins, unindented
-  virtual std::string requirements(const Program&) const { return ""; }    // Python statements in why_not(), unindented: return what stands against a launch
-  virtual std::string trailer(const Program& program) const = 0;           // Python text after ModelNew (KERNEL_SIGNATURES), or empty
+  virtual std::string prologue(const Program&) const {
+    return "";
+  }  // Python statements with which kernel_forward begins, unindented
+  virtual std::string requirements(const Program&) const {
+    return "";
+  }  // Python statements in why_not(), unindented: return what stands against a launch
+  virtual std::string trailer(const Program& program) const = 0;  // Python text after ModelNew (KERNEL_SIGNATURES), or
+                                                                  // empty
 };
 
-std::unique_ptr<TargetPrinter> make_triton_printer();   // emit/triton/
-std::unique_ptr<TargetPrinter> make_cpu_printer();      // emit/cpu/
+std::unique_ptr<TargetPrinter> make_triton_printer();  // emit/triton/
+std::unique_ptr<TargetPrinter> make_cpu_printer();     // emit/cpu/
 
 }  // namespace kw

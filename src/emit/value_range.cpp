@@ -4,12 +4,12 @@
 #include <cmath>
 #include <map>
 
-namespace kw::kernel {
+namespace kw::kernel_ir {
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kBelowZero = -std::numeric_limits<double>::denorm_min();   // as low as −0 counts
+constexpr double kBelowZero = -std::numeric_limits<double>::denorm_min();  // as low as −0 counts
 
 class Ranges {
  public:
@@ -38,7 +38,8 @@ class Ranges {
         const double low = std::max(a.low, b.low);
         return {low == 0 && std::min(a.low, b.low) < 0 ? kBelowZero : low, std::max(a.high, b.high)};
       }
-      case ScalarOp::kFmin: case ScalarOp::kFmax: {   // one operand may be NaN, and the other is the result
+      case ScalarOp::kFmin:
+      case ScalarOp::kFmax: {  // one operand may be NaN, and the other is the result
         const ValueRange a = of(expr.operands[0]), b = of(expr.operands[1]);
         return {std::min(a.low, b.low), std::max(a.high, b.high)};
       }
@@ -50,7 +51,9 @@ class Ranges {
         const ValueRange a = of(expr.operands[0]);
         return {0, std::max(std::abs(a.low), std::abs(a.high))};
       }
-      case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kReciprocal: {
+      case ScalarOp::kExp:
+      case ScalarOp::kExp2:
+      case ScalarOp::kReciprocal: {
         const ValueRange a = of(expr.operands[0]);
         return expr.op != ScalarOp::kReciprocal || a.low >= 0 ? ValueRange{0, kInfinity} : ValueRange{};
       }
@@ -67,7 +70,8 @@ class Ranges {
         const ValueRange a = of(expr.operands[0]), b = of(expr.operands[1]);
         return both_positive(expr) ? ValueRange{std::max(a.low, b.low), kInfinity} : ValueRange{};
       }
-      case ScalarOp::kDiv: case ScalarOp::kPow: {
+      case ScalarOp::kDiv:
+      case ScalarOp::kPow: {
         const bool positive = expr.op == ScalarOp::kDiv ? both_positive(expr) : of(expr.operands[0]).low >= 0;
         return positive ? ValueRange{0, kInfinity} : ValueRange{};
       }
@@ -103,4 +107,4 @@ class Ranges {
 
 ValueRange value_range(const Kernel& kernel, ExprId id) { return Ranges(kernel).of(id); }
 
-}  // namespace kw::kernel
+}  // namespace kw::kernel_ir

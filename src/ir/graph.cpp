@@ -97,7 +97,7 @@ void link_producers(Graph& graph) {
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
     const auto& results = graph.nodes[id].results;
     for (size_t i = 0; i < results.size(); ++i) {
-      if (results[i] < 0 || results[i] >= count) continue;   // the verifier's to report
+      if (results[i] < 0 || results[i] >= count) continue;  // the verifier's to report
       graph.values[results[i]].producer = id;
       graph.values[results[i]].result_index = static_cast<int>(i);
     }

@@ -24,14 +24,26 @@ using NodeId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 inline constexpr NodeId kNoNode = -1;
 
-struct None { bool operator==(const None&) const = default; };
-struct ValueRef { ValueId id = kNoValue; bool operator==(const ValueRef&) const = default; };
-struct ValueList { std::vector<ValueId> ids; bool operator==(const ValueList&) const = default; };  // kNoValue stands for None
-struct Keyword { std::string kind, name; bool operator==(const Keyword&) const = default; };        // device, layout, memory_format
+struct None {
+  bool operator==(const None&) const = default;
+};
+struct ValueRef {
+  ValueId id = kNoValue;
+  bool operator==(const ValueRef&) const = default;
+};
+struct ValueList {
+  std::vector<ValueId> ids;
+  bool operator==(const ValueList&) const = default;
+};  // kNoValue stands for None
+struct Keyword {
+  std::string kind, name;
+  bool operator==(const Keyword&) const = default;
+};  // device, layout, memory_format
 using IntList = std::vector<int64_t>;
 using FloatList = std::vector<double>;
 using BoolList = std::vector<bool>;
-using Argument = std::variant<None, ValueRef, ValueList, bool, int64_t, double, std::string, IntList, FloatList, BoolList, DType, Keyword>;
+using Argument = std::variant<None, ValueRef, ValueList, bool, int64_t, double, std::string, IntList, FloatList,
+                              BoolList, DType, Keyword>;
 
 struct NamedArgument {
   std::string name;
@@ -40,26 +52,26 @@ struct NamedArgument {
 };
 
 struct Value {
-  std::string name;              // unique in the graph, a Python identifier
+  std::string name;  // unique in the graph, a Python identifier
   TensorType type;
-  NodeId producer = kNoNode;     // kNoNode: a graph input
+  NodeId producer = kNoNode;  // kNoNode: a graph input
   int result_index = 0;
   bool operator==(const Value&) const = default;
 };
 
 struct Node {
-  std::string op;                          // "aten.add.Tensor"
-  std::vector<NamedArgument> arguments;    // in schema order, defaults left out
-  std::vector<ValueId> results;            // kNoValue where the op returns no tensor
-  std::string location;                    // "model.py:17", or empty
-  bool in_list = false;                    // its one result comes in a list
+  std::string op;                        // "aten.add.Tensor"
+  std::vector<NamedArgument> arguments;  // in schema order, defaults left out
+  std::vector<ValueId> results;          // kNoValue where the op returns no tensor
+  std::string location;                  // "model.py:17", or empty
+  bool in_list = false;                  // its one result comes in a list
 
-  const Argument* find(std::string_view name) const;                       // nullptr when left out
-  ValueId value(std::string_view name) const;                              // kNoValue when left out or None
+  const Argument* find(std::string_view name) const;  // nullptr when left out
+  ValueId value(std::string_view name) const;         // kNoValue when left out or None
   int64_t integer(std::string_view name, int64_t fallback) const;
-  double number(std::string_view name, double fallback) const;             // integers and booleans widen
+  double number(std::string_view name, double fallback) const;  // integers and booleans widen
   bool boolean(std::string_view name, bool fallback) const;
-  IntList integers(std::string_view name, IntList fallback = {}) const;    // a single integer counts as a list of one
+  IntList integers(std::string_view name, IntList fallback = {}) const;  // a single integer counts as a list of one
   std::string text(std::string_view name, std::string fallback = "") const;
   void set(std::string name, Argument value);
   bool operator==(const Node&) const = default;
@@ -80,10 +92,10 @@ enum class InputKind { kUser, kParameter, kBuffer, kConstant };
 struct GraphInput {
   ValueId value = kNoValue;
   InputKind kind = InputKind::kUser;
-  std::string target;            // "fc1.weight"; for user inputs the path, "args.0"
-  std::string access;            // Python expression over `self` that yields it; user inputs: the name in forward's signature
+  std::string target;  // "fc1.weight"; for user inputs the path, "args.0"
+  std::string access;  // Python expression over `self` that yields it; user inputs: the name in forward's signature
   bool requires_grad = false;
-  std::string data;              // JSON nested lists of a small constant without `access`, else empty
+  std::string data;  // JSON nested lists of a small constant without `access`, else empty
   bool operator==(const GraphInput&) const = default;
 };
 
@@ -99,25 +111,25 @@ struct Graph {
   std::string name;
   bool training = true;
   std::vector<Value> values;
-  std::vector<Node> nodes;               // topological order
+  std::vector<Node> nodes;  // topological order
   std::vector<GraphInput> inputs;
   std::vector<GraphOutput> outputs;
-  std::string result_json;               // shape of forward's result over `outputs`, as captured
-  std::string call_json;                 // description of the user's call, as captured ("user_inputs")
-  std::string source_json;               // {"path", "class"}
-  std::vector<std::vector<NodeId>> groups;   // fusion groups in order of execution; empty until the fusion pass has run
+  std::string result_json;                  // shape of forward's result over `outputs`, as captured
+  std::string call_json;                    // description of the user's call, as captured ("user_inputs")
+  std::string source_json;                  // {"path", "class"}
+  std::vector<std::vector<NodeId>> groups;  // fusion groups in order of execution; empty until the fusion pass has run
 
   const TensorType& type(ValueId id) const { return values[id].type; }
-  std::vector<std::vector<NodeId>> users() const;   // per value: the nodes that read it, ascending, each once
-  std::vector<bool> is_output() const;              // per value
+  std::vector<std::vector<NodeId>> users() const;  // per value: the nodes that read it, ascending, each once
+  std::vector<bool> is_output() const;             // per value
   bool operator==(const Graph&) const = default;
 };
 
 // Sets every value's producer and result_index from the nodes.
 void link_producers(Graph& graph);
 
-// Numbers the values in order of appearance (inputs, then results) and drops those that nothing defines. Every pass and the capture leave
-// graphs numbered so, which makes parse_graph(print(graph)) == graph.
+// Numbers the values in order of appearance (inputs, then results) and drops those that nothing defines. Every pass and
+// the capture leave graphs numbered so, which makes parse_graph(print(graph)) == graph.
 void renumber(Graph& graph);
 
 }  // namespace kw

@@ -11,7 +11,8 @@ namespace {
 using Maybe = std::optional<TensorType>;
 
 Maybe viewed(const TensorType& self, Shape shape) {
-  const int64_t known = std::accumulate(shape.begin(), shape.end(), int64_t{1}, [](int64_t sum, int64_t size) { return size < 0 ? sum : sum * size; });
+  const int64_t known = std::accumulate(shape.begin(), shape.end(), int64_t{1},
+                                        [](int64_t sum, int64_t size) { return size < 0 ? sum : sum * size; });
   for (auto& size : shape)
     if (size < 0) {
       if (known == 0) return std::nullopt;
@@ -49,7 +50,8 @@ Maybe expanded(const TensorType& self, const IntList& size) {
   const auto rank = static_cast<int64_t>(size.size());
   if (rank < self.rank()) return std::nullopt;
   TensorType out{self.dtype, size, Shape(size.size(), 0), self.offset, self.device};
-  // PyTorch gives an added axis of size one the stride of a contiguous neighbour; the value is free, it is never stepped over.
+  // PyTorch gives an added axis of size one the stride of a contiguous neighbour; the value is free, it is never
+  // stepped over.
   for (int64_t axis = rank - 1; axis >= 0; --axis) {
     const int64_t from = axis - (rank - self.rank());
     if (from < 0) {
@@ -122,7 +124,8 @@ Maybe diagonal(const TensorType& self, int64_t offset, int64_t dim1, int64_t dim
   const auto first = normalise_axis(dim1, self.rank()), second = normalise_axis(dim2, self.rank());
   if (!first || !second || *first == *second) return std::nullopt;
   const int64_t rows = self.shape[*first], columns = self.shape[*second];
-  const int64_t size = std::max<int64_t>(offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
+  const int64_t size = std::max<int64_t>(
+      offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
   TensorType out = self;
   if (size > 0) out.offset += offset >= 0 ? offset * self.strides[*second] : -offset * self.strides[*first];
   for (const int64_t axis : {std::max(*first, *second), std::min(*first, *second)}) {
@@ -203,9 +206,11 @@ std::optional<TensorType> infer_view(const Graph& graph, const Node& node) {
   }
   if (name == "permute") return permuted(self, node.integers("dims"));
   if (name == "transpose" || name == "swapaxes" || name == "swapdims")
-    return node.find("axis0") ? swapped(self, node.integer("axis0", 0), node.integer("axis1", 0)) : swapped(self, node.integer("dim0", 0), node.integer("dim1", 0));
+    return node.find("axis0") ? swapped(self, node.integer("axis0", 0), node.integer("axis1", 0))
+                              : swapped(self, node.integer("dim0", 0), node.integer("dim1", 0));
   if (name == "t") return rank < 2 ? self : swapped(self, 0, 1);
-  if (name == "mT" || name == "matrix_H" || name == "adjoint") return rank < 2 ? std::nullopt : swapped(self, rank - 2, rank - 1);
+  if (name == "mT" || name == "matrix_H" || name == "adjoint")
+    return rank < 2 ? std::nullopt : swapped(self, rank - 2, rank - 1);
   if (name == "numpy_T") {
     IntList axes(rank);
     for (int64_t axis = 0; axis < rank; ++axis) axes[axis] = rank - 1 - axis;
@@ -215,7 +220,9 @@ std::optional<TensorType> infer_view(const Graph& graph, const Node& node) {
   if (name == "squeeze") return squeezed(self, node);
   if (name == "unsqueeze") return unsqueezed(self, node.integer("dim", 0));
   if (name == "select" && node.find("index")) return selected(self, node.integer("dim", 0), node.integer("index", 0));
-  if (name == "slice") return sliced(self, node.integer("dim", 0), node.integer("start", 0), node.integer("end", INT64_MAX), node.integer("step", 1));
+  if (name == "slice")
+    return sliced(self, node.integer("dim", 0), node.integer("start", 0), node.integer("end", INT64_MAX),
+                  node.integer("step", 1));
   if (name == "narrow" && node.find("length") && node.value("start") == kNoValue) {
     const auto axis = normalise_axis(node.integer("dim", 0), rank);
     if (!axis || self.shape.empty()) return std::nullopt;
@@ -225,13 +232,17 @@ std::optional<TensorType> infer_view(const Graph& graph, const Node& node) {
   }
   if (name == "diagonal" || name == "linalg_diagonal") {
     const bool linalg = name == "linalg_diagonal";
-    return diagonal(self, node.integer("offset", 0), node.integer("dim1", linalg ? -2 : 0), node.integer("dim2", linalg ? -1 : 1));
+    return diagonal(self, node.integer("offset", 0), node.integer("dim1", linalg ? -2 : 0),
+                    node.integer("dim2", linalg ? -1 : 1));
   }
-  if (name == "unfold") return unfolded(self, node.integer("dimension", 0), node.integer("size", 1), node.integer("step", 1));
+  if (name == "unfold")
+    return unfolded(self, node.integer("dimension", 0), node.integer("size", 1), node.integer("step", 1));
   if (name == "flatten") return flattened(self, node.integer("start_dim", 0), node.integer("end_dim", -1));
   if (name == "unflatten") return unflattened(self, node.integer("dim", 0), node.integers("sizes"));
   if (name == "alias" || name == "detach") return self;
-  if (name == "as_strided") return TensorType{self.dtype, node.integers("size"), node.integers("stride"), node.integer("storage_offset", self.offset), self.device};
+  if (name == "as_strided")
+    return TensorType{self.dtype, node.integers("size"), node.integers("stride"),
+                      node.integer("storage_offset", self.offset), self.device};
   return std::nullopt;
 }
 

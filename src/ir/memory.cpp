@@ -13,8 +13,8 @@ using Inputs = std::map<std::pair<bool, std::string_view>, ValueId>;
 
 Inputs inputs_of(const Graph& graph) {
   Inputs inputs;
-  for (const GraphInput& input : graph.inputs) inputs.emplace(std::pair(input.kind == InputKind::kUser,
-      std::string_view(input.target)), input.value);
+  for (const GraphInput& input : graph.inputs)
+    inputs.emplace(std::pair(input.kind == InputKind::kUser, std::string_view(input.target)), input.value);
   return inputs;
 }
 
@@ -42,14 +42,14 @@ std::set<ValueId> written_inputs(const Graph& graph) {
   const Inputs inputs = inputs_of(graph);
   std::set<ValueId> written;
   for (const GraphOutput& output : graph.outputs)
-    if (const ValueId input = target_of(inputs, output); input != kNoValue &&
-        input != output.value) written.insert(input);
+    if (const ValueId input = target_of(inputs, output); input != kNoValue && input != output.value)
+      written.insert(input);
   return written;
 }
 
 bool may_be_its_operand(const Node& node) {
-  static const std::unordered_set<std::string_view> kSuch = {"to", "type_as", "dropout", "contiguous", "reshape",
-      "flatten", "reshape_as", "unflatten"};
+  static const std::unordered_set<std::string_view> kSuch = {"to",      "type_as", "dropout",    "contiguous",
+                                                             "reshape", "flatten", "reshape_as", "unflatten"};
   const std::string_view op = node.op;
   const size_t first = op.find('.') + 1;
   return kSuch.contains(op.substr(first, op.find('.', first) - first));

@@ -11,7 +11,8 @@ double round_binary(double value, int precision, int least, int most) {
   if (value == 0.0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), least);
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, precision - exponent)), exponent - precision);
-  if (rounded != 0.0 && std::ilogb(rounded) > most) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  if (rounded != 0.0 && std::ilogb(rounded) > most)
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
   return rounded == 0.0 ? std::copysign(0.0, value) : rounded;
 }
 
@@ -35,7 +36,8 @@ std::optional<Argument> to_integer(DType dtype, const Argument& number) {
 }  // namespace
 
 bool is_number(const Argument& argument) {
-  return std::holds_alternative<bool>(argument) || std::holds_alternative<int64_t>(argument) || std::holds_alternative<double>(argument);
+  return std::holds_alternative<bool>(argument) || std::holds_alternative<int64_t>(argument) ||
+         std::holds_alternative<double>(argument);
 }
 
 double as_double(const Argument& number) {

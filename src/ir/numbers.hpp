@@ -11,8 +11,9 @@ namespace kw {
 bool is_number(const Argument& argument);
 double as_double(const Argument& number);
 
-// The number that a tensor of `dtype` holds when it is given `number`: rounded to nearest even, overflowing to infinity, truncated to an
-// integer. nullopt where PyTorch's answer depends on the machine (an integer out of range) or the type is complex or an 8-bit float.
+// The number that a tensor of `dtype` holds when it is given `number`: rounded to nearest even, overflowing to
+// infinity, truncated to an integer. nullopt where PyTorch's answer depends on the machine (an integer out of range) or
+// the type is complex or an 8-bit float.
 std::optional<Argument> number_in(DType dtype, const Argument& number);
 
 // Whether `dtype` holds it without rounding.

@@ -6,7 +6,9 @@
 namespace kw {
 namespace {
 
-double elements(const Graph& graph, ValueId id) { return id == kNoValue ? 0.0 : static_cast<double>(graph.type(id).elements()); }
+double elements(const Graph& graph, ValueId id) {
+  return id == kNoValue ? 0.0 : static_cast<double>(graph.type(id).elements());
+}
 
 double result_elements(const Graph& graph, const Node& node) {
   for (const ValueId id : node.results)
@@ -36,7 +38,8 @@ int64_t last_size(const Graph& graph, ValueId id) {
 double einsum_flops(const Graph& graph, const Node& node) {
   const std::string equation = node.text("equation");
   const auto* list = node.find("tensors") ? std::get_if<ValueList>(node.find("tensors")) : nullptr;
-  if (!list || equation.find('.') != std::string::npos) return 2.0 * result_elements(graph, node) * last_size(graph, first_operand(node));
+  if (!list || equation.find('.') != std::string::npos)
+    return 2.0 * result_elements(graph, node) * last_size(graph, first_operand(node));
   std::map<char, int64_t> extents;
   size_t operand = 0, axis = 0;
   for (const char c : equation) {
@@ -57,7 +60,8 @@ double contraction_flops(const Graph& graph, const Node& node, std::string_view 
   ValueId left = node.value("self");
   for (const char* candidate : {"mat1", "batch1", "mat", "input", "input1", "vec1"})
     if (const ValueId id = node.value(candidate); id != kNoValue) left = id;
-  if (name == "dot" || name == "vdot" || name == "outer" || name == "ger" || name == "addr") return 2.0 * std::max(elements(graph, left), result_elements(graph, node));
+  if (name == "dot" || name == "vdot" || name == "outer" || name == "ger" || name == "addr")
+    return 2.0 * std::max(elements(graph, left), result_elements(graph, node));
   double flops = 2.0 * result_elements(graph, node) * static_cast<double>(last_size(graph, left));
   if (name == "bilinear") flops *= static_cast<double>(last_size(graph, node.value("input2")));
   if (name == "addbmm" && left != kNoValue) flops *= static_cast<double>(graph.type(left).shape.front());
@@ -82,7 +86,8 @@ double attention_flops(const Graph& graph, const Node& node) {
   const auto& keys = graph.type(key).shape;
   const double length = static_cast<double>(keys[keys.size() - 2]);
   const double width = static_cast<double>(std::max<int64_t>(last_size(graph, query), 1));
-  const double flops = 2.0 * elements(graph, query) * length * (1.0 + static_cast<double>(last_size(graph, value)) / width);
+  const double flops = 2.0 * elements(graph, query) * length *
+                       (1.0 + static_cast<double>(last_size(graph, value)) / width);
   return node.boolean("is_causal", false) ? flops / 2 : flops;
 }
 
@@ -117,7 +122,8 @@ double pooling_flops(const Graph& graph, const Node& node) {
 // Gathering reads of its table no more than it writes.
 bool reads_part_of_first(const Node& node) {
   const std::string_view name = base_name(node.op);
-  return name == "gather" || name == "index" || name == "index_select" || name == "embedding" || name == "take" || name == "take_along_dim" || name == "_unsafe_index";
+  return name == "gather" || name == "index" || name == "index_select" || name == "embedding" || name == "take" ||
+         name == "take_along_dim" || name == "_unsafe_index";
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> l
   if (high == Category::kComplex) return higher;
   if (high == Category::kFloat && low == Category::kComplex) return *higher == DType::f64 ? DType::c128 : DType::c64;
   if (high == Category::kFloat) return higher;
-  if (high == Category::kBool || low == Category::kFloat || low == Category::kComplex) return promote_types(*higher, *lower);
+  if (high == Category::kBool || low == Category::kFloat || low == Category::kComplex)
+    return promote_types(*higher, *lower);
   return higher;
 }
 
@@ -45,10 +46,11 @@ std::optional<DType> promote_types(DType left, DType right) {
     std::swap(left, right);
     std::swap(low, high);
   }
-  if (high == Category::kComplex) return left == DType::f64 || left == DType::c128 || right == DType::c128 ? DType::c128 : DType::c64;
+  if (high == Category::kComplex)
+    return left == DType::f64 || left == DType::c128 || right == DType::c128 ? DType::c128 : DType::c64;
   if (low != high) return right;
-  if (high == Category::kFloat && size_of(left) == size_of(right)) return DType::f32;   // f16 with bf16
-  if (high == Category::kInteger && size_of(left) == size_of(right)) return DType::i16; // i8 with u8
+  if (high == Category::kFloat && size_of(left) == size_of(right)) return DType::f32;    // f16 with bf16
+  if (high == Category::kInteger && size_of(left) == size_of(right)) return DType::i16;  // i8 with u8
   return size_of(left) > size_of(right) ? left : right;
 }
 
@@ -62,7 +64,8 @@ std::optional<DType> result_type(const Graph& graph, const Node& node, const std
       if (id != kNoValue) (graph.type(id).rank() > 0 ? with_axes : zero_dimensional).meet(graph.type(id).dtype);
     };
     if (const auto* value = std::get_if<ValueRef>(argument)) meet(value->id);
-    if (const auto* values = std::get_if<ValueList>(argument)) std::for_each(values->ids.begin(), values->ids.end(), meet);
+    if (const auto* values = std::get_if<ValueList>(argument))
+      std::for_each(values->ids.begin(), values->ids.end(), meet);
     float_number |= std::holds_alternative<double>(*argument);
     integer_number |= std::holds_alternative<int64_t>(*argument);
     bool_number |= std::holds_alternative<bool>(*argument);
@@ -70,7 +73,9 @@ std::optional<DType> result_type(const Graph& graph, const Node& node, const std
   if (with_axes.unknown || zero_dimensional.unknown) return std::nullopt;
   const auto tensors = combine(with_axes.dtype, zero_dimensional.dtype);
   if (float_number) return tensors && category_of(*tensors) >= Category::kFloat ? tensors : std::nullopt;
-  const std::optional<DType> number = integer_number ? std::optional(DType::i64) : bool_number ? std::optional(DType::b1) : std::nullopt;
+  const std::optional<DType> number = integer_number ? std::optional(DType::i64)
+                                      : bool_number  ? std::optional(DType::b1)
+                                                     : std::nullopt;
   return combine(with_axes.dtype, combine(zero_dimensional.dtype, number));
 }
 

@@ -8,11 +8,13 @@
 
 namespace kw {
 
-// The common type of two tensors of the same category (torch.promote_types); nullopt where PyTorch has none (8-bit floats).
+// The common type of two tensors of the same category (torch.promote_types); nullopt where PyTorch has none (8-bit
+// floats).
 std::optional<DType> promote_types(DType left, DType right);
 
-// torch.result_type over the named arguments of a node, tensors and numbers alike: tensors with axes decide before 0-d tensors, and those before
-// numbers, unless the later is of a higher category. nullopt where the default dtype would decide (an integer tensor with a float number).
+// torch.result_type over the named arguments of a node, tensors and numbers alike: tensors with axes decide before 0-d
+// tensors, and those before numbers, unless the later is of a higher category. nullopt where the default dtype would
+// decide (an integer tensor with a float number).
 std::optional<DType> result_type(const Graph& graph, const Node& node, const std::vector<std::string_view>& arguments);
 
 // The common shape, or nullopt where the shapes do not broadcast.

@@ -59,7 +59,7 @@ void speak_names(Graph& graph) {
       std::string& name = graph.values[static_cast<size_t>(result)].name;
       if (!name.starts_with(base)) continue;
       std::string rest = name.substr(base.size());
-      if (rest.ends_with("_out")) rest.resize(rest.size() - 4);   // of a schema's returns: running_mean_out
+      if (rest.ends_with("_out")) rest.resize(rest.size() - 4);  // of a schema's returns: running_mean_out
       name = unique_name(spoken + rest, taken);
     }
   }

@@ -8,7 +8,8 @@
 
 namespace kw {
 
-// "_native_batch_norm_legit_functional" → "batch_norm", "_unsafe_view" → "view", "add" → "add". Takes base_name() of an operator.
+// "_native_batch_norm_legit_functional" → "batch_norm", "_unsafe_view" → "view", "add" → "add". Takes base_name() of an
+// operator.
 std::string spoken_name(std::string_view base);
 
 // Renames values that are called after their operator ("_softmax_3" → "softmax_3"); names stay unique.

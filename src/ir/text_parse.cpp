@@ -19,14 +19,19 @@ struct Parser {
   std::unordered_map<std::string_view, ValueId> by_name = {};
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kUser, ErrorText{.message = "cannot read the graph text: " + what, .where = "line " + std::to_string(line),
-                                            .source = std::string(rest.substr(0, rest.find('\n'))), .hint = "", .detail = "", .code = "graph-text"});
+    throw Error(ErrorKind::kUser, ErrorText{.message = "cannot read the graph text: " + what,
+                                            .where = "line " + std::to_string(line),
+                                            .source = std::string(rest.substr(0, rest.find('\n'))),
+                                            .hint = "",
+                                            .detail = "",
+                                            .code = "graph-text"});
   }
 
-  // --- Lexing: blanks separate, line ends matter -------------------------------------------------------------------------------
+  // --- Lexing: blanks separate, line ends matter ---
 
   void skip_blanks() {
-    while (!rest.empty() && (rest.front() == ' ' || rest.front() == '\t' || rest.front() == '\r')) rest.remove_prefix(1);
+    while (!rest.empty() && (rest.front() == ' ' || rest.front() == '\t' || rest.front() == '\r'))
+      rest.remove_prefix(1);
   }
 
   bool at(std::string_view token) {
@@ -102,7 +107,7 @@ struct Parser {
     }
   }
 
-  // --- Values ------------------------------------------------------------------------------------------------------------------
+  // --- Values ---
 
   ValueId use() {
     expect("%");
@@ -124,7 +129,7 @@ struct Parser {
     return id;
   }
 
-  // --- Numbers, lists, types ---------------------------------------------------------------------------------------------------
+  // --- Numbers, lists, types ---
 
   Argument number() {
     skip_blanks();
@@ -197,7 +202,8 @@ struct Parser {
       return values;
     }
     const std::string_view next = peek_word();
-    if (next.empty() || std::isdigit(static_cast<unsigned char>(next.front())) || next == "inf" || next == "nan") return number();
+    if (next.empty() || std::isdigit(static_cast<unsigned char>(next.front())) || next == "inf" || next == "nan")
+      return number();
     rest.remove_prefix(next.size());
     if (next == "None") return None{};
     if (next == "true") return true;
@@ -229,7 +235,7 @@ struct Parser {
     return type;
   }
 
-  // --- Lines -------------------------------------------------------------------------------------------------------------------
+  // --- Lines ---
 
   void input() {
     expect("%");
@@ -243,7 +249,8 @@ struct Parser {
     else if (kind == "buffer") input.kind = InputKind::kBuffer;
     else if (kind == "constant") input.kind = InputKind::kConstant;
     else fail("'" + std::string(kind) + "' is no kind of input");
-    if (at("\"") || (!peek_word().empty() && peek_word() != "access" && peek_word() != "grad" && peek_word() != "data")) input.target = text_or_word("a target");
+    if (at("\"") || (!peek_word().empty() && peek_word() != "access" && peek_word() != "grad" && peek_word() != "data"))
+      input.target = text_or_word("a target");
     if (accept_word("access")) input.access = text();
     input.requires_grad = accept_word("grad");
     if (accept_word("data")) input.data = text();
@@ -271,7 +278,8 @@ struct Parser {
     do {
       if (accept("@")) {
         members.push_back(static_cast<NodeId>(integer()));
-        if (members.back() < 0 || members.back() >= static_cast<NodeId>(graph.nodes.size())) fail("there is no such node");
+        if (members.back() < 0 || members.back() >= static_cast<NodeId>(graph.nodes.size()))
+          fail("there is no such node");
       } else {
         members.push_back(graph.values[use()].producer);
         if (members.back() == kNoNode) fail("an input stands in no group");
@@ -285,7 +293,7 @@ struct Parser {
     bool in_list = false;
     if (at("%") || peek_word() == "_") {
       do {
-        if (names.size() == 1 && at("=")) {   // %a, = …
+        if (names.size() == 1 && at("=")) {  // %a, = …
           in_list = true;
           break;
         }

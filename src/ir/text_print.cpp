@@ -19,7 +19,8 @@ std::string quoted(std::string_view text) {
 }
 
 bool is_path(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
 }
 
 struct Printer {
@@ -57,9 +58,12 @@ struct Printer {
       std::string operator()(const std::string& text) const { return quoted(text); }
       std::string operator()(const IntList& items) const { return integers(items); }
       // An empty list shows no element type: the prefix keeps it.
-      std::string operator()(const FloatList& items) const { return (items.empty() ? "float" : "") + list('[', items, ']', format_double); }
+      std::string operator()(const FloatList& items) const {
+        return (items.empty() ? "float" : "") + list('[', items, ']', format_double);
+      }
       std::string operator()(const BoolList& items) const {
-        return (items.empty() ? "bool" : "") + list('[', items, ']', [](bool item) { return std::string(item ? "true" : "false"); });
+        return (items.empty() ? "bool" : "") +
+               list('[', items, ']', [](bool item) { return std::string(item ? "true" : "false"); });
       }
       std::string operator()(DType dtype) const { return std::string(name_of(dtype)); }
       std::string operator()(const Keyword& keyword) const { return keyword.kind + ":" + keyword.name; }
@@ -83,7 +87,8 @@ struct Printer {
       return names + (node.in_list ? ", = " : " = ");
     }();
     text += node.op;
-    text += list('(', node.arguments, ')', [&](const NamedArgument& named) { return named.name + "=" + argument(named.value); });
+    text += list('(', node.arguments, ')',
+                 [&](const NamedArgument& named) { return named.name + "=" + argument(named.value); });
     bool first = true;
     for (const ValueId id : node.results) {
       if (id == kNoValue) continue;
@@ -96,8 +101,10 @@ struct Printer {
 
   std::string input(const GraphInput& input) const {
     static constexpr std::string_view kinds[] = {"user", "parameter", "buffer", "constant"};
-    std::string text = fmt::format("input {} : {} {}", value(input.value), type(graph.type(input.value), main_device), kinds[static_cast<int>(input.kind)]);
-    if (!input.target.empty()) text += " " + (input.kind == InputKind::kUser && is_path(input.target) ? input.target : quoted(input.target));
+    std::string text = fmt::format("input {} : {} {}", value(input.value), type(graph.type(input.value), main_device),
+                                   kinds[static_cast<int>(input.kind)]);
+    if (!input.target.empty())
+      text += " " + (input.kind == InputKind::kUser && is_path(input.target) ? input.target : quoted(input.target));
     if (!input.access.empty()) text += " access " + quoted(input.access);
     if (input.requires_grad) text += " grad";
     if (!input.data.empty()) text += " data " + quoted(input.data);
@@ -132,8 +139,10 @@ struct Printer {
       std::string members = "group";
       for (const NodeId id : group) {
         const auto& results = graph.nodes[id].results;
-        const auto named = std::find_if(results.begin(), results.end(), [](ValueId result) { return result != kNoValue; });
-        members += (members == "group" ? " " : ", ") + (named == results.end() ? "@" + std::to_string(id) : value(*named));
+        const auto named = std::find_if(results.begin(), results.end(),
+                                        [](ValueId result) { return result != kNoValue; });
+        members += (members == "group" ? " " : ", ") +
+                   (named == results.end() ? "@" + std::to_string(id) : value(*named));
       }
       line(members);
     }

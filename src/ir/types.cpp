@@ -64,7 +64,7 @@ int64_t product(const Shape& shape) {
 }
 
 bool is_countable(const Shape& shape) {
-  constexpr int64_t kMost = int64_t{1} << 56;   // elements of 16 bytes, counted in bytes, still fit
+  constexpr int64_t kMost = int64_t{1} << 56;  // elements of 16 bytes, counted in bytes, still fit
   int64_t elements = 1;
   for (const int64_t size : shape) {
     if (size < 0 || std::max<int64_t>(size, 1) > kMost / elements) return false;
@@ -78,7 +78,7 @@ Shape contiguous_strides(const Shape& shape) {
   int64_t stride = 1;
   for (size_t axis = shape.size(); axis-- > 0;) {
     strides[axis] = stride;
-    stride *= std::max<int64_t>(shape[axis], 1);   // PyTorch's rule: an empty axis counts as one
+    stride *= std::max<int64_t>(shape[axis], 1);  // PyTorch's rule: an empty axis counts as one
   }
   return strides;
 }

@@ -17,13 +17,15 @@ struct Verifier {
   std::vector<bool> defined = std::vector<bool>(graph.values.size(), false);
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kInternal, "the graph " + graph.name + " is malformed after " + std::string(after) + ": " + what);
+    throw Error(ErrorKind::kInternal,
+                "the graph " + graph.name + " is malformed after " + std::string(after) + ": " + what);
   }
 
   [[noreturn]] void fail(const Node& node, const std::string& what) const {
     // Printing the node would read what may be broken about it.
     std::string name = node.op;
-    if (!node.results.empty() && node.results[0] >= 0 && in_range(node.results[0])) name = "%" + graph.values[node.results[0]].name + " = " + name;
+    if (!node.results.empty() && node.results[0] >= 0 && in_range(node.results[0]))
+      name = "%" + graph.values[node.results[0]].name + " = " + name;
     fail(name + (node.location.empty() ? "" : " (" + node.location + ")") + ": " + what);
   }
 
@@ -31,7 +33,9 @@ struct Verifier {
 
   void check_type(const Value& value) const {
     const auto& type = value.type;
-    if (type.shape.size() != type.strides.size()) fail("%" + value.name + " has " + std::to_string(type.shape.size()) + " sizes and " + std::to_string(type.strides.size()) + " strides");
+    if (type.shape.size() != type.strides.size())
+      fail("%" + value.name + " has " + std::to_string(type.shape.size()) + " sizes and " +
+           std::to_string(type.strides.size()) + " strides");
     for (const int64_t size : type.shape)
       if (size < 0) fail("%" + value.name + " has a negative size");
     for (const int64_t stride : type.strides)
@@ -76,7 +80,8 @@ struct Verifier {
       if (node.results[i] == kNoValue) continue;
       define(node.results[i], node.op);
       const Value& value = graph.values[node.results[i]];
-      if (value.producer != id || value.result_index != static_cast<int>(i)) fail(node, "%" + value.name + " names another producer");
+      if (value.producer != id || value.result_index != static_cast<int>(i))
+        fail(node, "%" + value.name + " names another producer");
     }
     check_types(node);
   }
@@ -101,7 +106,8 @@ struct Verifier {
     for (const auto& group : graph.groups) {
       if (group.empty()) fail("a fusion group is empty");
       for (const NodeId id : group)
-        if (id < 0 || id >= static_cast<NodeId>(graph.nodes.size())) fail("a fusion group names node " + std::to_string(id) + ", which does not exist");
+        if (id < 0 || id >= static_cast<NodeId>(graph.nodes.size()))
+          fail("a fusion group names node " + std::to_string(id) + ", which does not exist");
       for (size_t i = 1; i < group.size(); ++i)
         if (group[i - 1] >= group[i]) fail(graph.nodes[group[i]], "it stands out of order in its fusion group");
     }
@@ -111,11 +117,13 @@ struct Verifier {
     check_values();
     for (const auto& input : graph.inputs) {
       define(input.value, "an input");
-      if (graph.values[input.value].producer != kNoNode) fail("the input %" + graph.values[input.value].name + " is also a node's result");
+      if (graph.values[input.value].producer != kNoNode)
+        fail("the input %" + graph.values[input.value].name + " is also a node's result");
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) check_node(id);
     for (const auto& output : graph.outputs)
-      if (output.value != kNoValue && (!in_range(output.value) || !defined[output.value])) fail("an output returns value " + std::to_string(output.value) + ", which nothing defines");
+      if (output.value != kNoValue && (!in_range(output.value) || !defined[output.value]))
+        fail("an output returns value " + std::to_string(output.value) + ", which nothing defines");
     check_groups();
   }
 };

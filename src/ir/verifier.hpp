@@ -1,5 +1,5 @@
-// Checks that a graph is well formed: definitions before uses, unique names, valid operands, outputs and groups, and types that agree with
-// what infer.hpp derives. Runs after capture and after every pass.
+// Checks that a graph is well formed: definitions before uses, unique names, valid operands, outputs and groups, and
+// types that agree with what infer.hpp derives. Runs after capture and after every pass.
 #pragma once
 
 #include <string_view>

@@ -17,24 +17,27 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Units of the output's epsilon that anyone may err by: the final rounding and a handful of operations. In an output of 16 or 8 bits that is work in fp32, and
-// its own rounding is in eager's error already: four of its units would hide that the work was done in 16 bits.
+// Units of the output's epsilon that anyone may err by: the final rounding and a handful of operations. In an output of
+// 16 or 8 bits that is work in fp32, and its own rounding is in eager's error already: four of its units would hide
+// that the work was done in 16 bits.
 constexpr double kFreeUnits = 4.0;
 constexpr double kWorkEpsilon = 1.1920928955078125e-07;
 constexpr RelativeError kNarrowUnits = {0.25, 1.0};
 constexpr double kTimesEager = 2.0;
 
-// What one accumulator may be off by in the worst element where so many terms are summed: half a unit for the root of their number (Higham and Mary, "A new
-// approach to probabilistic rounding error analysis", 2019). Sums longer than that are split among threads, lanes or blocks. The norm, in which such errors
-// average out, stays where it is: it is what tells coarser products.
+// What one accumulator may be off by in the worst element where so many terms are summed: half a unit for the root of
+// their number (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Sums longer than
+// that are split among threads, lanes or blocks. The norm, in which such errors average out, stays where it is: it is
+// what tells coarser products.
 constexpr double kMostSummands = 1024.0;
 
-// Elements of one size (a factor of 16) are held to eager's errors among elements of that size or its neighbours, so that nothing small hides behind something
-// large. The rule is for what is left out, not for how sums are ordered: a wide factor, and what a double output's own units and underflow allow.
+// Elements of one size (a factor of 16) are held to eager's errors among elements of that size or its neighbours, so
+// that nothing small hides behind something large. The rule is for what is left out, not for how sums are ordered: a
+// wide factor, and what a double output's own units and underflow allow.
 constexpr double kBucketTimesEager = 16.0;
 constexpr double kBucketUnits = 8.0;
 constexpr double kBucketWidth = 16.0;
-constexpr double kUnderflow = 1.1754943508222875e-38;   // the smallest normal fp32: kernels may flush what is below
+constexpr double kUnderflow = 1.1754943508222875e-38;  // the smallest normal fp32: kernels may flush what is below
 
 // Under `relaxed`: a few units of bfloat16's rounding, the coarsest product allowed.
 constexpr double kRelaxedError = 1.0 / 128;
@@ -60,8 +63,9 @@ std::string shape_text(const Json& shape) {
 
 std::string position_text(const Json& row) {
   const Json& where = row.at("where");
-  return where.empty() ? "" : fmt::format(" (at {}: {} instead of {})", shape_text(where), number_text(row.at("ours_value")),
-                                          number_text(row.at("reference_value")));
+  return where.empty() ? ""
+                       : fmt::format(" (at {}: {} instead of {})", shape_text(where), number_text(row.at("ours_value")),
+                                     number_text(row.at("reference_value")));
 }
 
 struct Fault {
@@ -71,30 +75,40 @@ struct Fault {
 // What is wrong with the form of an output, before any number in it is looked at.
 std::optional<Fault> form_fault(const Json& row, const std::string& place) {
   if (!row.at("dtype_ok").get<bool>())
-    return Fault{"dtype", fmt::format("{} has dtype {} where Model's has {}.", place, row.at("dtype").get<std::string>(),
-                                      row.value("expected_dtype", std::string("another")))};
+    return Fault{"dtype",
+                 fmt::format("{} has dtype {} where Model's has {}.", place, row.at("dtype").get<std::string>(),
+                             row.value("expected_dtype", std::string("another")))};
   if (!row.at("shape_ok").get<bool>())
-    return Fault{"shape", fmt::format("{} has shape {} where Model's has {}.", place, shape_text(row.at("shape")), shape_text(row.at("expected_shape")))};
-  if (!row.at("device_ok").get<bool>()) return Fault{"device", fmt::format("{} is on another device than Model's.", place)};
+    return Fault{"shape", fmt::format("{} has shape {} where Model's has {}.", place, shape_text(row.at("shape")),
+                                      shape_text(row.at("expected_shape")))};
+  if (!row.at("device_ok").get<bool>())
+    return Fault{"device", fmt::format("{} is on another device than Model's.", place)};
   if (!row.at("strides_ok").get<bool>()) {
     if (!row.contains("strides")) return Fault{"strides", fmt::format("{} has other strides than Model's.", place)};
-    return Fault{"strides", fmt::format("{} has strides {} where Model's has {}.", place, shape_text(row.at("strides")), shape_text(row.at("expected_strides")))};
+    return Fault{"strides", fmt::format("{} has strides {} where Model's has {}.", place, shape_text(row.at("strides")),
+                                        shape_text(row.at("expected_strides")))};
   }
   return std::nullopt;
 }
 
-std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, const std::string& place, bool weak_reference) {
+std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, const std::string& place,
+                                 bool weak_reference) {
   if (row.at("exact").get<bool>()) {
     const auto mismatches = row.at("mismatches").get<int64_t>();
     if (mismatches == 0) return std::nullopt;
-    // Steps that rounding decides: no more of them than eager misses, as the bound of floats has it, and each one that eager takes when it rounds otherwise.
-    if (static_cast<double>(mismatches) <= kTimesEager * static_cast<double>(row.value("eager_mismatches", int64_t{0})) && row.value("unexplained", int64_t{1}) == 0) return std::nullopt;
-    return Fault{"mismatch", fmt::format("{} differs from the reference in {} elements where eager does not{}.", place, mismatches, position_text(row))};
+    // Steps that rounding decides: no more of them than eager misses, as the bound of floats has it, and each one that
+    // eager takes when it rounds otherwise.
+    if (static_cast<double>(mismatches) <=
+            kTimesEager * static_cast<double>(row.value("eager_mismatches", int64_t{0})) &&
+        row.value("unexplained", int64_t{1}) == 0)
+      return std::nullopt;
+    return Fault{"mismatch", fmt::format("{} differs from the reference in {} elements where eager does not{}.", place,
+                                         mismatches, position_text(row))};
   }
   if (!row.at("nonfinite_ok").get<bool>()) {
     const auto count = row.value("nonfinite_mismatches", int64_t{0});
-    return Fault{"nonfinite", fmt::format("{} has NaN or infinity in other places than eager and the reference{}.", place,
-                                          count ? fmt::format(", in {} elements", count) : "")};
+    return Fault{"nonfinite", fmt::format("{} has NaN or infinity in other places than eager and the reference{}.",
+                                          place, count ? fmt::format(", in {} elements", count) : "")};
   }
   const bool norm_ok = within(verdict.ours.norm, verdict.bound.norm);
   if (norm_ok && within(verdict.ours.max, verdict.bound.max)) return std::nullopt;
@@ -102,8 +116,10 @@ std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, 
   const double ours = norm_ok ? verdict.ours.max : verdict.ours.norm;
   const double eager = norm_ok ? verdict.eager.max : verdict.eager.norm;
   const double bound = norm_ok ? verdict.bound.max : verdict.bound.norm;
-  return Fault{"inaccurate", fmt::format("{} has a {} error of {:.2g}; {} {:.2g}, so at most {:.2g} passes{}.", place, sense, ours,
-                                         weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound, position_text(row))};
+  return Fault{"inaccurate",
+               fmt::format("{} has a {} error of {:.2g}; {} {:.2g}, so at most {:.2g} passes{}.", place, sense, ours,
+                           weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound,
+                           position_text(row))};
 }
 
 // The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
@@ -121,27 +137,31 @@ std::optional<Fault> bucket_fault(const Json& row, const std::string& place) {
       const double ours = number_of(bucket.at("ours").at(sense));
       if (within(ours, bound)) continue;
       return Fault{"inaccurate-where-small",
-                   fmt::format("{} is off by {:.2g} ({}) among its {} elements from {:.2g} to {:.2g}; eager is off by at most {:.2g} there, so at most {:.2g} passes.", place, ours,
-                               sense, bucket.at("count").get<int64_t>(), low, high, known, bound)};
+                   fmt::format("{} is off by {:.2g} ({}) among its {} elements from {:.2g} to {:.2g}; eager is off by "
+                               "at most {:.2g} there, so at most {:.2g} passes.",
+                               place, ours, sense, bucket.at("count").get<int64_t>(), low, high, known, bound)};
     }
   }
   return std::nullopt;
 }
 
-// Answers that are within the bound on every draw. The special draw is not asked, and the first draw's output is what the others are
-// compared with.
+// Answers that are within the bound on every draw. The special draw is not asked, and the first draw's output is what
+// the others are compared with.
 std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, bool weak_reference) {
-  std::map<std::string, int> draws_of;   // output → draws on which trivial answers were tried
+  std::map<std::string, int> draws_of;  // output → draws on which trivial answers were tried
   for (const Json& draw : figures.at("draws"))
     if (draw.at("kind") != "special")
       for (const Json& row : draw.at("outputs")) ++draws_of[row.at("name").get<std::string>()];
   std::vector<std::pair<VacuousOutput, int>> passes;
   for (const Json& row : figures.value("vacuous", Json::array())) {
-    const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt, number_of(row.at("epsilon")), weak_reference);
+    const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt,
+                                            number_of(row.at("epsilon")), weak_reference);
     const RelativeError error = read_error(row);
     if (!within(error.norm, bound.norm) || !within(error.max, bound.max)) continue;
     const VacuousOutput answer{row.at("output").get<std::string>(), row.at("trivial").get<std::string>()};
-    const auto known = std::ranges::find_if(passes, [&](const auto& pass) { return pass.first.output == answer.output && pass.first.trivial == answer.trivial; });
+    const auto known = std::ranges::find_if(passes, [&](const auto& pass) {
+      return pass.first.output == answer.output && pass.first.trivial == answer.trivial;
+    });
     if (known == passes.end()) {
       passes.emplace_back(answer, 1);
     } else {
@@ -174,12 +194,13 @@ Policy policy_of(std::string_view name) {
   throw Error(ErrorKind::kUser, fmt::format("There is no policy \"{}\".", name), "Use reference, ieee or relaxed.");
 }
 
-RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon, bool weak_reference,
-                          double summands) {
+RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity,
+                          double epsilon, bool weak_reference, double summands) {
   const bool narrow = epsilon > kWorkEpsilon;
   const double one_accumulator = std::max(kFreeUnits, 0.5 * std::sqrt(std::min(summands, kMostSummands)));
   const auto bound = [&](double yardstick, double moved, double narrow_units, double units) {
-    double largest = kTimesEager * std::max(yardstick, moved) + (narrow ? narrow_units * epsilon + kFreeUnits * kWorkEpsilon : units * epsilon);
+    double largest = kTimesEager * std::max(yardstick, moved) +
+                     (narrow ? narrow_units * epsilon + kFreeUnits * kWorkEpsilon : units * epsilon);
     if (weak_reference) largest = std::max(largest, weak_tolerance(epsilon));
     if (policy == Policy::kRelaxed) largest = std::max(largest, kRelaxedError);
     return largest;
@@ -206,12 +227,16 @@ Verdict judge(const Json& figures, Policy policy) {
   std::optional<Fault> first;
 
   for (const Json& check : figures.at("checks"))
-    verdict.checks.push_back({check.at("name").get<std::string>(), check.at("ok").get<bool>(), check.value("detail", std::string())});
+    verdict.checks.push_back(
+        {check.at("name").get<std::string>(), check.at("ok").get<bool>(), check.value("detail", std::string())});
   const auto blame_checks = [&](auto&& wanted) {
     for (const CheckVerdict& check : verdict.checks)
-      if (!check.ok && !first && wanted(check.name)) first = Fault{check.name, check.detail.empty() ? "The check " + check.name + " failed." : check.detail};
+      if (!check.ok && !first && wanted(check.name))
+        first = Fault{check.name, check.detail.empty() ? "The check " + check.name + " failed." : check.detail};
   };
-  const auto is_root_cause = [](const std::string& name) { return std::ranges::find(kRootCauses, name) != std::end(kRootCauses); };
+  const auto is_root_cause = [](const std::string& name) {
+    return std::ranges::find(kRootCauses, name) != std::end(kRootCauses);
+  };
   blame_checks(is_root_cause);
 
   int draw_index = 0;
@@ -240,7 +265,9 @@ Verdict judge(const Json& figures, Policy policy) {
       if (!fault) fault = value_fault(row, output, place, weak);
       // Eager alone, and reduced precision, say nothing of what is small beside what is large.
       if (!fault && !weak && policy != Policy::kRelaxed) fault = bucket_fault(row, place);
-      const bool exact = row.at("exact").get<bool>(), is_strict = exact ? row.at("mismatches").get<int64_t>() == 0 : within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max);
+      const bool exact = row.at("exact").get<bool>(),
+                 is_strict = exact ? row.at("mismatches").get<int64_t>() == 0
+                                   : within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max);
       output.conditioned = !fault && !is_strict;
       if (fault) output.fault = fault->sentence;
       if (fault && !first) first = fault;
@@ -249,7 +276,8 @@ Verdict judge(const Json& figures, Policy policy) {
     ++draw_index;
   }
   blame_checks([](const std::string&) { return true; });
-  if (verdict.errors.empty() && !first) first = Fault{"nothing-compared", "The module has no tensor among its outputs, so there is nothing to compare."};
+  if (verdict.errors.empty() && !first)
+    first = Fault{"nothing-compared", "The module has no tensor among its outputs, so there is nothing to compare."};
 
   verdict.vacuous = vacuous_outputs(figures, policy, weak);
   if (figures.contains("kernelbench_gate")) {
@@ -260,7 +288,9 @@ Verdict judge(const Json& figures, Policy policy) {
   verdict.pass = !first;
   verdict.code = first ? first->code : "pass";
   verdict.reason = first ? first->sentence
-                         : fmt::format("Every output is within {} on all {} draws.", weak ? "the weaker bound that eager alone allows" : "the contract's bound of eager's error",
+                         : fmt::format("Every output is within {} on all {} draws.",
+                                       weak ? "the weaker bound that eager alone allows"
+                                            : "the contract's bound of eager's error",
                                        draw_index - static_cast<int>(verdict.skipped.size()));
   return verdict;
 }

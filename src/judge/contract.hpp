@@ -1,4 +1,5 @@
-// The contract: what a candidate's errors, checks and forms must be for it to pass. Pure functions from figures to a Verdict.
+// The contract: what a candidate's errors, checks and forms must be for it to pass. Pure functions from figures to a
+// Verdict.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,12 +10,12 @@
 
 namespace kw {
 
-// reference: at most twice eager's own error. ieee: the same, with eager kept from reduced-precision products. relaxed: TF32 and 16-bit
-// products allowed.
+// reference: at most twice eager's own error. ieee: the same, with eager kept from reduced-precision products. relaxed:
+// TF32 and 16-bit products allowed.
 enum class Policy { kReference, kIeee, kRelaxed };
 
 std::string_view name_of(Policy policy);
-Policy policy_of(std::string_view name);   // throws kUser for an unknown name
+Policy policy_of(std::string_view name);  // throws kUser for an unknown name
 
 // Errors relative to the reference's norm and to its largest magnitude.
 struct RelativeError {
@@ -23,12 +24,12 @@ struct RelativeError {
 };
 
 struct OutputVerdict {
-  std::string draw;      // "generator", "signed", "wide", "constant", "special"
+  std::string draw;  // "generator", "signed", "wide", "constant", "special"
   int draw_index = 0;
-  std::string output;    // "output[0]", "buffer bn.running_mean"
+  std::string output;  // "output[0]", "buffer bn.running_mean"
   RelativeError ours, eager, bound;
-  bool conditioned = false;   // the bound rests on how far eager moves when its inputs move by one rounding
-  std::string fault;     // empty when it passes; otherwise the sentence that says what is wrong
+  bool conditioned = false;  // the bound rests on how far eager moves when its inputs move by one rounding
+  std::string fault;         // empty when it passes; otherwise the sentence that says what is wrong
 };
 
 struct CheckVerdict {
@@ -49,17 +50,17 @@ struct Gate {
 
 struct Verdict {
   bool pass = false;
-  std::string code;       // stable slug: "pass", "inaccurate", "shape", "guard-bands", "crashed", …
-  std::string reason;     // one sentence
+  std::string code;    // stable slug: "pass", "inaccurate", "shape", "guard-bands", "crashed", …
+  std::string reason;  // one sentence
   Policy policy = Policy::kReference;
   std::string reference;  // "fp64", "fp64-on-cpu", "fp32-eager"
   std::string reference_note;
   std::vector<OutputVerdict> errors;
   std::vector<CheckVerdict> checks;
   std::vector<VacuousOutput> vacuous;
-  std::vector<std::string> skipped;     // draws that eager itself cannot take, with why
+  std::vector<std::string> skipped;  // draws that eager itself cannot take, with why
   std::optional<Gate> kernelbench_gate;
-  std::string detail;     // a compiler's output, a log's end; not printed by default
+  std::string detail;  // a compiler's output, a log's end; not printed by default
 };
 
 // Judges the result of the worker's method "verify".
@@ -68,10 +69,11 @@ Verdict judge(const nlohmann::ordered_json& figures, Policy policy);
 // The verdict on a candidate that never came to yield figures: it did not compile, crashed, hung.
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail = "");
 
-// The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it was measured, or on operators rounded
-// otherwise, where that takes half of the digits. `summands`: how many terms the longest sum of forward has.
-RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity, double epsilon,
-                          bool weak_reference, double summands = 1.0);
+// The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it
+// was measured, or on operators rounded otherwise, where that takes half of the digits. `summands`: how many terms the
+// longest sum of forward has.
+RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity,
+                          double epsilon, bool weak_reference, double summands = 1.0);
 
 nlohmann::ordered_json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const nlohmann::ordered_json& json);

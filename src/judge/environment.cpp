@@ -93,7 +93,8 @@ std::optional<std::string> output_once(std::vector<std::string> command, const s
   int status = 0;
   if (!failed) {
     char buffer[4096];
-    for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<size_t>(count));
+    for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;)
+      out.append(buffer, static_cast<size_t>(count));
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (status != 0) out.clear();
   }
@@ -143,9 +144,16 @@ bool is_at_least(const std::string& version, int major, int minor) {
 
 std::string Environment::description_json() const {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  Json json = {{"python", python},       {"python_version", python_version}, {"torch", torch_version},   {"torch_cuda", torch_cuda},
-               {"torch_stamp", torch_stamp}, {"triton", triton_version},      {"cpu", cpu_name},          {"cpu_threads", cpu_threads},
-               {"driver", driver_version}, {"gpus", gpus}};
+  Json json = {{"python", python},
+               {"python_version", python_version},
+               {"torch", torch_version},
+               {"torch_cuda", torch_cuda},
+               {"torch_stamp", torch_stamp},
+               {"triton", triton_version},
+               {"cpu", cpu_name},
+               {"cpu_threads", cpu_threads},
+               {"driver", driver_version},
+               {"gpus", gpus}};
   // Which of several different GPUs is used matters; among equal ones it does not.
   if (visible && gpus.size() > 1 && gpus.front() != gpus.back()) json["visible_gpus"] = visible;
   return json.dump();
@@ -178,13 +186,17 @@ Environment find_environment() {
   Environment environment = look_at_environment();
   const std::string& python = environment.python;
   if (environment.python_version.empty())
-    throw Error(ErrorKind::kMissing, "the Python \"" + python + "\" cannot be started.",
-                "Set KW_PYTHON to a Python that has PyTorch 2.8 or later, or start through ./kw, which finds or makes one.");
+    throw Error(
+        ErrorKind::kMissing, "the Python \"" + python + "\" cannot be started.",
+        "Set KW_PYTHON to a Python that has PyTorch 2.8 or later, or start through ./kw, which finds or makes one.");
   if (environment.torch_version.empty())
     throw Error(ErrorKind::kMissing, "the Python " + python + " has no PyTorch.",
-                "Install it (" + python + " -m pip install torch), set KW_PYTHON to a Python that has it, or start through ./kw, which finds or makes one.");
+                "Install it (" + python +
+                    " -m pip install torch), set KW_PYTHON to a Python that has it, or start through ./kw, which finds "
+                    "or makes one.");
   if (!is_at_least(environment.torch_version, 2, 8))
-    throw Error(ErrorKind::kMissing, "the Python " + python + " has PyTorch " + environment.torch_version + "; 2.8 or later is needed.",
+    throw Error(ErrorKind::kMissing,
+                "the Python " + python + " has PyTorch " + environment.torch_version + "; 2.8 or later is needed.",
                 "Upgrade it (" + python + " -m pip install --upgrade torch), or set KW_PYTHON to another Python.");
   if (environment.module_path.empty())
     throw Error(ErrorKind::kMissing, "Kernelwright's Python part is not beside the program.",

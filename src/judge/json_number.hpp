@@ -1,4 +1,5 @@
-// Numbers in reports, where NaN and infinities are strings as in the worker's protocol (measure/worker_answers.hpp reads them).
+// Numbers in reports, where NaN and infinities are strings as in the worker's protocol (measure/worker_answers.hpp
+// reads them).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,6 +8,6 @@
 namespace kw {
 
 nlohmann::ordered_json write_number(double value);
-std::string number_text(const nlohmann::ordered_json& value);   // for a sentence: six digits
+std::string number_text(const nlohmann::ordered_json& value);  // for a sentence: six digits
 
 }  // namespace kw

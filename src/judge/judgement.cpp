@@ -11,7 +11,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Judgement failure(const VerifyRequest& request, const std::string& code, const std::string& reason, const std::string& detail) {
+Judgement failure(const VerifyRequest& request, const std::string& code, const std::string& reason,
+                  const std::string& detail) {
   Judgement judgement;
   judgement.verdict = failed_verdict(policy_of(request.policy), code.empty() ? "failed" : code, reason, detail);
   return judgement;
@@ -22,7 +23,8 @@ void reject_original(Judgement& judgement) {
   if (!judgement.passed() || !judgement.runs_original) return;
   judgement.verdict.pass = false;
   judgement.verdict.code = "runs-original";
-  judgement.verdict.reason = "On the problem's own inputs the original module ran instead of its kernels: " + *judgement.runs_original + ".";
+  judgement.verdict.reason = "On the problem's own inputs the original module ran instead of its kernels: " +
+                             *judgement.runs_original + ".";
 }
 
 // Where the process that judges ended twice; where it hung, the candidate used up the time.
@@ -62,9 +64,12 @@ Judgement judge(Session& session, const VerifyRequest& request) {
     return judgement;
   } catch (const WorkerFailure& lost) {
     if (const std::string what = session.problem_failure(request.problem, request.size, request.device); !what.empty())
-      throw Error(ErrorKind::kUser,
-                  ErrorText{.message = "The model itself cannot be run: " + what, .where = request.problem, .source = "",
-                            .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = lost.log, .code = "problem-crashed"});
+      throw Error(ErrorKind::kUser, ErrorText{.message = "The model itself cannot be run: " + what,
+                                              .where = request.problem,
+                                              .source = "",
+                                              .hint = "Run Model with get_inputs() in plain PyTorch first.",
+                                              .detail = lost.log,
+                                              .code = "problem-crashed"});
     return failure(request, "worker-failed", reason_of(lost), lost.log);
   }
 }

@@ -8,7 +8,8 @@ namespace kw {
 
 using Json = nlohmann::ordered_json;
 
-Judges::Judges(const Environment& environment, Progress& progress, VerifyRequest request, double timeout_seconds) : request_(std::move(request)), session_(environment, progress, timeout_seconds) {
+Judges::Judges(const Environment& environment, Progress& progress, VerifyRequest request, double timeout_seconds)
+    : request_(std::move(request)), session_(environment, progress, timeout_seconds) {
   session_.be_quiet(true);
 }
 
@@ -24,7 +25,7 @@ Judgement Judges::judge(const std::string& source) {
   try {
     return kw::judge(session_, request);
   } catch (const Interrupted&) {
-    stop();   // it may wait for a candidate that hangs
+    stop();  // it may wait for a candidate that hangs
     throw;
   }
 }

@@ -20,12 +20,16 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void refuse(const char* code, std::string message, std::string hint) {
-  throw Error(ErrorKind::kUser,
-              ErrorText{.message = std::move(message), .where = "", .source = "", .hint = std::move(hint), .detail = "", .code = code});
+  throw Error(ErrorKind::kUser, ErrorText{.message = std::move(message),
+                                          .where = "",
+                                          .source = "",
+                                          .hint = std::move(hint),
+                                          .detail = "",
+                                          .code = code});
 }
 
-// Modules beside the file that it imports by name. Only what can change the problem's meaning without changing its own text matters here,
-// so a textual look is enough: what it misses is at worst a stale answer that --fresh redoes.
+// Modules beside the file that it imports by name. Only what can change the problem's meaning without changing its own
+// text matters here, so a textual look is enough: what it misses is at worst a stale answer that --fresh redoes.
 std::vector<std::string> local_imports(const fs::path& folder, const std::string& source) {
   static const std::regex pattern(R"(^\s*(?:from\s+\.?([A-Za-z_]\w*)[\w.]*\s+import\b|import\s+([A-Za-z_]\w*)))");
   std::vector<std::string> found;
@@ -55,23 +59,29 @@ bool has_sizes(const std::string& source) {
 
 }  // namespace
 
-std::string ProblemFile::title() const { return fs::path(path).filename().string() + (size.empty() ? "" : ", size " + size); }
+std::string ProblemFile::title() const {
+  return fs::path(path).filename().string() + (size.empty() ? "" : ", size " + size);
+}
 
 std::string ProblemFile::hash() const { return hash_of(ProblemRecord{name, path, source_with_imports}); }
 
 ProblemFile read_problem_file(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) refuse("no-such-file", "there is no file " + path + ".", "Check the path.");
-    refuse("unreadable", path + " cannot be read: " + std::strerror(errno) + ".", "Check the permissions of the file and its folders.");
+    if (errno == ENOENT || errno == ENOTDIR)
+      refuse("no-such-file", "there is no file " + path + ".", "Check the path.");
+    refuse("unreadable", path + " cannot be read: " + std::strerror(errno) + ".",
+           "Check the permissions of the file and its folders.");
   }
-  if (S_ISDIR(status.st_mode)) refuse("is-a-folder", path + " is a folder, not a Python file.", "Name one file in it; `kw bench` takes folders.");
+  if (S_ISDIR(status.st_mode))
+    refuse("is-a-folder", path + " is a folder, not a Python file.", "Name one file in it; `kw bench` takes folders.");
   if (access(path.c_str(), R_OK) != 0)
     refuse("unreadable", path + " cannot be read: " + std::strerror(errno) + ".", "Check the file's permissions.");
   if (!S_ISREG(status.st_mode)) refuse("not-a-file", path + " is not a regular file.", "Give a Python source file.");
   constexpr int64_t kLargestSource = 64 << 20;
   if (status.st_size > kLargestSource)
-    refuse("not-text", path + " is larger than 64 MiB, so it is no Python source.", "Give a Python source file (UTF-8).");
+    refuse("not-text", path + " is larger than 64 MiB, so it is no Python source.",
+           "Give a Python source file (UTF-8).");
 
   ProblemFile file;
   file.path = fs::absolute(path).lexically_normal().string();

@@ -20,9 +20,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kRemovalTries = 200;
-constexpr std::chrono::milliseconds kRemovalPause(5);   // processes that were killed leave a little later
+constexpr std::chrono::milliseconds kRemovalPause(5);  // processes that were killed leave a little later
 
-// This process's own group among those that count processes: version 2's single tree, or version 1's of that name. From lines "NUMBER:CONTROLLERS:PATH".
+// This process's own group among those that count processes: version 2's single tree, or version 1's of that name. From
+// lines "NUMBER:CONTROLLERS:PATH".
 std::string own_group() {
   std::ifstream file("/proc/self/cgroup");
   std::string first, second;
@@ -56,11 +57,13 @@ ProcessLimit::ProcessLimit(long most) {
   const std::string group = own_group();
   if (most <= 0 || group.empty()) return;
   remove_left_over(group);
-  const fs::path folder = fs::path(group) / (std::string(kName) + std::to_string(getpid()) + "-" + std::to_string(++count));
+  const fs::path folder = fs::path(group) /
+                          (std::string(kName) + std::to_string(getpid()) + "-" + std::to_string(++count));
   std::error_code fault;
   if (!fs::create_directory(folder, fault)) return;
   // Without the controller the group has no such file, and nothing can be made there.
-  if (std::ofstream file(folder / "pids.max"); fs::exists(folder / "pids.max", fault) && file << most << std::endl) folder_ = folder;
+  if (std::ofstream file(folder / "pids.max"); fs::exists(folder / "pids.max", fault) && file << most << std::endl)
+    folder_ = folder;
   else fs::remove(folder, fault);
 }
 

@@ -1,4 +1,5 @@
-// How many processes there may be, as a control group counts them: the way to bound root's, which resource limits do not.
+// How many processes there may be, as a control group counts them: the way to bound root's, which resource limits do
+// not.
 #pragma once
 
 #include <string>
@@ -7,9 +8,10 @@ namespace kw {
 
 class ProcessLimit {
  public:
-  // A group of its own for at most `most` processes and threads, where the system has such groups and this user may make one. 0: none.
+  // A group of its own for at most `most` processes and threads, where the system has such groups and this user may
+  // make one. 0: none.
   explicit ProcessLimit(long most);
-  ~ProcessLimit();   // takes the group away; those in it must have ended
+  ~ProcessLimit();  // takes the group away; those in it must have ended
   ProcessLimit(const ProcessLimit&) = delete;
   ProcessLimit& operator=(const ProcessLimit&) = delete;
 

@@ -38,12 +38,19 @@ Json Sandbox::confinement(const std::string& device, const std::vector<std::stri
   const std::string archive = Archive::default_path();
   // CUDA maps more than it uses.
   const long memory = device == "cuda" ? 0 : static_cast<long>(static_cast<double>(free_memory()) * kShareOfMemory);
-  return {{"namespaces", true}, {"processes", kProcesses}, {"file_bytes", kLargestFile}, {"memory_bytes", memory}, {"groups", groups}, {"hidden", Json::array({archive, archive + "-wal", archive + "-shm"})}, {"unset", secrets}};
+  return {{"namespaces", true},
+          {"processes", kProcesses},
+          {"file_bytes", kLargestFile},
+          {"memory_bytes", memory},
+          {"groups", groups},
+          {"hidden", Json::array({archive, archive + "-wal", archive + "-shm"})},
+          {"unset", secrets}};
 }
 
 std::vector<std::string> Sandbox::missing(const std::string& device) const {
   std::vector<std::string> words;
-  if (geteuid() == 0 && !limit_.holds()) words.emplace_back("bounded processes: kw runs as root, and can make no control group here");
+  if (geteuid() == 0 && !limit_.holds())
+    words.emplace_back("bounded processes: kw runs as root, and can make no control group here");
   if (device == "cuda") words.emplace_back("bounded memory: CUDA maps more than it uses");
   return words;
 }

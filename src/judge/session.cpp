@@ -20,9 +20,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kHelloLimit = 180;      // importing PyTorch from a cold network disk
-constexpr double kCaptureLimit = 300;    // or --timeout, where that is less
-constexpr double kLongSeconds = 15;      // of a stage that runs the user's code, after which its limit is told
+constexpr double kHelloLimit = 180;    // importing PyTorch from a cold network disk
+constexpr double kCaptureLimit = 300;  // or --timeout, where that is less
+constexpr double kLongSeconds = 15;    // of a stage that runs the user's code, after which its limit is told
 constexpr double kCeilingsLimit = 300;
 constexpr double kCompileLimit = 600;
 constexpr double kProblemAloneLimit = 120;
@@ -53,10 +53,14 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
 }
 
 Session::Session(const Environment& environment, Progress& progress, double timeout_seconds, Workers workers)
-    : progress_(progress), worker_(WorkerOptions{environment.python, environment.module_path, {}}), timeout_(timeout_seconds), has_gpu_(environment.has_gpu()) {
+    : progress_(progress),
+      worker_(WorkerOptions{environment.python, environment.module_path, {}}),
+      timeout_(timeout_seconds),
+      has_gpu_(environment.has_gpu()) {
   remove_left_over_scratch();
   // On one core they would only take turns.
-  if (workers == Workers::kTwo && environment.cpu_threads > 1) tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
+  if (workers == Workers::kTwo && environment.cpu_threads > 1)
+    tracer_.emplace(WorkerOptions{environment.python, environment.module_path, {}});
 }
 
 Session::~Session() {
@@ -88,8 +92,11 @@ class Patience {
           std::mutex mutex;
           std::unique_lock lock(mutex);
           std::condition_variable_any never;
-          if (never.wait_for(lock, stop, std::chrono::duration<double>(kLongSeconds), [] { return false; }) || stop.stop_requested()) return;
-          progress.note(stage + ": still running after " + std::to_string(static_cast<int>(kLongSeconds)) + " s; it is given up after " + std::to_string(static_cast<int>(limit_seconds)) +
+          if (never.wait_for(lock, stop, std::chrono::duration<double>(kLongSeconds), [] { return false; }) ||
+              stop.stop_requested())
+            return;
+          progress.note(stage + ": still running after " + std::to_string(static_cast<int>(kLongSeconds)) +
+                        " s; it is given up after " + std::to_string(static_cast<int>(limit_seconds)) +
                         " s (--timeout SECONDS).");
         }) {}
 
@@ -99,7 +106,8 @@ class Patience {
 
 }  // namespace
 
-Json Session::ask(WorkerClient& worker, const char* stage, const std::string& method, const Json& params, double limit_seconds) {
+Json Session::ask(WorkerClient& worker, const char* stage, const std::string& method, const Json& params,
+                  double limit_seconds) {
   const auto on_wait = [&](const std::string& whom, double seconds) {
     waited_ += seconds;
     progress_.waiting(whom, seconds);
@@ -107,15 +115,19 @@ Json Session::ask(WorkerClient& worker, const char* stage, const std::string& me
   if (quiet_) return worker.request(method, params, limit_seconds, {}, on_wait);
   const Stage shown(progress_, stage);
   std::optional<Patience> patience;
-  if (method == "capture" || method == "verify") patience.emplace(progress_, stage, limit_seconds);   // the user's code may hang
-  return worker.request(method, params, limit_seconds, [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); }, on_wait);
+  if (method == "capture" || method == "verify")
+    patience.emplace(progress_, stage, limit_seconds);  // the user's code may hang
+  return worker.request(
+      method, params, limit_seconds,
+      [&](const std::string& detail, double fraction) { progress_.update(detail, fraction); }, on_wait);
 }
 
 Json Session::twice(Deaths deaths, const std::function<Json()>& ask) {
   try {
     return ask();
   } catch (const WorkerFailure& failure) {
-    const bool again = deaths == Deaths::kAny ? failure.kind != WorkerFailure::Kind::kHung : failure.kind == WorkerFailure::Kind::kKilled;
+    const bool again = deaths == Deaths::kAny ? failure.kind != WorkerFailure::Kind::kHung
+                                              : failure.kind == WorkerFailure::Kind::kKilled;
     if (!again) throw;
     if (!quiet_) progress_.note("a Python process " + failure.what + "; once more with another");
   } catch (const Error& error) {
@@ -132,7 +144,8 @@ Json Session::hello() {
     ErrorText text;
     text.code = "worker-start";
     text.message = "The Python process " + failure.what + " while importing PyTorch.";
-    text.hint = failure.log.empty() ? "`kw doctor` looks at what is there." : "Its last words: " + last_lines(failure.log, 3);
+    text.hint = failure.log.empty() ? "`kw doctor` looks at what is there."
+                                    : "Its last words: " + last_lines(failure.log, 3);
     text.detail = last_lines(failure.log, 40);
     throw Error(ErrorKind::kMissing, std::move(text));
   }
@@ -150,24 +163,30 @@ std::string Session::capture(const std::string& problem, const std::string& size
     switch (failure.kind) {
       case WorkerFailure::Kind::kHung:
         text.code = "capture-hung";
-        text.message = "The model did not come to an end within " + std::to_string(static_cast<int>(limit)) + " s of constructing and tracing it.";
+        text.message = "The model did not come to an end within " + std::to_string(static_cast<int>(limit)) +
+                       " s of constructing and tracing it.";
         text.hint = "Look for a loop that does not end, or for a lock, in the constructor, get_inputs() or forward.";
         break;
       case WorkerFailure::Kind::kKilled:
         if (!failure.for_memory) {
           text.code = "problem-crashed";
-          text.message = "The Python process " + failure.what + ", while the model was constructed and traced; so was the one before it.";
+          text.message = "The Python process " + failure.what +
+                         ", while the model was constructed and traced; so was the one before it.";
           text.hint = "Something that the file runs ends the process, or another program on this machine does.";
           break;
         }
         text.code = "out-of-memory";
-        text.message = "The Python process was killed by the system while the model was constructed and traced, which happens when memory runs out.";
+        text.message =
+            "The Python process was killed by the system while the model was constructed and traced, which happens "
+            "when memory runs out.";
         text.hint = "Make the model or its inputs smaller, or use a machine with more memory.";
         break;
       default:
         text.code = "problem-crashed";
         text.message = "The Python process " + failure.what + " while the model was constructed and traced.";
-        text.hint = "Something that the file runs ends the process: an extension module, os._exit, or an invalid memory access.";
+        text.hint =
+            "Something that the file runs ends the process: an extension module, os._exit, or an invalid memory "
+            "access.";
     }
     throw Error(ErrorKind::kUser, std::move(text));
   }
@@ -175,14 +194,17 @@ std::string Session::capture(const std::string& problem, const std::string& size
 
 uint64_t Session::secret_seed() {
   uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) throw Error(ErrorKind::kMissing, "the system gives no random numbers.");
-  return seed >> 2;   // Python and C++ both hold it in a signed 64-bit integer
+  if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+    throw Error(ErrorKind::kMissing, "the system gives no random numbers.");
+  return seed >> 2;  // Python and C++ both hold it in a signed 64-bit integer
 }
 
 namespace {
 
 Json verify_params(const VerifyRequest& request, uint64_t seed) {
-  Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"seed", seed}, {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
+  Json params = {{"problem", request.problem},         {"size", size_json(request.size)},
+                 {"device", request.device},           {"seed", seed},
+                 {"tolerance_policy", request.policy}, {"memory_limit_bytes", nullptr}};
   if (request.draws > 0) params["draws"] = request.draws;
   return params;
 }
@@ -207,13 +229,13 @@ void Session::build(const std::string& candidate) {
   try {
     ask(*tracer_, "build", "build", {{"candidates", Json::array({candidate})}, {"jobs", 1}}, kCompileLimit);
   } catch (const Error&) {
-  } catch (const WorkerFailure&) {
-  }
+  } catch (const WorkerFailure&) {}
 }
 
 namespace {
 
-// A candidate that hangs is to be told apart from a judge that does: its own time, which begins when the judge has started, ends earlier.
+// A candidate that hangs is to be told apart from a judge that does: its own time, which begins when the judge has
+// started, ends earlier.
 double candidate_seconds(double limit) { return limit - std::min(6.0, limit / 3); }
 
 }  // namespace
@@ -229,11 +251,10 @@ std::vector<std::string> Session::missing_protections(const std::string& device)
   std::vector<std::string> missing = sandbox_->missing(device);
   try {
     const Json params = {{"confinement", sandbox_->confinement(device, {})}};
-    const Json reply = twice(Deaths::kKills, [&] { return ask(worker_, "look at the sandbox", "protections", params, kHelloLimit); });
+    const Json reply = twice(Deaths::kKills,
+                             [&] { return ask(worker_, "look at the sandbox", "protections", params, kHelloLimit); });
     for (const Json& what : reply["missing"]) missing.push_back(what.get<std::string>());
-  } catch (const WorkerFailure& failure) {
-    throw_for(failure, "looking at the sandbox");
-  }
+  } catch (const WorkerFailure& failure) { throw_for(failure, "looking at the sandbox"); }
   return missing;
 }
 
@@ -258,9 +279,15 @@ Json Session::verify(const VerifyRequest& request) {
 }
 
 Json Session::measure(const MeasureRequest& request) {
-  Json params = {{"problem", request.problem},     {"size", size_json(request.size)},           {"candidate", nullptr}, {"device", request.device},
-                 {"baselines", request.baselines}, {"seed", nullptr},                           {"budget_seconds", request.budget_seconds},
-                 {"kernels", request.kernels},     {"tolerance_policy", request.policy}};
+  Json params = {{"problem", request.problem},
+                 {"size", size_json(request.size)},
+                 {"candidate", nullptr},
+                 {"device", request.device},
+                 {"baselines", request.baselines},
+                 {"seed", nullptr},
+                 {"budget_seconds", request.budget_seconds},
+                 {"kernels", request.kernels},
+                 {"tolerance_policy", request.policy}};
   if (!request.candidate.empty()) {
     params["candidate"] = request.candidate;
     params["confinement"] = confinement(request.device, request.is_ours, request.secrets);
@@ -279,8 +306,14 @@ Json Session::measure(const MeasureRequest& request) {
 Json Session::race(const RaceRequest& request) {
   Json runners = Json::array();
   for (size_t i = 0; i < request.runners.size(); ++i)
-    runners.push_back({{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
-  Json params = {{"problem", request.problem}, {"size", size_json(request.size)}, {"device", request.device}, {"candidates", runners}, {"seed", request.seed}, {"budget_seconds", request.budget_seconds},
+    runners.push_back(
+        {{"name", std::to_string(i)}, {"path", request.runners[i].path}, {"keep", request.runners[i].keep}});
+  Json params = {{"problem", request.problem},
+                 {"size", size_json(request.size)},
+                 {"device", request.device},
+                 {"candidates", runners},
+                 {"seed", request.seed},
+                 {"budget_seconds", request.budget_seconds},
                  {"input_bytes", request.input_bytes}};
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;
   return twice(Deaths::kKills, [&] { return ask(worker_, "race", "race", params, request.limit_seconds); });
@@ -288,40 +321,43 @@ Json Session::race(const RaceRequest& request) {
 
 Json Session::ceilings(const std::string& device) {
   try {
-    return twice(Deaths::kKills, [&] { return ask(worker_, "measure the device", "ceilings", {{"device", device}}, kCeilingsLimit); });
-  } catch (const WorkerFailure& failure) {
-    throw_for(failure, "measuring the device");
-  }
+    return twice(Deaths::kKills,
+                 [&] { return ask(worker_, "measure the device", "ceilings", {{"device", device}}, kCeilingsLimit); });
+  } catch (const WorkerFailure& failure) { throw_for(failure, "measuring the device"); }
 }
 
 Json Session::calibrate(const std::string& device) {
   try {
-    return twice(Deaths::kKills, [&] { return ask(worker_, "calibrate", "calibrate", {{"device", device}}, kCeilingsLimit); });
-  } catch (const WorkerFailure& failure) {
-    throw_for(failure, "measuring the device");
-  }
+    return twice(Deaths::kKills,
+                 [&] { return ask(worker_, "calibrate", "calibrate", {{"device", device}}, kCeilingsLimit); });
+  } catch (const WorkerFailure& failure) { throw_for(failure, "measuring the device"); }
 }
 
 Json Session::compile_only(const std::string& candidate, int sm) {
   try {
     const Json params = {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}};
-    return twice(Deaths::kKills, [&] { return ask(worker_, "compile kernels", "compile_only", params, kCompileLimit); });
-  } catch (const WorkerFailure& failure) {
-    throw_for(failure, "compiling the kernels");
-  }
+    return twice(Deaths::kKills,
+                 [&] { return ask(worker_, "compile kernels", "compile_only", params, kCompileLimit); });
+  } catch (const WorkerFailure& failure) { throw_for(failure, "compiling the kernels"); }
 }
 
 std::string Session::problem_failure(const std::string& problem, const std::string& size, const std::string& device) {
-  MeasureRequest request{.problem = problem, .size = size, .candidate = "", .device = device, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1,
-                         .limit_seconds = std::min(kProblemAloneLimit, timeout_), .input_bytes = 0, .eager_errors = {}};
+  MeasureRequest request{.problem = problem,
+                         .size = size,
+                         .candidate = "",
+                         .device = device,
+                         .baselines = {"eager"},
+                         .kernels = {},
+                         .budget_seconds = 0.1,
+                         .limit_seconds = std::min(kProblemAloneLimit, timeout_),
+                         .input_bytes = 0,
+                         .eager_errors = {}};
   try {
     measure(request);
     return "";
   } catch (const WorkerFailure& failure) {
     return "the Python process " + failure.what + ".";
-  } catch (const Error& error) {
-    return error.text().message;
-  }
+  } catch (const Error& error) { return error.text().message; }
 }
 
 }  // namespace kw

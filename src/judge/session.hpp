@@ -15,26 +15,29 @@
 
 namespace kw {
 
-constexpr double kShortWait = 0.05;   // seconds: less is the locks' own time and in no report
+constexpr double kShortWait = 0.05;  // seconds: less is the locks' own time and in no report
 
 struct VerifyRequest {
-  std::string problem, size, candidate, device, policy = "reference";   // size: of the problem's SIZES; empty where it has none
-  std::optional<uint64_t> seed;      // none: a secret one
-  int draws = 0;                     // 0: the worker's default
-  int64_t input_bytes = 0;           // of all that goes in and comes out; processes take turns with a GPU's memory by it
-  bool is_ours = false;              // the compiler has made the candidate just now: it needs no sandbox, and what it compiles may be kept
-  std::vector<std::string> secrets = {};   // environment variables that the candidate is not to see
+  std::string problem, size, candidate, device, policy = "reference";  // size: of the problem's SIZES; empty where it
+                                                                       // has none
+  std::optional<uint64_t> seed;                                        // none: a secret one
+  int draws = 0;                                                       // 0: the worker's default
+  int64_t input_bytes = 0;  // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  bool is_ours = false;  // the compiler has made the candidate just now: it needs no sandbox, and what it compiles may
+                         // be kept
+  std::vector<std::string> secrets = {};  // environment variables that the candidate is not to see
 };
 
 struct MeasureRequest {
-  std::string problem, size, candidate;   // candidate may be empty
-  std::string device, policy = "reference";   // policy: by which timed calls are judged
+  std::string problem, size, candidate;      // candidate may be empty
+  std::string device, policy = "reference";  // policy: by which timed calls are judged
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
-  double limit_seconds = 900;        // torch.compile of a large model takes minutes
-  int64_t input_bytes = 0;           // of all that goes in and comes out; processes take turns with a GPU's memory by it
-  std::map<std::string, double> eager_errors;   // per output, norm-relative, as verified: what the results after timing may differ by
-  bool is_ours = false;              // as in VerifyRequest
+  double limit_seconds = 900;  // torch.compile of a large model takes minutes
+  int64_t input_bytes = 0;     // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  std::map<std::string, double> eager_errors;  // per output, norm-relative, as verified: what the results after timing
+                                               // may differ by
+  bool is_ours = false;                        // as in VerifyRequest
   std::vector<std::string> secrets = {};
 };
 
@@ -46,45 +49,50 @@ struct Runner {
 
 struct RaceRequest {
   std::string problem, size, device;
-  std::vector<Runner> runners;       // the first is the anchor; none: what races keep loaded is given back
+  std::vector<Runner> runners;  // the first is the anchor; none: what races keep loaded is given back
   uint64_t seed = 0;
   double budget_seconds = 1, limit_seconds = 120;
   int64_t input_bytes = 0;
-  std::map<std::string, double> eager_errors;   // as MeasureRequest has them
+  std::map<std::string, double> eager_errors;  // as MeasureRequest has them
 };
 
 class Session {
  public:
-  // With kTwo, a process of its own traces the model and builds kernels, while the other makes what candidates are verified against.
+  // With kTwo, a process of its own traces the model and builds kernels, while the other makes what candidates are
+  // verified against.
   enum class Workers { kOne, kTwo };
 
   // `timeout_seconds` is how long the user's own code may take, to be traced or to be verified.
-  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600, Workers workers = Workers::kOne);
-  ~Session();                        // what workers that were killed have left is removed
+  Session(const Environment& environment, Progress& progress, double timeout_seconds = 600,
+          Workers workers = Workers::kOne);
+  ~Session();  // what workers that were killed have left is removed
 
-  void start();                      // the workers begin to import PyTorch
+  void start();  // the workers begin to import PyTorch
   void stop();
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
   std::string capture(const std::string& problem, const std::string& size, const std::string& device);
-  // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside the candidate. Does not wait.
+  // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside
+  // the candidate. Does not wait.
   void prepare(const VerifyRequest& request);
   // The same with whatever workers there are, for a session that only waits for a candidate.
   void prepare_at_once(const VerifyRequest& request);
-  // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its verification.
+  // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its
+  // verification.
   void build(const std::string& candidate);
   // Gives back the memory and the GPU context of the process that traced.
   void end_tracing();
-  nlohmann::ordered_json verify(const VerifyRequest& request);     // may throw WorkerFailure
-  nlohmann::ordered_json measure(const MeasureRequest& request);   // may throw WorkerFailure
-  nlohmann::ordered_json race(const RaceRequest& request);         // may throw WorkerFailure
+  nlohmann::ordered_json verify(const VerifyRequest& request);    // may throw WorkerFailure
+  nlohmann::ordered_json measure(const MeasureRequest& request);  // may throw WorkerFailure
+  nlohmann::ordered_json race(const RaceRequest& request);        // may throw WorkerFailure
   // What a candidate's sandbox lacks on this machine, in words.
   std::vector<std::string> missing_protections(const std::string& device);
   nlohmann::ordered_json ceilings(const std::string& device);
   nlohmann::ordered_json calibrate(const std::string& device);
   nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
 
-  // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker is.
+  // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker
+  // is.
   std::string problem_failure(const std::string& problem, const std::string& size, const std::string& device);
 
   static uint64_t secret_seed();
@@ -104,7 +112,8 @@ class Session {
   // other end. Nobody can tell from a single SIGKILL whose fault it was.
   enum class Deaths { kKills, kAny };
   nlohmann::ordered_json twice(Deaths deaths, const std::function<nlohmann::ordered_json()>& ask);
-  nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
+  nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method,
+                             const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
   Progress& progress_;
   WorkerClient worker_;
@@ -112,7 +121,7 @@ class Session {
   double timeout_;
   bool has_gpu_;
   std::optional<uint64_t> prepared_seed_;
-  std::optional<Sandbox> sandbox_;   // made with the first candidate
+  std::optional<Sandbox> sandbox_;  // made with the first candidate
   bool quiet_ = false;
   double waited_ = 0;
 };

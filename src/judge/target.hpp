@@ -7,9 +7,10 @@ namespace kw {
 
 struct Environment;
 
-// "triton" or "cpu": `asked`, or for "auto" what this machine has. Throws kMissing when triton is asked for and `needs_device` and there is no GPU.
+// "triton" or "cpu": `asked`, or for "auto" what this machine has. Throws kMissing when triton is asked for and
+// `needs_device` and there is no GPU.
 std::string resolve_target(const std::string& asked, const Environment& environment, bool needs_device);
 
-std::string device_of(const std::string& target);   // "cuda" or "cpu"
+std::string device_of(const std::string& target);  // "cuda" or "cpu"
 
 }  // namespace kw

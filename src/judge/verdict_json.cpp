@@ -22,7 +22,9 @@ std::string number_text(const Json& value) { return fmt::format("{:.6g}", number
 
 namespace {
 
-Json error_json(const RelativeError& error) { return {{"norm", write_number(error.norm)}, {"max", write_number(error.max)}}; }
+Json error_json(const RelativeError& error) {
+  return {{"norm", write_number(error.norm)}, {"max", write_number(error.max)}};
+}
 
 RelativeError error_from(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
 
@@ -31,15 +33,21 @@ RelativeError error_from(const Json& json) { return {number_of(json.at("norm")),
 Json to_json(const Verdict& verdict) {
   Json errors = Json::array(), checks = Json::array(), vacuous = Json::array();
   for (const OutputVerdict& output : verdict.errors) {
-    Json row = {{"draw", output.draw},           {"draw_index", output.draw_index},     {"output", output.output},
-                {"ours", error_json(output.ours)}, {"eager", error_json(output.eager)}, {"bound", error_json(output.bound)},
+    Json row = {{"draw", output.draw},
+                {"draw_index", output.draw_index},
+                {"output", output.output},
+                {"ours", error_json(output.ours)},
+                {"eager", error_json(output.eager)},
+                {"bound", error_json(output.bound)},
                 {"ok", output.fault.empty()}};
     if (output.conditioned) row["conditioned"] = true;
     if (!output.fault.empty()) row["fault"] = output.fault;
     errors.push_back(std::move(row));
   }
-  for (const CheckVerdict& check : verdict.checks) checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
-  for (const VacuousOutput& row : verdict.vacuous) vacuous.push_back({{"output", row.output}, {"trivial", row.trivial}});
+  for (const CheckVerdict& check : verdict.checks)
+    checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
+  for (const VacuousOutput& row : verdict.vacuous)
+    vacuous.push_back({{"output", row.output}, {"trivial", row.trivial}});
   Json json = {{"verdict", verdict.pass ? "pass" : "fail"},
                {"code", verdict.code},
                {"reason", verdict.reason},
@@ -79,12 +87,15 @@ Verdict verdict_from_json(const Json& json) {
     verdict.errors.push_back(std::move(output));
   }
   for (const Json& row : json.at("checks"))
-    verdict.checks.push_back({row.at("name").get<std::string>(), row.at("ok").get<bool>(), row.at("detail").get<std::string>()});
-  for (const Json& row : json.at("vacuous")) verdict.vacuous.push_back({row.at("output").get<std::string>(), row.at("trivial").get<std::string>()});
+    verdict.checks.push_back(
+        {row.at("name").get<std::string>(), row.at("ok").get<bool>(), row.at("detail").get<std::string>()});
+  for (const Json& row : json.at("vacuous"))
+    verdict.vacuous.push_back({row.at("output").get<std::string>(), row.at("trivial").get<std::string>()});
   verdict.skipped = json.value("skipped_draws", std::vector<std::string>());
   if (json.contains("kernelbench_gate")) {
     const Json& gate = json.at("kernelbench_gate");
-    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), gate.at("atol").get<double>(), gate.at("rtol").get<double>()};
+    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), gate.at("atol").get<double>(),
+                                    gate.at("rtol").get<double>()};
   }
   verdict.detail = json.value("detail", std::string());
   return verdict;

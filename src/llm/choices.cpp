@@ -53,7 +53,7 @@ std::string values_text(const Choice& choice) {
 
 struct OpenChoice {
   std::string name;
-  std::vector<int64_t> values;         // other than its own
+  std::vector<int64_t> values;  // other than its own
 };
 
 std::vector<OpenChoice> open_choices(const ChoiceGroup& group) {
@@ -67,7 +67,9 @@ std::vector<OpenChoice> open_choices(const ChoiceGroup& group) {
 }
 
 // One to `most` of a rule, between commas.
-std::string several(const std::string& rule, size_t most) { return rule + (most > 1 ? " (\", \" " + rule + "){0," + std::to_string(most - 1) + "}" : ""); }
+std::string several(const std::string& rule, size_t most) {
+  return rule + (most > 1 ? " (\", \" " + rule + "){0," + std::to_string(most - 1) + "}" : "");
+}
 
 template <typename List>
 auto named(List& list, const std::string& name) {
@@ -81,7 +83,8 @@ std::string picked_text(const ChoiceSpace& space, const Picked& picked) {
   for (size_t group = 0; group < space.size(); ++group) {
     text += (group ? ", " : "") + in_quotes(space[group].name) + ": {";
     for (size_t choice = 0; choice < space[group].choices.size(); ++choice)
-      text += (choice ? ", " : "") + in_quotes(space[group].choices[choice].name) + ": " + std::to_string(picked[group][choice]);
+      text += (choice ? ", " : "") + in_quotes(space[group].choices[choice].name) + ": " +
+              std::to_string(picked[group][choice]);
     text += "}";
   }
   return text + "}";
@@ -93,13 +96,16 @@ std::string changes_text(const ChoiceSpace& space, const Picked& picked) {
     std::string changes;
     for (size_t choice = 0; choice < space[group].choices.size(); ++choice)
       if (picked[group][choice] != space[group].choices[choice].own)
-        changes += (changes.empty() ? "" : ", ") + in_quotes(space[group].choices[choice].name) + ": " + std::to_string(picked[group][choice]);
+        changes += (changes.empty() ? "" : ", ") + in_quotes(space[group].choices[choice].name) + ": " +
+                   std::to_string(picked[group][choice]);
     if (!changes.empty()) text += (text.empty() ? "" : ", ") + in_quotes(space[group].name) + ": {" + changes + "}";
   }
   return "{" + text + "}";
 }
 
-bool has_choice(const ChoiceSpace& space) { return std::any_of(space.begin(), space.end(), [](const ChoiceGroup& group) { return !open_choices(group).empty(); }); }
+bool has_choice(const ChoiceSpace& space) {
+  return std::any_of(space.begin(), space.end(), [](const ChoiceGroup& group) { return !open_choices(group).empty(); });
+}
 
 std::string grammar_of(const ChoiceSpace& space) {
   std::string groups, rules;
@@ -110,10 +116,12 @@ std::string grammar_of(const ChoiceSpace& space) {
     ++count;
     const std::string rule = "group" + std::to_string(group), pick = "pick" + std::to_string(group);
     groups += (groups.empty() ? "" : " | ") + rule;
-    rules += rule + " ::= " + terminal(in_quotes(space[group].name) + ": {") + " " + several(pick, choices.size()) + " \"}\"\n" + pick + " ::= ";
+    rules += rule + " ::= " + terminal(in_quotes(space[group].name) + ": {") + " " + several(pick, choices.size()) +
+             " \"}\"\n" + pick + " ::= ";
     for (size_t choice = 0; choice < choices.size(); ++choice) {
       rules += (choice ? " | " : "") + terminal(in_quotes(choices[choice].name) + ": ") + " (";
-      for (size_t value = 0; value < choices[choice].values.size(); ++value) rules += (value ? " | " : "") + terminal(std::to_string(choices[choice].values[value]));
+      for (size_t value = 0; value < choices[choice].values.size(); ++value)
+        rules += (value ? " | " : "") + terminal(std::to_string(choices[choice].values[value]));
       rules += ")";
     }
     rules += "\n";
@@ -125,7 +133,10 @@ Json schema_of(const ChoiceSpace& space) {
   const auto object = [](Json properties) {
     Json required = Json::array();
     for (const auto& [name, schema] : properties.items()) required.push_back(name);
-    return Json{{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}, {"additionalProperties", false}};
+    return Json{{"type", "object"},
+                {"properties", std::move(properties)},
+                {"required", std::move(required)},
+                {"additionalProperties", false}};
   };
   Json groups = Json::object();
   for (const ChoiceGroup& group : space) {
@@ -146,8 +157,11 @@ size_t longest_text(const ChoiceSpace& space) {
     const std::vector<OpenChoice> choices = open_choices(group);
     size_t longest = 0;
     for (const OpenChoice& choice : choices)
-      for (const int64_t value : choice.values) longest = std::max(longest, (in_quotes(choice.name) + ": , " + std::to_string(value)).size());
-    if (!choices.empty()) longest_group = std::max(longest_group, (in_quotes(group.name) + ": {}, ").size() + longest * choices.size()), ++count;
+      for (const int64_t value : choice.values)
+        longest = std::max(longest, (in_quotes(choice.name) + ": , " + std::to_string(value)).size());
+    if (!choices.empty())
+      longest_group = std::max(longest_group, (in_quotes(group.name) + ": {}, ").size() + longest * choices.size()),
+      ++count;
   }
   return bytes + longest_group * count;
 }
@@ -167,11 +181,15 @@ PickedAnswer read_picked(const ChoiceSpace& space, std::string_view answer) {
     if (!values.is_object()) return faulty("not-allowed", "\"" + group_name + "\" is no object.");
     for (const auto& [name, value] : values.items()) {
       const auto choice = named(group->choices, name);
-      if (choice == group->choices.end()) return faulty("not-allowed", "\"" + group_name + "\" has no parameter \"" + name + "\".");
+      if (choice == group->choices.end())
+        return faulty("not-allowed", "\"" + group_name + "\" has no parameter \"" + name + "\".");
       if (value.is_null()) continue;
-      if (!value.is_number_integer() || std::find(choice->values.begin(), choice->values.end(), value.get<int64_t>()) == choice->values.end())
-        return faulty("not-allowed", "\"" + group_name + "\": \"" + name + "\" may not be " + value.dump() + ", only " + values_text(*choice) + ".");
-      picked[static_cast<size_t>(group - space.begin())][static_cast<size_t>(choice - group->choices.begin())] = value.get<int64_t>();
+      if (!value.is_number_integer() ||
+          std::find(choice->values.begin(), choice->values.end(), value.get<int64_t>()) == choice->values.end())
+        return faulty("not-allowed", "\"" + group_name + "\": \"" + name + "\" may not be " + value.dump() + ", only " +
+                                         values_text(*choice) + ".");
+      picked[static_cast<size_t>(group - space.begin())][static_cast<size_t>(choice - group->choices.begin())] =
+          value.get<int64_t>();
     }
   }
   return {std::move(picked), "", ""};
@@ -190,7 +208,7 @@ std::string uniform_answer(const Json& schema, uint64_t seed) {
     const auto [group, name] = places[at];
     places.erase(places.begin() + static_cast<std::ptrdiff_t>(at));
     Json values = schema["properties"][group]["properties"][name]["enum"];
-    values.erase(values.size() - 1);   // null
+    values.erase(values.size() - 1);  // null
     answer[group][name] = values[below(values.size())];
   }
   return answer.dump();

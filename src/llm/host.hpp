@@ -17,7 +17,7 @@ class Host {
   nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   nlohmann::ordered_json stream(const std::string& method, const nlohmann::ordered_json& params, double silence_seconds,
                                 const WorkerClient::OnStreamed& on_event);
-  void start() { client_.start(); }   // so that Python is there when it is asked
+  void start() { client_.start(); }  // so that Python is there when it is asked
   void stop() { client_.stop(); }
 
  private:

@@ -1,5 +1,5 @@
-// An OpenAI-compatible server: /chat/completions and /completions, streamed. The transport is the host's; requests, answers, errors and
-// patience are decided here.
+// An OpenAI-compatible server: /chat/completions and /completions, streamed. The transport is the host's; requests,
+// answers, errors and patience are decided here.
 #pragma once
 
 #include <mutex>
@@ -9,17 +9,19 @@
 
 namespace kw::llm {
 
-// Where the bytes go, so that tests can script a server: POST (or GET without a body) to url; events as docs/worker-protocol.md has them for llm_http.
+// Where the bytes go, so that tests can script a server: POST (or GET without a body) to url; events as
+// docs/worker-protocol.md has them for llm_http.
 struct HttpRequest {
   std::string url, body;
 };
-using Transport = std::function<nlohmann::ordered_json(const HttpRequest& request, const WorkerClient::OnStreamed& on_event)>;
+using Transport =
+    std::function<nlohmann::ordered_json(const HttpRequest& request, const WorkerClient::OnStreamed& on_event)>;
 
 // The server's limits as all its requests know them: after one is told to wait, none goes out before that.
 class Pace {
  public:
-  void wait_until(double steady_second);   // nothing before this
-  double pause() const;                    // seconds to wait now; 0: go
+  void wait_until(double steady_second);  // nothing before this
+  double pause() const;                   // seconds to wait now; 0: go
  private:
   mutable std::mutex mutex_;
   double not_before_ = 0;
@@ -39,7 +41,8 @@ class HttpBackend : public Backend {
   bool is_chat(const Prompt& prompt) const;
   nlohmann::ordered_json body_of(const Prompt& prompt, const Sampling& sampling) const;
   void look_at_models();
-  void run(Attempt& attempt, const std::string& url, const std::string& body, const Sampling& sampling, const OnToken& on_token);
+  void run(Attempt& attempt, const std::string& url, const std::string& body, const Sampling& sampling,
+           const OnToken& on_token);
   void pause(double seconds);
 
   ModelPlace place_;

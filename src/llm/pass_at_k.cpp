@@ -18,7 +18,7 @@ std::optional<double> best_at_k(std::vector<double> values, int k) {
   const int samples = static_cast<int>(values.size());
   if (k < 1 || samples < k) return std::nullopt;
   std::sort(values.begin(), values.end(), std::greater<>());
-  double mean = 0, none = 1;   // none: the share of the sets that hold none of those before
+  double mean = 0, none = 1;  // none: the share of the sets that hold none of those before
   for (int i = 0; i < samples && none > 0; ++i) {
     // Of the sets without the i best, k in samples − i hold the next one.
     const double with = std::min(1.0, static_cast<double>(k) / (samples - i));

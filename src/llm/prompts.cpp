@@ -15,7 +15,8 @@ namespace kw::llm {
 namespace {
 
 constexpr const char* kOwn[] = {"chat", "kernelllm", "base", "edits"};
-constexpr std::string_view kPlaceholders[] = {"language", "problem", "form", "example", "examples", "hardware", "space", "trials", "fastest", "time"};
+constexpr std::string_view kPlaceholders[] = {"language", "problem", "form",   "example", "examples",
+                                              "hardware", "space",   "trials", "fastest", "time"};
 constexpr std::string_view kMark = "=== ";
 
 struct Part {
@@ -53,26 +54,36 @@ std::string replaced(std::string_view text, const Values& values) {
 
 void check(const Template& form, const std::string& path) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kUser, ErrorText{.message = "The prompt template " + what + ".", .where = path, .source = "",
-                                            .hint = "docs/llm.md shows one: parts begin with `=== system`, `=== user` or `=== raw`, and {{problem}} stands for the module.", .detail = "", .code = "bad-template"});
+    throw Error(ErrorKind::kUser, ErrorText{.message = "The prompt template " + what + ".",
+                                            .where = path,
+                                            .source = "",
+                                            .hint = "docs/llm.md shows one: parts begin with `=== system`, `=== user` "
+                                                    "or `=== raw`, and {{problem}} stands for the module.",
+                                            .detail = "",
+                                            .code = "bad-template"});
   };
   const std::vector<Part> parts = parts_of(form.text);
   if (parts.empty()) refuse("has no part");
   bool has_problem = false;
   for (const Part& part : parts) {
-    if (part.role != "system" && part.role != "user" && part.role != "assistant" && part.role != "raw") refuse("has an unknown part \"" + part.role + "\"");
+    if (part.role != "system" && part.role != "user" && part.role != "assistant" && part.role != "raw")
+      refuse("has an unknown part \"" + part.role + "\"");
     if (part.role == "raw" && parts.size() > 1) refuse("has other parts beside `raw`");
     for (size_t open = part.text.find("{{"); open != std::string::npos; open = part.text.find("{{", open + 2)) {
       const size_t close = part.text.find("}}", open);
       const std::string name = close == std::string::npos ? "" : part.text.substr(open + 2, close - open - 2);
-      if (std::find(std::begin(kPlaceholders), std::end(kPlaceholders), name) == std::end(kPlaceholders)) refuse("has an unknown placeholder {{" + name + "}}");
+      if (std::find(std::begin(kPlaceholders), std::end(kPlaceholders), name) == std::end(kPlaceholders))
+        refuse("has an unknown placeholder {{" + name + "}}");
       has_problem = has_problem || name == "problem" || name == "space";
     }
   }
   if (!has_problem) refuse("has no {{problem}}, nor {{space}} for schedules");
 }
 
-std::string example_text(const Example& example) { return "### Model\n```python\n" + trimmed(example.problem) + "\n```\n### ModelNew\n```python\n" + trimmed(example.candidate) + "\n```"; }
+std::string example_text(const Example& example) {
+  return "### Model\n```python\n" + trimmed(example.problem) + "\n```\n### ModelNew\n```python\n" +
+         trimmed(example.candidate) + "\n```";
+}
 
 Prompt filled(const Template& form, const PromptFacts& facts, size_t archived) {
   const std::string own_example = trimmed(std::string(embedded_text(facts.target + "_example.txt")));
@@ -83,7 +94,10 @@ Prompt filled(const Template& form, const PromptFacts& facts, size_t archived) {
                          {"problem", trimmed(facts.problem)},
                          {"form", trimmed(std::string(embedded_text(facts.target + "_form.txt")))},
                          {"example", examples},
-                         {"examples", examples.empty() ? "" : std::string(archived ? "Examples, of other modules:" : "An example, of another module:") + "\n\n" + examples + "\n\nNow the module to rewrite.\n"},
+                         {"examples", examples.empty() ? ""
+                                                       : std::string(archived ? "Examples, of other modules:"
+                                                                              : "An example, of another module:") +
+                                                             "\n\n" + examples + "\n\nNow the module to rewrite.\n"},
                          {"hardware", facts.hardware.empty() ? "" : ", for " + facts.hardware}};
   return rendered(form, values);
 }
@@ -113,8 +127,12 @@ Template load_template(const std::string& name_or_path) {
   } else {
     std::error_code error;
     if (!std::filesystem::is_regular_file(name_or_path, error))
-      throw Error(ErrorKind::kUser, ErrorText{.message = "There is no prompt template " + name_or_path + ".", .where = "", .source = "",
-                                              .hint = "--prompt takes chat, kernelllm, base, edits or a file.", .detail = "", .code = "no-template"});
+      throw Error(ErrorKind::kUser, ErrorText{.message = "There is no prompt template " + name_or_path + ".",
+                                              .where = "",
+                                              .source = "",
+                                              .hint = "--prompt takes chat, kernelllm, base, edits or a file.",
+                                              .detail = "",
+                                              .code = "no-template"});
     form.name = std::filesystem::path(name_or_path).filename().string();
     form.text = read_file(name_or_path);
   }
@@ -139,10 +157,12 @@ std::string shown(const Prompt& prompt) {
   return text;
 }
 
-FilledPrompt fill(const Template& form, const PromptFacts& facts, int budget, const std::function<int(const Prompt&)>& count) {
+FilledPrompt fill(const Template& form, const PromptFacts& facts, int budget,
+                  const std::function<int(const Prompt&)>& count) {
   size_t archived = facts.shots > 1 ? std::min(facts.examples.size(), static_cast<size_t>(facts.shots - 1)) : 0;
   for (;; --archived) {
-    FilledPrompt result{.prompt = filled(form, facts, archived), .tokens = 0, .examples = static_cast<int>(archived), .fits = true};
+    FilledPrompt result{
+        .prompt = filled(form, facts, archived), .tokens = 0, .examples = static_cast<int>(archived), .fits = true};
     result.tokens = count(result.prompt);
     result.fits = budget <= 0 || result.tokens <= budget;
     if (result.fits || archived == 0) return result;
@@ -158,8 +178,12 @@ std::string next_turn(const char* name, const std::string& what, const std::stri
 
 }  // namespace
 
-std::string repair_message(const std::string& what, const std::string& evidence) { return next_turn("repair.txt", what, evidence); }
-std::string improvement_message(const std::string& what, const std::string& evidence) { return next_turn("improve.txt", what, evidence); }
+std::string repair_message(const std::string& what, const std::string& evidence) {
+  return next_turn("repair.txt", what, evidence);
+}
+std::string improvement_message(const std::string& what, const std::string& evidence) {
+  return next_turn("improve.txt", what, evidence);
+}
 
 double likeness(std::string_view one, std::string_view other) {
   const std::set<std::string> left = names_in(one), right = names_in(other);

@@ -9,7 +9,12 @@ namespace kw::llm {
 
 Completion RandomBackend::generate(const Prompt&, const Sampling& sampling, const OnToken& on_token) {
   if (sampling.schema.empty())
-    throw Error(ErrorKind::kUser, ErrorText{.message = "Chance picks schedules and writes no kernels.", .where = "", .source = "", .hint = "Give --edits with --model random.", .detail = "", .code = "no-model"});
+    throw Error(ErrorKind::kUser, ErrorText{.message = "Chance picks schedules and writes no kernels.",
+                                            .where = "",
+                                            .source = "",
+                                            .hint = "Give --edits with --model random.",
+                                            .detail = "",
+                                            .code = "no-model"});
   Completion completion;
   completion.text = uniform_answer(nlohmann::ordered_json::parse(sampling.schema), sampling.seed.value_or(0));
   completion.finish = "stop";

@@ -24,7 +24,7 @@ void EventStream::take_line(const std::function<void(const std::string& data)>& 
     return;
   }
   std::string_view rest = line;
-  if (!rest.starts_with("data:")) return;   // comments that keep the connection alive, event names, ids
+  if (!rest.starts_with("data:")) return;  // comments that keep the connection alive, event names, ids
   rest.remove_prefix(5);
   if (rest.starts_with(' ')) rest.remove_prefix(1);
   if (has_data_) data_ += '\n';

@@ -13,7 +13,9 @@ namespace {
 
 constexpr double kMargin = 0.8;
 
-double number(const Json& json, const char* key) { return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0.0; }
+double number(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0.0;
+}
 
 }  // namespace
 
@@ -56,14 +58,17 @@ Roofline roofline(const Work& work, const Ceilings& ceilings, double time_ms) {
   return result;
 }
 
-std::optional<std::string> too_fast_to_be_true(const Work& work, const Ceilings& ceilings, double cache_bytes, double time_ms) {
+std::optional<std::string> too_fast_to_be_true(const Work& work, const Ceilings& ceilings, double cache_bytes,
+                                               double time_ms) {
   const double bandwidth = std::max(ceilings.copy_bytes_per_second, ceilings.read_bytes_per_second);
   const double bytes = std::max(0.0, work.read_bytes + work.write_bytes - cache_bytes);
   if (bandwidth <= 0 || bytes <= 0) return std::nullopt;
   const double floor_ms = kMargin * bytes / bandwidth * 1e3;
   if (time_ms >= floor_ms) return std::nullopt;
-  return fmt::format("{:.4g} ms is too fast to be true: moving the {:.3g} GB beyond the cache takes at least {:.4g} ms at the measured {:.3g} GB/s.",
-                     time_ms, bytes / 1e9, floor_ms, bandwidth / 1e9);
+  return fmt::format(
+      "{:.4g} ms is too fast to be true: moving the {:.3g} GB beyond the cache takes at least {:.4g} ms at the "
+      "measured {:.3g} GB/s.",
+      time_ms, bytes / 1e9, floor_ms, bandwidth / 1e9);
 }
 
 }  // namespace kw

@@ -13,7 +13,7 @@ struct Ceilings {
   std::string name;
   double copy_bytes_per_second = 0.0;
   double read_bytes_per_second = 0.0;
-  std::map<std::string, double> flops;   // "fp32", "tf32", "bf16", "fp16", "fp64": products and sums a second
+  std::map<std::string, double> flops;  // "fp32", "tf32", "bf16", "fp16", "fp64": products and sums a second
   double launch_seconds = 0.0;
 };
 
@@ -25,19 +25,20 @@ struct Work {
   double read_bytes = 0.0;
   double write_bytes = 0.0;
   double flops = 0.0;
-  std::string precision;   // key of Ceilings::flops that the products run in; empty for none
+  std::string precision;  // key of Ceilings::flops that the products run in; empty for none
 };
 
 struct Roofline {
   double floor_ms = 0.0;
-  double share = 0.0;          // floor over time; 1 is the roofline itself
-  std::string limit;           // "memory", "compute" or "launch"
+  double share = 0.0;  // floor over time; 1 is the roofline itself
+  std::string limit;   // "memory", "compute" or "launch"
 };
 
 Roofline roofline(const Work& work, const Ceilings& ceilings, double time_ms);
 
-// A time that no memory could have served: the bytes beyond the last cache at four fifths of the measured ceiling would take longer. A
-// sentence with the figures, or nothing. Products do not count, since algebra can save them.
-std::optional<std::string> too_fast_to_be_true(const Work& work, const Ceilings& ceilings, double cache_bytes, double time_ms);
+// A time that no memory could have served: the bytes beyond the last cache at four fifths of the measured ceiling would
+// take longer. A sentence with the figures, or nothing. Products do not count, since algebra can save them.
+std::optional<std::string> too_fast_to_be_true(const Work& work, const Ceilings& ceilings, double cache_bytes,
+                                               double time_ms);
 
 }  // namespace kw

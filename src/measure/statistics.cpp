@@ -12,10 +12,10 @@ namespace kw {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kFewest = 6;   // below it no pair of order statistics reaches 95 %
+constexpr size_t kFewest = 6;  // below it no pair of order statistics reaches 95 %
 constexpr int kResamples = 2000;
-constexpr double kFalseDifference = 0.01;   // on either side
-constexpr double kFewSamplesMargin = 1.1;   // beyond which even three samples on each side, all apart, tell a difference
+constexpr double kFalseDifference = 0.01;  // on either side
+constexpr double kFewSamplesMargin = 1.1;  // beyond which even three samples on each side, all apart, tell a difference
 
 // xorshift64* (Vigna, 2016): the same on every platform, which the standard distributions are not.
 class Random {
@@ -88,7 +88,7 @@ Speedup speedup(std::span<const double> baseline, std::span<const double> ours) 
   if (baseline.empty() || ours.empty()) return {{kNone, kNone, kNone}, Difference::kNone};
   Speedup result;
   result.ratio.value = median(baseline) / median(ours);
-  Estimate certain = result.ratio;   // the interval by which a difference is said
+  Estimate certain = result.ratio;  // the interval by which a difference is said
   const bool paired = baseline.size() == ours.size();
   if (std::min(baseline.size(), ours.size()) < kFewest) {
     result.ratio.low = std::ranges::min(baseline) / std::ranges::max(ours);
@@ -147,7 +147,9 @@ double fast_p(std::span<const double> speedups, double threshold) {
   return static_cast<double>(above) / static_cast<double>(speedups.size());
 }
 
-nlohmann::ordered_json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"low", estimate.low}, {"high", estimate.high}}; }
+nlohmann::ordered_json to_json(const Estimate& estimate) {
+  return {{"value", estimate.value}, {"low", estimate.low}, {"high", estimate.high}};
+}
 
 nlohmann::ordered_json to_json(const Speedup& speedup) {
   nlohmann::ordered_json json = to_json(speedup.ratio);

@@ -19,10 +19,10 @@ std::optional<nlohmann::ordered_json> message_of(const std::string& body);
 struct Answer {
   enum class Kind { kOther /* to a request that was given up */, kEvent, kWait, kResult, kBroken };
   Kind kind = Kind::kBroken;
-  std::string stage;                 // of an event or a wait
+  std::string stage;  // of an event or a wait
   double fraction = -1;
-  double waited = 0;                 // seconds, never more than `elapsed`
-  nlohmann::ordered_json value;      // an event as a whole, or the result
+  double waited = 0;             // seconds, never more than `elapsed`
+  nlohmann::ordered_json value;  // an event as a whole, or the result
 };
 
 // What a message says to the request `id`, which was sent `elapsed` seconds ago. Throws Error for an error reply.

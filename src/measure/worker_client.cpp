@@ -30,13 +30,17 @@ WorkerClient::~WorkerClient() = default;
 void WorkerClient::start() {
   if (child_) return;
   Subprocess::Options options;
-  // With -m the current folder would come first among the places of modules: a file queue.py in it would stand in for the standard library's.
-  options.command = {options_.python, "-c", "import sys; sys.path[:] = filter(None, sys.path); from kernelwright.worker import start; start()"};
+  // With -m the current folder would come first among the places of modules: a file queue.py in it would stand in for
+  // the standard library's.
+  options.command = {
+      options_.python, "-c",
+      "import sys; sys.path[:] = filter(None, sys.path); from kernelwright.worker import start; start()"};
   options.environment = options_.environment;
-  options.environment.push_back("PYTHONSAFEPATH=1");            // the same for the processes that PyTorch starts
+  options.environment.push_back("PYTHONSAFEPATH=1");  // the same for the processes that PyTorch starts
   const char* inherited = std::getenv("PYTHONPATH");
-  options.environment.push_back("PYTHONPATH=" + options_.module_path + (inherited && *inherited ? ":" + std::string(inherited) : ""));
-  options.environment.push_back("PYTHONDONTWRITEBYTECODE=1");   // no __pycache__ in the user's folders
+  options.environment.push_back("PYTHONPATH=" + options_.module_path +
+                                (inherited && *inherited ? ":" + std::string(inherited) : ""));
+  options.environment.push_back("PYTHONDONTWRITEBYTECODE=1");  // no __pycache__ in the user's folders
   memory_kills_ = memory_kills();
   child_ = std::make_unique<Subprocess>(options);
 }
@@ -73,17 +77,20 @@ void WorkerClient::fail(Subprocess::Outcome outcome, double limit_seconds) {
 
 Json WorkerClient::receive(double deadline, double limit_seconds) {
   std::string header, body;
-  if (const auto outcome = child_->read(4, deadline, header); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
+  if (const auto outcome = child_->read(4, deadline, header); outcome != Subprocess::Outcome::kDone)
+    fail(outcome, limit_seconds);
   const std::optional<uint32_t> length = message_length(header);
   if (!length) fail_as_broken();
-  if (const auto outcome = child_->read(*length, deadline, body); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
+  if (const auto outcome = child_->read(*length, deadline, body); outcome != Subprocess::Outcome::kDone)
+    fail(outcome, limit_seconds);
   std::optional<Json> message = message_of(body);
   if (!message) fail_as_broken();
   return std::move(*message);
 }
 
 void WorkerClient::fail_as_broken() {
-  WorkerFailure failure{.kind = WorkerFailure::Kind::kBrokenProtocol, .what = "wrote something else than an answer to the worker's pipe",
+  WorkerFailure failure{.kind = WorkerFailure::Kind::kBrokenProtocol,
+                        .what = "wrote something else than an answer to the worker's pipe",
                         .log = child_->error_tail()};
   child_.reset();
   throw failure;
@@ -93,30 +100,38 @@ int64_t WorkerClient::send(const std::string& method, const Json& params, double
   start();
   const int64_t id = ++last_id_;
   const Json message = {{"id", id}, {"method", method}, {"params", params}};
-  if (const auto outcome = child_->write(frame(message.dump()), deadline); outcome != Subprocess::Outcome::kDone) fail(outcome, limit_seconds);
+  if (const auto outcome = child_->write(frame(message.dump()), deadline); outcome != Subprocess::Outcome::kDone)
+    fail(outcome, limit_seconds);
   return id;
 }
 
-void WorkerClient::post(const std::string& method, const Json& params, double limit_seconds) { send(method, params, steady_seconds() + limit_seconds, limit_seconds); }
+void WorkerClient::post(const std::string& method, const Json& params, double limit_seconds) {
+  send(method, params, steady_seconds() + limit_seconds, limit_seconds);
+}
 
-Json WorkerClient::stream(const std::string& method, const Json& params, double silence_seconds, const OnStreamed& on_event) {
+Json WorkerClient::stream(const std::string& method, const Json& params, double silence_seconds,
+                          const OnStreamed& on_event) {
   const int64_t id = send(method, params, steady_seconds() + silence_seconds, silence_seconds);
   bool cancelled = false;
   const double began = steady_seconds();
   while (true) {
-    Answer answer = answer_to(id, receive(steady_seconds() + silence_seconds, silence_seconds), steady_seconds() - began);
+    Answer answer = answer_to(id, receive(steady_seconds() + silence_seconds, silence_seconds),
+                              steady_seconds() - began);
     if (answer.kind == Answer::Kind::kBroken) fail_as_broken();
     if (answer.kind == Answer::Kind::kResult) return std::move(answer.value);
     if (answer.kind == Answer::Kind::kOther || cancelled || on_event(answer.value)) continue;
     cancelled = true;
     const double deadline = steady_seconds() + silence_seconds;
-    if (const auto outcome = child_->write(frame(Json{{"cancel", id}}.dump()), deadline); outcome != Subprocess::Outcome::kDone) fail(outcome, silence_seconds);
+    if (const auto outcome = child_->write(frame(Json{{"cancel", id}}.dump()), deadline);
+        outcome != Subprocess::Outcome::kDone)
+      fail(outcome, silence_seconds);
   }
 }
 
-Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event, const OnWait& on_wait) {
+Json WorkerClient::request(const std::string& method, const Json& params, double limit_seconds, const OnEvent& on_event,
+                           const OnWait& on_wait) {
   const double began = steady_seconds();
-  double waited = 0;   // which does not count against the limit
+  double waited = 0;  // which does not count against the limit
   const int64_t id = send(method, params, began + limit_seconds, limit_seconds);
   while (true) {
     Json message = receive(began + waited + limit_seconds, limit_seconds);
@@ -129,12 +144,9 @@ Json WorkerClient::request(const std::string& method, const Json& params, double
       throw;
     }
     switch (answer.kind) {
-      case Answer::Kind::kOther:
-        break;
-      case Answer::Kind::kBroken:
-        fail_as_broken();
-      case Answer::Kind::kResult:
-        return std::move(answer.value);
+      case Answer::Kind::kOther: break;
+      case Answer::Kind::kBroken: fail_as_broken();
+      case Answer::Kind::kResult: return std::move(answer.value);
       case Answer::Kind::kWait:
         waited += answer.waited;
         if (on_wait) on_wait(answer.stage, answer.waited);

@@ -13,18 +13,29 @@ namespace {
 using NameSet = std::unordered_set<std::string_view>;
 
 // The result's elements are elements of `self`.
-const NameSet kChosen = {"amax", "amin", "max", "min", "clone", "contiguous", "flip", "repeat", "roll", "index_select", "gather", "detach", "alias", "topk", "sort"};
+const NameSet kChosen = {"amax", "amin",         "max",    "min",    "clone", "contiguous", "flip", "repeat",
+                         "roll", "index_select", "gather", "detach", "alias", "topk",       "sort"};
 const NameSet kNeverNegative = {"exp", "exp2", "softmax", "sigmoid", "linalg_vector_norm", "var", "std"};
 const NameSet kAtMostOne = {"softmax", "sigmoid"};
 const NameSet kRounded = {"floor", "ceil", "round", "trunc", "sign"};
 // Of numbers that are not negative these are not either.
-const NameSet kKeepSign = {"sum", "mean", "cumsum", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
-const NameSet kMaxPools = {"max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
+const NameSet kKeepSign = {"sum",
+                           "mean",
+                           "cumsum",
+                           "avg_pool1d",
+                           "avg_pool2d",
+                           "avg_pool3d",
+                           "adaptive_avg_pool1d",
+                           "adaptive_avg_pool2d",
+                           "adaptive_avg_pool3d"};
+const NameSet kMaxPools = {"max_pool1d",          "max_pool2d",          "max_pool3d",
+                           "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
 Bound union_of(const Bound& left, const Bound& right) {
   Bound both{std::min(left.low, right.low), std::max(left.high, right.high), left.is_whole && right.is_whole, true};
   if (both.low == 0.0 && (std::signbit(left.low) || std::signbit(right.low))) both.low = -0.0;
-  both.zeros_are_clamped = (left.zeros_are_clamped || left.never_below_zero()) && (right.zeros_are_clamped || right.never_below_zero());
+  both.zeros_are_clamped = (left.zeros_are_clamped || left.never_below_zero()) &&
+                           (right.zeros_are_clamped || right.never_below_zero());
   return both;
 }
 
@@ -33,7 +44,8 @@ Bound number(double value) { return {value, value, std::floor(value) == value, f
 // A bound that the type rounds would not be the bound of what is stored.
 std::optional<double> bound_in(DType dtype, const Node& node, std::string_view name) {
   const Argument* argument = node.find(name);
-  if (!argument || !is_number(*argument) || !holds_exactly(dtype, *argument) || std::isnan(as_double(*argument))) return std::nullopt;
+  if (!argument || !is_number(*argument) || !holds_exactly(dtype, *argument) || std::isnan(as_double(*argument)))
+    return std::nullopt;
   return as_double(*argument);
 }
 
@@ -48,14 +60,18 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
   const Bound of_self = self == kNoValue ? Bound{} : of(self);
   if (name == "full") {
     const Argument* value = node.find("fill_value");
-    return value && is_number(*value) && !std::isnan(as_double(*value)) && holds_exactly(dtype, *value) ? number(as_double(*value)) : Bound{};
+    return value && is_number(*value) && !std::isnan(as_double(*value)) && holds_exactly(dtype, *value)
+               ? number(as_double(*value))
+               : Bound{};
   }
-  if (class_of(node.op) == OpClass::kView || kChosen.contains(name)) return self != kNoValue && graph.type(self).dtype == dtype ? of_self : Bound{};
+  if (class_of(node.op) == OpClass::kView || kChosen.contains(name))
+    return self != kNoValue && graph.type(self).dtype == dtype ? of_self : Bound{};
   if (name == "_to_copy") {
     Bound bound = of_self;
     if (self == kNoValue || !is_floating(graph.type(self).dtype)) return {};
     if (dtype == DType::f32 && graph.type(self).dtype != DType::f64) return bound;
-    return {bound.low >= 0.0 ? std::copysign(0.0, bound.low) : -kInfinity, kInfinity, bound.is_whole, bound.zeros_are_clamped};
+    return {bound.low >= 0.0 ? std::copysign(0.0, bound.low) : -kInfinity, kInfinity, bound.is_whole,
+            bound.zeros_are_clamped};
   }
   if (kNeverNegative.contains(name)) return {0.0, kAtMostOne.contains(name) ? 1.0 : kInfinity};
   if (name == "softplus" && node.number("beta", 1.0) > 0.0 && node.number("threshold", 20.0) >= 0.0) return {0.0};
@@ -65,7 +81,8 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
   if (name == "relu" || name == "clamp") {
     if (node.value("min") != kNoValue || node.value("max") != kNoValue) return {};
     Bound bound = of_self;
-    const auto low = name == "relu" ? std::optional(0.0) : bound_in(dtype, node, "min"), high = bound_in(dtype, node, "max");
+    const auto low = name == "relu" ? std::optional(0.0) : bound_in(dtype, node, "min"),
+               high = bound_in(dtype, node, "max");
     bound.is_whole = false;
     if (node.find("min") && !std::holds_alternative<None>(*node.find("min")) && !low) return {};
     if (node.find("max") && !std::holds_alternative<None>(*node.find("max")) && !high) return {};
@@ -82,9 +99,12 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
     return bound;
   }
   const ValueId other = node.value("other");
-  const bool same_types = self != kNoValue && other != kNoValue && graph.type(self).dtype == dtype && graph.type(other).dtype == dtype;
-  if (name == "mul" && same_types) return self == other || (of_self.never_below_zero() && of(other).never_below_zero()) ? Bound{0.0} : Bound{};
-  if (name == "add" && same_types && !node.find("alpha")) return of_self.never_below_zero() && of(other).never_below_zero() ? Bound{0.0} : Bound{};
+  const bool same_types = self != kNoValue && other != kNoValue && graph.type(self).dtype == dtype &&
+                          graph.type(other).dtype == dtype;
+  if (name == "mul" && same_types)
+    return self == other || (of_self.never_below_zero() && of(other).never_below_zero()) ? Bound{0.0} : Bound{};
+  if (name == "add" && same_types && !node.find("alpha"))
+    return of_self.never_below_zero() && of(other).never_below_zero() ? Bound{0.0} : Bound{};
   if (name == "where" && same_types) return union_of(of_self, of(other));
   if (kKeepSign.contains(name)) return of_self.never_below_zero() ? Bound{0.0} : Bound{};
   if (kMaxPools.contains(name)) {
@@ -97,7 +117,9 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
 }
 
 void Bounds::learn(const Graph& graph, const Node& node) {
-  if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.") || !is_floating(graph.type(node.results[0]).dtype)) return;
+  if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.") ||
+      !is_floating(graph.type(node.results[0]).dtype))
+    return;
   const ValueId result = node.results[0];
   if (known_.size() <= static_cast<size_t>(result)) known_.resize(result + 1);
   known_[result] = found(graph, node);

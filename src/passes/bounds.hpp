@@ -1,4 +1,5 @@
-// Between which numbers a value's elements lie, as far as the operators above it say. NaN stands outside: nothing is said of it.
+// Between which numbers a value's elements lie, as far as the operators above it say. NaN stands outside: nothing is
+// said of it.
 #pragma once
 
 #include <limits>
@@ -11,13 +12,14 @@ namespace kw {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Bound {
-  double low = -kInfinity;    // +0: never below +0, and never −0
+  double low = -kInfinity;  // +0: never below +0, and never −0
   double high = kInfinity;
-  bool is_whole = false;           // every element is an integer or infinite
-  // Where low is −0: zeros are what a maximum with 0 made of them, so that another such maximum leaves them. (Whether one makes +0 of −0 is the device's affair.)
+  bool is_whole = false;  // every element is an integer or infinite
+  // Where low is −0: zeros are what a maximum with 0 made of them, so that another such maximum leaves them. (Whether
+  // one makes +0 of −0 is the device's affair.)
   bool zeros_are_clamped = false;
 
-  bool never_below_zero() const;   // and never −0
+  bool never_below_zero() const;  // and never −0
   bool relu_changes_nothing() const { return never_below_zero() || (low >= 0.0 && zeros_are_clamped); }
 };
 

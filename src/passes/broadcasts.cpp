@@ -12,15 +12,15 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kHighestPower = 4;   // of a product: written out
+constexpr int64_t kHighestPower = 4;  // of a product: written out
 
 // A fold over axes along some of which the operand's elements are the same.
 struct EqualFold {
   Rewriter& rewriter;
   const Node& node;
-  AxisSet equal;               // the axes that are folded and along which nothing changes
-  int64_t times = 1;           // how many equal elements that makes of each one
-  bool is_only = true;         // nothing else is folded
+  AxisSet equal;        // the axes that are folded and along which nothing changes
+  int64_t times = 1;    // how many equal elements that makes of each one
+  bool is_only = true;  // nothing else is folded
 
   const TensorType& result() const { return rewriter.type(node.results[0]); }
   ValueId self() const { return node.value("self"); }
@@ -28,7 +28,9 @@ struct EqualFold {
   Term as(const Term& term, DType dtype) const {
     return term.type().dtype == dtype ? term : term.call("_to_copy.default", {{"dtype", Argument(dtype)}});
   }
-  Term shaped(const Term& term) const { return term.type().shape == result().shape ? term : view(term, result().shape); }
+  Term shaped(const Term& term) const {
+    return term.type().shape == result().shape ? term : view(term, result().shape);
+  }
 
   // One of each run of equal elements, in the type that the fold works in.
   Term one() const { return Term(rewriter, narrowed(rewriter, self(), equal)); }
@@ -56,7 +58,9 @@ std::optional<Term> sum(const EqualFold& fold) {
   return fold.as(total * static_cast<double>(fold.times), fold.result().dtype);
 }
 
-std::optional<Term> mean(const EqualFold& fold) { return fold.is_only ? fold.fold(fold.one_as(fold.result().dtype)) : fold.fold(fold.one()); }
+std::optional<Term> mean(const EqualFold& fold) {
+  return fold.is_only ? fold.fold(fold.one_as(fold.result().dtype)) : fold.fold(fold.one());
+}
 
 std::optional<Term> prod(const EqualFold& fold) {
   if (fold.times > kHighestPower) return std::nullopt;
@@ -78,11 +82,16 @@ std::optional<Term> truth(const EqualFold& fold) {
 std::optional<Term> place_of_extreme(const EqualFold& fold) {
   if (!fold.is_only) return std::nullopt;
   const TensorType& type = fold.result();
-  return Term(fold.rewriter, fold.rewriter.emit("aten.full.default", {{"size", type.shape}, {"fill_value", int64_t{0}}, {"dtype", type.dtype}, {"device", Keyword{"device", type.device}}},
+  return Term(fold.rewriter, fold.rewriter.emit("aten.full.default",
+                                                {{"size", type.shape},
+                                                 {"fill_value", int64_t{0}},
+                                                 {"dtype", type.dtype},
+                                                 {"device", Keyword{"device", type.device}}},
                                                 type, "first"));
 }
 
-// Σ n·(x − µ)² / (n·m − c) = Σ (x − µ)² / (m − c / n). Of equal elements alone it is x − x, which is NaN where x is infinite, or 0 / 0.
+// Σ n·(x − µ)² / (n·m − c) = Σ (x − µ)² / (m − c / n). Of equal elements alone it is x − x, which is NaN where x is
+// infinite, or 0 / 0.
 std::optional<Term> variance(const EqualFold& fold) {
   const Argument* given = fold.node.find("correction");
   const double correction = given && !std::holds_alternative<None>(*given) ? fold.node.number("correction", 1.0) : 1.0;
@@ -99,16 +108,20 @@ std::optional<Term> variance(const EqualFold& fold) {
 // log Σ n·eˣ = log Σ eˣ + log n
 std::optional<Term> logsumexp(const EqualFold& fold) {
   if (!is_floating(fold.rewriter.type(fold.self()).dtype)) return std::nullopt;
-  return fold.as(fold.fold(fold.one_as(fold.working())) + std::log(static_cast<double>(fold.times)), fold.result().dtype);
+  return fold.as(fold.fold(fold.one_as(fold.working())) + std::log(static_cast<double>(fold.times)),
+                 fold.result().dtype);
 }
 
 // (Σ n·|x|ᵖ)^(1/p) = n^(1/p) · (Σ |x|ᵖ)^(1/p)
 std::optional<Term> vector_norm(const EqualFold& fold) {
   const double order = fold.node.number("ord", 2.0);
-  if (!(std::abs(order) >= 1.0) || !is_floating(fold.result().dtype) || fold.rewriter.type(fold.self()).dtype != fold.result().dtype) return std::nullopt;
+  if (!(std::abs(order) >= 1.0) || !is_floating(fold.result().dtype) ||
+      fold.rewriter.type(fold.self()).dtype != fold.result().dtype)
+    return std::nullopt;
   const Term one = fold.one_as(fold.working());
   const Term length = fold.is_only ? fold.shaped(one).apply("abs") : fold.fold(one);
-  return fold.as(std::isinf(order) ? length : length * std::pow(static_cast<double>(fold.times), 1.0 / order), fold.result().dtype);
+  return fold.as(std::isinf(order) ? length : length * std::pow(static_cast<double>(fold.times), 1.0 / order),
+                 fold.result().dtype);
 }
 
 struct Row {
@@ -119,10 +132,22 @@ struct Row {
 const std::unordered_map<std::string_view, Row>& rules() {
   using enum NumericTag;
   static const std::unordered_map<std::string_view, Row> table = {
-      {"sum.dim_IntList", {sum, kReassociates}}, {"mean.dim", {mean, kReassociates}}, {"prod.dim_int", {prod, kReassociates}}, {"prod.default", {prod, kReassociates}},
-      {"amax.default", {extreme, kExact}}, {"amin.default", {extreme, kExact}}, {"any.dim", {truth, kExact}}, {"all.dim", {truth, kExact}}, {"any.default", {truth, kExact}},
-      {"all.default", {truth, kExact}}, {"any.dims", {truth, kExact}}, {"all.dims", {truth, kExact}}, {"argmax.default", {place_of_extreme, kExact}},
-      {"argmin.default", {place_of_extreme, kExact}}, {"var.correction", {variance, kReassociates}}, {"logsumexp.default", {logsumexp, kReassociates}},
+      {"sum.dim_IntList", {sum, kReassociates}},
+      {"mean.dim", {mean, kReassociates}},
+      {"prod.dim_int", {prod, kReassociates}},
+      {"prod.default", {prod, kReassociates}},
+      {"amax.default", {extreme, kExact}},
+      {"amin.default", {extreme, kExact}},
+      {"any.dim", {truth, kExact}},
+      {"all.dim", {truth, kExact}},
+      {"any.default", {truth, kExact}},
+      {"all.default", {truth, kExact}},
+      {"any.dims", {truth, kExact}},
+      {"all.dims", {truth, kExact}},
+      {"argmax.default", {place_of_extreme, kExact}},
+      {"argmin.default", {place_of_extreme, kExact}},
+      {"var.correction", {variance, kReassociates}},
+      {"logsumexp.default", {logsumexp, kReassociates}},
       {"linalg_vector_norm.default", {vector_norm, kReassociates}},
   };
   return table;
@@ -144,7 +169,7 @@ RewriteCounts broadcasts(Graph& graph) {
     if (same.size() != shape.size()) return false;
     IntList axes = node.integers("dim");
     if (axes.empty()) {
-      if (row->second.rule == truth && node.find("dim")) return false;   // any(dim=[]) folds nothing
+      if (row->second.rule == truth && node.find("dim")) return false;  // any(dim=[]) folds nothing
       axes.resize(shape.size());
       std::iota(axes.begin(), axes.end(), 0);
     }

@@ -1,4 +1,5 @@
-// Folds of what is the same all along an axis: the sum of n equal elements is n times one of them, their mean and maximum is that one.
+// Folds of what is the same all along an axis: the sum of n equal elements is n times one of them, their mean and
+// maximum is that one.
 #pragma once
 
 #include "passes/rewriter.hpp"

@@ -16,7 +16,8 @@ struct Copies {
   const TensorType& result() const { return rewriter.type(node.results[0]); }
 
   bool become(std::string op, std::vector<NamedArgument> arguments) {
-    std::erase_if(arguments, [](const NamedArgument& argument) { return std::holds_alternative<None>(argument.value); });
+    std::erase_if(arguments,
+                  [](const NamedArgument& argument) { return std::holds_alternative<None>(argument.value); });
     op = "aten." + op;
     if (node.op != op || node.arguments != arguments) rewriter.count(NumericTag::kExact);
     node.op = std::move(op);
@@ -49,10 +50,12 @@ struct Copies {
       if (copies ? copy() : alias()) return true;
       return become("clone.default", {{"self", ValueRef{self}}, {"memory_format", memory_format()}});
     }
-    return become("_to_copy.default", {{"self", ValueRef{self}},
-                                       {"dtype", from.dtype == result().dtype ? Argument(None{}) : Argument(result().dtype)},
-                                       {"device", from.device == result().device ? Argument(None{}) : Argument(Keyword{"device", result().device})},
-                                       {"memory_format", memory_format()}});
+    return become(
+        "_to_copy.default",
+        {{"self", ValueRef{self}},
+         {"dtype", from.dtype == result().dtype ? Argument(None{}) : Argument(result().dtype)},
+         {"device", from.device == result().device ? Argument(None{}) : Argument(Keyword{"device", result().device})},
+         {"memory_format", memory_format()}});
   }
 
   bool run() {
@@ -60,7 +63,10 @@ struct Copies {
     if (name == "contiguous") {
       if (alias()) return true;
       const bool given = !std::holds_alternative<None>(memory_format());
-      return become("clone.default", {{"self", ValueRef{self}}, {"memory_format", given ? memory_format() : Argument(Keyword{"memory_format", "contiguous_format"})}});
+      return become(
+          "clone.default",
+          {{"self", ValueRef{self}},
+           {"memory_format", given ? memory_format() : Argument(Keyword{"memory_format", "contiguous_format"})}});
     }
     if (name == "lift_fresh_copy" || name == "clone") {
       if (copy()) return true;
@@ -68,10 +74,13 @@ struct Copies {
     }
     if (name == "_to_copy") return conversion(true);
     if (name == "to") return conversion(node.boolean("copy", false));
-    if (name == "type_as" || name == "float" || name == "half" || name == "double" || name == "bool") return conversion(false);
-    if (name == "dropout" || name == "feature_dropout" || name == "alpha_dropout" || name == "feature_alpha_dropout") return is_pure(node) && alias();
+    if (name == "type_as" || name == "float" || name == "half" || name == "double" || name == "bool")
+      return conversion(false);
+    if (name == "dropout" || name == "feature_dropout" || name == "alpha_dropout" || name == "feature_alpha_dropout")
+      return is_pure(node) && alias();
     if (name == "native_dropout" && is_pure(node)) {
-      const bool mask_is_read = node.results.size() > 1 && node.results[1] != kNoValue && context.reads[node.results[1]] > 0;
+      const bool mask_is_read = node.results.size() > 1 && node.results[1] != kNoValue &&
+                                context.reads[node.results[1]] > 0;
       return !mask_is_read && copy();
     }
     return false;

@@ -12,30 +12,71 @@ namespace {
 // Same arguments, another name.
 const std::unordered_map<std::string_view, std::string_view>& synonyms() {
   static const std::unordered_map<std::string_view, std::string_view> table = {
-      // PyTorch takes a number where these want a tensor; comparisons and remainders want their .Scalar overload for it.
-      {"add.Scalar", "add.Tensor"}, {"sub.Scalar", "sub.Tensor"}, {"mul.Scalar", "mul.Tensor"}, {"div.Scalar", "div.Tensor"},
+      // PyTorch takes a number where these want a tensor; comparisons and remainders want their .Scalar overload for
+      // it.
+      {"add.Scalar", "add.Tensor"},
+      {"sub.Scalar", "sub.Tensor"},
+      {"mul.Scalar", "mul.Tensor"},
+      {"div.Scalar", "div.Tensor"},
       {"div.Scalar_mode", "div.Tensor_mode"},
-      {"multiply.Tensor", "mul.Tensor"}, {"multiply.Scalar", "mul.Tensor"}, {"subtract.Tensor", "sub.Tensor"}, {"subtract.Scalar", "sub.Tensor"},
-      {"divide.Tensor", "div.Tensor"}, {"divide.Scalar", "div.Tensor"}, {"divide.Tensor_mode", "div.Tensor_mode"}, {"divide.Scalar_mode", "div.Tensor_mode"},
-      {"true_divide.Tensor", "div.Tensor"}, {"true_divide.Scalar", "div.Tensor"},
-      {"greater.Tensor", "gt.Tensor"}, {"greater.Scalar", "gt.Scalar"}, {"greater_equal.Tensor", "ge.Tensor"}, {"greater_equal.Scalar", "ge.Scalar"},
-      {"less.Tensor", "lt.Tensor"}, {"less.Scalar", "lt.Scalar"}, {"less_equal.Tensor", "le.Tensor"}, {"less_equal.Scalar", "le.Scalar"},
-      {"not_equal.Tensor", "ne.Tensor"}, {"not_equal.Scalar", "ne.Scalar"},
-      {"negative.default", "neg.default"}, {"absolute.default", "abs.default"}, {"fix.default", "trunc.default"},
-      {"arcsin.default", "asin.default"}, {"arccos.default", "acos.default"}, {"arctan.default", "atan.default"}, {"arctan2.default", "atan2.default"},
-      {"arcsinh.default", "asinh.default"}, {"arccosh.default", "acosh.default"}, {"arctanh.default", "atanh.default"},
-      {"special_erf.default", "erf.default"}, {"special_erfc.default", "erfc.default"}, {"special_erfinv.default", "erfinv.default"},
-      {"special_expm1.default", "expm1.default"}, {"special_exp2.default", "exp2.default"}, {"special_expit.default", "sigmoid.default"},
-      {"special_log1p.default", "log1p.default"}, {"special_logsumexp.default", "logsumexp.default"}, {"special_softmax.default", "softmax.int"},
+      {"multiply.Tensor", "mul.Tensor"},
+      {"multiply.Scalar", "mul.Tensor"},
+      {"subtract.Tensor", "sub.Tensor"},
+      {"subtract.Scalar", "sub.Tensor"},
+      {"divide.Tensor", "div.Tensor"},
+      {"divide.Scalar", "div.Tensor"},
+      {"divide.Tensor_mode", "div.Tensor_mode"},
+      {"divide.Scalar_mode", "div.Tensor_mode"},
+      {"true_divide.Tensor", "div.Tensor"},
+      {"true_divide.Scalar", "div.Tensor"},
+      {"greater.Tensor", "gt.Tensor"},
+      {"greater.Scalar", "gt.Scalar"},
+      {"greater_equal.Tensor", "ge.Tensor"},
+      {"greater_equal.Scalar", "ge.Scalar"},
+      {"less.Tensor", "lt.Tensor"},
+      {"less.Scalar", "lt.Scalar"},
+      {"less_equal.Tensor", "le.Tensor"},
+      {"less_equal.Scalar", "le.Scalar"},
+      {"not_equal.Tensor", "ne.Tensor"},
+      {"not_equal.Scalar", "ne.Scalar"},
+      {"negative.default", "neg.default"},
+      {"absolute.default", "abs.default"},
+      {"fix.default", "trunc.default"},
+      {"arcsin.default", "asin.default"},
+      {"arccos.default", "acos.default"},
+      {"arctan.default", "atan.default"},
+      {"arctan2.default", "atan2.default"},
+      {"arcsinh.default", "asinh.default"},
+      {"arccosh.default", "acosh.default"},
+      {"arctanh.default", "atanh.default"},
+      {"special_erf.default", "erf.default"},
+      {"special_erfc.default", "erfc.default"},
+      {"special_erfinv.default", "erfinv.default"},
+      {"special_expm1.default", "expm1.default"},
+      {"special_exp2.default", "exp2.default"},
+      {"special_expit.default", "sigmoid.default"},
+      {"special_log1p.default", "log1p.default"},
+      {"special_logsumexp.default", "logsumexp.default"},
+      {"special_softmax.default", "softmax.int"},
       {"special_log_softmax.default", "log_softmax.int"},
-      {"__and__.Tensor", "bitwise_and.Tensor"}, {"__or__.Tensor", "bitwise_or.Tensor"}, {"__xor__.Tensor", "bitwise_xor.Tensor"},
-      {"__and__.Scalar", "bitwise_and.Scalar"}, {"__or__.Scalar", "bitwise_or.Scalar"}, {"__xor__.Scalar", "bitwise_xor.Scalar"},
-      {"__lshift__.Tensor", "bitwise_left_shift.Tensor"}, {"__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar"},
-      {"__rshift__.Tensor", "bitwise_right_shift.Tensor"}, {"__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar"},
-      {"clip.default", "clamp.default"}, {"clip.Tensor", "clamp.Tensor"},
-      {"max.other", "maximum.default"}, {"min.other", "minimum.default"},
-      {"concat.default", "cat.default"}, {"concatenate.default", "cat.default"},
-      {"max.default", "amax.default"}, {"min.default", "amin.default"},
+      {"__and__.Tensor", "bitwise_and.Tensor"},
+      {"__or__.Tensor", "bitwise_or.Tensor"},
+      {"__xor__.Tensor", "bitwise_xor.Tensor"},
+      {"__and__.Scalar", "bitwise_and.Scalar"},
+      {"__or__.Scalar", "bitwise_or.Scalar"},
+      {"__xor__.Scalar", "bitwise_xor.Scalar"},
+      {"__lshift__.Tensor", "bitwise_left_shift.Tensor"},
+      {"__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar"},
+      {"__rshift__.Tensor", "bitwise_right_shift.Tensor"},
+      {"__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar"},
+      {"clip.default", "clamp.default"},
+      {"clip.Tensor", "clamp.Tensor"},
+      {"max.other", "maximum.default"},
+      {"min.other", "minimum.default"},
+      {"concat.default", "cat.default"},
+      {"concatenate.default", "cat.default"},
+      {"max.default", "amax.default"},
+      {"min.default", "amin.default"},
   };
   return table;
 }
@@ -55,7 +96,8 @@ struct Operators {
   // The node becomes another operator of the same value; its result keeps name and type.
   bool become(std::string op, std::vector<NamedArgument> arguments) {
     node.op = "aten." + std::move(op);
-    std::erase_if(arguments, [](const NamedArgument& argument) { return std::holds_alternative<None>(argument.value); });
+    std::erase_if(arguments,
+                  [](const NamedArgument& argument) { return std::holds_alternative<None>(argument.value); });
     node.arguments = std::move(arguments);
     rewriter.count(NumericTag::kExact);
     return false;
@@ -75,7 +117,8 @@ struct Operators {
     if (exponent == 2.0) return become("mul.Tensor", {{"self", ValueRef{self}}, {"other", ValueRef{self}}});
     if (!is_floating(result().dtype)) return false;
     if (exponent == 3.0) {
-      const ValueId square = rewriter.emit("aten.mul.Tensor", {{"self", ValueRef{self}}, {"other", ValueRef{self}}}, result(), "square");
+      const ValueId square = rewriter.emit("aten.mul.Tensor", {{"self", ValueRef{self}}, {"other", ValueRef{self}}},
+                                           result(), "square");
       return become("mul.Tensor", {{"self", ValueRef{square}}, {"other", ValueRef{self}}});
     }
     if (exponent == 0.5) return become("sqrt.default", {{"self", ValueRef{self}}});
@@ -91,19 +134,25 @@ struct Operators {
   }
 
   bool filled(Argument number) {
-    if (!std::holds_alternative<double>(number) && !std::holds_alternative<int64_t>(number) && !std::holds_alternative<bool>(number)) return false;
+    if (!std::holds_alternative<double>(number) && !std::holds_alternative<int64_t>(number) &&
+        !std::holds_alternative<bool>(number))
+      return false;
     TensorType made = result();
     if (!made.is_contiguous() && !made.is_dense()) return false;
     IntList order(made.rank()), back(made.rank());
     std::iota(order.begin(), order.end(), 0);
     const bool in_order = made.is_contiguous();
-    if (!in_order) std::ranges::stable_sort(order, std::greater{}, [&](int64_t axis) { return result().strides[axis]; });
+    if (!in_order)
+      std::ranges::stable_sort(order, std::greater{}, [&](int64_t axis) { return result().strides[axis]; });
     for (size_t place = 0; place < order.size(); ++place) {
       made.shape[place] = result().shape[order[place]];
       back[order[place]] = static_cast<int64_t>(place);
     }
     made.strides = contiguous_strides(made.shape);
-    std::vector<NamedArgument> arguments = {{"size", made.shape}, {"fill_value", std::move(number)}, {"dtype", made.dtype}, {"device", Keyword{"device", made.device}}};
+    std::vector<NamedArgument> arguments = {{"size", made.shape},
+                                            {"fill_value", std::move(number)},
+                                            {"dtype", made.dtype},
+                                            {"device", Keyword{"device", made.device}}};
     if (in_order) return become("full.default", std::move(arguments));
     const ValueId full = rewriter.emit("aten.full.default", std::move(arguments), made, "full");
     return become("permute.default", {{"self", ValueRef{full}}, {"dims", back}});
@@ -111,8 +160,10 @@ struct Operators {
 
   bool arange() {
     const Argument start = argument_of(node, "start"), step = argument_of(node, "step");
-    return become("arange.start_step", {{"start", std::holds_alternative<None>(start) ? Argument(int64_t{0}) : start}, {"end", argument_of(node, "end")},
-                                        {"step", std::holds_alternative<None>(step) ? Argument(int64_t{1}) : step}, {"dtype", result().dtype},
+    return become("arange.start_step", {{"start", std::holds_alternative<None>(start) ? Argument(int64_t{0}) : start},
+                                        {"end", argument_of(node, "end")},
+                                        {"step", std::holds_alternative<None>(step) ? Argument(int64_t{1}) : step},
+                                        {"dtype", result().dtype},
                                         {"device", Keyword{"device", result().device}}});
   }
 
@@ -120,7 +171,10 @@ struct Operators {
   bool spread(const std::string& name, std::string_view overload) {
     if (overload == "correction") return false;
     const auto correction = static_cast<int64_t>(node.boolean("unbiased", true));
-    return become(name + ".correction", {{"self", argument_of(node, "self")}, {"dim", argument_of(node, "dim")}, {"correction", correction}, {"keepdim", argument_of(node, "keepdim")}});
+    return become(name + ".correction", {{"self", argument_of(node, "self")},
+                                         {"dim", argument_of(node, "dim")},
+                                         {"correction", correction},
+                                         {"keepdim", argument_of(node, "keepdim")}});
   }
 
   bool over_all(std::string op) {
@@ -133,29 +187,38 @@ struct Operators {
   bool vector_norm() {
     const Argument* p = node.find("p");
     if (p && std::holds_alternative<std::string>(*p)) return false;
-    return become("linalg_vector_norm.default", {{"self", argument_of(node, "self")}, {"ord", p && !std::holds_alternative<None>(*p) ? *p : Argument(int64_t{2})},
-                                                 {"dim", node.integers("dim").empty() ? Argument(None{}) : argument_of(node, "dim")},
-                                                 {"keepdim", argument_of(node, "keepdim")}, {"dtype", argument_of(node, "dtype")}});
+    return become("linalg_vector_norm.default",
+                  {{"self", argument_of(node, "self")},
+                   {"ord", p && !std::holds_alternative<None>(*p) ? *p : Argument(int64_t{2})},
+                   {"dim", node.integers("dim").empty() ? Argument(None{}) : argument_of(node, "dim")},
+                   {"keepdim", argument_of(node, "keepdim")},
+                   {"dtype", argument_of(node, "dtype")}});
   }
 
   // max.dim of which only the values are read.
   bool extreme(const std::string& name) {
     if (node.results.size() == 2 && node.results[1] != kNoValue && context.reads[node.results[1]] > 0) return false;
     node.results.resize(1);
-    return become(name + ".default", {{"self", argument_of(node, "self")}, {"dim", node.integers("dim")}, {"keepdim", argument_of(node, "keepdim")}});
+    return become(name + ".default", {{"self", argument_of(node, "self")},
+                                      {"dim", node.integers("dim")},
+                                      {"keepdim", argument_of(node, "keepdim")}});
   }
 
   // In evaluation the slope is no random number.
   bool rrelu() {
-    const bool noise_is_read = node.results.size() > 1 && node.results[1] != kNoValue && context.reads[node.results[1]] > 0;
+    const bool noise_is_read = node.results.size() > 1 && node.results[1] != kNoValue &&
+                               context.reads[node.results[1]] > 0;
     if (node.boolean("training", false) || noise_is_read) return false;
     node.results.resize(1);
-    return become("leaky_relu.default", {{"self", argument_of(node, "self")}, {"negative_slope", (node.number("lower", 0.125) + node.number("upper", 1.0 / 3.0)) / 2}});
+    return become("leaky_relu.default",
+                  {{"self", argument_of(node, "self")},
+                   {"negative_slope", (node.number("lower", 0.125) + node.number("upper", 1.0 / 3.0)) / 2}});
   }
 
   bool softmax(const std::string& name) {
     const Argument dtype = node.boolean("half_to_float", false) ? Argument(DType::f32) : argument_of(node, "dtype");
-    return become(name + ".int", {{"self", argument_of(node, "self")}, {"dim", argument_of(node, "dim")}, {"dtype", dtype}});
+    return become(name + ".int",
+                  {{"self", argument_of(node, "self")}, {"dim", argument_of(node, "dim")}, {"dtype", dtype}});
   }
 
   // A row of tensors along a new axis is a row along an axis of one.
@@ -188,28 +251,35 @@ struct Operators {
     }
     if (name == "rsub") return become("sub.Tensor", {{"self", argument_of(node, "other")}, {"other", self()}, alpha()});
     if (op == "floor_divide.default" || op == "floor_divide.Scalar")
-      return become("div.Tensor_mode", {{"self", self()}, {"other", argument_of(node, "other")}, {"rounding_mode", "floor"}});
-    if (op == "div.Tensor_mode" && node.text("rounding_mode").empty()) return become("div.Tensor", {{"self", self()}, {"other", argument_of(node, "other")}});
+      return become("div.Tensor_mode",
+                    {{"self", self()}, {"other", argument_of(node, "other")}, {"rounding_mode", "floor"}});
+    if (op == "div.Tensor_mode" && node.text("rounding_mode").empty())
+      return become("div.Tensor", {{"self", self()}, {"other", argument_of(node, "other")}});
     if (op == "sum.default") return over_all("sum.dim_IntList");
     if (op == "mean.default") return over_all("mean.dim");
     if (name == "square") return become("mul.Tensor", {{"self", self()}, {"other", self()}});
     if (op == "pow.Tensor_Scalar") return pow_by_number();
-    if (name == "clamp_min" && overload == "default") return become("clamp.default", {{"self", self()}, {"min", argument_of(node, "min")}});
+    if (name == "clamp_min" && overload == "default")
+      return become("clamp.default", {{"self", self()}, {"min", argument_of(node, "min")}});
     if (name == "clamp_max" && overload == "default") {
       node.op = "aten.clamp.default";
       rewriter.count(NumericTag::kExact);
       return false;
     }
     if (name == "hardtanh" && is_floating(result().dtype))
-      return become("clamp.default", {{"self", self()}, {"min", node.number("min_val", -1.0)}, {"max", node.number("max_val", 1.0)}});
-    if (name == "relu6" && is_floating(result().dtype)) return become("clamp.default", {{"self", self()}, {"min", 0.0}, {"max", 6.0}});
+      return become("clamp.default",
+                    {{"self", self()}, {"min", node.number("min_val", -1.0)}, {"max", node.number("max_val", 1.0)}});
+    if (name == "relu6" && is_floating(result().dtype))
+      return become("clamp.default", {{"self", self()}, {"min", 0.0}, {"max", 6.0}});
     if (name == "rrelu_with_noise_functional") return rrelu();
     if (op == "max.dim") return extreme("amax");
     if (op == "min.dim") return extreme("amin");
     if (op == "_softmax.default") return softmax("softmax");
     if (op == "_log_softmax.default") return softmax("log_softmax");
     if (name == "var" || name == "std" || name == "var_mean" || name == "std_mean") return spread(name, overload);
-    if (op == "norm.Scalar" || op == "norm.ScalarOpt_dim" || op == "norm.ScalarOpt_dim_dtype" || op == "norm.ScalarOpt_dtype") return vector_norm();
+    if (op == "norm.Scalar" || op == "norm.ScalarOpt_dim" || op == "norm.ScalarOpt_dim_dtype" ||
+        op == "norm.ScalarOpt_dtype")
+      return vector_norm();
     if (op == "zeros.default" || op == "zeros_like.default" || op == "new_zeros.default") return factory(0.0);
     if (op == "ones.default" || op == "ones_like.default" || op == "new_ones.default") return factory(1.0);
     if (op == "full_like.default" || op == "new_full.default") return filled(argument_of(node, "fill_value"));

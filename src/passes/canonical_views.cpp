@@ -13,10 +13,14 @@ namespace {
 using NameSet = std::unordered_set<std::string_view>;
 
 // Row-major order of the elements is kept: all are view(size=the result's).
-const NameSet kReshapes = {"reshape", "_unsafe_view", "_reshape_alias", "view_as", "reshape_as", "squeeze", "unsqueeze", "flatten", "unflatten", "ravel"};
-const NameSet kTranspositions = {"transpose", "t", "numpy_T", "mT", "matrix_H", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis"};
+const NameSet kReshapes = {"reshape", "_unsafe_view", "_reshape_alias", "view_as",   "reshape_as",
+                           "squeeze", "unsqueeze",    "flatten",        "unflatten", "ravel"};
+const NameSet kTranspositions = {"transpose", "t",        "numpy_T",  "mT",      "matrix_H",
+                                 "adjoint",   "swapaxes", "swapdims", "movedim", "moveaxis"};
 const NameSet kExpansions = {"expand_as", "broadcast_to"};
-const NameSet kSplits = {"split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "hsplit", "vsplit", "dsplit"};
+const NameSet kSplits = {
+    "split",        "split_with_sizes", "chunk",  "tensor_split", "unsafe_split", "unsafe_split_with_sizes",
+    "unsafe_chunk", "hsplit",           "vsplit", "dsplit"};
 
 struct Views {
   Node& node;
@@ -40,11 +44,15 @@ struct Views {
     const auto strides = view_strides(from, result().shape);
     TensorType there = result();
     if (strides) there.strides = *strides;
-    if (strides && same_place(there, TensorType{from.dtype, result().shape, result().strides, from.offset, from.device}) && result().offset == from.offset)
+    if (strides &&
+        same_place(there, TensorType{from.dtype, result().shape, result().strides, from.offset, from.device}) &&
+        result().offset == from.offset)
       return become("view.default", {{"self", ValueRef{self}}, {"size", result().shape}});
     if (!result().is_contiguous() || result().offset != 0) return false;
     const TensorType dense{from.dtype, from.shape, contiguous_strides(from.shape), 0, from.device};
-    const ValueId copy = rewriter.emit("aten.clone.default", {{"self", ValueRef{self}}, {"memory_format", Keyword{"memory_format", "contiguous_format"}}}, dense, "dense");
+    const ValueId copy = rewriter.emit(
+        "aten.clone.default",
+        {{"self", ValueRef{self}}, {"memory_format", Keyword{"memory_format", "contiguous_format"}}}, dense, "dense");
     return become("view.default", {{"self", ValueRef{copy}}, {"size", result().shape}});
   }
 
@@ -79,7 +87,8 @@ struct Views {
     };
     const bool is_complex = result().dtype == DType::c64 || result().dtype == DType::c128;
     if ((name == "matrix_H" || name == "adjoint") && is_complex) return false;
-    if (name == "transpose" || name == "swapdims" || (name == "swapaxes" && node.find("dim0"))) swap(node.integer("dim0", 0), node.integer("dim1", 0));
+    if (name == "transpose" || name == "swapdims" || (name == "swapaxes" && node.find("dim0")))
+      swap(node.integer("dim0", 0), node.integer("dim1", 0));
     else if (name == "swapaxes") swap(node.integer("axis0", 0), node.integer("axis1", 0));
     else if (name == "numpy_T") std::reverse(order.begin(), order.end());
     else if (name == "t" && rank == 2) swap(0, 1);
@@ -99,7 +108,9 @@ struct Views {
     if (!axis || from.shape.empty()) return false;
     int64_t start = node.integer("start", 0);
     if (start < 0) start += from.shape[*axis];
-    return become("slice.Tensor", {{"self", ValueRef{self}}, {"dim", *axis}, {"start", start}, {"end", start + node.integer("length", 0)}});
+    return become(
+        "slice.Tensor",
+        {{"self", ValueRef{self}}, {"dim", *axis}, {"start", start}, {"end", start + node.integer("length", 0)}});
   }
 
   // The result becomes that of a node of its own.
@@ -119,7 +130,7 @@ struct Views {
     if (any_missing) return false;
     int64_t total = 0;
     for (size_t i = 0; i < node.results.size(); ++i) total += result(i).shape[*axis];
-    if (total != from.shape[*axis]) return false;   // tensor_split may overlap or leave gaps
+    if (total != from.shape[*axis]) return false;  // tensor_split may overlap or leave gaps
     int64_t start = 0;
     for (size_t i = 0; i < node.results.size(); ++i) {
       const int64_t end = start + result(i).shape[*axis];
@@ -142,7 +153,8 @@ struct Views {
     if (!tensors || tensors->ids.size() != node.results.size()) return false;
     const ValueList operands = *tensors;
     for (size_t i = 0; i < operands.ids.size(); ++i)
-      if (node.results[i] != kNoValue) take(i, "aten.expand.default", {{"self", ValueRef{operands.ids[i]}}, {"size", result(i).shape}});
+      if (node.results[i] != kNoValue)
+        take(i, "aten.expand.default", {{"self", ValueRef{operands.ids[i]}}, {"size", result(i).shape}});
     return true;
   }
 
@@ -156,14 +168,16 @@ struct Views {
     bool gone = false;
     if (kReshapes.contains(name)) gone = reshape();
     else if (kTranspositions.contains(name)) gone = transposition();
-    else if (kExpansions.contains(name)) gone = become("expand.default", {{"self", ValueRef{self}}, {"size", result().shape}});
+    else if (kExpansions.contains(name))
+      gone = become("expand.default", {{"self", ValueRef{self}}, {"size", result().shape}});
     else if (name == "narrow") gone = narrow();
     else if (kSplits.contains(name)) return split();
     else if (name == "unbind") return unbind();
     if (gone) return true;
     // A view of the very same elements in the same places.
     const ValueId base = node.value("self");
-    if (class_of(node.op) == OpClass::kView && node.results.size() == 1 && base != kNoValue && same_place(rewriter.type(base), result())) {
+    if (class_of(node.op) == OpClass::kView && node.results.size() == 1 && base != kNoValue &&
+        same_place(rewriter.type(base), result())) {
       if (context.sharing.is_output(node.results[0]) && rewriter.type(base) != result()) return false;
       rewriter.replace(node.results[0], base);
       return true;

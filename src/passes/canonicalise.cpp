@@ -15,7 +15,8 @@ std::vector<int> count_reads(const Graph& graph) {
 
 // What only states facts of shapes and element types, which the graph's types state anyhow.
 bool is_static_assertion(std::string_view op) {
-  return op == "aten._assert_tensor_metadata.default" || op == "aten.sym_constrain_range.default" || op == "aten.sym_constrain_range_for_size.default";
+  return op == "aten._assert_tensor_metadata.default" || op == "aten.sym_constrain_range.default" ||
+         op == "aten.sym_constrain_range_for_size.default";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Common subexpressions: of equal pure nodes only the first stays. Two that are both returned stay two, for each has its own memory.
+// Common subexpressions: of equal pure nodes only the first stays. Two that are both returned stay two, for each has
+// its own memory.
 #pragma once
 
 #include "passes/rewriter.hpp"

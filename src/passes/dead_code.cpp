@@ -10,7 +10,8 @@ RewriteCounts dead_code(Graph& graph) {
   RewriteCounts counts;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    bool read = !is_pure(node) && class_of(node.op) != OpClass::kFactory;   // uninitialised memory is impure because no two are the same
+    bool read = !is_pure(node) && class_of(node.op) != OpClass::kFactory;  // uninitialised memory is impure because no
+                                                                           // two are the same
     for (const ValueId id : node.results) read = read || (id != kNoValue && live[id]);
     stays[i] = read;
     if (read) for_each_operand(node, [&](ValueId id) { live[id] = true; });

@@ -1,5 +1,5 @@
-// Gives every op that writes where indices say, and that our kernels do, memory of its own to write into: a copy of its operand where something else reads that.
-// Fusion makes the copy in the kernel that computes the operand.
+// Gives every op that writes where indices say, and that our kernels do, memory of its own to write into: a copy of its
+// operand where something else reads that. Fusion makes the copy in the kernel that computes the operand.
 #pragma once
 
 #include "passes/rewriter.hpp"

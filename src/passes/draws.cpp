@@ -7,11 +7,12 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 30;   // the kernel counts in 32 bits
+constexpr int64_t kMostElements = int64_t{1} << 30;  // the kernel counts in 32 bits
 
 bool is_drawn(const TensorType& type) {
   const bool narrow = type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
-  return narrow && type.device.starts_with("cuda") && type.elements() > 0 && type.elements() <= kMostElements && type.is_contiguous();
+  return narrow && type.device.starts_with("cuda") && type.elements() > 0 && type.elements() <= kMostElements &&
+         type.is_contiguous();
 }
 
 bool is_ours(const plan::GraphFacts& facts, NodeId node) { return facts.classes[node] != plan::OpClass::kExtern; }
@@ -31,9 +32,12 @@ bool is_worth_it(const plan::GraphFacts& facts, const Node& node) {
   if (node.op != "aten.native_dropout.default" || !node.boolean("train", false)) return false;
   const ValueId input = node.value("input"), result = node.results[0];
   const double drop = node.number("p", 0.0);
-  if (!(drop > 0.0 && drop < 1.0) || result == kNoValue || !is_drawn(graph.type(input)) || !is_drawn(graph.type(result))) return false;
+  if (!(drop > 0.0 && drop < 1.0) || result == kNoValue || !is_drawn(graph.type(input)) ||
+      !is_drawn(graph.type(result)))
+    return false;
   const NodeId producer = graph.values[facts.roots[input]].producer;
-  if (producer != kNoNode && graph.type(input).offset != 0) return false;   // of what the caller passes, the address is looked at
+  if (producer != kNoNode && graph.type(input).offset != 0)
+    return false;  // of what the caller passes, the address is looked at
   return (producer != kNoNode && is_ours(facts, producer)) || is_read_by_ours(facts, result);
 }
 
@@ -44,7 +48,8 @@ ValueId mask_of(Rewriter& rewriter, TensorType type, double keep, bool whole, Va
   type.offset = 0;
   std::vector<NamedArgument> arguments;
   if (beside != kNoValue) arguments.push_back({"self", ValueRef{beside}});
-  arguments.insert(arguments.end(), {{"size", IntList(type.shape)}, {"keep", keep}, {"dtype", dtype}, {"dropout", whole}});
+  arguments.insert(arguments.end(),
+                   {{"size", IntList(type.shape)}, {"keep", keep}, {"dtype", dtype}, {"dropout", whole}});
   return rewriter.emit("kw.keep_mask.default", std::move(arguments), type, "kept");
 }
 
@@ -52,7 +57,9 @@ ValueId mask_of(Rewriter& rewriter, TensorType type, double keep, bool whole, Va
 
 RewriteCounts draws(Graph& graph) {
   // Most graphs draw nothing, and looking at the whole of a large one takes its time.
-  const auto draws_numbers = [](const Node& node) { return node.op == "aten.bernoulli.p" || node.op == "aten.native_dropout.default"; };
+  const auto draws_numbers = [](const Node& node) {
+    return node.op == "aten.bernoulli.p" || node.op == "aten.native_dropout.default";
+  };
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), draws_numbers)) return {};
   std::vector<bool> wanted(graph.nodes.size(), false), passed(graph.nodes.size(), false);
   bool any = false;
@@ -72,9 +79,12 @@ RewriteCounts draws(Graph& graph) {
     const size_t here = next++;
     if (!wanted[here]) return false;
     const TensorType type = rewriter.type(node.results[0]);
-    const auto as_number = [&](ValueId mask) { return Term(rewriter, mask).call("_to_copy.default", {{"dtype", Argument(type.dtype)}}); };
+    const auto as_number = [&](ValueId mask) {
+      return Term(rewriter, mask).call("_to_copy.default", {{"dtype", Argument(type.dtype)}});
+    };
     if (node.op == "aten.bernoulli.p") {
-      rewriter.adopt(node.results[0], as_number(mask_of(rewriter, type, node.number("p", 0.0), false, kNoValue)).id(), NumericTag::kExact);
+      rewriter.adopt(node.results[0], as_number(mask_of(rewriter, type, node.number("p", 0.0), false, kNoValue)).id(),
+                     NumericTag::kExact);
       return true;
     }
     const ValueId input = node.value("input"), result = node.results[0];
@@ -83,7 +93,8 @@ RewriteCounts draws(Graph& graph) {
     // The scale is a quotient in double precision, of the probability as a float.
     const auto scale = static_cast<double>(static_cast<float>(1.0 / static_cast<double>(static_cast<float>(keep))));
     const Term kept = Term(rewriter, input) * as_number(mask);
-    rewriter.adopt(result, rewriter.emit("aten.mul.Tensor", {{"self", ValueRef{kept.id()}}, {"other", scale}}, type), NumericTag::kExact);
+    rewriter.adopt(result, rewriter.emit("aten.mul.Tensor", {{"self", ValueRef{kept.id()}}, {"other", scale}}, type),
+                   NumericTag::kExact);
     if (node.results.size() > 1 && node.results[1] != kNoValue) rewriter.replace(node.results[1], mask);
     return true;
   });

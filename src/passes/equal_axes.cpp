@@ -14,10 +14,12 @@ namespace {
 bool is_aligned(const Graph& graph, const Node& node) {
   if (class_of(node.op) != OpClass::kPointwise || node.results.size() != 1 || node.results[0] == kNoValue) return false;
   const Inference inferred = infer(graph, node);
-  return inferred.problem.empty() && inferred.results.size() == 1 && inferred.results[0].shape == graph.type(node.results[0]).shape;
+  return inferred.problem.empty() && inferred.results.size() == 1 &&
+         inferred.results[0].shape == graph.type(node.results[0]).shape;
 }
 
-// The axis of `from` behind each of `to`'s, where a view only adds or drops axes of one element: −1 for an added one. Empty for other views.
+// The axis of `from` behind each of `to`'s, where a view only adds or drops axes of one element: −1 for an added one.
+// Empty for other views.
 std::vector<int64_t> same_axes(const Shape& from, const Shape& to) {
   std::vector<int64_t> axes(to.size(), -1);
   size_t next = 0;
@@ -58,7 +60,8 @@ class Narrowing {
   // The axes of an operand that stand where `axes` do, counted from the back.
   AxisSet aligned(const AxisSet& axes, ValueId operand) const {
     AxisSet of_operand(rewriter_.type(operand).shape.size(), false);
-    for (size_t back = 1; back <= std::min(axes.size(), of_operand.size()); ++back) of_operand[of_operand.size() - back] = axes[axes.size() - back];
+    for (size_t back = 1; back <= std::min(axes.size(), of_operand.size()); ++back)
+      of_operand[of_operand.size() - back] = axes[axes.size() - back];
     return of_operand;
   }
 
@@ -70,7 +73,7 @@ class Narrowing {
     type.strides = contiguous_strides(type.shape);
     type.offset = 0;
     if (const Node* producer = rewriter_.producer(value); producer && depth < kDeepest) {
-      Node node = *producer;   // emitting moves the nodes
+      Node node = *producer;  // emitting moves the nodes
       const ValueId self = node.value("self");
       if (node.op == "aten.full.default") {
         node.set("size", type.shape);
@@ -78,7 +81,9 @@ class Narrowing {
       }
       if (node.op == "aten.expand.default") {
         const ValueId source = of(self, aligned(axes, self), depth + 1);
-        return rewriter_.type(source).shape == type.shape ? source : rewriter_.emit(node.op, {{"self", ValueRef{source}}, {"size", type.shape}}, "narrow");
+        return rewriter_.type(source).shape == type.shape
+                   ? source
+                   : rewriter_.emit(node.op, {{"self", ValueRef{source}}, {"size", type.shape}}, "narrow");
       }
       if (node.op == "aten.clone.default") return of(self, axes, depth + 1);
       if (is_aligned(rewriter_.graph(), node)) {
@@ -89,7 +94,8 @@ class Narrowing {
       if (node.op == "aten.permute.default") {
         const IntList order = node.integers("dims");
         AxisSet inner(axes.size(), false);
-        for (size_t axis = 0; axis < axes.size(); ++axis) inner[*normalise_axis(order[axis], static_cast<int64_t>(axes.size()))] = axes[axis];
+        for (size_t axis = 0; axis < axes.size(); ++axis)
+          inner[*normalise_axis(order[axis], static_cast<int64_t>(axes.size()))] = axes[axis];
         return rewriter_.emit(node.op, {{"self", ValueRef{of(self, inner, depth + 1)}}, {"dims", order}}, "narrow");
       }
       if (node.op == "aten.view.default") {
@@ -98,12 +104,19 @@ class Narrowing {
           AxisSet inner(rewriter_.type(self).shape.size(), false);
           for (size_t axis = 0; axis < axes.size(); ++axis)
             if (axes[axis]) inner[from[axis]] = true;
-          return rewriter_.emit(node.op, {{"self", ValueRef{of(self, inner, depth + 1)}}, {"size", type.shape}}, "narrow");
+          return rewriter_.emit(node.op, {{"self", ValueRef{of(self, inner, depth + 1)}}, {"size", type.shape}},
+                                "narrow");
         }
       }
     }
     for (size_t axis = 0; axis < axes.size(); ++axis)
-      if (axes[axis]) value = rewriter_.emit("aten.slice.Tensor", {{"self", ValueRef{value}}, {"dim", static_cast<int64_t>(axis)}, {"start", int64_t{0}}, {"end", int64_t{1}}}, "one");
+      if (axes[axis])
+        value = rewriter_.emit("aten.slice.Tensor",
+                               {{"self", ValueRef{value}},
+                                {"dim", static_cast<int64_t>(axis)},
+                                {"start", int64_t{0}},
+                                {"end", int64_t{1}}},
+                               "one");
     return value;
   }
 };
@@ -142,7 +155,8 @@ AxisSet EqualAxes::found(const Graph& graph, const Node& node) const {
     AxisSet axes(shape.size(), true);
     for_each_operand(node, [&](ValueId operand) {
       const AxisSet& from = of(operand);
-      for (size_t back = 1; back <= std::min(axes.size(), from.size()); ++back) axes[axes.size() - back] = axes[axes.size() - back] && from[from.size() - back];
+      for (size_t back = 1; back <= std::min(axes.size(), from.size()); ++back)
+        axes[axes.size() - back] = axes[axes.size() - back] && from[from.size() - back];
     });
     return axes;
   }
@@ -151,7 +165,8 @@ AxisSet EqualAxes::found(const Graph& graph, const Node& node) const {
   if (node.op == "aten.permute.default") {
     const IntList order = node.integers("dims");
     AxisSet axes(shape.size());
-    for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = of(self)[*normalise_axis(order[axis], static_cast<int64_t>(axes.size()))];
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      axes[axis] = of(self)[*normalise_axis(order[axis], static_cast<int64_t>(axes.size()))];
     return axes;
   }
   if (node.op == "aten.view.default") {

@@ -23,9 +23,9 @@ struct Call {
   double number(std::string_view name, double fallback) const { return node.number(name, fallback); }
 };
 
-using Formula = std::optional<Term> (*)(const Call&);   // nullopt: the call stays whole
+using Formula = std::optional<Term> (*)(const Call&);  // nullopt: the call stays whole
 
-// --- Losses of each element; run() reduces them --------------------------------------------------------------------------------
+// --- Losses of each element; run() reduces them ---
 
 std::optional<Term> mse(const Call& call) {
   const Term error = call.term("self") - call.term("target");
@@ -55,7 +55,8 @@ std::optional<Term> kl_div(const Call& call) {
 
 std::optional<Term> binary_cross_entropy(const Call& call) {
   const Term input = call.term("self"), target = call.term("target");
-  const Term loss = (target - 1.0) * at_least((-input).apply("log1p"), -100.0) - target * at_least(input.apply("log"), -100.0);
+  const Term loss = (target - 1.0) * at_least((-input).apply("log1p"), -100.0) -
+                    target * at_least(input.apply("log"), -100.0);
   return call.has("weight") ? loss * call.term("weight") : loss;
 }
 
@@ -77,12 +78,15 @@ std::optional<Term> margin_ranking(const Call& call) {
   return at_least(-call.term("target") * (call.term("input1") - call.term("input2")) + call.number("margin", 0.0), 0.0);
 }
 
-std::optional<Term> soft_margin(const Call& call) { return (-call.term("target") * call.term("self")).apply("exp").apply("log1p"); }
+std::optional<Term> soft_margin(const Call& call) {
+  return (-call.term("target") * call.term("self")).apply("exp").apply("log1p");
+}
 
 std::optional<Term> poisson_nll(const Call& call) {
   const Term input = call.term("input"), target = call.term("target");
   const bool is_log = call.node.boolean("log_input", true);
-  const Term loss = is_log ? input.apply("exp") - target * input : input - target * (input + call.number("eps", 1e-8)).apply("log");
+  const Term loss = is_log ? input.apply("exp") - target * input
+                           : input - target * (input + call.number("eps", 1e-8)).apply("log");
   if (!call.node.boolean("full", false)) return loss;
   if (!is_floating(target.type().dtype)) return std::nullopt;
   const Term stirling = target * target.apply("log") - target + 0.5 * (2.0 * std::numbers::pi * target).apply("log");
@@ -115,12 +119,13 @@ std::optional<Term> cosine_embedding(const Call& call) {
   constexpr double kEpsilon = 1e-12;
   const Term scale = ((sum(left * left, axis) + kEpsilon) * (sum(right * right, axis) + kEpsilon)).apply("sqrt");
   const Term cosine = sum(left * right, axis) / scale;
-  return where(equal(target, int64_t{1}), 1.0 - cosine, 0.0) + where(equal(target, int64_t{-1}), at_least(cosine - call.number("margin", 0.0), 0.0), 0.0);
+  return where(equal(target, int64_t{1}), 1.0 - cosine, 0.0) +
+         where(equal(target, int64_t{-1}), at_least(cosine - call.number("margin", 0.0), 0.0), 0.0);
 }
 
-// --- Losses that reduce in their own way ---------------------------------------------------------------------------------------
+// --- Losses that reduce in their own way ---
 
-constexpr int64_t kNone = 0, kMean = 1, kSum = 2;   // at::Reduction
+constexpr int64_t kNone = 0, kMean = 1, kSum = 2;  // at::Reduction
 
 TensorType of_shape(const TensorType& like, Shape shape) {
   TensorType type{like.dtype, std::move(shape), {}, 0, like.device};
@@ -128,9 +133,12 @@ TensorType of_shape(const TensorType& like, Shape shape) {
   return type;
 }
 
-Term floating(const Term& condition, const Term& like) { return condition.call("_to_copy.default", {{"dtype", Argument(like.type().dtype)}}); }
+Term floating(const Term& condition, const Term& like) {
+  return condition.call("_to_copy.default", {{"dtype", Argument(like.type().dtype)}});
+}
 
-// What the losses over classes share: which axis the classes are on, and of each target whether it counts and with which weight.
+// What the losses over classes share: which axis the classes are on, and of each target whether it counts and with
+// which weight.
 struct Classes {
   const Call& call;
   Term log_probability;
@@ -149,7 +157,8 @@ struct Classes {
   bool fits() const {
     Shape shape = log_probability.type().shape;
     shape[axis] = 1;
-    return is_integral(target.type().dtype) && target.type().elements() == product(shape) && target.type().is_contiguous();
+    return is_integral(target.type().dtype) && target.type().elements() == product(shape) &&
+           target.type().is_contiguous();
   }
 
   // An ignored target may be anything.
@@ -157,15 +166,21 @@ struct Classes {
 
   Term weights() const {
     const TensorType type = of_shape(call.term("weight").type(), target.type().shape);
-    const Term chosen(call.rewriter, call.rewriter.emit("aten.index.Tensor", {{"self", ValueRef{call.term("weight").id()}},
-                                                                              {"indices", ValueList{{place().id()}}}}, type, "class_weight"));
+    const Term chosen(call.rewriter, call.rewriter.emit("aten.index.Tensor",
+                                                        {{"self", ValueRef{call.term("weight").id()}},
+                                                         {"indices", ValueList{{place().id()}}}},
+                                                        type, "class_weight"));
     return where(counted, chosen, 0.0);
   }
 
   Term classes() const {
     const TensorType line = of_shape({DType::i64, {}, {}, 0, target.type().device}, {count});
-    return {call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", count}, {"step", int64_t{1}},
-                                                                         {"dtype", DType::i64}, {"device", Keyword{"device", line.device}}},
+    return {call.rewriter, call.rewriter.emit("aten.arange.start_step",
+                                              {{"start", int64_t{0}},
+                                               {"end", count},
+                                               {"step", int64_t{1}},
+                                               {"dtype", DType::i64},
+                                               {"device", Keyword{"device", line.device}}},
                                               line, "classes")};
   }
 
@@ -176,8 +191,9 @@ struct Classes {
     shape.push_back(1);
     const TensorType type = of_shape({DType::i64, {}, {}, 0, target.type().device}, shape);
     const ValueId among = view(classes(), {count, 1}).id();
-    return {call.rewriter, call.rewriter.emit("aten.embedding.default", {{"weight", ValueRef{among}}, {"indices", ValueRef{place().id()}}},
-                                              type, "named_class")};
+    return {call.rewriter, call.rewriter.emit("aten.embedding.default",
+                                              {{"weight", ValueRef{among}}, {"indices", ValueRef{place().id()}}}, type,
+                                              "named_class")};
   }
 
   // Of each target; picked by comparing along the class axis, so that it fuses with what yields log p.
@@ -222,10 +238,13 @@ std::optional<Term> cross_entropy(const Call& call) {
   const Term input = call.term("self"), target = call.term("target");
   if (input.type().rank() == 0) return std::nullopt;
   const int64_t axis = input.type().rank() == 1 ? 0 : 1;
-  const double smoothing = call.number("label_smoothing", 0.0), share = smoothing / static_cast<double>(input.type().shape[axis]);
+  const double smoothing = call.number("label_smoothing", 0.0),
+               share = smoothing / static_cast<double>(input.type().shape[axis]);
   const bool indices = is_integral(target.type().dtype);
   if (indices ? !target.type().is_contiguous() : target.type().shape != input.type().shape) return std::nullopt;
-  const Term log_probability(call.rewriter, call.rewriter.emit("aten.log_softmax.int", {{"self", ValueRef{input.id()}}, {"dim", axis}}, input.type()));
+  const Term log_probability(
+      call.rewriter,
+      call.rewriter.emit("aten.log_softmax.int", {{"self", ValueRef{input.id()}}, {"dim", axis}}, input.type()));
   const Classes classes{call, log_probability};
   if (indices) {
     if (!classes.fits()) return std::nullopt;
@@ -240,26 +259,43 @@ std::optional<Term> cross_entropy(const Call& call) {
   return total / (static_cast<double>(input.type().elements()) / static_cast<double>(classes.count));
 }
 
-// Σ over the targets t of a row, up to its first negative one, and over the classes c that are none of them: max(0, 1 − x[t] + x[c]) / C. Each row's
-// pairs are compared as one matrix.
+// Σ over the targets t of a row, up to its first negative one, and over the classes c that are none of them: max(0, 1 −
+// x[t] + x[c]) / C. Each row's pairs are compared as one matrix.
 std::optional<Term> multilabel_margin(const Call& call) {
-  constexpr int64_t kMostClasses = 512;      // the matrices are classes × classes
+  constexpr int64_t kMostClasses = 512;  // the matrices are classes × classes
   const Term given = call.term("self");
-  if (given.type().rank() == 0 || given.type().rank() > 2 || given.type().shape.back() > kMostClasses || given.type().elements() == 0) return std::nullopt;
-  const int64_t classes = given.type().shape.back(), rows = given.type().elements() / classes, reduction = call.node.integer("reduction", kMean);
+  if (given.type().rank() == 0 || given.type().rank() > 2 || given.type().shape.back() > kMostClasses ||
+      given.type().elements() == 0)
+    return std::nullopt;
+  const int64_t classes = given.type().shape.back(), rows = given.type().elements() / classes,
+                reduction = call.node.integer("reduction", kMean);
   if (!given.type().is_contiguous() || !call.term("target").type().is_contiguous()) return std::nullopt;
   const Term input = view(given, {rows, classes}), target = view(call.term("target"), {rows, classes});
   const TensorType line = of_shape({DType::i64, {}, {}, 0, target.type().device}, {classes});
-  const Term numbers(call.rewriter, call.rewriter.emit("aten.arange.start_step", {{"start", int64_t{0}}, {"end", classes}, {"step", int64_t{1}}, {"dtype", DType::i64},
-                                                                                  {"device", Keyword{"device", line.device}}}, line, "classes"));
-  const auto both = [](const Term& left, const Term& right) { return left.call("logical_and.default", {{"other", right}}); };
+  const Term numbers(call.rewriter, call.rewriter.emit("aten.arange.start_step",
+                                                       {{"start", int64_t{0}},
+                                                        {"end", classes},
+                                                        {"step", int64_t{1}},
+                                                        {"dtype", DType::i64},
+                                                        {"device", Keyword{"device", line.device}}},
+                                                       line, "classes"));
+  const auto both = [](const Term& left, const Term& right) {
+    return left.call("logical_and.default", {{"other", right}});
+  };
   const auto any_of_last = [](const Term& term) { return term.call("any.dim", {{"dim", Argument(int64_t{2})}}); };
   const Shape columns = {rows, 1, classes}, down = {rows, classes, 1};
-  const Term ends_before = any_of_last(both(less(view(target, columns), int64_t{0}), less_equal(view(numbers, {1, 1, classes}), view(numbers, {1, classes, 1}))));
+  const Term ends_before = any_of_last(
+      both(less(view(target, columns), int64_t{0}),
+           less_equal(view(numbers, {1, 1, classes}), view(numbers, {1, classes, 1}))));
   const Term counts = ends_before.apply("logical_not");
-  const Term is_target = any_of_last(both(view(counts, columns), equal(view(target, columns), view(numbers, {1, classes, 1}))));
+  const Term is_target = any_of_last(
+      both(view(counts, columns), equal(view(target, columns), view(numbers, {1, classes, 1}))));
   const Term place = where(counts, target, int64_t{0});
-  const Term chosen(call.rewriter, call.rewriter.emit("aten.gather.default", {{"self", ValueRef{input.id()}}, {"dim", int64_t{1}}, {"index", ValueRef{place.id()}}}, input.type(), "chosen"));
+  const Term chosen(
+      call.rewriter,
+      call.rewriter.emit("aten.gather.default",
+                         {{"self", ValueRef{input.id()}}, {"dim", int64_t{1}}, {"index", ValueRef{place.id()}}},
+                         input.type(), "chosen"));
   const Term margin = at_least(1.0 - view(chosen, down) + view(input, columns), 0.0);
   const Term loss = where(both(view(counts, down), view(is_target.apply("logical_not"), columns)), margin, 0.0);
   const Term of_row = sum(loss, {1, 2}) / static_cast<double>(classes);
@@ -268,7 +304,7 @@ std::optional<Term> multilabel_margin(const Call& call) {
   return given.type().rank() == 1 ? view(of_row, {}) : of_row;
 }
 
-// --- Distances -----------------------------------------------------------------------------------------------------------------
+// --- Distances ---
 
 std::optional<Term> pairwise_distance(const Call& call) {
   const Term left = call.term("x1"), right = call.term("x2");
@@ -285,21 +321,28 @@ std::optional<Term> cosine_similarity(const Call& call) {
   return sum(unit(left) * unit(right), axis);
 }
 
-// --- Lookups that reduce ---------------------------------------------------------------------------------------------------------
+// --- Lookups that reduce ---
 
-// Bags of one size: the rows of each, then their sum, mean or maximum. Bags lie one behind the other where the offsets count up by their size.
+// Bags of one size: the rows of each, then their sum, mean or maximum. Bags lie one behind the other where the offsets
+// count up by their size.
 std::optional<Term> embedding_bag(const Call& call) {
   constexpr int64_t kSumMode = 0, kMeanMode = 1;
   const Node* offsets = call.rewriter.producer(call.node.value("offsets"));
-  if (!offsets || base_name(offsets->op) != "arange" || offsets->integer("start", 0) != 0 || call.node.integer("padding_idx", -1) >= 0) return std::nullopt;
+  if (!offsets || base_name(offsets->op) != "arange" || offsets->integer("start", 0) != 0 ||
+      call.node.integer("padding_idx", -1) >= 0)
+    return std::nullopt;
   if (call.node.boolean("include_last_offset", false)) return std::nullopt;
   const Term weight = call.term("weight"), indices = call.term("indices");
   const int64_t bags = call.rewriter.type(call.node.results[0]).shape[0], mode = call.node.integer("mode", kSumMode);
   const int64_t size = bags > 0 ? indices.type().elements() / bags : 0;
-  if (size == 0 || offsets->integer("step", 1) != size || size * bags != indices.type().elements() || !indices.type().is_contiguous()) return std::nullopt;
+  if (size == 0 || offsets->integer("step", 1) != size || size * bags != indices.type().elements() ||
+      !indices.type().is_contiguous())
+    return std::nullopt;
   const Term places = view(indices, {bags, size});
   const TensorType type = of_shape(weight.type(), {bags, size, weight.type().shape[1]});
-  Term rows(call.rewriter, call.rewriter.emit("aten.embedding.default", {{"weight", ValueRef{weight.id()}}, {"indices", ValueRef{places.id()}}}, type, "rows"));
+  Term rows(call.rewriter,
+            call.rewriter.emit("aten.embedding.default",
+                               {{"weight", ValueRef{weight.id()}}, {"indices", ValueRef{places.id()}}}, type, "rows"));
   if (call.has("per_sample_weights")) rows = rows * view(call.term("per_sample_weights"), {bags, size, 1});
   if (mode == kSumMode) return sum(rows, {1});
   if (mode == kMeanMode) return mean(rows, {1});
@@ -308,18 +351,33 @@ std::optional<Term> embedding_bag(const Call& call) {
 
 struct Expansion {
   Formula formula;
-  bool reduces;     // the formula is of one element; the call's reduction follows
+  bool reduces;  // the formula is of one element; the call's reduction follows
 };
 
 const std::unordered_map<std::string_view, Expansion>& expansions() {
   static const std::unordered_map<std::string_view, Expansion> table = {
-      {"mse_loss", {mse, true}}, {"l1_loss", {l1, true}}, {"smooth_l1_loss", {smooth_l1, true}}, {"huber_loss", {huber, true}}, {"kl_div", {kl_div, true}},
-      {"binary_cross_entropy", {binary_cross_entropy, true}}, {"binary_cross_entropy_with_logits", {binary_cross_entropy_with_logits, true}},
-      {"hinge_embedding_loss", {hinge_embedding, true}}, {"margin_ranking_loss", {margin_ranking, true}}, {"soft_margin_loss", {soft_margin, true}},
-      {"poisson_nll_loss", {poisson_nll, true}}, {"triplet_margin_loss", {triplet_margin, true}}, {"cosine_embedding_loss", {cosine_embedding, true}},
-      {"nll_loss", {nll_loss, false}}, {"nll_loss_nd", {nll_loss, false}}, {"nll_loss2d", {nll_loss, false}}, {"cross_entropy_loss", {cross_entropy, false}},
-      {"pairwise_distance", {pairwise_distance, false}}, {"cosine_similarity", {cosine_similarity, false}},
-      {"multilabel_margin_loss", {multilabel_margin, false}}, {"_embedding_bag_forward_only", {embedding_bag, false}}, {"_embedding_bag", {embedding_bag, false}},
+      {"mse_loss", {mse, true}},
+      {"l1_loss", {l1, true}},
+      {"smooth_l1_loss", {smooth_l1, true}},
+      {"huber_loss", {huber, true}},
+      {"kl_div", {kl_div, true}},
+      {"binary_cross_entropy", {binary_cross_entropy, true}},
+      {"binary_cross_entropy_with_logits", {binary_cross_entropy_with_logits, true}},
+      {"hinge_embedding_loss", {hinge_embedding, true}},
+      {"margin_ranking_loss", {margin_ranking, true}},
+      {"soft_margin_loss", {soft_margin, true}},
+      {"poisson_nll_loss", {poisson_nll, true}},
+      {"triplet_margin_loss", {triplet_margin, true}},
+      {"cosine_embedding_loss", {cosine_embedding, true}},
+      {"nll_loss", {nll_loss, false}},
+      {"nll_loss_nd", {nll_loss, false}},
+      {"nll_loss2d", {nll_loss, false}},
+      {"cross_entropy_loss", {cross_entropy, false}},
+      {"pairwise_distance", {pairwise_distance, false}},
+      {"cosine_similarity", {cosine_similarity, false}},
+      {"multilabel_margin_loss", {multilabel_margin, false}},
+      {"_embedding_bag_forward_only", {embedding_bag, false}},
+      {"_embedding_bag", {embedding_bag, false}},
   };
   return table;
 }
@@ -353,7 +411,9 @@ RewriteCounts expand(Graph& graph) {
       return true;
     }
     if (expand_masked_scatter(rewriter, node)) return true;
-    const auto is_read_once = [&](ValueId id) { return static_cast<size_t>(id) < users.size() && users[id].size() == 1 && !is_output[id]; };
+    const auto is_read_once = [&](ValueId id) {
+      return static_cast<size_t>(id) < users.size() && users[id].size() == 1 && !is_output[id];
+    };
     if (const auto scatter = scatter_into_addend(rewriter, node, is_read_once)) {
       rewriter.adopt(node.results[0], scatter->id(), NumericTag::kReassociates);
       return true;

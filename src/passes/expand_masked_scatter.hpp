@@ -1,4 +1,5 @@
-// masked_scatter: the elements that a mask marks are numbered by a scan, and each reads the source's element of its number.
+// masked_scatter: the elements that a mask marks are numbered by a scan, and each reads the source's element of its
+// number.
 #pragma once
 
 #include "passes/rewriter.hpp"

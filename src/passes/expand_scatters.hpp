@@ -1,5 +1,5 @@
-// Ops that write where indices say, as the few that have kernels: means as sums and counts, folds without the element's own value as folds into one that
-// changes nothing, masks as choices.
+// Ops that write where indices say, as the few that have kernels: means as sums and counts, folds without the element's
+// own value as folds into one that changes nothing, masks as choices.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,13 @@ namespace kw {
 // Of scatter_reduce, index_reduce and index_put; nullopt: the call stays as it is.
 std::optional<Term> expand_scatter(Rewriter& rewriter, const Node& node);
 
-// x + index_add(zeros, …) = index_add(x, …), which spares a tensor and a pass over it. Reassociates. `is_read_once`: whether one node alone reads a value.
+// x + index_add(zeros, …) = index_add(x, …), which spares a tensor and a pass over it. Reassociates. `is_read_once`:
+// whether one node alone reads a value.
 template <typename IsReadOnce>
 std::optional<Term> scatter_into_addend(Rewriter& rewriter, const Node& node, IsReadOnce&& is_read_once);
 
-// The scatter that `id` is, if it adds few numbers up in each element, in a type whose roundings that does not show in, and starts from zeros; else nullptr.
+// The scatter that `id` is, if it adds few numbers up in each element, in a type whose roundings that does not show in,
+// and starts from zeros; else nullptr.
 const Node* sum_into_zeros(const Rewriter& rewriter, ValueId id);
 
 template <typename IsReadOnce>
@@ -26,7 +28,9 @@ std::optional<Term> scatter_into_addend(Rewriter& rewriter, const Node& node, Is
   for (const auto& [sum, addend] : {std::pair{left, right}, std::pair{right, left}}) {
     const Node* scatter = is_read_once(sum) ? sum_into_zeros(rewriter, sum) : nullptr;
     const TensorType &type = rewriter.type(node.results[0]), &other = rewriter.type(addend);
-    if (!scatter || other.shape != type.shape || other.dtype != type.dtype || other.device != type.device || rewriter.type(sum).shape != type.shape) continue;
+    if (!scatter || other.shape != type.shape || other.dtype != type.dtype || other.device != type.device ||
+        rewriter.type(sum).shape != type.shape)
+      continue;
     std::vector<NamedArgument> arguments = scatter->arguments;
     const std::string op = scatter->op;
     for (NamedArgument& argument : arguments)

@@ -1,5 +1,6 @@
-// Sorts of short rows by counting, for elements of 64 bits on a GPU, which the kernels that sort on chip cannot keep together with their places (plan/sorts.hpp): an
-// element's place is the number of those that come before it, and a scatter takes it there.
+// Sorts of short rows by counting, for elements of 64 bits on a GPU, which the kernels that sort on chip cannot keep
+// together with their places (plan/sorts.hpp): an element's place is the number of those that come before it, and a
+// scatter takes it there.
 #pragma once
 
 #include <functional>

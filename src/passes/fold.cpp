@@ -14,28 +14,43 @@ namespace {
 
 // How an operator is spelled when an operand is a number.
 struct NumberForm {
-  std::string_view argument, op;   // the operand that may be a number; the overload that takes it
-  bool swapped = false;            // the operands change places
+  std::string_view argument, op;  // the operand that may be a number; the overload that takes it
+  bool swapped = false;           // the operands change places
 };
 
 const std::unordered_multimap<std::string_view, NumberForm>& number_forms() {
   static const std::unordered_multimap<std::string_view, NumberForm> forms = {
-      {"add.Tensor", {"other", "add.Tensor"}}, {"add.Tensor", {"self", "add.Tensor", true}},
-      {"mul.Tensor", {"other", "mul.Tensor"}}, {"mul.Tensor", {"self", "mul.Tensor", true}},
-      {"sub.Tensor", {"other", "sub.Tensor"}}, {"sub.Tensor", {"self", "sub.Tensor"}},
-      {"div.Tensor", {"other", "div.Tensor"}}, {"div.Tensor", {"self", "div.Tensor"}},
-      {"div.Tensor_mode", {"other", "div.Tensor_mode"}}, {"div.Tensor_mode", {"self", "div.Tensor_mode"}},
-      {"eq.Tensor", {"other", "eq.Scalar"}}, {"eq.Tensor", {"self", "eq.Scalar", true}},
-      {"ne.Tensor", {"other", "ne.Scalar"}}, {"ne.Tensor", {"self", "ne.Scalar", true}},
-      {"lt.Tensor", {"other", "lt.Scalar"}}, {"lt.Tensor", {"self", "gt.Scalar", true}},
-      {"le.Tensor", {"other", "le.Scalar"}}, {"le.Tensor", {"self", "ge.Scalar", true}},
-      {"gt.Tensor", {"other", "gt.Scalar"}}, {"gt.Tensor", {"self", "lt.Scalar", true}},
-      {"ge.Tensor", {"other", "ge.Scalar"}}, {"ge.Tensor", {"self", "le.Scalar", true}},
-      {"pow.Tensor_Tensor", {"exponent", "pow.Tensor_Scalar"}}, {"pow.Tensor_Tensor", {"self", "pow.Scalar"}},
-      {"remainder.Tensor", {"other", "remainder.Scalar"}}, {"fmod.Tensor", {"other", "fmod.Scalar"}},
-      {"bitwise_and.Tensor", {"other", "bitwise_and.Scalar"}}, {"bitwise_or.Tensor", {"other", "bitwise_or.Scalar"}},
+      {"add.Tensor", {"other", "add.Tensor"}},
+      {"add.Tensor", {"self", "add.Tensor", true}},
+      {"mul.Tensor", {"other", "mul.Tensor"}},
+      {"mul.Tensor", {"self", "mul.Tensor", true}},
+      {"sub.Tensor", {"other", "sub.Tensor"}},
+      {"sub.Tensor", {"self", "sub.Tensor"}},
+      {"div.Tensor", {"other", "div.Tensor"}},
+      {"div.Tensor", {"self", "div.Tensor"}},
+      {"div.Tensor_mode", {"other", "div.Tensor_mode"}},
+      {"div.Tensor_mode", {"self", "div.Tensor_mode"}},
+      {"eq.Tensor", {"other", "eq.Scalar"}},
+      {"eq.Tensor", {"self", "eq.Scalar", true}},
+      {"ne.Tensor", {"other", "ne.Scalar"}},
+      {"ne.Tensor", {"self", "ne.Scalar", true}},
+      {"lt.Tensor", {"other", "lt.Scalar"}},
+      {"lt.Tensor", {"self", "gt.Scalar", true}},
+      {"le.Tensor", {"other", "le.Scalar"}},
+      {"le.Tensor", {"self", "ge.Scalar", true}},
+      {"gt.Tensor", {"other", "gt.Scalar"}},
+      {"gt.Tensor", {"self", "lt.Scalar", true}},
+      {"ge.Tensor", {"other", "ge.Scalar"}},
+      {"ge.Tensor", {"self", "le.Scalar", true}},
+      {"pow.Tensor_Tensor", {"exponent", "pow.Tensor_Scalar"}},
+      {"pow.Tensor_Tensor", {"self", "pow.Scalar"}},
+      {"remainder.Tensor", {"other", "remainder.Scalar"}},
+      {"fmod.Tensor", {"other", "fmod.Scalar"}},
+      {"bitwise_and.Tensor", {"other", "bitwise_and.Scalar"}},
+      {"bitwise_or.Tensor", {"other", "bitwise_or.Scalar"}},
       {"bitwise_xor.Tensor", {"other", "bitwise_xor.Scalar"}},
-      {"where.self", {"self", "where.ScalarSelf"}}, {"where.self", {"other", "where.ScalarOther"}},
+      {"where.self", {"self", "where.ScalarSelf"}},
+      {"where.self", {"other", "where.ScalarOther"}},
       {"masked_fill.Tensor", {"value", "masked_fill.Scalar"}},
   };
   return forms;
@@ -46,8 +61,10 @@ std::optional<Argument> arithmetic(std::string_view op, const Argument& left, co
     const auto *a = std::get_if<int64_t>(&left), *b = std::get_if<int64_t>(&right);
     if (!a || !b) return std::nullopt;
     int64_t out = 0;
-    const bool overflows = op == "add.Tensor" ? __builtin_add_overflow(*a, *b, &out) : op == "sub.Tensor" ? __builtin_sub_overflow(*a, *b, &out)
-                         : op == "mul.Tensor" ? __builtin_mul_overflow(*a, *b, &out) : true;
+    const bool overflows = op == "add.Tensor"   ? __builtin_add_overflow(*a, *b, &out)
+                           : op == "sub.Tensor" ? __builtin_sub_overflow(*a, *b, &out)
+                           : op == "mul.Tensor" ? __builtin_mul_overflow(*a, *b, &out)
+                                                : true;
     return overflows ? std::nullopt : number_in(dtype, Argument(out));
   }
   if (dtype != DType::f32 && dtype != DType::f64) return std::nullopt;
@@ -100,11 +117,12 @@ class Folder {
   bool keeps_type(const Node& node) const {
     const Inference inferred = infer(rewriter_.graph(), node);
     const TensorType& result = rewriter_.type(node.results[0]);
-    return inferred.problem.empty() && inferred.results.size() == 1 && inferred.results[0].shape == result.shape && inferred.results[0].dtype == result.dtype;
+    return inferred.problem.empty() && inferred.results.size() == 1 && inferred.results[0].shape == result.shape &&
+           inferred.results[0].dtype == result.dtype;
   }
 
-  // A constant tensor as an operand becomes a number, if the rest still gives the result its shape and element type, and the type in which
-  // PyTorch computes holds the number exactly.
+  // A constant tensor as an operand becomes a number, if the rest still gives the result its shape and element type,
+  // and the type in which PyTorch computes holds the number exactly.
   void substitute(Node& node) {
     const auto [from, to] = number_forms().equal_range(std::string_view(node.op).substr(5));
     for (auto form = from; form != to; ++form) {
@@ -123,7 +141,7 @@ class Folder {
       if (!keeps_type(rewritten)) continue;
       node = std::move(rewritten);
       rewriter_.count(NumericTag::kExact);
-      return;   // the two operands are not both numbers
+      return;  // the two operands are not both numbers
     }
   }
 
@@ -151,7 +169,8 @@ class Folder {
       return number && std::bit_cast<uint64_t>(as_double(*number)) == std::bit_cast<uint64_t>(value);
     };
     if (op == "mul.Tensor" && self != kNoValue && equals(right, 1.0)) return is(node, self);
-    if (op == "mul.Tensor" && equals(left, 1.0) && node.value("other") != kNoValue) return is(node, node.value("other"));
+    if (op == "mul.Tensor" && equals(left, 1.0) && node.value("other") != kNoValue)
+      return is(node, node.value("other"));
     if (op == "div.Tensor" && self != kNoValue && real && equals(right, 1.0)) return is(node, self);
     // −0 + 0 is +0 and −0 − (−0) is +0: of the zeros only −0 may be added and only +0 subtracted.
     const bool plain = !node.find("alpha");
@@ -167,7 +186,8 @@ class Folder {
       const ValueId chosen = condition ? node.value(as_double(*condition) != 0.0 ? "self" : "other") : kNoValue;
       if (chosen != kNoValue) return is(node, chosen);
     }
-    if (op == "div.Tensor" && right && self != kNoValue && (dtype == DType::f32 || dtype == DType::f64)) return by_power_of_two(node, *right, dtype);
+    if (op == "div.Tensor" && right && self != kNoValue && (dtype == DType::f32 || dtype == DType::f64))
+      return by_power_of_two(node, *right, dtype);
     return false;
   }
 
@@ -175,8 +195,10 @@ class Folder {
   bool by_power_of_two(Node& node, const Argument& divisor, DType dtype) {
     const double value = as_double(divisor);
     int exponent = 0;
-    if (!std::isfinite(value) || std::abs(std::frexp(value, &exponent)) != 0.5 || std::abs(exponent) > (dtype == DType::f32 ? 120 : 1000)) return false;
-    if (std::get_if<ValueRef>(node.find("other"))) return false;   // a tensor that could not become a number
+    if (!std::isfinite(value) || std::abs(std::frexp(value, &exponent)) != 0.5 ||
+        std::abs(exponent) > (dtype == DType::f32 ? 120 : 1000))
+      return false;
+    if (std::get_if<ValueRef>(node.find("other"))) return false;  // a tensor that could not become a number
     node.op = "aten.mul.Tensor";
     node.set("other", 1.0 / value);
     rewriter_.count(NumericTag::kExact);
@@ -193,7 +215,10 @@ class Folder {
     if (node.op == "aten.full.default" || class_of(node.op) == OpClass::kView) return;
     const TensorType& type = rewriter_.type(result);
     node.op = "aten.full.default";
-    node.arguments = {{"size", type.shape}, {"fill_value", *number}, {"dtype", type.dtype}, {"device", Keyword{"device", type.device}}};
+    node.arguments = {{"size", type.shape},
+                      {"fill_value", *number},
+                      {"dtype", type.dtype},
+                      {"device", Keyword{"device", type.device}}};
     rewriter_.count(NumericTag::kExact);
   }
 
@@ -206,21 +231,24 @@ class Folder {
     }
     const Argument* self = number_of(node, "self");
     if (!self) return std::nullopt;
-    const bool moves = class_of(node.op) == OpClass::kView && name != "view_as_real" && name != "as_strided" && !(name == "view" && node.find("dtype"));
-    if (moves || name == "clone" || name == "_to_copy" || name == "flip" || name == "repeat") return number_in(dtype, *self);
+    const bool moves = class_of(node.op) == OpClass::kView && name != "view_as_real" && name != "as_strided" &&
+                       !(name == "view" && node.find("dtype"));
+    if (moves || name == "clone" || name == "_to_copy" || name == "flip" || name == "repeat")
+      return number_in(dtype, *self);
     if (name == "neg" && (dtype == DType::f32 || dtype == DType::f64)) return Argument(-as_double(*self));
     if (name == "logical_not") return Argument(as_double(*self) == 0.0);
     const Argument* other = number_of(node, "other");
     if (!other) return std::nullopt;
     const auto common = result_type(rewriter_.graph(), node, {"self", "other"});
     if (!common || !holds_exactly(*common, *self) || !holds_exactly(*common, *other)) return std::nullopt;
-    if (const auto truth = comparison(name, as_double(*self), as_double(*other))) return is_floating(*common) ? std::optional(Argument(*truth)) : std::nullopt;
+    if (const auto truth = comparison(name, as_double(*self), as_double(*other)))
+      return is_floating(*common) ? std::optional(Argument(*truth)) : std::nullopt;
     return node.find("alpha") || *common != dtype ? std::nullopt : arithmetic(op, *self, *other, dtype);
   }
 
   Rewriter rewriter_;
   Sharing sharing_;
-  std::vector<std::optional<Argument>> constants_;   // per value: what it holds everywhere
+  std::vector<std::optional<Argument>> constants_;  // per value: what it holds everywhere
 };
 
 }  // namespace

@@ -20,18 +20,20 @@ using plan::Domain;
 using plan::GraphFacts;
 
 struct Group {
-  std::vector<NodeId> nodes;        // ascending; empty once merged into another
-  int64_t elements = 1;             // of the domain
-  int level = 0;                    // greater than that of every group it reads from
+  std::vector<NodeId> nodes;  // ascending; empty once merged into another
+  int64_t elements = 1;       // of the domain
+  int level = 0;              // greater than that of every group it reads from
   bool fusable = false;
 };
 
-constexpr double kLaunchBytes = 1 << 20;       // moved in the time that a kernel takes to begin and end
-constexpr double kSmallBytes = 1 << 18;        // a kernel that moves less is hardly more than its launch
-constexpr int kSpreadWeight = 16;              // the most arithmetic of a value that broadcasting makes
-constexpr double kBytesPerOperation = 0.15;    // moved in the time of one addition, on GPUs and CPUs alike
+constexpr double kLaunchBytes = 1 << 20;     // moved in the time that a kernel takes to begin and end
+constexpr double kSmallBytes = 1 << 18;      // a kernel that moves less is hardly more than its launch
+constexpr int kSpreadWeight = 16;            // the most arithmetic of a value that broadcasting makes
+constexpr double kBytesPerOperation = 0.15;  // moved in the time of one addition, on GPUs and CPUs alike
 
-bool contains(const std::vector<NodeId>& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
+bool contains(const std::vector<NodeId>& nodes, NodeId node) {
+  return std::binary_search(nodes.begin(), nodes.end(), node);
+}
 
 class Fusion {
  public:
@@ -62,13 +64,14 @@ class Fusion {
       }
   }
 
-  // Nodes whose results broadcasting makes of much less, with little arithmetic (a mask of positions, a comparison of each row's label with all classes):
-  // wherever they are wanted they are computed, like a view, and never worth a place in a group of their own.
+  // Nodes whose results broadcasting makes of much less, with little arithmetic (a mask of positions, a comparison of
+  // each row's label with all classes): wherever they are wanted they are computed, like a view, and never worth a
+  // place in a group of their own.
   void find_spread_nodes() {
     constexpr int64_t kSpread = 8;
     const auto count = static_cast<NodeId>(graph_.nodes.size());
     spread_weight_.assign(count, -1);
-    std::vector<int64_t> sources(count, 0);      // elements that a spread node is made of
+    std::vector<int64_t> sources(count, 0);  // elements that a spread node is made of
     for (NodeId node = 0; node < count; ++node) {
       if (!is_light(node) || graph_.nodes[node].results.size() != 1 || plan::looks_up(graph_.nodes[node])) continue;
       const ValueId result = graph_.nodes[node].results[0];
@@ -81,7 +84,8 @@ class Fusion {
         sources[node] += spread ? sources[producer] : graph_.type(root).elements();
         weight += spread ? spread_weight_[producer] : 0;
       });
-      if (weight <= kSpreadWeight && graph_.type(result).elements() >= kSpread * sources[node]) spread_weight_[node] = weight;
+      if (weight <= kSpreadWeight && graph_.type(result).elements() >= kSpread * sources[node])
+        spread_weight_[node] = weight;
     }
   }
 
@@ -130,7 +134,7 @@ class Fusion {
     if (facts_.classes[node] == plan::OpClass::kExtern) return;
     const auto domain = plan::analyse(facts_, group.nodes);
     group.fusable = domain.has_value();
-    if (!domain) return;                       // becomes a library call
+    if (!domain) return;  // becomes a library call
     group.elements = domain->parallel_elements() * domain->reduced_elements();
     int current = own;
     for (int candidate : candidates(node)) {
@@ -139,7 +143,8 @@ class Fusion {
     }
   }
 
-  // Producers first, the largest in front and those of what can be computed anywhere last; then groups that read the same tensors.
+  // Producers first, the largest in front and those of what can be computed anywhere last; then groups that read the
+  // same tensors.
   std::vector<int> candidates(NodeId node) const {
     std::vector<int> producers, siblings;
     std::set<int> needed;
@@ -152,14 +157,15 @@ class Fusion {
         add(producers, group_of_[producer]);
         if (!is_spread(root)) needed.insert(group_of_[producer]);
       }
-      if (graph_.type(root).elements() == 1) return;   // shared by what has nothing else in common
+      if (graph_.type(root).elements() == 1) return;  // shared by what has nothing else in common
       int looked_at = 0;
       const auto& readers = facts_.readers[root];
       const auto here = std::lower_bound(readers.begin(), readers.end(), node);
       for (auto reader = here; reader != readers.begin() && looked_at < 4; ++looked_at)
         if (const int group = group_of_[*--reader]; group != group_of_[node]) add(siblings, group);
     });
-    std::stable_sort(producers.begin(), producers.end(), [&](int a, int b) { return groups_[a].elements > groups_[b].elements; });
+    std::stable_sort(producers.begin(), producers.end(),
+                     [&](int a, int b) { return groups_[a].elements > groups_[b].elements; });
     std::stable_partition(producers.begin(), producers.end(), [&](int group) { return needed.contains(group); });
     for (int group : siblings)
       if (std::find(producers.begin(), producers.end(), group) == producers.end()) producers.push_back(group);
@@ -197,7 +203,7 @@ class Fusion {
     while (!stack.empty() && !found) {
       const int group = stack.back();
       stack.pop_back();
-      if (seen.size() > 512) return true;      // too far to look: as good as reachable
+      if (seen.size() > 512) return true;  // too far to look: as good as reachable
       for_each_reader(group, [&](int reader) {
         if (reader == to) found = true;
         else if (groups_[reader].level < limit && seen.insert(reader).second) stack.push_back(reader);
@@ -234,7 +240,9 @@ class Fusion {
     for (const Group* part : {&a, &b}) {
       if (part->elements * 2 > elements) continue;
       const int weight = weight_of(part->nodes);
-      const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) { return facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan; });
+      const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) {
+        return facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan;
+      });
       // A row that several share is folded again by each of their programs.
       if (reduces && part->elements * 16 > elements) return false;
       const Group& other = part == &a ? b : a;
@@ -243,7 +251,9 @@ class Fusion {
         continue;
       }
       const bool after_reduction = domain.has_reduction() && part->elements <= domain.parallel_elements();
-      if (!reduces && !after_reduction && (weight > options_.most_inlined_weight || costs_more_than_stored(*part, other, nodes, elements))) return false;
+      if (!reduces && !after_reduction &&
+          (weight > options_.most_inlined_weight || costs_more_than_stored(*part, other, nodes, elements)))
+        return false;
     }
     return true;
   }
@@ -254,11 +264,14 @@ class Fusion {
     return weight;
   }
 
-  // Arithmetic is free as long as memory takes longer. A cosine for each of 128 columns where one a row would do made a kernel that only writes 1.37 times as slow.
-  bool costs_more_than_stored(const Group& part, const Group& other, const std::vector<NodeId>& both, int64_t elements) const {
+  // Arithmetic is free as long as memory takes longer. A cosine for each of 128 columns where one a row would do made a
+  // kernel that only writes 1.37 times as slow.
+  bool costs_more_than_stored(const Group& part, const Group& other, const std::vector<NodeId>& both,
+                              int64_t elements) const {
     const double again = kBytesPerOperation * static_cast<double>(elements) * weight_of(part.nodes);
     double stored = kLaunchBytes;
-    for (ValueId output : plan::outputs_of(facts_, part.nodes)) stored += 2.0 * static_cast<double>(graph_.type(output).bytes());
+    for (ValueId output : plan::outputs_of(facts_, part.nodes))
+      stored += 2.0 * static_cast<double>(graph_.type(output).bytes());
     if (again <= stored) return false;
     const double arithmetic = again + kBytesPerOperation * static_cast<double>(other.elements) * weight_of(other.nodes);
     return arithmetic > plan::bytes_moved(facts_, both, plan::outputs_of(facts_, both));
@@ -270,8 +283,8 @@ class Fusion {
     return nodes.empty() ? 0.0 : plan::bytes_moved(facts_, nodes, plan::outputs_of(facts_, nodes)) + kLaunchBytes;
   }
 
-  // Where a node was placed when those after it were not known need not be its best place. Groups give nodes to those that read from them or that they
-  // read from, and join others, as long as that lowers the traffic.
+  // Where a node was placed when those after it were not known need not be its best place. Groups give nodes to those
+  // that read from them or that they read from, and join others, as long as that lowers the traffic.
   void regroup() {
     attempts_left_ = 8 * static_cast<int>(groups_.size()) + 64;
     bool changed = true;
@@ -292,7 +305,9 @@ class Fusion {
   void join_small_groups() {
     std::map<int64_t, int> open;
     for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
-      if (!groups_[group].fusable || groups_[group].nodes.empty() || traffic(groups_[group].nodes) >= kLaunchBytes + kSmallBytes) continue;
+      if (!groups_[group].fusable || groups_[group].nodes.empty() ||
+          traffic(groups_[group].nodes) >= kLaunchBytes + kSmallBytes)
+        continue;
       const auto [place, added] = open.emplace(groups_[group].elements, group);
       if (!added && try_merge(place->second, group) == place->second && groups_[group].nodes.empty()) continue;
       place->second = group;
@@ -305,7 +320,8 @@ class Fusion {
     for_each_reader(group, [&](int reader) { readers.insert(reader); });
     std::vector<int> found(readers.begin(), readers.end());
     const auto add = [&](int other) {
-      if (other != group && found.size() < 16 && std::find(found.begin(), found.end(), other) == found.end()) found.push_back(other);
+      if (other != group && found.size() < 16 && std::find(found.begin(), found.end(), other) == found.end())
+        found.push_back(other);
     };
     for (NodeId node : groups_[group].nodes)
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
@@ -313,7 +329,8 @@ class Fusion {
         if (graph_.type(root).elements() == 1) return;
         const auto& all = facts_.readers[root];
         int found_here = 0, looked_at = 0;
-        for (auto reader = std::upper_bound(all.begin(), all.end(), node); reader != all.end() && found_here < 4 && looked_at < 64; ++reader, ++looked_at)
+        for (auto reader = std::upper_bound(all.begin(), all.end(), node);
+             reader != all.end() && found_here < 4 && looked_at < 64; ++reader, ++looked_at)
           if (groups_[group_of_[*reader]].fusable) {
             add(group_of_[*reader]);
             ++found_here;
@@ -328,16 +345,20 @@ class Fusion {
     --attempts_left_;
     const double apart = traffic(groups_[group].nodes) + traffic(groups_[other].nodes);
     std::vector<NodeId> both;
-    std::set_union(groups_[group].nodes.begin(), groups_[group].nodes.end(), groups_[other].nodes.begin(), groups_[other].nodes.end(), std::back_inserter(both));
+    std::set_union(groups_[group].nodes.begin(), groups_[group].nodes.end(), groups_[other].nodes.begin(),
+                   groups_[other].nodes.end(), std::back_inserter(both));
     if (traffic(both) < apart) {
       const int kept = try_merge(std::min(group, other), std::max(group, other));
       if (groups_[kept == group ? other : group].nodes.empty()) return true;
     }
     if (groups_[other].level <= groups_[group].level) return false;
-    return give(group, other, last_nodes_for(group, other), true) || give(other, group, first_nodes_after(group, other), false);
+    return give(group, other, last_nodes_for(group, other), true) ||
+           give(other, group, first_nodes_after(group, other), false);
   }
 
-  bool is_light(NodeId node) const { return facts_.classes[node] == plan::OpClass::kPointwise || facts_.classes[node] == plan::OpClass::kFactory; }
+  bool is_light(NodeId node) const {
+    return facts_.classes[node] == plan::OpClass::kPointwise || facts_.classes[node] == plan::OpClass::kFactory;
+  }
 
   // Nodes of `group` whose results go to `reader` alone, or to one another.
   std::vector<NodeId> last_nodes_for(int group, int reader) const {
@@ -372,19 +393,25 @@ class Fusion {
   // Hands those of `nodes` over that lower the traffic most: the last of them, or the first.
   bool give(int from, int to, const std::vector<NodeId>& nodes, bool last) {
     const double before = traffic(groups_[from].nodes) + traffic(groups_[to].nodes);
-    struct Choice { double bytes; std::vector<NodeId> given, left, taken; };
+    struct Choice {
+      double bytes;
+      std::vector<NodeId> given, left, taken;
+    };
     std::vector<Choice> choices;
     for (size_t count = 1; count <= std::min<size_t>(nodes.size(), 16); ++count) {
       Choice one;
       if (last) one.given.assign(nodes.end() - static_cast<std::ptrdiff_t>(count), nodes.end());
       else one.given.assign(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count));
-      std::set_difference(groups_[from].nodes.begin(), groups_[from].nodes.end(), one.given.begin(), one.given.end(), std::back_inserter(one.left));
-      std::merge(groups_[to].nodes.begin(), groups_[to].nodes.end(), one.given.begin(), one.given.end(), std::back_inserter(one.taken));
+      std::set_difference(groups_[from].nodes.begin(), groups_[from].nodes.end(), one.given.begin(), one.given.end(),
+                          std::back_inserter(one.left));
+      std::merge(groups_[to].nodes.begin(), groups_[to].nodes.end(), one.given.begin(), one.given.end(),
+                 std::back_inserter(one.taken));
       if (one.left.empty() || static_cast<int>(one.taken.size()) > options_.most_nodes) break;
       one.bytes = traffic(one.left) + traffic(one.taken);
       if (one.bytes < 0.99 * before) choices.push_back(std::move(one));
     }
-    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.bytes < b.bytes; });
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const Choice& a, const Choice& b) { return a.bytes < b.bytes; });
     if (choices.size() > 3) choices.resize(3);
     for (Choice& one : choices) {
       const auto left = plan::analyse(facts_, one.left), taken = plan::analyse(facts_, one.taken);
@@ -424,7 +451,8 @@ class Fusion {
     return found;
   }
 
-  // A value that few cheap operations make from one tensor is computed again by each reader, when that spares storing it.
+  // A value that few cheap operations make from one tensor is computed again by each reader, when that spares storing
+  // it.
   void recompute_cheap_values() {
     extra_.resize(groups_.size());
     for (size_t group = 0; group < groups_.size(); ++group) {
@@ -444,7 +472,8 @@ class Fusion {
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
         const ValueId root = facts_.roots[operand];
         const NodeId producer = graph_.values[root].producer;
-        if ((producer == kNoNode || !contains(nodes, producer)) && inputs.insert(root).second) input_bytes += graph_.type(root).bytes();
+        if ((producer == kNoNode || !contains(nodes, producer)) && inputs.insert(root).second)
+          input_bytes += graph_.type(root).bytes();
       });
     }
     std::set<int> readers;
@@ -467,7 +496,9 @@ class Fusion {
     std::map<int, std::vector<NodeId>> merged;
     for (int reader : readers) {
       if (!groups_[reader].fusable || groups_[reader].nodes.empty()) return;
-      if (slides(groups_[reader]) && weight * (groups_[reader].elements / groups_[group].elements) > options_.most_inlined_weight) return;
+      if (slides(groups_[reader]) &&
+          weight * (groups_[reader].elements / groups_[group].elements) > options_.most_inlined_weight)
+        return;
       std::vector<NodeId> all = with_extra(reader);
       std::vector<NodeId> both;
       std::set_union(all.begin(), all.end(), nodes.begin(), nodes.end(), std::back_inserter(both));
@@ -487,12 +518,14 @@ class Fusion {
       for (NodeId node : nodes) add_spread_operands(node, nodes, groups_[group].elements, copies);
       std::vector<NodeId> both;
       std::set_union(nodes.begin(), nodes.end(), copies.begin(), copies.end(), std::back_inserter(both));
-      if (!copies.empty() && static_cast<int>(both.size()) <= options_.most_nodes && analyse_with_copies(both, group)) extra_[group] = std::move(both);
+      if (!copies.empty() && static_cast<int>(both.size()) <= options_.most_nodes && analyse_with_copies(both, group))
+        extra_[group] = std::move(both);
     }
   }
 
   // And what they are made of, as far as that is spread as well.
-  void add_spread_operands(NodeId node, const std::vector<NodeId>& nodes, int64_t elements, std::set<NodeId>& copies) const {
+  void add_spread_operands(NodeId node, const std::vector<NodeId>& nodes, int64_t elements,
+                           std::set<NodeId>& copies) const {
     for_each_operand(graph_.nodes[node], [&](ValueId operand) {
       const ValueId root = facts_.roots[operand];
       const NodeId producer = graph_.values[root].producer;
@@ -505,7 +538,9 @@ class Fusion {
     });
   }
 
-  std::vector<NodeId> with_extra(int group) const { return extra_[group].empty() ? groups_[group].nodes : extra_[group]; }
+  std::vector<NodeId> with_extra(int group) const {
+    return extra_[group].empty() ? groups_[group].nodes : extra_[group];
+  }
 
   // Copies store nothing: every reader of theirs has its own.
   bool analyse_with_copies(const std::vector<NodeId>& nodes, int reader) const {
@@ -531,7 +566,8 @@ class Fusion {
     using Entry = std::pair<NodeId, int>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
     for (size_t group = 0; group < groups_.size(); ++group)
-      if (!nodes_of[group].empty() && missing[group] == 0) ready.push({groups_[group].nodes.back(), static_cast<int>(group)});
+      if (!nodes_of[group].empty() && missing[group] == 0)
+        ready.push({groups_[group].nodes.back(), static_cast<int>(group)});
     graph_.groups.clear();
     while (!ready.empty()) {
       const int group = ready.top().second;
@@ -549,9 +585,9 @@ class Fusion {
   std::vector<int> group_of_;
   std::vector<NodeId> previous_random_, next_random_;
   std::vector<int> spread_weight_;  // per node: the arithmetic of a spread node's element; −1: it is none
-  std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried_;   // groups that were compared as they were
+  std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried_;  // groups that were compared as they were
   int attempts_left_ = 0;
-  std::vector<std::vector<NodeId>> extra_;        // nodes of a group with those it computes again
+  std::vector<std::vector<NodeId>> extra_;  // nodes of a group with those it computes again
 };
 
 }  // namespace

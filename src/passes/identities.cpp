@@ -14,7 +14,8 @@
 namespace kw {
 namespace {
 
-// The logarithm of a type's smallest number, and one less: below it eager's exponential is 0 and its logarithm −∞, however it rounds.
+// The logarithm of a type's smallest number, and one less: below it eager's exponential is 0 and its logarithm −∞,
+// however it rounds.
 double log_of_nothing(DType dtype) {
   const int exponent = dtype == DType::f64 ? -1074 : dtype == DType::f32 ? -149 : dtype == DType::bf16 ? -133 : -24;
   return exponent * std::log(2.0) - 1.0;
@@ -23,7 +24,8 @@ double log_of_nothing(DType dtype) {
 // Whether each number of `from` is one of `to`.
 bool holds_all(DType to, DType from) {
   if (to == from || from == DType::b1) return true;
-  if (is_eight_bit_float(from) || is_eight_bit_float(to)) return is_eight_bit_float(from) && is_floating(to) && !is_eight_bit_float(to);
+  if (is_eight_bit_float(from) || is_eight_bit_float(to))
+    return is_eight_bit_float(from) && is_floating(to) && !is_eight_bit_float(to);
   const auto digits = [](DType dtype) {
     switch (dtype) {
       case DType::f64: return 53;
@@ -55,31 +57,53 @@ class Identities {
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
       if (!node.op.starts_with("aten.") || node.results.size() != 1 || node.results[0] == kNoValue) return false;
-      if (const auto rule = rules().find(base_name(node.op)); rule != rules().end() && (this->*rule->second)(node)) return true;
+      if (const auto rule = rules().find(base_name(node.op)); rule != rules().end() && (this->*rule->second)(node))
+        return true;
       bounds_.learn(rewriter_.graph(), node);
       return false;
     });
   }
 
  private:
-  using Rule = bool (Identities::*)(Node&);   // whether the node goes
+  using Rule = bool (Identities::*)(Node&);  // whether the node goes
 
   static const std::unordered_map<std::string_view, Rule>& rules() {
     static const std::unordered_map<std::string_view, Rule> table = {
-        {"relu", &Identities::clamp}, {"clamp", &Identities::clamp}, {"abs", &Identities::abs}, {"leaky_relu", &Identities::leaky_relu},
-        {"floor", &Identities::round}, {"ceil", &Identities::round}, {"round", &Identities::round}, {"trunc", &Identities::round}, {"sign", &Identities::sign},
-        {"maximum", &Identities::twice}, {"minimum", &Identities::twice}, {"fmax", &Identities::twice}, {"fmin", &Identities::twice},
-        {"logical_and", &Identities::twice_truth}, {"logical_or", &Identities::twice_truth}, {"bitwise_and", &Identities::twice}, {"bitwise_or", &Identities::twice},
-        {"logical_not", &Identities::not_not}, {"bitwise_not", &Identities::not_not},
-        {"where", &Identities::where_of_where}, {"masked_fill", &Identities::masked_fill}, {"_to_copy", &Identities::conversion},
-        {"mul", &Identities::gated}, {"log", &Identities::log}, {"exp", &Identities::exp},
+        {"relu", &Identities::clamp},
+        {"clamp", &Identities::clamp},
+        {"abs", &Identities::abs},
+        {"leaky_relu", &Identities::leaky_relu},
+        {"floor", &Identities::round},
+        {"ceil", &Identities::round},
+        {"round", &Identities::round},
+        {"trunc", &Identities::round},
+        {"sign", &Identities::sign},
+        {"maximum", &Identities::twice},
+        {"minimum", &Identities::twice},
+        {"fmax", &Identities::twice},
+        {"fmin", &Identities::twice},
+        {"logical_and", &Identities::twice_truth},
+        {"logical_or", &Identities::twice_truth},
+        {"bitwise_and", &Identities::twice},
+        {"bitwise_or", &Identities::twice},
+        {"logical_not", &Identities::not_not},
+        {"bitwise_not", &Identities::not_not},
+        {"where", &Identities::where_of_where},
+        {"masked_fill", &Identities::masked_fill},
+        {"_to_copy", &Identities::conversion},
+        {"mul", &Identities::gated},
+        {"log", &Identities::log},
+        {"exp", &Identities::exp},
         {"xlogy", &Identities::entropy},
-        {"sum", &Identities::sum_of_negative}, {"mean", &Identities::sum_of_negative}, {"amax", &Identities::extreme_of_negative}, {"amin", &Identities::extreme_of_negative},
+        {"sum", &Identities::sum_of_negative},
+        {"mean", &Identities::sum_of_negative},
+        {"amax", &Identities::extreme_of_negative},
+        {"amin", &Identities::extreme_of_negative},
     };
     return table;
   }
 
-  // --- What rules ask and do -----------------------------------------------------------------------------------------------------
+  // --- What rules ask and do ---
 
   const TensorType& type(ValueId id) const { return rewriter_.type(id); }
   const TensorType& result(const Node& node) const { return type(node.results[0]); }
@@ -87,7 +111,10 @@ class Identities {
   // The node that yields `id`, if it is aten.`name`.
   const Node* made_by(ValueId id, std::string_view name) const {
     const Node* producer = id == kNoValue ? nullptr : rewriter_.producer(id);
-    return producer && producer->op.starts_with("aten.") && base_name(producer->op) == name && producer->results.size() == 1 ? producer : nullptr;
+    return producer && producer->op.starts_with("aten.") && base_name(producer->op) == name &&
+                   producer->results.size() == 1
+               ? producer
+               : nullptr;
   }
 
   // Nothing but this node reads it: what is computed in its place replaces work and adds none.
@@ -112,10 +139,11 @@ class Identities {
 
   bool keeps_type(const Node& node) const {
     const Inference inferred = infer(rewriter_.graph(), node);
-    return inferred.problem.empty() && inferred.results.size() == 1 && inferred.results[0].shape == result(node).shape && inferred.results[0].dtype == result(node).dtype;
+    return inferred.problem.empty() && inferred.results.size() == 1 &&
+           inferred.results[0].shape == result(node).shape && inferred.results[0].dtype == result(node).dtype;
   }
 
-  // --- Bounds ----------------------------------------------------------------------------------------------------------------------
+  // --- Bounds ---
 
   struct Interval {
     std::optional<double> low, high;
@@ -125,28 +153,31 @@ class Identities {
       return high ? std::min(x, *high) : x;
     }
     bool has_zero(bool negative) const {
-      return (low && *low == 0.0 && std::signbit(*low) == negative) || (high && *high == 0.0 && std::signbit(*high) == negative);
+      return (low && *low == 0.0 && std::signbit(*low) == negative) ||
+             (high && *high == 0.0 && std::signbit(*high) == negative);
     }
   };
 
   // nullopt: other than by numbers that the type holds.
   std::optional<Interval> interval_of(const Node& node) const {
     const DType dtype = result(node).dtype;
-    if (!is_floating(dtype) || node.value("self") == kNoValue || type(node.value("self")).dtype != dtype) return std::nullopt;
+    if (!is_floating(dtype) || node.value("self") == kNoValue || type(node.value("self")).dtype != dtype)
+      return std::nullopt;
     if (base_name(node.op) == "relu") return Interval{0.0, std::nullopt};
     Interval interval;
     for (auto [name, bound] : {std::pair{"min", &interval.low}, std::pair{"max", &interval.high}}) {
       const Argument* argument = node.find(name);
       if (!argument || std::holds_alternative<None>(*argument)) continue;
-      if (!is_number(*argument) || !holds_exactly(dtype, *argument) || std::isnan(as_double(*argument))) return std::nullopt;
+      if (!is_number(*argument) || !holds_exactly(dtype, *argument) || std::isnan(as_double(*argument)))
+        return std::nullopt;
       *bound = as_double(*argument);
     }
     return interval;
   }
 
-  // clamp(clamp(x)) = clamp(x, f(−∞), f(∞)) with f the two after each other. Exact: f leaves what lies strictly between these alone, and NaN passes. Which of two zeros
-  // a maximum chooses is the device's affair, so that all zeros among the bounds must be the same one.
-  // clamp(x) = x, or lacks a bound, where x is known to lie within.
+  // clamp(clamp(x)) = clamp(x, f(−∞), f(∞)) with f the two after each other. Exact: f leaves what lies strictly between
+  // these alone, and NaN passes. Which of two zeros a maximum chooses is the device's affair, so that all zeros among
+  // the bounds must be the same one. clamp(x) = x, or lacks a bound, where x is known to lie within.
   bool clamp(Node& node) {
     auto outer = interval_of(node);
     if (!outer) return false;
@@ -154,18 +185,23 @@ class Identities {
     const Node* inner = made_by(self, "clamp");
     if (!inner) inner = made_by(self, "relu");
     if (const auto within = inner ? interval_of(*inner) : std::nullopt) {
-      const bool zeros_differ = (outer->has_zero(false) || within->has_zero(false)) && (outer->has_zero(true) || within->has_zero(true));
+      const bool zeros_differ = (outer->has_zero(false) || within->has_zero(false)) &&
+                                (outer->has_zero(true) || within->has_zero(true));
       const double low = outer->of(within->of(-kInfinity)), high = outer->of(within->of(kInfinity));
       if (!zeros_differ) {
-        const Interval both{low == -kInfinity ? std::nullopt : std::optional(low), high == kInfinity ? std::nullopt : std::optional(high)};
+        const Interval both{low == -kInfinity ? std::nullopt : std::optional(low),
+                            high == kInfinity ? std::nullopt : std::optional(high)};
         if (both.low == within->low && both.high == within->high) return is(node, self);
         return bounded(node, inner->value("self"), both);
       }
     }
     const Bound bound = bounds_.of(self);
-    const auto lies_within = [](double inner_bound, double outer_bound) { return outer_bound == 0.0 ? inner_bound > 0.0 : inner_bound >= outer_bound; };
+    const auto lies_within = [](double inner_bound, double outer_bound) {
+      return outer_bound == 0.0 ? inner_bound > 0.0 : inner_bound >= outer_bound;
+    };
     const bool is_relu = outer->low == 0.0 && !std::signbit(*outer->low);
-    if (outer->low && (lies_within(bound.low, *outer->low) || (is_relu && bound.relu_changes_nothing()))) outer->low.reset();
+    if (outer->low && (lies_within(bound.low, *outer->low) || (is_relu && bound.relu_changes_nothing())))
+      outer->low.reset();
     if (outer->high && lies_within(-bound.high, -*outer->high)) outer->high.reset();
     const auto before = interval_of(node);
     return outer->low != before->low || outer->high != before->high ? bounded(node, self, *outer) : false;
@@ -199,7 +235,8 @@ class Identities {
   bool leaky_relu(Node& node) {
     const ValueId self = node.value("self");
     const double slope = node.number("negative_slope", 0.01);
-    return self != kNoValue && !std::signbit(slope) && std::isfinite(slope) && bounds_.of(self).never_below_zero() && is(node, self);
+    return self != kNoValue && !std::signbit(slope) && std::isfinite(slope) && bounds_.of(self).never_below_zero() &&
+           is(node, self);
   }
 
   bool round(Node& node) {
@@ -210,18 +247,23 @@ class Identities {
   // PyTorch's sign(NaN) is 0, and so is that one's.
   bool sign(Node& node) { return made_by(node.value("self"), "sign") && is(node, node.value("self")); }
 
-  // --- Truths and choices ----------------------------------------------------------------------------------------------------------
+  // --- Truths and choices ---
 
-  bool twice(Node& node) { return node.value("self") != kNoValue && node.value("self") == node.value("other") && is(node, node.value("self")); }
+  bool twice(Node& node) {
+    return node.value("self") != kNoValue && node.value("self") == node.value("other") && is(node, node.value("self"));
+  }
 
-  bool twice_truth(Node& node) { return node.value("self") != kNoValue && type(node.value("self")).dtype == DType::b1 && twice(node); }
+  bool twice_truth(Node& node) {
+    return node.value("self") != kNoValue && type(node.value("self")).dtype == DType::b1 && twice(node);
+  }
 
   bool not_not(Node& node) {
     const Node* inner = made_by(node.value("self"), base_name(node.op));
     return inner && inner->value("self") != kNoValue && is(node, inner->value("self"));
   }
 
-  // where(m, where(m, a, b), c) = where(m, a, c), where(m, a, where(m, b, c)) = where(m, a, c), where(not m, a, b) = where(m, b, a), where(m, a, a) = a
+  // where(m, where(m, a, b), c) = where(m, a, c), where(m, a, where(m, b, c)) = where(m, a, c), where(not m, a, b) =
+  // where(m, b, a), where(m, a, a) = a
   bool where_of_where(Node& node) {
     const ValueId condition = node.value("condition");
     const Argument *chosen = node.find("self"), *otherwise = node.find("other");
@@ -229,9 +271,12 @@ class Identities {
     if (*chosen == *otherwise && node.value("self") != kNoValue) return is(node, node.value("self"));
     Argument taken = *chosen, left = *otherwise;
     ValueId asked = condition;
-    if (const Node* inner = made_by(node.value("self"), "where"); inner && inner->value("condition") == condition) taken = *inner->find("self");
-    if (const Node* inner = made_by(node.value("other"), "where"); inner && inner->value("condition") == condition) left = *inner->find("other");
-    if (const Node* inner = made_by(condition, "logical_not"); inner && inner->value("self") != kNoValue && type(inner->value("self")).dtype == DType::b1) {
+    if (const Node* inner = made_by(node.value("self"), "where"); inner && inner->value("condition") == condition)
+      taken = *inner->find("self");
+    if (const Node* inner = made_by(node.value("other"), "where"); inner && inner->value("condition") == condition)
+      left = *inner->find("other");
+    if (const Node* inner = made_by(condition, "logical_not");
+        inner && inner->value("self") != kNoValue && type(inner->value("self")).dtype == DType::b1) {
       asked = inner->value("self");
       std::swap(taken, left);
     }
@@ -239,7 +284,8 @@ class Identities {
     const auto is_tensor = [](const Argument& argument) { return std::holds_alternative<ValueRef>(argument); };
     if (!is_tensor(taken) && !is_tensor(left)) return false;
     Node rewritten = node;
-    rewritten.op = is_tensor(taken) ? is_tensor(left) ? "aten.where.self" : "aten.where.ScalarOther" : "aten.where.ScalarSelf";
+    rewritten.op = is_tensor(taken) ? is_tensor(left) ? "aten.where.self" : "aten.where.ScalarOther"
+                                    : "aten.where.ScalarSelf";
     rewritten.arguments = {{"condition", ValueRef{asked}}, {"self", taken}, {"other", left}};
     if (!keeps_type(rewritten)) return false;
     node = std::move(rewritten);
@@ -250,7 +296,9 @@ class Identities {
   // What the same mask fills again need not be filled before.
   bool masked_fill(Node& node) {
     const Node* inner = made_by(node.value("self"), "masked_fill");
-    if (!inner || inner->value("mask") != node.value("mask") || inner->value("self") == kNoValue || type(inner->value("self")).shape != result(node).shape) return false;
+    if (!inner || inner->value("mask") != node.value("mask") || inner->value("self") == kNoValue ||
+        type(inner->value("self")).shape != result(node).shape)
+      return false;
     node.set("self", ValueRef{inner->value("self")});
     rewriter_.count(NumericTag::kExact);
     return false;
@@ -261,33 +309,45 @@ class Identities {
     const ValueId self = node.value("self");
     const Node* inner = made_by(self, "_to_copy");
     const ValueId origin = inner ? inner->value("self") : kNoValue;
-    if (origin == kNoValue || node.find("memory_format") || type(origin).device != result(node).device || type(self).device != result(node).device) return false;
-    if (type(self).dtype == type(origin).dtype || !same_places(type(self), type(origin)) || !holds_all(type(self).dtype, type(origin).dtype)) return false;
+    if (origin == kNoValue || node.find("memory_format") || type(origin).device != result(node).device ||
+        type(self).device != result(node).device)
+      return false;
+    if (type(self).dtype == type(origin).dtype || !same_places(type(self), type(origin)) ||
+        !holds_all(type(self).dtype, type(origin).dtype))
+      return false;
     if (type(origin).dtype == result(node).dtype) return is(node, origin);
-    if (is_floating(type(origin).dtype) && is_integral(result(node).dtype)) return false;   // what becomes of numbers out of range depends on the type that they come in
-    if (is_eight_bit_float(type(origin).dtype) || is_eight_bit_float(result(node).dtype)) return false;   // PyTorch converts them by way of f32
+    if (is_floating(type(origin).dtype) && is_integral(result(node).dtype))
+      return false;  // what becomes of numbers out of range depends on the type that they come in
+    if (is_eight_bit_float(type(origin).dtype) || is_eight_bit_float(result(node).dtype))
+      return false;  // PyTorch converts them by way of f32
     node.set("self", ValueRef{origin});
     rewriter_.count(NumericTag::kExact);
     return false;
   }
 
-  static bool same_places(const TensorType& left, const TensorType& right) { return left.shape == right.shape && left.strides == right.strides; }
+  static bool same_places(const TensorType& left, const TensorType& right) {
+    return left.shape == right.shape && left.strides == right.strides;
+  }
 
-  // --- Formulas that PyTorch has an operator for -----------------------------------------------------------------------------------
+  // --- Formulas that PyTorch has an operator for ---
 
   // x·sigmoid(x) = silu(x), x·tanh(softplus(x)) = mish(x)
   bool gated(Node& node) {
     const ValueId self = node.value("self"), other = node.value("other");
     if (self == kNoValue || other == kNoValue || !is_floating(result(node).dtype)) return false;
     for (const auto& [input, gate] : {std::pair{self, other}, std::pair{other, self}}) {
-      if (type(input).shape != result(node).shape || type(input).dtype != result(node).dtype || type(gate).dtype != result(node).dtype || !is_read_once(gate)) continue;
+      if (type(input).shape != result(node).shape || type(input).dtype != result(node).dtype ||
+          type(gate).dtype != result(node).dtype || !is_read_once(gate))
+        continue;
       if (const Node* sigmoid = made_by(gate, "sigmoid"); sigmoid && sigmoid->value("self") == input) {
         become(node, "silu.default", {{"self", ValueRef{input}}}, NumericTag::kReassociates);
         return false;
       }
       const Node* tanh = made_by(gate, "tanh");
-      const Node* softplus = tanh && is_read_once(tanh->value("self")) ? made_by(tanh->value("self"), "softplus") : nullptr;
-      if (softplus && softplus->value("self") == input && softplus->number("beta", 1.0) == 1.0 && softplus->number("threshold", 20.0) >= 20.0) {
+      const Node* softplus = tanh && is_read_once(tanh->value("self")) ? made_by(tanh->value("self"), "softplus")
+                                                                       : nullptr;
+      if (softplus && softplus->value("self") == input && softplus->number("beta", 1.0) == 1.0 &&
+          softplus->number("threshold", 20.0) >= 20.0) {
         become(node, "mish.default", {{"self", ValueRef{input}}}, NumericTag::kReassociates);
         return false;
       }
@@ -295,19 +355,26 @@ class Identities {
     return false;
   }
 
-  // log(softmax(x)) = log_softmax(x), log(sigmoid(x)) = log_sigmoid(x); −∞ where the operand's numbers end, as in eager.
+  // log(softmax(x)) = log_softmax(x), log(sigmoid(x)) = log_sigmoid(x); −∞ where the operand's numbers end, as in
+  // eager.
   bool log(Node& node) {
     const ValueId self = node.value("self");
     const Node* softmax = made_by(self, "softmax");
     const Node* sigmoid = made_by(self, "sigmoid");
     if (self == kNoValue || type(self).dtype != result(node).dtype || (!softmax && !sigmoid)) return false;
     const ValueId input = (softmax ? softmax : sigmoid)->value("self");
-    if (input == kNoValue || type(input).dtype != result(node).dtype || is_eight_bit_float(result(node).dtype)) return false;
+    if (input == kNoValue || type(input).dtype != result(node).dtype || is_eight_bit_float(result(node).dtype))
+      return false;
     if (sigmoid && !is_read_once(self)) return false;
     Term logarithm(rewriter_, input);
-    if (softmax) logarithm = Term(rewriter_, rewriter_.emit("aten.log_softmax.int", {{"self", ValueRef{input}}, {"dim", *softmax->find("dim")}}, type(self), "log_softmax"));
+    if (softmax)
+      logarithm = Term(
+          rewriter_, rewriter_.emit("aten.log_softmax.int", {{"self", ValueRef{input}}, {"dim", *softmax->find("dim")}},
+                                    type(self), "log_softmax"));
     else logarithm = logarithm.apply("log_sigmoid");
-    rewriter_.adopt(node.results[0], where(less(logarithm, log_of_nothing(result(node).dtype)), -kInfinity, logarithm).id(), NumericTag::kReassociates);
+    rewriter_.adopt(node.results[0],
+                    where(less(logarithm, log_of_nothing(result(node).dtype)), -kInfinity, logarithm).id(),
+                    NumericTag::kReassociates);
     return true;
   }
 
@@ -317,7 +384,9 @@ class Identities {
     const Node* softmax = self == node.value("other") ? made_by(self, "softmax") : nullptr;
     const ValueId input = softmax ? softmax->value("self") : kNoValue;
     if (input == kNoValue || type(input).dtype != result(node).dtype) return false;
-    const Term logarithm(rewriter_, rewriter_.emit("aten.log_softmax.int", {{"self", ValueRef{input}}, {"dim", *softmax->find("dim")}}, type(self), "log_softmax"));
+    const Term logarithm(
+        rewriter_, rewriter_.emit("aten.log_softmax.int", {{"self", ValueRef{input}}, {"dim", *softmax->find("dim")}},
+                                  type(self), "log_softmax"));
     const Term share(rewriter_, self);
     rewriter_.adopt(node.results[0], where(equal(share, 0.0), 0.0, share * logarithm).id(), NumericTag::kReassociates);
     return true;
@@ -327,25 +396,33 @@ class Identities {
   bool exp(Node& node) {
     const ValueId self = node.value("self");
     const Node* inner = made_by(self, "log_softmax");
-    if (!inner || inner->value("self") == kNoValue || !inner->find("dim") || type(inner->value("self")).dtype != result(node).dtype) return false;
-    become(node, "softmax.int", {{"self", ValueRef{inner->value("self")}}, {"dim", *inner->find("dim")}}, NumericTag::kReassociates);
+    if (!inner || inner->value("self") == kNoValue || !inner->find("dim") ||
+        type(inner->value("self")).dtype != result(node).dtype)
+      return false;
+    become(node, "softmax.int", {{"self", ValueRef{inner->value("self")}}, {"dim", *inner->find("dim")}},
+           NumericTag::kReassociates);
     return false;
   }
 
-  // --- Folds of negatives ----------------------------------------------------------------------------------------------------------
+  // --- Folds of negatives ---
 
   // Σ −x = 0 − Σ x, and so the mean: rounding is symmetric, and a sum of zeros is +0 either way.
   bool sum_of_negative(Node& node) {
     const Node* inner = made_by(node.value("self"), "neg");
-    if (!inner || inner->value("self") == kNoValue || !is_floating(result(node).dtype) || !is_read_once(node.value("self"))) return false;
+    if (!inner || inner->value("self") == kNoValue || !is_floating(result(node).dtype) ||
+        !is_read_once(node.value("self")))
+      return false;
     return folded(node, inner->value("self"), node.op, [](const Term& total) { return Term(0.0) - total; });
   }
 
   // max(−x) = −min(x)
   bool extreme_of_negative(Node& node) {
     const Node* inner = made_by(node.value("self"), "neg");
-    if (!inner || inner->value("self") == kNoValue || !is_floating(result(node).dtype) || !is_read_once(node.value("self"))) return false;
-    return folded(node, inner->value("self"), base_name(node.op) == "amax" ? "aten.amin.default" : "aten.amax.default", [](const Term& extreme) { return -extreme; });
+    if (!inner || inner->value("self") == kNoValue || !is_floating(result(node).dtype) ||
+        !is_read_once(node.value("self")))
+      return false;
+    return folded(node, inner->value("self"), base_name(node.op) == "amax" ? "aten.amin.default" : "aten.amax.default",
+                  [](const Term& extreme) { return -extreme; });
   }
 
   bool folded(Node& node, ValueId operand, std::string op, Term (*finish)(const Term&)) {
@@ -359,7 +436,7 @@ class Identities {
 
   Rewriter rewriter_;
   Sharing sharing_;
-  std::vector<int> reads_;       // of values of the graph as it was: how many operands and outputs name it
+  std::vector<int> reads_;  // of values of the graph as it was: how many operands and outputs name it
   Bounds bounds_;
 };
 

@@ -6,7 +6,7 @@
 namespace kw {
 namespace {
 
-constexpr int kLongestChain = 16;   // looked through for one node, so that the pass stays linear
+constexpr int kLongestChain = 16;  // looked through for one node, so that the pass stays linear
 
 struct Chain {
   Rewriter& rewriter;
@@ -16,7 +16,8 @@ struct Chain {
   ValueId base() const { return node.value("self"); }
   const Node* view_of(ValueId id) const {
     const Node* producer = rewriter.producer(id);
-    const bool is_view = producer && class_of(producer->op) == OpClass::kView && producer->results.size() == 1 && producer->value("self") != kNoValue;
+    const bool is_view = producer && class_of(producer->op) == OpClass::kView && producer->results.size() == 1 &&
+                         producer->value("self") != kNoValue;
     return is_view ? producer : nullptr;
   }
 
@@ -69,7 +70,9 @@ RewriteCounts layout(Graph& graph) {
   const Sharing sharing(graph);
   Rewriter rewriter(graph);
   return rewriter.run([&](Node& node) {
-    if (class_of(node.op) != OpClass::kView || node.results.size() != 1 || node.results[0] == kNoValue || node.value("self") == kNoValue) return false;
+    if (class_of(node.op) != OpClass::kView || node.results.size() != 1 || node.results[0] == kNoValue ||
+        node.value("self") == kNoValue)
+      return false;
     Chain chain{rewriter, sharing, node};
     return chain.back_to_an_earlier_place() || chain.compose();
   });

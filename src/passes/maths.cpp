@@ -10,7 +10,7 @@ struct Term::Operation {
   Rewriter& rewriter;
   std::string op;
   std::vector<Named> arguments;
-  ValueId id = kNoValue;               // once emitted
+  ValueId id = kNoValue;  // once emitted
 };
 
 Term::Term(Rewriter& rewriter, ValueId id) : operation_(std::make_shared<Operation>(Operation{rewriter, "", {}, id})) {}
@@ -18,10 +18,12 @@ Term::Term(Rewriter& rewriter, ValueId id) : operation_(std::make_shared<Operati
 Term Term::operation(std::string op, std::vector<Named> arguments) {
   Rewriter* rewriter = nullptr;
   for (const auto& argument : arguments)
-    if (const auto* term = std::get_if<std::shared_ptr<Term>>(&argument.value); term && (*term)->is_value()) rewriter = &(*term)->operation_->rewriter;
+    if (const auto* term = std::get_if<std::shared_ptr<Term>>(&argument.value); term && (*term)->is_value())
+      rewriter = &(*term)->operation_->rewriter;
   KW_ASSERT(rewriter, "a formula of numbers alone");
   Term term;
-  term.operation_ = std::make_shared<Operation>(Operation{*rewriter, "aten." + std::move(op), std::move(arguments), kNoValue});
+  term.operation_ = std::make_shared<Operation>(
+      Operation{*rewriter, "aten." + std::move(op), std::move(arguments), kNoValue});
   return term;
 }
 
@@ -49,14 +51,22 @@ Term Term::call(std::string op, std::vector<Named> rest) const {
 
 namespace {
 
-Term binary(std::string op, const Term& left, const Term& right) { return Term::operation(std::move(op), {{"self", left}, {"other", right}}); }
-Term compare(const std::string& op, const Term& left, const Term& right) { return binary(op + (right.is_value() ? ".Tensor" : ".Scalar"), left, right); }
+Term binary(std::string op, const Term& left, const Term& right) {
+  return Term::operation(std::move(op), {{"self", left}, {"other", right}});
+}
+Term compare(const std::string& op, const Term& left, const Term& right) {
+  return binary(op + (right.is_value() ? ".Tensor" : ".Scalar"), left, right);
+}
 
 }  // namespace
 
-Term operator+(const Term& left, const Term& right) { return left.is_value() ? binary("add.Tensor", left, right) : binary("add.Tensor", right, left); }
+Term operator+(const Term& left, const Term& right) {
+  return left.is_value() ? binary("add.Tensor", left, right) : binary("add.Tensor", right, left);
+}
 Term operator-(const Term& left, const Term& right) { return binary("sub.Tensor", left, right); }
-Term operator*(const Term& left, const Term& right) { return left.is_value() ? binary("mul.Tensor", left, right) : binary("mul.Tensor", right, left); }
+Term operator*(const Term& left, const Term& right) {
+  return left.is_value() ? binary("mul.Tensor", left, right) : binary("mul.Tensor", right, left);
+}
 Term operator/(const Term& left, const Term& right) { return binary("div.Tensor", left, right); }
 Term operator-(const Term& term) { return term.apply("neg"); }
 

@@ -7,13 +7,14 @@
 
 namespace kw {
 
-// A value of the graph, a number, or an operation on terms. Operations are emitted when their value is asked for, operands from left to
-// right: C++ leaves the order in which it evaluates a formula's parts to the compiler, and the graph must not depend on it.
+// A value of the graph, a number, or an operation on terms. Operations are emitted when their value is asked for,
+// operands from left to right: C++ leaves the order in which it evaluates a formula's parts to the compiler, and the
+// graph must not depend on it.
 class Term {
  public:
   Term(Rewriter& rewriter, ValueId id);
-  Term(double number) : number_(number) {}                                     // NOLINT: numbers are terms
-  Term(int64_t number) : number_(number) {}                                    // NOLINT
+  Term(double number) : number_(number) {}   // NOLINT: numbers are terms
+  Term(int64_t number) : number_(number) {}  // NOLINT
 
   bool is_value() const { return operation_ != nullptr; }
   ValueId id() const;
@@ -27,8 +28,8 @@ class Term {
   };
   // "exp" → aten.exp.default(self)
   Term apply(const std::string& op) const;
-  Term call(std::string op, std::vector<Named> rest) const;                    // with `self` in front
-  static Term operation(std::string op, std::vector<Named> arguments);         // one of the arguments is a value
+  Term call(std::string op, std::vector<Named> rest) const;             // with `self` in front
+  static Term operation(std::string op, std::vector<Named> arguments);  // one of the arguments is a value
 
  private:
   struct Operation;
@@ -49,8 +50,8 @@ Term less(const Term& left, const Term& right);
 Term less_equal(const Term& left, const Term& right);
 Term equal(const Term& left, const Term& right);
 Term not_equal(const Term& left, const Term& right);
-Term where(const Term& condition, const Term& then, const Term& otherwise);   // one of the two is a value
-Term at_least(const Term& term, double bound);                                 // clamp(min=bound)
+Term where(const Term& condition, const Term& then, const Term& otherwise);  // one of the two is a value
+Term at_least(const Term& term, double bound);                               // clamp(min=bound)
 
 Term sum(const Term& term, IntList axes, bool keep = false);
 Term mean(const Term& term, IntList axes);

@@ -42,7 +42,7 @@ class OutputCopies {
   ValueId input_of(const GraphOutput& output) const {
     const auto input = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const GraphInput& one) {
       return one.target == output.target &&
-          (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
+             (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
     });
     return input == graph_.inputs.end() ? kNoValue : input->value;
   }
@@ -52,8 +52,8 @@ class OutputCopies {
     if (const auto known = copies_.find(value); known != copies_.end()) return known->second;
     const NodeId producer = graph_.values[value].producer;
     const bool is_view = producer != kNoNode && graph_.nodes[producer].results.size() == 1;
-    Node node = is_view ? graph_.nodes[producer] : Node{"aten.clone.default", {{"self", ValueRef{value}}}, {kNoValue},
-        ""};
+    Node node = is_view ? graph_.nodes[producer]
+                        : Node{"aten.clone.default", {{"self", ValueRef{value}}}, {kNoValue}, ""};
     TensorType type = graph_.type(value);
     if (is_view) {
       const ValueId base = node.value("self");
@@ -67,8 +67,8 @@ class OutputCopies {
       if (!type.is_dense()) type.strides = contiguous_strides(type.shape);
     }
     const auto id = static_cast<ValueId>(graph_.values.size());
-    graph_.values.push_back({fresh(graph_.values[value].name + "_before"), std::move(type),
-        static_cast<NodeId>(graph_.nodes.size()), 0});
+    graph_.values.push_back(
+        {fresh(graph_.values[value].name + "_before"), std::move(type), static_cast<NodeId>(graph_.nodes.size()), 0});
     node.results[0] = id;
     graph_.nodes.push_back(std::move(node));
     return copies_[value] = id;
@@ -83,14 +83,14 @@ class OutputCopies {
   Graph& graph_;
   std::vector<ValueId> roots_;
   std::set<std::string> names_;
-  std::map<ValueId, ValueId> copies_;   // by what is copied
+  std::map<ValueId, ValueId> copies_;  // by what is copied
 };
 
 }  // namespace
 
 RewriteCounts mutations(Graph& graph) {
   const bool writes = std::any_of(graph.outputs.begin(), graph.outputs.end(),
-      [](const GraphOutput& output) { return output.kind != OutputKind::kUser; });
+                                  [](const GraphOutput& output) { return output.kind != OutputKind::kUser; });
   return writes ? OutputCopies(graph).run() : RewriteCounts{};
 }
 

@@ -27,7 +27,7 @@ namespace {
 struct Pass {
   std::string_view name;
   RewriteCounts (*run)(Graph&);
-  bool required = false;             // runs also where it is disabled: without it the graph's outputs would be overwritten
+  bool required = false;  // runs also where it is disabled: without it the graph's outputs would be overwritten
 };
 
 // In order.
@@ -55,7 +55,8 @@ void check_names(const std::vector<std::string>& list) {
   const auto known = pass_names();
   for (const auto& name : list)
     if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(ErrorKind::kUser, "there is no pass named '" + name + "'", "The passes are " + join(known, ", ") + ".");
+      throw Error(ErrorKind::kUser, "there is no pass named '" + name + "'",
+                  "The passes are " + join(known, ", ") + ".");
 }
 
 PassTiming run(Graph& graph, const Pass& pass) {
@@ -65,7 +66,8 @@ PassTiming run(Graph& graph, const Pass& pass) {
   timing.rewrites = pass.run(graph);
   timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   timing.nodes = static_cast<int64_t>(graph.nodes.size());
-  // A pass that counts nothing has left the graph as it was, and that was verified; but for fusion, which groups nodes and rewrites none.
+  // A pass that counts nothing has left the graph as it was, and that was verified; but for fusion, which groups nodes
+  // and rewrites none.
   if (timing.rewrites.total() > 0 || pass.run == fusion) verify(graph, "pass " + timing.name);
   return timing;
 }
@@ -80,12 +82,14 @@ std::vector<std::string> pass_names() {
 
 PassTiming run_pass(Graph& graph, std::string_view name) {
   check_names({std::string(name)});
-  return run(graph, *std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; }));
+  return run(graph, *std::find_if(std::begin(kPasses), std::end(kPasses),
+                                  [&](const Pass& pass) { return pass.name == name; }));
 }
 
 PassReport run_passes(Graph& graph, const PassOptions& options) {
   for (const auto* list : {&options.disabled, &options.print_before, &options.print_after}) check_names(*list);
-  KW_ASSERT(options.dump || (options.print_before.empty() && options.print_after.empty()), "printing a graph between passes needs somewhere to print to");
+  KW_ASSERT(options.dump || (options.print_before.empty() && options.print_after.empty()),
+            "printing a graph between passes needs somewhere to print to");
   PassReport report;
   for (const auto& pass : kPasses) {
     if (!pass.required && names(options.disabled, pass.name)) continue;

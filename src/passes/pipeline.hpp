@@ -12,7 +12,7 @@
 namespace kw {
 
 struct PassOptions {
-  std::vector<std::string> disabled;          // by name; "all" for every pass
+  std::vector<std::string> disabled;  // by name; "all" for every pass
   std::vector<std::string> print_before;
   std::vector<std::string> print_after;
   // Receives the printed graph under a title such as "after cse". Required where something is to be printed.
@@ -22,14 +22,14 @@ struct PassOptions {
 struct PassTiming {
   std::string name;
   double seconds = 0.0;
-  int64_t nodes = 0;                          // in the graph afterwards
+  int64_t nodes = 0;  // in the graph afterwards
   RewriteCounts rewrites;
 };
 
 struct PassReport {
   std::vector<PassTiming> passes;
   double seconds() const;
-  NumericTag worst_tag() const;               // how far the whole pipeline may have moved the result
+  NumericTag worst_tag() const;  // how far the whole pipeline may have moved the result
 };
 
 // Throws kUser for a pass name that does not exist.

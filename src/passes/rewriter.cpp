@@ -79,7 +79,8 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, std
   } else {
     const Inference inferred = infer(graph_, node);
     KW_ASSERT(inferred.problem.empty(), "a pass wrote " + node.op + ": " + inferred.problem);
-    KW_ASSERT(!inferred.results.empty() && inferred.results[0].shape && inferred.results[0].dtype, "a pass wrote " + node.op + ", whose type cannot be inferred");
+    KW_ASSERT(!inferred.results.empty() && inferred.results[0].shape && inferred.results[0].dtype,
+              "a pass wrote " + node.op + ", whose type cannot be inferred");
     type.dtype = *inferred.results[0].dtype;
     type.shape = *inferred.results[0].shape;
     type.strides = contiguous_strides(type.shape);
@@ -87,7 +88,8 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, std
     for_each_operand(node, [&](ValueId operand) {
       const TensorType& from = graph_.type(operand);
       // As PyTorch does: pointwise results lie in memory as their dense operand of the same shape.
-      if (class_of(node.op) == OpClass::kPointwise && from.shape == type.shape && from.is_dense() && first) type.strides = from.strides;
+      if (class_of(node.op) == OpClass::kPointwise && from.shape == type.shape && from.is_dense() && first)
+        type.strides = from.strides;
       if (from.rank() > 0 || first) type.device = from.device;
       first = false;
     });
@@ -95,7 +97,8 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, std
   return emit(std::move(node.op), std::move(node.arguments), std::move(type), name);
 }
 
-ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name, size_t unread) {
+ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name,
+                       size_t unread) {
   const auto id = static_cast<ValueId>(graph_.values.size());
   graph_.values.push_back({unique_name(name.empty() ? base_name(op) : name), std::move(type), kNoNode, 0});
   std::vector<ValueId> results(1 + unread, kNoValue);
@@ -109,20 +112,26 @@ void Rewriter::define(ValueId result, std::string op, std::vector<NamedArgument>
 }
 
 void Rewriter::replace(ValueId result, ValueId with, NumericTag tag) {
-  KW_ASSERT(type(result).shape == type(with).shape && type(result).dtype == type(with).dtype, "%" + graph_.values[result].name + " is replaced by a value of another type");
+  KW_ASSERT(type(result).shape == type(with).shape && type(result).dtype == type(with).dtype,
+            "%" + graph_.values[result].name + " is replaced by a value of another type");
   replaced_[result] = with;
   counts_.add(tag);
 }
 
 bool same_place(const TensorType& left, const TensorType& right) {
-  if (left.dtype != right.dtype || left.shape != right.shape || left.offset != right.offset || left.device != right.device) return false;
+  if (left.dtype != right.dtype || left.shape != right.shape || left.offset != right.offset ||
+      left.device != right.device)
+    return false;
   for (size_t axis = 0; axis < left.shape.size(); ++axis)
     if (left.shape[axis] != 1 && left.strides[axis] != right.strides[axis]) return false;
   return true;
 }
 
 Sharing::Sharing(const Graph& graph)
-    : escapes_(escaping_values(graph)), is_output_(graph.is_output()), is_input_(graph.values.size(), false), roots_(storage_roots(graph)) {
+    : escapes_(escaping_values(graph)),
+      is_output_(graph.is_output()),
+      is_input_(graph.values.size(), false),
+      roots_(storage_roots(graph)) {
   for (const auto& input : graph.inputs) is_input_[input.value] = true;
 }
 
@@ -138,7 +147,8 @@ bool Sharing::merge(const Graph& graph, ValueId copy, ValueId source) {
 }
 
 void Rewriter::adopt(ValueId result, ValueId emitted, NumericTag tag) {
-  KW_ASSERT(type(result).shape == type(emitted).shape && type(result).dtype == type(emitted).dtype, "%" + graph_.values[result].name + " is replaced by a value of another type");
+  KW_ASSERT(type(result).shape == type(emitted).shape && type(result).dtype == type(emitted).dtype,
+            "%" + graph_.values[result].name + " is replaced by a value of another type");
   Node& node = graph_.nodes.back();
   KW_ASSERT(node.results.size() == 1 && node.results[0] == emitted, "only the last emitted value can be adopted");
   node.results[0] = result;

@@ -16,7 +16,7 @@ enum class NumericTag { kExact, kReassociates, kApproximates };
 std::string_view name_of(NumericTag tag);
 
 struct RewriteCounts {
-  std::array<int64_t, 3> by_tag{};            // indexed by NumericTag
+  std::array<int64_t, 3> by_tag{};  // indexed by NumericTag
   void add(NumericTag tag) { ++by_tag[static_cast<size_t>(tag)]; }
   int64_t total() const { return by_tag[0] + by_tag[1] + by_tag[2]; }
   NumericTag worst() const;
@@ -26,9 +26,10 @@ class Rewriter {
  public:
   explicit Rewriter(Graph& graph);
 
-  // Visits the nodes in order. The node's operands are already the replaced ones; what `rule` emits stands in front of it. `rule` returns
-  // whether the node goes (all its results replaced or unused); otherwise it stays, as the rule left it.
-  template <typename Rule>   // bool(Node&)
+  // Visits the nodes in order. The node's operands are already the replaced ones; what `rule` emits stands in front of
+  // it. `rule` returns whether the node goes (all its results replaced or unused); otherwise it stays, as the rule left
+  // it.
+  template <typename Rule>  // bool(Node&)
   RewriteCounts run(Rule&& rule) {
     for (auto& node : begin()) {
       enter(node);
@@ -40,13 +41,16 @@ class Rewriter {
 
   const Graph& graph() const { return graph_; }
   const TensorType& type(ValueId id) const { return graph_.type(id); }
-  // The node that yields `id` in the rewritten graph; nullptr for an input. Valid until the next node is emitted or kept.
+  // The node that yields `id` in the rewritten graph; nullptr for an input. Valid until the next node is emitted or
+  // kept.
   const Node* producer(ValueId id) const;
 
-  // A new node with one result. Without a type the result's is inferred (an operator that infer.hpp does not know is our bug). The name
-  // is made unique; without one it is the operator's. `unread`: results behind the first that nobody reads.
+  // A new node with one result. Without a type the result's is inferred (an operator that infer.hpp does not know is
+  // our bug). The name is made unique; without one it is the operator's. `unread`: results behind the first that nobody
+  // reads.
   ValueId emit(std::string op, std::vector<NamedArgument> arguments, std::string_view name = "");
-  ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "", size_t unread = 0);
+  ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "",
+               size_t unread = 0);
 
   // A new node that yields an old one's result, which keeps its name and type; the old node goes.
   void define(ValueId result, std::string op, std::vector<NamedArgument> arguments);
@@ -69,17 +73,19 @@ class Rewriter {
   Graph& graph_;
   std::vector<Node> old_nodes_;
   std::vector<ValueId> replaced_;
-  std::unordered_map<std::string, int> names_;   // taken, with the last suffix tried
+  std::unordered_map<std::string, int> names_;  // taken, with the last suffix tried
   std::string location_;
   RewriteCounts counts_;
 };
 
-// Which copies may go: unless somebody can tell the two memories apart because both are outputs, or one is an input, which the caller keeps
-// and an output may overwrite. Knows the values that the graph has when it is made; asks nothing of later ones but their name.
+// Which copies may go: unless somebody can tell the two memories apart because both are outputs, or one is an input,
+// which the caller keeps and an output may overwrite. Knows the values that the graph has when it is made; asks nothing
+// of later ones but their name.
 class Sharing {
  public:
   explicit Sharing(const Graph& graph);
-  // Whether `copy` may become `source` itself. Their types lie in the same places (same_place()). Says yes only if it is then done.
+  // Whether `copy` may become `source` itself. Their types lie in the same places (same_place()). Says yes only if it
+  // is then done.
   bool merge(const Graph& graph, ValueId copy, ValueId source);
   bool is_output(ValueId id) const { return static_cast<size_t>(id) < is_output_.size() && is_output_[id]; }
 
@@ -91,7 +97,8 @@ class Sharing {
 // The same elements in the same places of memory; strides of axes of one do not matter.
 bool same_place(const TensorType& left, const TensorType& right);
 
-// Per value: it, or a view of it, is an output, so that its memory must not be shared with another output's or an input's.
+// Per value: it, or a view of it, is an output, so that its memory must not be shared with another output's or an
+// input's.
 std::vector<bool> escaping_values(const Graph& graph);
 
 // Per value: the value whose memory it lies in: through view-class nodes down to an input or a node that writes memory.

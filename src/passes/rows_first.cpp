@@ -5,11 +5,12 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kLeastRow = 32;   // elements: shorter ones are not worth a kernel of their own
+constexpr int64_t kLeastRow = 32;  // elements: shorter ones are not worth a kernel of their own
 
 using Axes = std::vector<bool>;
 
-// For each value the axes along which its elements share a reduction's result: those that softmax works on, or that keepdim left with one element.
+// For each value the axes along which its elements share a reduction's result: those that softmax works on, or that
+// keepdim left with one element.
 class RowAxes {
  public:
   explicit RowAxes(const Graph& graph) : graph_(graph), axes_(graph.values.size()) {
@@ -27,7 +28,8 @@ class RowAxes {
       if (op_class == plan::OpClass::kPointwise || plan::base_name(graph_.nodes[id]) == "expand") {
         for_each_operand(graph_.nodes[id], [&](ValueId operand) {
           const Axes& from = axes_[operand];
-          for (size_t back = 1; back <= std::min(rank, from.size()); ++back) axes[rank - back] = axes[rank - back] || from[from.size() - back];
+          for (size_t back = 1; back <= std::min(rank, from.size()); ++back)
+            axes[rank - back] = axes[rank - back] || from[from.size() - back];
         });
       } else if (op_class == plan::OpClass::kReduce) {
         const auto spec = plan::reduce_spec(graph_, id);
@@ -50,7 +52,9 @@ bool folds_in_any_order(const Node& node) {
 IntList rows_within(const Graph& graph, NodeId id, const RowAxes& rows) {
   const Node& node = graph.nodes[id];
   const ValueId self = node.value("self");
-  if (!folds_in_any_order(node) || self == kNoValue || node.results.size() != 1 || !is_floating(graph.type(self).dtype) || !is_floating(graph.type(node.results[0]).dtype)) return {};
+  if (!folds_in_any_order(node) || self == kNoValue || node.results.size() != 1 ||
+      !is_floating(graph.type(self).dtype) || !is_floating(graph.type(node.results[0]).dtype))
+    return {};
   const auto spec = plan::reduce_spec(graph, id);
   const Shape& shape = graph.type(self).shape;
   if (!spec || spec->windowed || spec->domain != shape || rows.of(self).size() != shape.size()) return {};
@@ -68,7 +72,7 @@ IntList rows_within(const Graph& graph, NodeId id, const RowAxes& rows) {
 }  // namespace
 
 RewriteCounts rows_first(Graph& graph) {
-  std::vector<IntList> first(graph.values.size());   // by the reduction's result
+  std::vector<IntList> first(graph.values.size());  // by the reduction's result
   {
     const RowAxes rows(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id)
@@ -81,14 +85,18 @@ RewriteCounts rows_first(Graph& graph) {
   return rewriter.run([&](Node& node) {
     const ValueId result = node.results.empty() ? kNoValue : node.results[0];
     if (result == kNoValue || static_cast<size_t>(result) >= first.size() || first[result].empty()) return false;
-    std::vector<NamedArgument> arguments = {{"self", ValueRef{node.value("self")}}, {"dim", first[result]}, {"keepdim", true}};
+    std::vector<NamedArgument> arguments = {
+        {"self", ValueRef{node.value("self")}}, {"dim", first[result]}, {"keepdim", true}};
     const std::string name(plan::base_name(node));
-    const std::string op = name == "sum" ? "aten.sum.dim_IntList" : name == "mean" ? "aten.mean.dim" : "aten." + name + ".default";
+    const std::string op = name == "sum"    ? "aten.sum.dim_IntList"
+                           : name == "mean" ? "aten.mean.dim"
+                                            : "aten." + name + ".default";
     // Sums of half precision stay in single until the last.
     const DType dtype = rewriter.type(result).dtype;
     const bool narrow = (name == "sum" || name == "mean") && size_of(dtype) < 4;
     const DType working = size_of(dtype) < 4 ? DType::f32 : dtype;
-    if ((name == "sum" || name == "mean") && working != rewriter.type(node.value("self")).dtype) arguments.push_back({"dtype", working});
+    if ((name == "sum" || name == "mean") && working != rewriter.type(node.value("self")).dtype)
+      arguments.push_back({"dtype", working});
     node.set("self", ValueRef{rewriter.emit(op, std::move(arguments), name + "_of_rows")});
     if (narrow) {
       std::vector<NamedArgument> rest = node.arguments;

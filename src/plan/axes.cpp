@@ -7,12 +7,12 @@
 
 namespace kw::plan {
 
-using kernel::Access;
-using kernel::Axis;
-using kernel::AxisKind;
-using kernel::Expr;
-using kernel::ExprKind;
-using kernel::Kernel;
+using kernel_ir::Access;
+using kernel_ir::Axis;
+using kernel_ir::AxisKind;
+using kernel_ir::Expr;
+using kernel_ir::ExprKind;
+using kernel_ir::Kernel;
 
 namespace {
 
@@ -25,9 +25,10 @@ void for_each_access(Kernel& kernel, Visit&& visit) {
 
 // A position along the reduce axes is asked for, or points that meet there must do so in order.
 bool has_positions(const Kernel& kernel) {
-  return kernel::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
-    return expr.kind == ExprKind::kReduce && (expr.reduce == kernel::ReduceOp::kArgMax || expr.reduce == kernel::ReduceOp::kArgMin);
-  });
+  return kernel_ir::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+           return expr.kind == ExprKind::kReduce &&
+                  (expr.reduce == kernel_ir::ReduceOp::kArgMax || expr.reduce == kernel_ir::ReduceOp::kArgMin);
+         });
 }
 
 // Replacement that makes axes[first..last] one axis; the others keep their order.
@@ -43,7 +44,7 @@ Fused fuse_range(const Kernel& kernel, int first, int last) {
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     if (axis <= first || axis > last) fused.axes.push_back(kernel.axes[axis]);
     const int place = static_cast<int>(fused.axes.size()) - 1;
-    kernel::IndexTerm term{place, 1, 1, 0};
+    kernel_ir::IndexTerm term{place, 1, 1, 0};
     if (axis >= first && axis <= last) {
       const int64_t extent = kernel.axes[axis].extent;
       inner /= extent;
@@ -57,7 +58,9 @@ Fused fuse_range(const Kernel& kernel, int first, int last) {
 }
 
 bool walks_plainly(const Index& index, int axis) {
-  return std::all_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) { return term.axis != axis || (term.divisor == 1 && term.modulus == 0); });
+  return std::all_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) {
+    return term.axis != axis || (term.divisor == 1 && term.modulus == 0);
+  });
 }
 
 bool merge_if_free(Kernel& kernel, int outer) {
@@ -114,8 +117,12 @@ int64_t stride_along(const Access& access, int axis) {
 }
 
 bool uses_axis(const Access& access, int axis) {
-  auto in = [&](const Index& index) { return std::any_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) { return term.axis == axis; }); };
-  return in(access.index) || std::any_of(access.guards.begin(), access.guards.end(), [&](const auto& guard) { return in(guard.index); });
+  auto in = [&](const Index& index) {
+    return std::any_of(index.terms.begin(), index.terms.end(),
+                       [&](const IndexTerm& term) { return term.axis == axis; });
+  };
+  return in(access.index) ||
+         std::any_of(access.guards.begin(), access.guards.end(), [&](const auto& guard) { return in(guard.index); });
 }
 
 std::vector<Traffic> traffic_of(const Kernel& kernel) {
@@ -129,7 +136,7 @@ std::vector<Traffic> traffic_of(const Kernel& kernel) {
   };
   for (const auto& store : kernel.stores) note(store.access, true);
   for (const Expr& expr : kernel.exprs)
-    if (kernel::is_load(expr)) note(expr.access, false);
+    if (kernel_ir::is_load(expr)) note(expr.access, false);
   std::stable_sort(all.begin(), all.end(), [](const Traffic& a, const Traffic& b) { return a.bytes > b.bytes; });
   return all;
 }
@@ -148,7 +155,7 @@ void order_by_stride(Kernel& kernel) {
     }
     return false;
   };
-  auto insertion_sort = [&](int first, int last) {   // the relation need not be transitive; equal axes stay
+  auto insertion_sort = [&](int first, int last) {  // the relation need not be transitive; equal axes stay
     for (int i = first + 1; i < last; ++i)
       for (int j = i; j > first && outer_to_inner(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
   };
@@ -167,7 +174,8 @@ void put_meeting_axes_last(Kernel& kernel) {
   const int count = static_cast<int>(kernel.axes.size());
   std::vector<bool> meets(count, false);
   for (const auto& store : kernel.stores)
-    for (int axis = 0; axis < count; ++axis) meets[axis] = meets[axis] || (kernel::scatter_of(kernel, store) && !uses_axis(store.access, axis));
+    for (int axis = 0; axis < count; ++axis)
+      meets[axis] = meets[axis] || (kernel_ir::scatter_of(kernel, store) && !uses_axis(store.access, axis));
   std::vector<Axis> axes;
   std::vector<Index> replacement(count);
   for (const bool wanted : {false, true})
@@ -181,9 +189,10 @@ void put_meeting_axes_last(Kernel& kernel) {
 }
 
 void face_forwards(Kernel& kernel) {
-  const int scan = kernel::scan_axis_of(kernel);
+  const int scan = kernel_ir::scan_axis_of(kernel);
   int64_t forwards = 0;
-  for (const auto& one : traffic_of(kernel)) forwards += stride_along(*one.access, scan) < 0 ? -one.bytes : stride_along(*one.access, scan) > 0 ? one.bytes : 0;
+  for (const auto& one : traffic_of(kernel))
+    forwards += stride_along(*one.access, scan) < 0 ? -one.bytes : stride_along(*one.access, scan) > 0 ? one.bytes : 0;
   if (forwards >= 0) return;
   std::vector<Axis> axes = kernel.axes;
   axes[scan].reversed = !axes[scan].reversed;
@@ -204,11 +213,13 @@ bool flatten(Kernel& kernel, int first, int last) {
 bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length) {
   const int parallel = parallel_axes(kernel);
   const int64_t extent = kernel.axes[axis].extent;
-  KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent, "parts must cover a reduce axis");
+  KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent,
+            "parts must cover a reduce axis");
   if (parts * length > extent) {
-    const kernel::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
+    const kernel_ir::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
     for (Expr& expr : kernel.exprs)
-      if (expr.kind == ExprKind::kReduce || (kernel::is_load(expr) && uses_axis(expr.access, axis))) expr.access.guards.push_back(inside);
+      if (expr.kind == ExprKind::kReduce || (kernel_ir::is_load(expr) && uses_axis(expr.access, axis)))
+        expr.access.guards.push_back(inside);
   }
   std::vector<Axis> axes = kernel.axes;
   axes[axis].extent = length;
@@ -227,7 +238,7 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
     replacement.push_back(index);
   }
   if (!replace_axes(kernel, axes, replacement)) return false;
-  if (length == 1 && static_cast<int>(kernel.axes.size()) > parallel + 2) {   // the axis went over entirely
+  if (length == 1 && static_cast<int>(kernel.axes.size()) > parallel + 2) {  // the axis went over entirely
     std::vector<Index> without;
     axes = kernel.axes;
     axes.erase(axes.begin() + axis + 1);
@@ -239,7 +250,8 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
 }
 
 int parallel_axes(const Kernel& kernel) {
-  return static_cast<int>(std::count_if(kernel.axes.begin(), kernel.axes.end(), [](const Axis& axis) { return axis.kind == AxisKind::kParallel; }));
+  return static_cast<int>(std::count_if(kernel.axes.begin(), kernel.axes.end(),
+                                        [](const Axis& axis) { return axis.kind == AxisKind::kParallel; }));
 }
 
 int64_t parallel_points(const Kernel& kernel) {
@@ -280,13 +292,16 @@ void name_axes(Kernel& kernel) {
     static const std::vector<std::vector<std::string>> names = {
         {"element"}, {"row", "column"}, {"batch", "row", "column"}, {"batch", "channel", "row", "column"}};
     for (int axis = 0; axis < parallel; ++axis)
-      name(axis, parallel <= 4 ? names[parallel - 1][axis] : axis + 1 == parallel ? "column" : "outer_" + std::to_string(axis));
+      name(axis, parallel <= 4          ? names[parallel - 1][axis]
+                 : axis + 1 == parallel ? "column"
+                                        : "outer_" + std::to_string(axis));
     return;
   }
   // Rows run along the reduce axes when those are contiguous.
   bool reduces_columns = true;
   for (const auto& one : traffic_of(kernel)) {
-    const bool contiguous_reduce = stride_along(*one.access, count - 1) == 1, contiguous_parallel = stride_along(*one.access, parallel - 1) == 1;
+    const bool contiguous_reduce = stride_along(*one.access, count - 1) == 1,
+               contiguous_parallel = stride_along(*one.access, parallel - 1) == 1;
     if (contiguous_reduce == contiguous_parallel) continue;
     reduces_columns = contiguous_reduce;
     break;
@@ -294,7 +309,8 @@ void name_axes(Kernel& kernel) {
   name(parallel - 1, reduces_columns ? "row" : "column");
   for (int axis = 0; axis + 1 < parallel; ++axis) name(axis, parallel == 2 ? "batch" : "batch_" + std::to_string(axis));
   name(count - 1, reduces_columns ? "column" : "row");
-  for (int axis = parallel; axis + 1 < count; ++axis) name(axis, reduce == 2 ? "slice" : "slice_" + std::to_string(axis - parallel));
+  for (int axis = parallel; axis + 1 < count; ++axis)
+    name(axis, reduce == 2 ? "slice" : "slice_" + std::to_string(axis - parallel));
 }
 
 }  // namespace kw::plan

@@ -13,8 +13,8 @@ struct BagContext {
   KernelBuilder& build;
   const Bags& bags;
   const BagElement& element;
-  ExprId value;        // the row's element, value_outside() beyond the bag
-  ExprId weight;       // of the row, kNoExpr: none
+  ExprId value;   // the row's element, value_outside() beyond the bag
+  ExprId weight;  // of the row, kNoExpr: none
 };
 
 // The bag's result; of an empty bag 0.

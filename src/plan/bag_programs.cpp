@@ -1,4 +1,5 @@
-// Bags of rows: a program takes one bag and some columns, and walks the bag's entries several at a time, so that their rows are on the way together.
+// Bags of rows: a program takes one bag and some columns, and walks the bag's entries several at a time, so that their
+// rows are on the way together.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -8,11 +9,11 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::AxisKind;
-using kernel::Kernel;
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
 
-constexpr int64_t kLanes = 1024;         // of a program at the most: columns times entries at once
-constexpr int64_t kEntries = 16;         // at once
+constexpr int64_t kLanes = 1024;  // of a program at the most: columns times entries at once
+constexpr int64_t kEntries = 16;  // at once
 
 bool can_take(const LoweredGroup& group) { return group.bags && !stores_over_reduce_axes(group.kernel); }
 
@@ -23,7 +24,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const int inner = parallel_axes(kernel) - 1;
   const int64_t columns = inner < 0 ? 1 : std::min<int64_t>(next_power_of_two(kernel.axes[inner].extent), 256);
   const int64_t entries = std::min({kEntries, kLanes / columns, next_power_of_two(reduce_points(kernel))});
-  return {{"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
+  return {
+      {"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
 }
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
@@ -35,7 +37,10 @@ void name_axes_of_bags(Kernel& kernel) {
   int parallel = 0;
   for (auto& axis : kernel.axes) {
     if (axis.kind == AxisKind::kReduce) axis.name = "entry";
-    else axis.name = parallel_axes(kernel) > 1 && ++parallel == parallel_axes(kernel) ? "column" : parallel > 1 ? "bag_" + std::to_string(parallel) : "bag";
+    else
+      axis.name = parallel_axes(kernel) > 1 && ++parallel == parallel_axes(kernel) ? "column"
+                  : parallel > 1                                                   ? "bag_" + std::to_string(parallel)
+                                                                                   : "bag";
   }
 }
 
@@ -49,13 +54,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     const bool serial = one.kind == AxisKind::kReduce;
     one.block = 1;
     if (on_cpu) {
-      // The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis does.
+      // The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis
+      // does.
       one.looped = serial;
       one.vector = serial && inner == 0;
       one.unrolled = serial && inner > 0;
       continue;
     }
-    if (axis == inner && inner > 0) one.block = std::min(parameter(parameters, "x_block", 1), next_power_of_two(one.extent));
+    if (axis == inner && inner > 0)
+      one.block = std::min(parameter(parameters, "x_block", 1), next_power_of_two(one.extent));
     if (serial) one.block = std::min(parameter(parameters, "r_block", 1), next_power_of_two(one.extent));
     one.looped = serial && one.block < one.extent;
   }

@@ -10,14 +10,15 @@
 namespace kw {
 
 struct Cost {
-  double bytes = 0;      // tensors read once and written once
+  double bytes = 0;  // tensors read once and written once
   double flops = 0;
 };
 
 // Per group of the schedule: the tensors that cross its border.
 std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule);
 
-// The least any program can do: every input that matters read once, every output written once, every node's arithmetic done once.
+// The least any program can do: every input that matters read once, every output written once, every node's arithmetic
+// done once.
 Cost graph_cost(const Graph& graph);
 
 // Seconds below which the device's measured ceilings allow no program to be.

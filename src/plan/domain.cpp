@@ -34,7 +34,8 @@ static bool is_shorter(const ReduceSpec& spec, const Shape& result) {
   return shorter;
 }
 
-std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents) {
+std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result,
+                                           Extents extents) {
   const int64_t elements = product(result);
   if (elements == product(spec.domain)) return reshape(point, spec.domain, result, extents);
   if (is_shorter(spec, result)) return point;
@@ -60,9 +61,11 @@ std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, cons
   return shift;
 }
 
-std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point, Lookups& lookups) {
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, const ReduceSpec& spec, const Coords& point,
+                                             Lookups& lookups) {
   const Node& node = graph.nodes[id];
-  if (const auto bags = spec.windowed ? bags_of(graph, node) : std::nullopt) return bag_element_at(*bags, point, lookups).pulls(*bags, point);
+  if (const auto bags = spec.windowed ? bags_of(graph, node) : std::nullopt)
+    return bag_element_at(*bags, point, lookups).pulls(*bags, point);
   if (spec.windowed) {
     const Window window = *window_of(graph, node);
     WindowElement element = element_at(window, point, lookups);
@@ -75,7 +78,8 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, cons
   const auto input_coords = reshape(point, spec.domain, input, lookups.extents());
   if (!input_coords) return std::nullopt;
   const std::string_view base = base_name(node);
-  const bool trailing = base.find("layer_norm") != std::string_view::npos || base.find("rms_norm") != std::string_view::npos;
+  const bool trailing = base.find("layer_norm") != std::string_view::npos ||
+                        base.find("rms_norm") != std::string_view::npos;
   std::vector<Pull> pulls;
   bool good = true;
   for_each_operand(node, [&](ValueId operand) {
@@ -83,8 +87,9 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, cons
     if (std::find(spec.operands.begin(), spec.operands.end(), operand) != spec.operands.end() && shape == input) {
       pulls.push_back({operand, *input_coords, {}});
     } else if (trailing && shape.size() <= input.size()) {
-      pulls.push_back({operand, Coords(input_coords->end() - static_cast<int64_t>(shape.size()), input_coords->end()), {}});
-    } else if (shape.size() == 1 && input.size() > 1 && shape[0] == input[1]) {   // one number per channel
+      pulls.push_back(
+          {operand, Coords(input_coords->end() - static_cast<int64_t>(shape.size()), input_coords->end()), {}});
+    } else if (shape.size() == 1 && input.size() > 1 && shape[0] == input[1]) {  // one number per channel
       pulls.push_back({operand, {(*input_coords)[1]}, {}});
     } else if (shape.size() <= input.size()) {
       pulls.push_back({operand, broadcast(*input_coords, input, shape), {}});
@@ -100,7 +105,8 @@ namespace {
 
 class Analysis {
  public:
-  Analysis(const GraphFacts& facts, std::span<const NodeId> nodes) : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()) {}
+  Analysis(const GraphFacts& facts, std::span<const NodeId> nodes)
+      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()) {}
 
   std::optional<Domain> run(std::vector<ValueId> outputs) {
     domain_.outputs = std::move(outputs);
@@ -110,7 +116,8 @@ class Analysis {
     propagate();
     if (!place_reductions() || !place_outputs()) return std::nullopt;
     for (ValueId output : domain_.outputs)
-      if (!(scatters(output) ? visit_scatter(producer(output)) : visit(output, domain_.seeds.at(output)))) return std::nullopt;
+      if (!(scatters(output) ? visit_scatter(producer(output)) : visit(output, domain_.seeds.at(output))))
+        return std::nullopt;
     return std::move(domain_);
   }
 
@@ -123,14 +130,17 @@ class Analysis {
   }
   bool scatters(ValueId value) const { return facts_.classes[producer(value)] == OpClass::kScatter; }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
-  Extents extents() const { return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents); }
+  Extents extents() const {
+    return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents);
+  }
 
   // The views between what the nodes read and where it is stored.
   void find_views() {
     std::set<NodeId> views;
     for (NodeId node : nodes_)
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
-        while (operand != facts_.roots[operand] && views.insert(producer(operand)).second) operand = graph_.nodes[producer(operand)].value("self");
+        while (operand != facts_.roots[operand] && views.insert(producer(operand)).second)
+          operand = graph_.nodes[producer(operand)].value("self");
       });
     members_.assign(views.begin(), views.end());
     members_.insert(members_.end(), nodes_.begin(), nodes_.end());
@@ -142,7 +152,7 @@ class Analysis {
     for (bool wanted : {false, true}) {
       for (size_t dim = 0; dim < domain.size(); ++dim)
         if (reduced[dim] == wanted && domain[dim] != 1) {
-          point[dim] = Index{0, {kernel::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
+          point[dim] = Index{0, {kernel_ir::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
           domain_.extents.push_back(domain[dim]);
         }
       if (!wanted) domain_.parallel = static_cast<int>(domain_.extents.size());
@@ -155,7 +165,9 @@ class Analysis {
     NodeId anchor = kNoNode;
     int64_t largest = -1;
     bool reduces = false;
-    if (std::any_of(nodes_.begin(), nodes_.end(), [&](NodeId node) { return facts_.classes[node] == OpClass::kScatter; })) return anchor_at_scatters();
+    if (std::any_of(nodes_.begin(), nodes_.end(),
+                    [&](NodeId node) { return facts_.classes[node] == OpClass::kScatter; }))
+      return anchor_at_scatters();
     for (NodeId node : nodes_) {
       if (!folds(node)) continue;
       const bool scan = facts_.classes[node] == OpClass::kScan;
@@ -194,7 +206,8 @@ class Analysis {
     return seed(value, point);
   }
 
-  // The points of scatters that run over the same ones. Nothing is folded beside them, and what they write into is not made here.
+  // The points of scatters that run over the same ones. Nothing is folded beside them, and what they write into is not
+  // made here.
   bool anchor_at_scatters() {
     Shape domain;
     Coords point;
@@ -232,7 +245,8 @@ class Analysis {
   bool seed_results(NodeId id, const ReduceSpec& spec, const Coords& point) {
     bool changed = false;
     for (ValueId result : graph_.nodes[id].results)
-      if (result != kNoValue && !find_seed(result)) changed |= seed(result, reduce_result_coords(spec, point, shape(result), extents()));
+      if (result != kNoValue && !find_seed(result))
+        changed |= seed(result, reduce_result_coords(spec, point, shape(result), extents()));
     return changed;
   }
 
@@ -257,17 +271,22 @@ class Analysis {
     return true;
   }
 
-  bool folds(NodeId node) const { return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan; }
+  bool folds(NodeId node) const {
+    return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan;
+  }
 
-  // The scan's operand, along a longer axis where a result inside the group is a longer tensor: cat((zeros, cumsum(x))).
+  // The scan's operand, along a longer axis where a result inside the group is a longer tensor: cat((zeros,
+  // cumsum(x))).
   bool anchor_at_scan(NodeId anchor) {
     const ReduceSpec& spec = specs_.at(anchor);
-    const auto scanned = static_cast<size_t>(std::find(spec.reduced.begin(), spec.reduced.end(), true) - spec.reduced.begin());
+    const auto scanned = static_cast<size_t>(std::find(spec.reduced.begin(), spec.reduced.end(), true) -
+                                             spec.reduced.begin());
     Shape domain = spec.domain;
     ValueId longest = kNoValue;
     for (NodeId node : nodes_)
       for (ValueId result : graph_.nodes[node].results) {
-        if (result == kNoValue || scanned >= domain.size() || shape(result).size() != domain.size() || node < anchor) continue;
+        if (result == kNoValue || scanned >= domain.size() || shape(result).size() != domain.size() || node < anchor)
+          continue;
         Shape other = shape(result);
         const int64_t length = other[scanned];
         other[scanned] = domain[scanned];
@@ -306,9 +325,11 @@ class Analysis {
   bool propagate_through(NodeId id) {
     const Node& node = graph_.nodes[id];
     switch (facts_.classes[id]) {
-      case OpClass::kReduce: case OpClass::kScan: return propagate_through_reduce(id);
+      case OpClass::kReduce:
+      case OpClass::kScan: return propagate_through_reduce(id);
       case OpClass::kView: return propagate_through_view(id);
-      case OpClass::kPointwise: return is_elementwise(graph_, id) ? propagate_through_elementwise(node) : propagate_through_view(id);
+      case OpClass::kPointwise:
+        return is_elementwise(graph_, id) ? propagate_through_elementwise(node) : propagate_through_view(id);
       default: return false;
     }
   }
@@ -333,12 +354,15 @@ class Analysis {
   bool propagate_through_view(NodeId id) {
     const Node& node = graph_.nodes[id];
     const ValueId source = node.value("self");
-    if (source == kNoValue || node.results.size() != 1 || looks_up(node) || graph_.type(source).elements() != graph_.type(node.results[0]).elements()) return false;
+    if (source == kNoValue || node.results.size() != 1 || looks_up(node) ||
+        graph_.type(source).elements() != graph_.type(node.results[0]).elements())
+      return false;
     const Coords *from = find_seed(source), *to = find_seed(node.results[0]);
     if (from && !to) return seed(node.results[0], push_view(graph_, id, *from, extents()));
     if (to && !from) {
       auto pulls = pull(graph_, id, 0, *to, lookups_);
-      return pulls && pulls->size() == 1 && pulls->front().guards.empty() && seed(source, std::move(pulls->front().coords));
+      return pulls && pulls->size() == 1 && pulls->front().guards.empty() &&
+             seed(source, std::move(pulls->front().coords));
     }
     return false;
   }
@@ -350,7 +374,8 @@ class Analysis {
     auto point = domain_.reduce_points.find(id);
     if (point == domain_.reduce_points.end()) {
       std::optional<Coords> found;
-      if (const Coords* coords = find_seed(spec.operands[0])) found = reshape(*coords, shape(spec.operands[0]), spec.domain, extents());
+      if (const Coords* coords = find_seed(spec.operands[0]))
+        found = reshape(*coords, shape(spec.operands[0]), spec.domain, extents());
       for (ValueId result : graph_.nodes[id].results)
         if (!found && result != kNoValue && find_seed(result) && graph_.type(result).elements() == product(spec.domain))
           found = reshape(*find_seed(result), shape(result), spec.domain, extents());
@@ -361,7 +386,8 @@ class Analysis {
     for (ValueId operand : spec.operands)
       if (!find_seed(operand)) changed |= seed(operand, reshape(point->second, spec.domain, shape(operand), extents()));
     for (ValueId result : graph_.nodes[id].results)
-      if (result != kNoValue && !find_seed(result)) changed |= seed(result, reduce_result_coords(spec, point->second, shape(result), extents()));
+      if (result != kNoValue && !find_seed(result))
+        changed |= seed(result, reduce_result_coords(spec, point->second, shape(result), extents()));
     return changed;
   }
 
@@ -375,15 +401,18 @@ class Analysis {
       if (!coords) continue;
       const Coords known = *coords;
       for_each_operand(node, [&](ValueId operand) {
-        if (!find_seed(operand) && shape(operand) != shape(result) && shape(operand).size() == shape(result).size()) seed(operand, broadcast(known, shape(result), shape(operand)));
+        if (!find_seed(operand) && shape(operand) != shape(result) && shape(operand).size() == shape(result).size())
+          seed(operand, broadcast(known, shape(result), shape(operand)));
       });
     }
   }
 
-  // A reduction over the same axes whose rows are shared by neighbouring ones of the domain (the mask of a masked mean): each program folds its row again,
-  // once for its whole block of the innermost parallel axis.
+  // A reduction over the same axes whose rows are shared by neighbouring ones of the domain (the mask of a masked
+  // mean): each program folds its row again, once for its whole block of the innermost parallel axis.
   bool is_lent(const ReduceSpec& spec, const Coords& point) const {
-    if (spec.windowed || domain_.scans || domain_.parallel == 0 || spec.reduced_elements() != domain_.reduced_elements()) return false;
+    if (spec.windowed || domain_.scans || domain_.parallel == 0 ||
+        spec.reduced_elements() != domain_.reduced_elements())
+      return false;
     if (domain_.extents[domain_.parallel - 1] < 32) return false;
     std::vector<bool> used(domain_.parallel, false);
     int64_t kept = 1;
@@ -399,7 +428,8 @@ class Analysis {
     return !used[domain_.parallel - 1] && kept == reached;
   }
 
-  // A fold that waits for a shared row's would have every program walk that row first, by few lanes and with nothing beside it: slower than a kernel of its own.
+  // A fold that waits for a shared row's would have every program walk that row first, by few lanes and with nothing
+  // beside it: slower than a kernel of its own.
   bool no_fold_waits_for_lent() const {
     std::set<NodeId> after;
     for (NodeId node : nodes_) {
@@ -428,8 +458,10 @@ class Analysis {
         point = domain_.reduce_points.find(node);
         if (point == domain_.reduce_points.end()) return false;
       }
-      const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() && spec.reduced_elements() > 1;
-      const int64_t wanted = domain_.parallel_elements() * (longer ? spec.reduced_elements() : domain_.reduced_elements());
+      const bool longer = domain_.scans && domain_.reduced_elements() > spec.reduced_elements() &&
+                          spec.reduced_elements() > 1;
+      const int64_t wanted = domain_.parallel_elements() *
+                             (longer ? spec.reduced_elements() : domain_.reduced_elements());
       if (longer && spec.sorted) return false;
       if (product(spec.domain) != wanted) {
         if (!is_lent(spec, point->second)) return false;
@@ -464,10 +496,14 @@ class Analysis {
       std::vector<bool> used(domain_.extents.size(), false);
       for (const Index& index : domain_.seeds.at(output))
         for (const auto& term : index.terms) used[term.axis] = true;
-      const bool all_parallel = std::all_of(used.begin(), used.begin() + domain_.parallel, [](bool one) { return one; });
+      const bool all_parallel = std::all_of(used.begin(), used.begin() + domain_.parallel,
+                                            [](bool one) { return one; });
       const auto reduced = std::count(used.begin() + domain_.parallel, used.end(), true);
-      if (!all_parallel || (reduced != 0 && reduced != static_cast<int64_t>(used.size()) - domain_.parallel)) return false;
-      if (graph_.type(output).elements() != domain_.parallel_elements() * (reduced ? domain_.reduced_elements() : 1) && !(reduced && is_first_places(output))) return false;
+      if (!all_parallel || (reduced != 0 && reduced != static_cast<int64_t>(used.size()) - domain_.parallel))
+        return false;
+      if (graph_.type(output).elements() != domain_.parallel_elements() * (reduced ? domain_.reduced_elements() : 1) &&
+          !(reduced && is_first_places(output)))
+        return false;
       const TensorType& type = graph_.type(output);
       for (size_t dim = 0; dim < type.shape.size(); ++dim)
         if (type.shape[dim] > 1 && type.strides[dim] == 0) return false;
@@ -494,7 +530,9 @@ class Analysis {
     const Coords& coords = domain_.seeds.at(output);
     for (size_t dim = 0; dim < coords.size(); ++dim) {
       const int64_t first = shape(output)[dim];
-      if (coords[dim] != axis_index(domain_.parallel, extents()) || graph_.type(output).elements() != domain_.parallel_elements() * first) continue;
+      if (coords[dim] != axis_index(domain_.parallel, extents()) ||
+          graph_.type(output).elements() != domain_.parallel_elements() * first)
+        continue;
       domain_.first_places[output] = first;
       return true;
     }
@@ -503,18 +541,22 @@ class Analysis {
 
   Index whole_domain() const {
     Coords axes;
-    for (size_t axis = 0; axis < domain_.extents.size(); ++axis) axes.push_back(axis_index(static_cast<int>(axis), extents()));
+    for (size_t axis = 0; axis < domain_.extents.size(); ++axis)
+      axes.push_back(axis_index(static_cast<int>(axis), extents()));
     return linearise(axes, domain_.extents, extents());
   }
 
   bool visit_scatter(NodeId node) {
     const auto spec = scatter_spec(graph_, node);
-    const auto point = spec ? scatter_point(graph_, node, *spec, domain_.scatter_points.at(node), lookups_) : std::nullopt;
-    return point && std::all_of(point->operands.begin(), point->operands.end(), [&](const Pull& one) { return visit(one.value, one.coords); });
+    const auto point = spec ? scatter_point(graph_, node, *spec, domain_.scatter_points.at(node), lookups_)
+                            : std::nullopt;
+    return point && std::all_of(point->operands.begin(), point->operands.end(),
+                                [&](const Pull& one) { return visit(one.value, one.coords); });
   }
 
   bool visit(ValueId value, const Coords& coords) {
-    if (!computed_inside(value)) return !sorts_ || has_element(value, coords);   // a load through the value's own strides
+    if (!computed_inside(value))
+      return !sorts_ || has_element(value, coords);  // a load through the value's own strides
     auto& seen = visited_[value];
     for (const Coords& earlier : seen)
       if (earlier == coords) return true;
@@ -536,7 +578,7 @@ class Analysis {
     } else if (facts_.classes[node] == OpClass::kFactory) {
       return true;
     } else if (facts_.classes[node] == OpClass::kScatter) {
-      return false;                                               // complete only when the kernel ends
+      return false;  // complete only when the kernel ends
     } else {
       pulls = pull(graph_, node, result, coords, lookups_);
     }
@@ -547,7 +589,8 @@ class Analysis {
   // What is as short as a topk's result has no element beside the places that nobody asked for.
   bool has_element(ValueId value, const Coords& coords) const {
     for (size_t dim = 0; dim < coords.size(); ++dim)
-      if (const Range range = range_of(coords[dim], extents()); range.low < 0 || range.high >= shape(value)[dim]) return false;
+      if (const Range range = range_of(coords[dim], extents()); range.low < 0 || range.high >= shape(value)[dim])
+        return false;
     return true;
   }
 
@@ -555,12 +598,12 @@ class Analysis {
   const Graph& graph_;
   bool sorts_ = false;
   std::vector<NodeId> nodes_;
-  std::vector<NodeId> members_;                  // nodes and the views between them
+  std::vector<NodeId> members_;  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;
-  std::set<NodeId> lent_;                        // reductions over the same axes for fewer rows
+  std::set<NodeId> lent_;  // reductions over the same axes for fewer rows
   Lookups lookups_;
-  Coords offsets_;                               // of the largest reduction, if it is windowed
-  std::map<Shape, Coords> by_shape_;             // first seed of each shape
+  Coords offsets_;                    // of the largest reduction, if it is windowed
+  std::map<Shape, Coords> by_shape_;  // first seed of each shape
   std::map<ValueId, std::vector<Coords>> visited_;
   Domain domain_;
 };
@@ -579,7 +622,8 @@ std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId>
   return outputs;
 }
 
-std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>* outputs) {
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes,
+                              const std::vector<ValueId>* outputs) {
   return Analysis(facts, nodes).run(outputs ? *outputs : outputs_of(facts, nodes));
 }
 

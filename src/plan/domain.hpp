@@ -1,5 +1,6 @@
 // The iteration domain of a fusion group: its axes, and for each value where in the domain its elements are computed.
-// analyse() decides whether a set of nodes can be one kernel; it runs the whole index algebra of the lowering, without building expressions.
+// analyse() decides whether a set of nodes can be one kernel; it runs the whole index algebra of the lowering, without
+// building expressions.
 #pragma once
 
 #include <map>
@@ -20,23 +21,26 @@ struct GraphFacts {
   explicit GraphFacts(const Graph& graph);
 
   const Graph& graph;
-  std::vector<OpClass> classes;                    // per node
-  std::vector<ValueId> roots;                      // per value: storage_root
-  std::vector<std::vector<NodeId>> readers;        // per root: the nodes other than views that read it or a view of it
-  std::vector<bool> escapes;                       // per root: it or a view of it is a graph output
+  std::vector<OpClass> classes;              // per node
+  std::vector<ValueId> roots;                // per value: storage_root
+  std::vector<std::vector<NodeId>> readers;  // per root: the nodes other than views that read it or a view of it
+  std::vector<bool> escapes;                 // per root: it or a view of it is a graph output
 
-  bool reads_places(NodeId sort, const SortSpec& spec) const;   // does anything need to know where a sort's elements stood?
+  bool reads_places(NodeId sort, const SortSpec& spec) const;  // does anything need to know where a sort's elements
+                                                               // stood?
 };
 
 struct Domain {
-  std::vector<int64_t> extents;                    // parallel axes, then reduce axes
-  int parallel = 0;                                // number of parallel axes
-  bool scans = false;                              // what follows is one scan axis, which may be longer than the scans (cat before a cumsum's result)
-  std::map<ValueId, Coords> seeds;                 // coordinates of a value's element at a point of the domain
-  std::map<NodeId, Coords> reduce_points;          // per reduce or scan node: coordinates in its ReduceSpec's domain
-  std::map<NodeId, Coords> scatter_points;         // per scatter node: coordinates in its ScatterSpec's domain
-  std::vector<ValueId> outputs;                    // values to store: read outside the group, or graph outputs
-  std::map<ValueId, int64_t> first_places;         // outputs that end before the scan axis: how many of its points they have (topk)
+  std::vector<int64_t> extents;  // parallel axes, then reduce axes
+  int parallel = 0;              // number of parallel axes
+  bool scans = false;  // what follows is one scan axis, which may be longer than the scans (cat before a cumsum's
+                       // result)
+  std::map<ValueId, Coords> seeds;          // coordinates of a value's element at a point of the domain
+  std::map<NodeId, Coords> reduce_points;   // per reduce or scan node: coordinates in its ReduceSpec's domain
+  std::map<NodeId, Coords> scatter_points;  // per scatter node: coordinates in its ScatterSpec's domain
+  std::vector<ValueId> outputs;             // values to store: read outside the group, or graph outputs
+  std::map<ValueId, int64_t> first_places;  // outputs that end before the scan axis: how many of its points they have
+                                            // (topk)
 
   bool has_reduction() const { return parallel < static_cast<int>(extents.size()); }
   int64_t parallel_elements() const;
@@ -48,16 +52,19 @@ std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId>
 
 // `nodes` ascending; views are not listed. `outputs`: what the kernel stores, outputs_of(nodes) when left out.
 // nullopt: these nodes cannot be one kernel.
-std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>* outputs = nullptr);
+std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes,
+                              const std::vector<ValueId>* outputs = nullptr);
 
-// The points by which a scan's result at `wanted` lies before the one at `at`, its place in the domain: nullopt where the two differ in anything else.
-// Reading a scan further back is scanning its operand further back.
+// The points by which a scan's result at `wanted` lies before the one at `at`, its place in the domain: nullopt where
+// the two differ in anything else. Reading a scan further back is scanning its operand further back.
 std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted);
 
 // All tensor operands of a reduce node at a point of its domain, in argument order.
-std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec, const Coords& point, Lookups& lookups);
+std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec,
+                                             const Coords& point, Lookups& lookups);
 
 // Coordinates of a reduce node's result at a point of its domain.
-std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result, Extents extents);
+std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result,
+                                           Extents extents);
 
 }  // namespace kw::plan

@@ -10,10 +10,10 @@ using namespace kernel;
 
 namespace {
 
-constexpr double kInstructionsPerSecond = 3e9;     // of vectors, on one core
-constexpr double kSynchroniseSeconds = 4e-6;       // where it was not measured
-constexpr double kOneCoreShare = 0.6;              // of the memory's bandwidth, that a single core can ask for
-constexpr double kNearBytes = 32 << 10;            // of the nearest cache
+constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
+constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
+constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
+constexpr double kNearBytes = 32 << 10;         // of the nearest cache
 constexpr double kProgramCycles = 20, kFoldCycles = 40, kCarryCycles = 4;
 
 class PartEstimation {
@@ -25,10 +25,14 @@ class PartEstimation {
     const bool threads = nest_.threading != cpu::Threading::kNone;
     const double units = threads ? units_at_work() : 1;
     const double instructions = loops() + programs() * (kProgramCycles + kFoldCycles * folds()) + carried();
-    const double bandwidth = device_.copy_bytes_per_second * std::clamp(units / static_cast<double>(device_.units), std::min(1.0, kOneCoreShare), 1.0);
-    const double cache_rate = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second : 4 * device_.copy_bytes_per_second;
+    const double bandwidth = device_.copy_bytes_per_second *
+                             std::clamp(units / static_cast<double>(device_.units), std::min(1.0, kOneCoreShare), 1.0);
+    const double cache_rate = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
+                                                                 : 4 * device_.copy_bytes_per_second;
     const double memory = share_ * (moved_.memory_bytes / bandwidth + (moved_.cache_bytes + read_again()) / cache_rate);
-    const double synchronise = !threads ? 0 : device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
+    const double synchronise = !threads                          ? 0
+                               : device_.synchronise_seconds > 0 ? device_.synchronise_seconds
+                                                                 : kSynchroniseSeconds;
     const double arithmetic = instructions / (units * kInstructionsPerSecond);
     // Less than either hides the other entirely.
     return std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + synchronise;
@@ -40,7 +44,8 @@ class PartEstimation {
   double programs() const {
     double count = 1;
     for (const int axis : nest_.program_axes) count *= extent(axis);
-    for (const cpu::AxisBlock& block : nest_.blocks) count *= std::ceil(extent(block.axis) / static_cast<double>(block.size));
+    for (const cpu::AxisBlock& block : nest_.blocks)
+      count *= std::ceil(extent(block.axis) / static_cast<double>(block.size));
     return count;
   }
 
@@ -95,7 +100,8 @@ class PartEstimation {
       if (expr.kind == ExprKind::kReduce) {
         for (const ExprId operand : expr.operands)
           for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest_.axes[operand][axis];
-        each = (is_floating(expr.dtype) ? 2 : 1) / (nest_.vector_axis >= 0 ? lanes() : 1);   // floats are added up in double
+        each = (is_floating(expr.dtype) ? 2 : 1) / (nest_.vector_axis >= 0 ? lanes() : 1);  // floats are added up in
+                                                                                            // double
         if (columns_leave_the_nearest_cache()) each *= 2;
       } else if (is_load(expr)) {
         each = varies(static_cast<ExprId>(id)) ? access_cost(expr.access.index) : 1;
@@ -103,14 +109,16 @@ class PartEstimation {
       total += each * points(axes) * std::max(1, nest_.times[id]);
       if (nest_.kept[id]) total += 2 * points(axes) / lanes();
     }
-    for (const Store& store : kernel_.stores) total += access_cost(store.access.index) * points(axes_of_access(kernel_, store.access));
+    for (const Store& store : kernel_.stores)
+      total += access_cost(store.access.index) * points(axes_of_access(kernel_, store.access));
     return total;
   }
 
   double folds() const {
     double count = 0;
     if (nest_.form == cpu::LoopForm::kRows)
-      for (size_t id = 0; id < kernel_.exprs.size(); ++id) count += nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce;
+      for (size_t id = 0; id < kernel_.exprs.size(); ++id)
+        count += nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce;
     return count;
   }
 
@@ -127,7 +135,8 @@ class PartEstimation {
     return bytes > kNearBytes / 2;
   }
 
-  // A block of columns that is walked again when it has left the core's cache; and short rows of a block, of which the lines at their ends are shared.
+  // A block of columns that is walked again when it has left the core's cache; and short rows of a block, of which the
+  // lines at their ends are shared.
   double read_again() const {
     if (nest_.form != cpu::LoopForm::kColumns) return 0;
     double rows = 1;
@@ -136,7 +145,8 @@ class PartEstimation {
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       if (!nest_.needed[id] || !is_load(kernel_.exprs[id])) continue;
       const double size = static_cast<double>(size_of(kernel_.exprs[id].dtype)), bytes = points(nest_.axes[id]) * size;
-      if (rows * block_columns() * size > static_cast<double>(device_.unit_cache_bytes) / 2) again += bytes * std::max(0, nest_.times[id] - 1);
+      if (rows * block_columns() * size > static_cast<double>(device_.unit_cache_bytes) / 2)
+        again += bytes * std::max(0, nest_.times[id] - 1);
       again += bytes * 32 / (block_columns() * size);
       most = std::max(most, bytes);
     }
@@ -179,7 +189,8 @@ double cpu_seconds(const Kernel& kernel, const KernelEstimate& moved, const Devi
   const std::vector<cpu::Part> parts = cpu::parts_of(kernel);
   double whole = 0, total = 0;
   for (const cpu::Part& part : parts) whole += points_of(part.simplified.kernel);
-  for (const cpu::Part& part : parts) total += PartEstimation(part, moved, whole > 0 ? points_of(part.simplified.kernel) / whole : 1, device).seconds();
+  for (const cpu::Part& part : parts)
+    total += PartEstimation(part, moved, whole > 0 ? points_of(part.simplified.kernel) / whole : 1, device).seconds();
   return total;
 }
 

@@ -10,19 +10,21 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::ExprKind;
-using kernel::Kernel;
-using kernel::ReduceOp;
+using kernel_ir::ExprKind;
+using kernel_ir::Kernel;
+using kernel_ir::ReduceOp;
 
 constexpr int64_t kThreads = 128;
-// Registers for a block's elements, with as many again for what is computed from them: 128 threads hold 8192 elements in 64 registers each.
-// 0.92 of a copy's speed for softmax rows of 393,216 on an H200; twice as many threads or elements are slower.
+// Registers for a block's elements, with as many again for what is computed from them: 128 threads hold 8192 elements
+// in 64 registers each. 0.92 of a copy's speed for softmax rows of 393,216 on an H200; twice as many threads or
+// elements are slower.
 constexpr int64_t kElements = 8192;
 constexpr int64_t kLeastElements = 1024;
 
-bool combines(const kernel::Expr& expr) {
-  const bool known = expr.reduce == ReduceOp::kSum || expr.reduce == ReduceOp::kProd || expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMin ||
-                     expr.reduce == ReduceOp::kMoments || expr.reduce == ReduceOp::kMaxSumExp;
+bool combines(const kernel_ir::Expr& expr) {
+  const bool known = expr.reduce == ReduceOp::kSum || expr.reduce == ReduceOp::kProd || expr.reduce == ReduceOp::kMax ||
+                     expr.reduce == ReduceOp::kMin || expr.reduce == ReduceOp::kMoments ||
+                     expr.reduce == ReduceOp::kMaxSumExp;
   return known && (expr.dtype == DType::f32 || expr.dtype == DType::f64);
 }
 
@@ -32,7 +34,9 @@ int64_t exchanged_slots(const Kernel& kernel, int64_t& reductions, DType& dtype)
   reductions = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
+    if (expr.kind != ExprKind::kReduce || kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
+                                              static_cast<kernel_ir::ExprId>(id))
+      continue;
     if (!combines(expr) || (reductions > 0 && expr.dtype != dtype)) return 0;
     dtype = expr.dtype;
     ++reductions;
@@ -61,27 +65,33 @@ struct Weights {
 };
 
 Weights weights_of(const Kernel& kernel) {
-  const auto axes = kernel::axes_of_exprs(kernel);
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
   std::vector<bool> after(kernel.exprs.size(), false);
   Weights weights;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
     after[id] = expr.kind == ExprKind::kReduce;
-    for (kernel::ExprId operand : expr.operands) after[id] = after[id] || after[operand];
+    for (kernel_ir::ExprId operand : expr.operands) after[id] = after[id] || after[operand];
     if (expr.kind == ExprKind::kOp && axes[id].back()) (after[id] ? weights.after : weights.before) += weight_of(expr);
   }
   return weights;
 }
 
-// A block of 64 elements a thread leaves 16 registers: room for a softmax's exponential and quotient, or a sigmoid behind a norm.
+// A block of 64 elements a thread leaves 16 registers: room for a softmax's exponential and quotient, or a sigmoid
+// behind a norm.
 constexpr double kNeedsRoom = 18;
 
-// What is computed of each element before it is folded takes registers at once: a GELU before a group norm took 0.77 of the time with a quarter of the elements, a SiLU
-// 0.81 with half of them.
-int64_t block_for(double weight_before) { return weight_before >= 24 ? kElements / 4 : weight_before >= 10 ? kElements / 2 : kElements; }
+// What is computed of each element before it is folded takes registers at once: a GELU before a group norm took 0.77 of
+// the time with a quarter of the elements, a SiLU 0.81 with half of them.
+int64_t block_for(double weight_before) {
+  return weight_before >= 24 ? kElements / 4 : weight_before >= 10 ? kElements / 2 : kElements;
+}
 
-// Elements' places then take more registers than their values: a batch norm over planes of 56 x 56 took 0.68 ms so, two passes take half.
-bool divides_indices(const Kernel& kernel, int64_t block) { return reduce_points(kernel) != kernel.axes.back().extent && !keeps_axes(kernel, block); }
+// Elements' places then take more registers than their values: a batch norm over planes of 56 x 56 took 0.68 ms so, two
+// passes take half.
+bool divides_indices(const Kernel& kernel, int64_t block) {
+  return reduce_points(kernel) != kernel.axes.back().extent && !keeps_axes(kernel, block);
+}
 
 }  // namespace
 
@@ -90,12 +100,17 @@ int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const Device
   DType dtype = DType::f32;
   if (exchanged_slots(kernel, reductions, dtype) == 0) return 0;
   int64_t block = kElements / next_power_of_two(std::max(1, kept_loads)) / (dtype == DType::f64 ? 2 : 1);
-  if (block < kLeastElements || divides_indices(kernel, block) || programs_for_row(kernel, block) > sure_to_run(device)) return 0;
+  if (block < kLeastElements || divides_indices(kernel, block) || programs_for_row(kernel, block) > sure_to_run(device))
+    return 0;
   const Weights weights = weights_of(kernel);
-  if (weights.after >= kNeedsRoom && block > kLeastElements && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
+  if (weights.after >= kNeedsRoom && block > kLeastElements &&
+      programs_for_row(kernel, block / 2) <= sure_to_run(device))
+    block /= 2;
   while (block > block_for(weights.before) && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
   // Few rows: smaller blocks, so that every multiprocessor has some.
-  while (block > kLeastElements && parallel_points(kernel) * programs_for_row(kernel, block) < 4 * device.units && programs_for_row(kernel, block / 2) <= sure_to_run(device)) block /= 2;
+  while (block > kLeastElements && parallel_points(kernel) * programs_for_row(kernel, block) < 4 * device.units &&
+         programs_for_row(kernel, block / 2) <= sure_to_run(device))
+    block /= 2;
   return programs_for_row(kernel, block) < 2 ? 0 : block;
 }
 
@@ -108,7 +123,8 @@ bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& de
   const int parallel = parallel_axes(kernel);
   if (!keeps_axes(kernel, block)) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
   const int64_t per_row = programs_for_row(kernel, block), rows = parallel_points(kernel);
-  if (per_row < 2 || per_row > sure_to_run(device) || rows * per_row * slots > std::numeric_limits<int32_t>::max()) return false;
+  if (per_row < 2 || per_row > sure_to_run(device) || rows * per_row * slots > std::numeric_limits<int32_t>::max())
+    return false;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     auto& one = kernel.axes[axis];
     one.looped = false;
@@ -123,7 +139,7 @@ bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& de
     tensor.type.strides = {1};
     tensor.zeros = zeros;
     scratch.push_back(tensor);
-    kernel.buffers.push_back({name, type, elements, kernel::BufferRole::kScratch, true});
+    kernel.buffers.push_back({name, type, elements, kernel_ir::BufferRole::kScratch, true});
     group.buffers.push_back(-static_cast<int>(scratch.size()));
     return static_cast<int>(kernel.buffers.size()) - 1;
   };
@@ -131,10 +147,11 @@ bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& de
   kernel.exchange.partials = add("partials", dtype, slots * rows * per_row, false);
   kernel.num_warps = static_cast<int>(kThreads / 32);
   kernel.num_stages = 1;
-  // Six programs a multiprocessor instead of five: group norm over rows of 2 M elements in 4.3 ms instead of 5.2. With masks, or another tensor of the row's length, that many would spill.
-  const auto axes = kernel::axes_of_exprs(kernel);
+  // Six programs a multiprocessor instead of five: group norm over rows of 2 M elements in 4.3 ms instead of 5.2. With
+  // masks, or another tensor of the row's length, that many would spill.
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
   int loads = 0;
-  for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += kernel::is_load(kernel.exprs[id]) && axes[id].back();
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += kernel_ir::is_load(kernel.exprs[id]) && axes[id].back();
   if (kernel.axes.back().extent % block == 0 && loads == 1) kernel.max_registers = 80;
   return true;
 }

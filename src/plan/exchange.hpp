@@ -1,16 +1,19 @@
-// Long rows read once: a row spread over several programs that keep their blocks in registers and exchange partial results.
+// Long rows read once: a row spread over several programs that keep their blocks in registers and exchange partial
+// results.
 #pragma once
 
 #include "plan/scheduler.hpp"
 
 namespace kw::plan {
 
-// The block of a row that one program keeps, for a kernel with ordered, coalesced axes whose reduce axes are contiguous in memory; 0 where rows cannot be
-// spread: a reduction whose parts do not combine in floating point, or more programs a row than are sure to run at once on the device.
-// `kept_loads`: tensors that a program keeps of each element of its block.
-int64_t choose_exchange_block(const kernel::Kernel& kernel, int kept_loads, const DeviceDescription& device);
+// The block of a row that one program keeps, for a kernel with ordered, coalesced axes whose reduce axes are contiguous
+// in memory; 0 where rows cannot be spread: a reduction whose parts do not combine in floating point, or more programs
+// a row than are sure to run at once on the device. `kept_loads`: tensors that a program keeps of each element of its
+// block.
+int64_t choose_exchange_block(const kernel_ir::Kernel& kernel, int kept_loads, const DeviceDescription& device);
 
-// Spreads the rows over blocks of at most `block`; the exchange's buffers are new scratch tensors (buffer value −1 − k). False: it cannot be done.
+// Spreads the rows over blocks of at most `block`; the exchange's buffers are new scratch tensors (buffer value −1 −
+// k). False: it cannot be done.
 bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& device, std::vector<Scratch>& scratch);
 
 }  // namespace kw::plan

@@ -26,22 +26,26 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   }
   for (const auto& output : graph.outputs)
     if (output.value != kNoValue) escapes[roots[output.value]] = true;
-  for (NodeId id = 0; id < node_count; ++id)   // an empty result that somebody wants is the library's to make
+  for (NodeId id = 0; id < node_count; ++id)  // an empty result that somebody wants is the library's to make
     for (ValueId result : graph.nodes[id].results)
-      if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) && classes[id] != OpClass::kView)
+      if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) &&
+          classes[id] != OpClass::kView)
         classes[id] = OpClass::kExtern;
-  for (NodeId id = 0; id < node_count; ++id)   // of a bag's results we make the first
+  for (NodeId id = 0; id < node_count; ++id)  // of a bag's results we make the first
     for (ValueId result : graph.nodes[id].results)
-      if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue && (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
+      if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue &&
+          (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
         classes[id] = OpClass::kExtern;
   for (NodeId id = 0; id < node_count; ++id)
-    if (const auto sort = classes[id] == OpClass::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt; sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
+    if (const auto sort = classes[id] == OpClass::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt;
+        sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
       classes[id] = OpClass::kExtern;
 }
 
 bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {
   const ValueId places = graph.nodes[id].results[1];
-  // Values alone say nothing of the order of the two zeros, and on a GPU do not tell equals apart that are picked one by one.
+  // Values alone say nothing of the order of the two zeros, and on a GPU do not tell equals apart that are picked one
+  // by one.
   const DType dtype = graph.type(sort.operand).dtype;
   const bool picks = sort.on_gpu && sort.first < sort.length;
   if (((sort.stable && is_floating(dtype)) || picks) && size_of(dtype) < 8) return true;

@@ -22,35 +22,60 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::Access;
-using kernel::AxisKind;
-using kernel::Buffer;
-using kernel::BufferRole;
-using kernel::Guard;
+using kernel_ir::Access;
+using kernel_ir::AxisKind;
+using kernel_ir::Buffer;
+using kernel_ir::BufferRole;
+using kernel_ir::Guard;
 
 // What an op's result is called in a kernel. Plain arithmetic stays unnamed and is printed inline.
 const std::unordered_map<std::string_view, std::string_view> kResultNames = {
-    {"relu", "rectified"}, {"gelu", "activated"}, {"silu", "activated"}, {"mish", "activated"}, {"elu", "activated"}, {"selu", "activated"},
-    {"celu", "activated"}, {"leaky_relu", "activated"}, {"hardswish", "activated"}, {"softplus", "activated"}, {"sigmoid", "gate"},
-    {"hardsigmoid", "gate"}, {"hardtanh", "clamped"}, {"clamp", "clamped"}, {"softmax", "share"}, {"_softmax", "share"}, {"layer_norm", "normalised"},
-    {"native_layer_norm", "normalised"}, {"rms_norm", "normalised"}, {"group_norm", "normalised"}, {"batch_norm", "normalised"},
-    {"_native_batch_norm_legit_functional", "normalised"}, {"instance_norm", "normalised"}, {"log_softmax", "log_share"}};
+    {"relu", "rectified"},
+    {"gelu", "activated"},
+    {"silu", "activated"},
+    {"mish", "activated"},
+    {"elu", "activated"},
+    {"selu", "activated"},
+    {"celu", "activated"},
+    {"leaky_relu", "activated"},
+    {"hardswish", "activated"},
+    {"softplus", "activated"},
+    {"sigmoid", "gate"},
+    {"hardsigmoid", "gate"},
+    {"hardtanh", "clamped"},
+    {"clamp", "clamped"},
+    {"softmax", "share"},
+    {"_softmax", "share"},
+    {"layer_norm", "normalised"},
+    {"native_layer_norm", "normalised"},
+    {"rms_norm", "normalised"},
+    {"group_norm", "normalised"},
+    {"batch_norm", "normalised"},
+    {"_native_batch_norm_legit_functional", "normalised"},
+    {"instance_norm", "normalised"},
+    {"log_softmax", "log_share"}};
 
 struct NotLowerable {};
 
 class Lowering {
  public:
   Lowering(const GraphFacts& facts, std::span<const NodeId> nodes, Domain domain)
-      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()), domain_(std::move(domain)), build_(lowered_.kernel, &lookups_, [this](int axis) { return coordinate(axis); }) {
+      : facts_(facts),
+        graph_(facts.graph),
+        nodes_(nodes.begin(), nodes.end()),
+        domain_(std::move(domain)),
+        build_(lowered_.kernel, &lookups_, [this](int axis) { return coordinate(axis); }) {
     lookups_.start(domain_.extents);
   }
 
   LoweredGroup run() {
     for (size_t axis = 0; axis < domain_.extents.size(); ++axis) {
-      kernel::Axis one;
+      kernel_ir::Axis one;
       one.name = "axis" + std::to_string(axis);
       one.extent = domain_.extents[axis];
-      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel : domain_.scans ? AxisKind::kScan : AxisKind::kReduce;
+      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel
+                 : domain_.scans                           ? AxisKind::kScan
+                                                           : AxisKind::kReduce;
       lowered_.kernel.axes.push_back(one);
     }
     for (ValueId output : domain_.outputs) {
@@ -61,7 +86,7 @@ class Lowering {
       const Coords& coords = domain_.seeds.at(output);
       const ExprId value = expr_at(output, coords, {});
       const TensorType& type = graph_.type(output);
-      kernel::Store store;
+      kernel_ir::Store store;
       store.access.index = dot(coords, type.strides, 0, domain_.extents);
       store.access.buffer = buffer_of(output, BufferRole::kOutput);
       if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
@@ -89,11 +114,12 @@ class Lowering {
       if (value != other.value) return value < other.value;
       if (less(coords, other.coords)) return true;
       if (less(other.coords, coords)) return false;
-      return std::lexicographical_compare(guards.begin(), guards.end(), other.guards.begin(), other.guards.end(), [](const Guard& a, const Guard& b) {
-        if (a.lower != b.lower) return a.lower < b.lower;
-        if (a.upper != b.upper) return a.upper < b.upper;
-        return less(a.index, b.index);
-      });
+      return std::lexicographical_compare(guards.begin(), guards.end(), other.guards.begin(), other.guards.end(),
+                                          [](const Guard& a, const Guard& b) {
+                                            if (a.lower != b.lower) return a.lower < b.lower;
+                                            if (a.upper != b.upper) return a.upper < b.upper;
+                                            return less(a.index, b.index);
+                                          });
     }
   };
 
@@ -129,16 +155,20 @@ class Lowering {
     return unique;
   }
 
-  // Where each sum picked one element (picked.hpp) and nothing else varies along the reduce axes, the kernel is pointwise.
+  // Where each sum picked one element (picked.hpp) and nothing else varies along the reduce axes, the kernel is
+  // pointwise.
   void drop_unfolded_axes() {
     auto& kernel = lowered_.kernel;
-    const auto varies = kernel::axes_of_exprs(kernel);
+    const auto varies = kernel_ir::axes_of_exprs(kernel);
     const auto needs = [&](size_t axis) -> bool {
       for (size_t id = 0; id < kernel.exprs.size(); ++id)
-        if (varies[id][axis] || kernel.exprs[id].kind == kernel::ExprKind::kReduce) return true;
-      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel::Store& store) -> bool { return kernel::axes_of_access(kernel, store.access)[axis]; });
+        if (varies[id][axis] || kernel.exprs[id].kind == kernel_ir::ExprKind::kReduce) return true;
+      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) -> bool {
+        return kernel_ir::axes_of_access(kernel, store.access)[axis];
+      });
     };
-    while (!kernel.axes.empty() && kernel.axes.back().kind == AxisKind::kReduce && !needs(kernel.axes.size() - 1)) kernel.axes.pop_back();
+    while (!kernel.axes.empty() && kernel.axes.back().kind == AxisKind::kReduce && !needs(kernel.axes.size() - 1))
+      kernel.axes.pop_back();
   }
 
   // Parameters read: inputs first, then what the kernel writes; buffers that nothing uses any more go.
@@ -146,11 +176,12 @@ class Lowering {
     auto& kernel = lowered_.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const auto& expr : kernel.exprs)
-      if (kernel::is_load(expr)) used[expr.access.buffer] = true;
+      if (kernel_ir::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-    std::stable_partition(order.begin(), order.end(), [&](int id) { return kernel.buffers[id].role == BufferRole::kInput; });
+    std::stable_partition(order.begin(), order.end(),
+                          [&](int id) { return kernel.buffers[id].role == BufferRole::kInput; });
     std::vector<Buffer> buffers;
     std::vector<ValueId> values;
     for (int old : order) {
@@ -160,7 +191,7 @@ class Lowering {
       values.push_back(lowered_.buffers[old]);
     }
     for (auto& expr : kernel.exprs)
-      if (kernel::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
+      if (kernel_ir::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = place[store.access.buffer];
     kernel.buffers = std::move(buffers);
     lowered_.buffers = std::move(values);
@@ -175,11 +206,14 @@ class Lowering {
     access.guards = guards;
     access.otherwise = otherwise;
     auto& elements = lowered_.kernel.buffers[access.buffer].elements;
-    if (guards.empty() && !lookups_.is_lookup(access.index)) elements = std::max(elements, range_of(access.index, extents()).high + 1);
+    if (guards.empty() && !lookups_.is_lookup(access.index))
+      elements = std::max(elements, range_of(access.index, extents()).high + 1);
     return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
   }
 
-  ExprId load_of(ExprId loaded) const { return build_.expr(loaded).kind == kernel::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded; }
+  ExprId load_of(ExprId loaded) const {
+    return build_.expr(loaded).kind == kernel_ir::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded;
+  }
 
   // A load that brings `otherwise` itself outside its guards.
   ExprId filled(ValueId value, const Coords& coords, const Guards& guards, double otherwise) {
@@ -189,27 +223,30 @@ class Lowering {
     return loaded;
   }
 
-  // One element that is read under several guards, each of which chooses what is made of it (the two halves of a byte side by side), is read once for all.
+  // One element that is read under several guards, each of which chooses what is made of it (the two halves of a byte
+  // side by side), is read once for all.
   void share_loads() {
     auto& kernel = lowered_.kernel;
     std::vector<ExprId> instead(kernel.exprs.size());
     for (ExprId id = 0; id < static_cast<ExprId>(instead.size()); ++id) {
       instead[id] = id;
-      kernel::Expr& expr = kernel.exprs[id];
-      if (expr.kind != kernel::ExprKind::kLoad || !chosen_.contains(id)) continue;
-      const kernel::IndexRange range = kernel::range_of(expr.access.index, kernel.axes);
+      kernel_ir::Expr& expr = kernel.exprs[id];
+      if (expr.kind != kernel_ir::ExprKind::kLoad || !chosen_.contains(id)) continue;
+      const kernel_ir::IndexRange range = kernel_ir::range_of(expr.access.index, kernel.axes);
       if (range.lowest < 0 || range.highest >= kernel.buffers[expr.access.buffer].elements) continue;
       for (ExprId other = 0; other < id; ++other) {
-        kernel::Expr& first = kernel.exprs[other];
-        if (first.kind != kernel::ExprKind::kLoad || !chosen_.contains(other) || first.access.buffer != expr.access.buffer || first.access.index != expr.access.index) continue;
+        kernel_ir::Expr& first = kernel.exprs[other];
+        if (first.kind != kernel_ir::ExprKind::kLoad || !chosen_.contains(other) ||
+            first.access.buffer != expr.access.buffer || first.access.index != expr.access.index)
+          continue;
         first.access.guards.clear();
         instead[id] = other;
         break;
       }
     }
-    for (kernel::Expr& expr : kernel.exprs)
+    for (kernel_ir::Expr& expr : kernel.exprs)
       for (ExprId& operand : expr.operands) operand = instead[operand];
-    for (kernel::Store& store : kernel.stores) store.value = instead[store.value];
+    for (kernel_ir::Store& store : kernel.stores) store.value = instead[store.value];
   }
 
   ExprId expr_at(ValueId value, const Coords& coords, const Guards& guards) {
@@ -221,7 +258,7 @@ class Lowering {
     MemoKey key{value, coords, guards};
     if (const auto found = memo_.find(key); found != memo_.end()) return found->second;
     const ExprId result = compute(value, coords, guards);
-    if (result == kernel::kNoExpr) throw NotLowerable{};
+    if (result == kernel_ir::kNoExpr) throw NotLowerable{};
     memo_.emplace(std::move(key), result);
     return result;
   }
@@ -234,15 +271,18 @@ class Lowering {
       case OpClass::kReduce: return reduce_result(id, value, coords);
       case OpClass::kScan: return scan_result(id, result, coords);
       case OpClass::kFactory: return factory(node, coords);
-      case OpClass::kScatter: case OpClass::kExtern: throw NotLowerable{};
+      case OpClass::kScatter:
+      case OpClass::kExtern: throw NotLowerable{};
       default: break;
     }
     lookups_.guards = guards;
     const auto pulls = pull(graph_, id, result, coords, lookups_);
     if (!pulls) throw NotLowerable{};
-    if (const auto axes = resize_axes(graph_, node); axes && pulls->size() > 1) return interpolated(node, *axes, *pulls, coords, guards);
+    if (const auto axes = resize_axes(graph_, node); axes && pulls->size() > 1)
+      return interpolated(node, *axes, *pulls, coords, guards);
     if (looks_up(node)) return expr_at(pulls->front().value, pulls->front().coords, guards);
-    if (facts_.classes[id] == OpClass::kView || (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
+    if (facts_.classes[id] == OpClass::kView ||
+        (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
       return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (!is_elementwise(graph_, id)) return guarded(node, *pulls, coords, guards);
     const ScalarLowering lower = find_scalar_lowering(base_name(node));
@@ -251,14 +291,17 @@ class Lowering {
     for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, guards);
     const DType dtype = compute_dtype(graph_.type(value).dtype);
     ExprId answer = build_.cast(lower({build_, graph_, node, operands, coords, dtype}), dtype);
-    // Rounding to 16 bits on the way is noise that PyTorch adds; rounding to 8 is what a module that quantises is about.
-    if (is_eight_bit_float(graph_.type(value).dtype)) answer = build_.cast(build_.cast(answer, graph_.type(value).dtype), dtype);
+    // Rounding to 16 bits on the way is noise that PyTorch adds; rounding to 8 is what a module that quantises is
+    // about.
+    if (is_eight_bit_float(graph_.type(value).dtype))
+      answer = build_.cast(build_.cast(answer, graph_.type(value).dtype), dtype);
     name_result(node, answer);
     return answer;
   }
 
   void name_result(const Node& node, ExprId value) {
-    if (const auto name = kResultNames.find(base_name(node)); name != kResultNames.end()) build_.name(value, std::string(name->second));
+    if (const auto name = kResultNames.find(base_name(node)); name != kResultNames.end())
+      build_.name(value, std::string(name->second));
   }
 
   // cat, stack, pad and scatters of slices: which operand an element comes from depends on where it stands.
@@ -283,14 +326,14 @@ class Lowering {
       return build_.select(build_.all_of(pulls[1].guards), patch, rest);
     }
     (void)coords;
-    ExprId value = kernel::kNoExpr;
+    ExprId value = kernel_ir::kNoExpr;
     for (size_t i = pulls.size(); i-- > 0;) {
       if (!pulls[i].guards.empty()) {
         const Range range = range_of(pulls[i].guards[0].index, extents());
-        if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;   // never this one
+        if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;  // never this one
       }
       const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
-      if (value == kernel::kNoExpr) {
+      if (value == kernel_ir::kNoExpr) {
         value = part;
         continue;
       }
@@ -303,7 +346,8 @@ class Lowering {
   }
 
   // Innermost axis first, as PyTorch adds up: Σ weight_y · (Σ weight_x · element).
-  ExprId interpolated(const Node& node, const std::vector<ResizeAxis>& axes, const std::vector<Pull>& pulls, const Coords& coords, const Guards& guards) {
+  ExprId interpolated(const Node& node, const std::vector<ResizeAxis>& axes, const std::vector<Pull>& pulls,
+                      const Coords& coords, const Guards& guards) {
     const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
     std::vector<ExprId> values;
     for (const Pull& one : pulls) values.push_back(build_.cast(expr_at(one.value, one.coords, guards), dtype));
@@ -311,7 +355,7 @@ class Lowering {
       const std::vector<Lookup> taps = taps_of(axes[axis], coords[axis + 2]);
       std::vector<ExprId> sums;
       for (size_t first = 0; first < values.size(); first += taps.size()) {
-        ExprId sum = kernel::kNoExpr;
+        ExprId sum = kernel_ir::kNoExpr;
         for (size_t tap = 0; tap < taps.size(); ++tap) {
           const ExprId part = build_.mul(build_.cast(weight_of_tap(build_, taps[tap]), dtype), values[first + tap]);
           sum = tap == 0 ? part : build_.add(sum, part);
@@ -323,17 +367,23 @@ class Lowering {
     return values[0];
   }
 
-  // The value of a looked-up coordinate. What a caller may have wrong stays out of the algebra until it has been checked here.
+  // The value of a looked-up coordinate. What a caller may have wrong stays out of the algebra until it has been
+  // checked here.
   ExprId coordinate(int axis) {
     if (const auto found = coordinates_.find(axis); found != coordinates_.end()) return found->second;
     const Lookup lookup = lookups_.of_axis(axis);
     if (lookup.index == kNoValue) return coordinates_.emplace(axis, computed_coordinate(build_, lookup)).first->second;
     if (lookup.kind == LookupKind::kFractionalStart)
-      return coordinates_.emplace(axis, fractional_start(build_, lookup, expr_at(lookup.index, lookup.coords, lookup.guards))).first->second;
+      return coordinates_
+          .emplace(axis, fractional_start(build_, lookup, expr_at(lookup.index, lookup.coords, lookup.guards)))
+          .first->second;
     const ExprId size = build_.integer(lookup.extent, DType::i64);
-    ExprId place = lookup.kind == LookupKind::kElementOr ? element_or(lookup) : build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
+    ExprId place = lookup.kind == LookupKind::kElementOr
+                       ? element_or(lookup)
+                       : build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
     if (lookup.kind == LookupKind::kWrappedElement)
-      place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)), build_.add(place, size), place);
+      place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)),
+                            build_.add(place, size), place);
     // Where the guards fail, a loaded index is 0; a computed one may be anything, and nobody asked for it.
     if (!lookup.guards.empty() && computed_inside(lookup.index))
       place = build_.select(build_.all_of(lookup.guards), place, build_.integer(0, DType::i64));
@@ -344,7 +394,9 @@ class Lowering {
   }
 
   ExprId element_or(const Lookup& lookup) {
-    if (!computed_inside(lookup.index)) return build_.cast(filled(lookup.index, lookup.coords, lookup.guards, static_cast<double>(lookup.shift)), DType::i64);
+    if (!computed_inside(lookup.index))
+      return build_.cast(filled(lookup.index, lookup.coords, lookup.guards, static_cast<double>(lookup.shift)),
+                         DType::i64);
     const ExprId element = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
     return build_.select(build_.all_of(lookup.guards), element, build_.integer(lookup.shift, DType::i64));
   }
@@ -354,22 +406,32 @@ class Lowering {
     const std::string_view base = base_name(node);
     if (base.find("zeros") != std::string_view::npos) return build_.integer(0, dtype);
     if (base.find("ones") != std::string_view::npos) return build_.integer(1, dtype);
-    if (base == "eye") return build_.cast(build_.compare(ScalarOp::kEqual, build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)), dtype);
-    if (base == "linspace") {   // from the nearer end
+    if (base == "eye")
+      return build_.cast(
+          build_.compare(ScalarOp::kEqual, build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)),
+          dtype);
+    if (base == "linspace") {  // from the nearer end
       const int64_t steps = node.integer("steps", 0);
       const double start = node.number("start", 0.0), end = node.number("end", 0.0);
-      const auto rounded = [&](double value) { return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value; };
-      const ExprId position = build_.index(coords.at(0), DType::i64), step = build_.constant(rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))), dtype);
+      const auto rounded = [&](double value) {
+        return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+      };
+      const ExprId position = build_.index(coords.at(0), DType::i64),
+                   step = build_.constant(rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))),
+                                          dtype);
       const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(count, dtype)); };
       const ExprId from_start = build_.add(build_.constant(start, dtype), steps_of(position));
-      const ExprId from_end = build_.sub(build_.constant(end, dtype), steps_of(build_.sub(build_.integer(steps - 1, DType::i64), position)));
-      return build_.select(build_.compare(ScalarOp::kLess, position, build_.integer(steps / 2, DType::i64)), from_start, from_end);
+      const ExprId from_end = build_.sub(build_.constant(end, dtype),
+                                         steps_of(build_.sub(build_.integer(steps - 1, DType::i64), position)));
+      return build_.select(build_.compare(ScalarOp::kLess, position, build_.integer(steps / 2, DType::i64)), from_start,
+                           from_end);
     }
     if (base == "arange") {
       const ExprId position = build_.cast(build_.index(coords.at(0), DType::i64), dtype);
       auto constant = [&](std::string_view name, int64_t fallback) {
         const Argument* argument = node.find(name);
-        if (argument && std::holds_alternative<double>(*argument)) return build_.constant(node.number(name, 0.0), dtype);
+        if (argument && std::holds_alternative<double>(*argument))
+          return build_.constant(node.number(name, 0.0), dtype);
         return build_.integer(node.integer(name, fallback), dtype);
       };
       return build_.add(build_.mul(position, constant("step", 1)), constant("start", 0));
@@ -377,7 +439,8 @@ class Lowering {
     const std::string_view name = base == "scalar_tensor" ? "s" : "fill_value";
     if (node.value(name) != kNoValue) throw NotLowerable{};
     const Argument* argument = node.find(name);
-    if (argument && std::holds_alternative<int64_t>(*argument)) return build_.integer(std::get<int64_t>(*argument), dtype);
+    if (argument && std::holds_alternative<int64_t>(*argument))
+      return build_.integer(std::get<int64_t>(*argument), dtype);
     return build_.constant(node.number(name, 0.0), dtype);
   }
 
@@ -386,7 +449,8 @@ class Lowering {
     auto done = reductions_.find(id);
     if (done == reductions_.end()) {
       const auto spec = reduce_spec(graph_, id);
-      if (const auto window = spec ? window_of(graph_, graph_.nodes[id]) : std::nullopt) return pooled(id, value, *window, *spec);
+      if (const auto window = spec ? window_of(graph_, graph_.nodes[id]) : std::nullopt)
+        return pooled(id, value, *window, *spec);
       if (const auto bags = spec ? bags_of(graph_, graph_.nodes[id]) : std::nullopt) return bag(id, value, *bags);
       const auto pulls = spec ? pull_reduce(graph_, id, *spec, domain_.reduce_points.at(id), lookups_) : std::nullopt;
       if (!pulls) throw NotLowerable{};
@@ -401,25 +465,31 @@ class Lowering {
 
   ExprId reduced(const std::vector<ExprId>& results, ValueId value) {
     const ExprId result = results.at(graph_.values[value].result_index);
-    return result == kernel::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+    return result == kernel_ir::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
   }
 
   ExprId pooled(NodeId id, ValueId value, const Window& window, const ReduceSpec& spec) {
     Coords point = domain_.reduce_points.at(id);
     // A window of the whole input has the input's dimensions for a domain.
-    if (!spec.windowed) point.insert(point.end() - static_cast<int64_t>(window.dims.size()), window.dims.size(), Index{});
+    if (!spec.windowed)
+      point.insert(point.end() - static_cast<int64_t>(window.dims.size()), window.dims.size(), Index{});
     lowered_.windowed = lowered_.windowed || (spec.windowed && product(window.kernel_shape()) > 1);
     lookups_.guards.clear();
     WindowElement element = element_at(window, point, lookups_);
-    ExprId operand = computed_inside(window.operand) ? expr_at(window.operand, element.coords, element.guards)
-                                                     : filled(window.operand, element.coords, element.guards, value_outside(window));
+    ExprId operand = computed_inside(window.operand)
+                         ? expr_at(window.operand, element.coords, element.guards)
+                         : filled(window.operand, element.coords, element.guards, value_outside(window));
     // A fold has no guards that are looked up: beyond the end of such a window it folds what changes nothing.
-    const auto looked_up = std::stable_partition(element.guards.begin(), element.guards.end(), [&](const Guard& guard) { return !lookups_.is_lookup(guard.index); });
+    const auto looked_up = std::stable_partition(element.guards.begin(), element.guards.end(),
+                                                 [&](const Guard& guard) { return !lookups_.is_lookup(guard.index); });
     const Guards ends(looked_up, element.guards.end());
     element.guards.erase(looked_up, element.guards.end());
-    if (!ends.empty() && computed_inside(window.operand)) operand = build_.select(build_.all_of(ends), operand, build_.constant(value_outside(window), build_.dtype(operand)));
+    if (!ends.empty() && computed_inside(window.operand))
+      operand = build_.select(build_.all_of(ends), operand,
+                              build_.constant(value_outside(window), build_.dtype(operand)));
     const Node& node = graph_.nodes[id];
-    auto results = lower_window({build_, window, point, element, operand, compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), lookups_});
+    auto results = lower_window({build_, window, point, element, operand,
+                                 compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), lookups_});
     return reduced(reductions_.emplace(id, std::move(results)).first->second, value);
   }
 
@@ -430,13 +500,19 @@ class Lowering {
     build_.name(build_.index(element.start, DType::i32), "first");
     const Coords place = {element.row, point[1]};
     const double outside = value_outside(bags);
-    ExprId operand = computed_inside(bags.table) ? expr_at(bags.table, place, element.guards) : filled(bags.table, place, element.guards, outside);
-    if (computed_inside(bags.table)) operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
-    const ExprId weight = bags.weights == kNoValue ? kernel::kNoExpr : expr_at(bags.weights, {element.place}, element.guards);
-    return reduced(reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second, value);
+    ExprId operand = computed_inside(bags.table) ? expr_at(bags.table, place, element.guards)
+                                                 : filled(bags.table, place, element.guards, outside);
+    if (computed_inside(bags.table))
+      operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
+    const ExprId weight = bags.weights == kNoValue ? kernel_ir::kNoExpr
+                                                   : expr_at(bags.weights, {element.place}, element.guards);
+    return reduced(
+        reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second,
+        value);
   }
 
-  // Further back, or along a longer axis than its own, a scan walks its operand with the identity where that has no element.
+  // Further back, or along a longer axis than its own, a scan walks its operand with the identity where that has no
+  // element.
   ExprId scan_result(NodeId id, int result, const Coords& coords) {
     const auto spec = scan_spec(graph_, id);
     const Coords& point = domain_.reduce_points.at(id);
@@ -455,12 +531,15 @@ class Lowering {
       }
     if (sort) return sorted(id, result, *sort, expr_at(operand, coords, guards), position);
     // A load can bring the identity itself.
-    const std::optional<double> otherwise = guards.empty() || computed_inside(operand) ? std::nullopt : scan_identity(graph_, id);
+    const std::optional<double> otherwise = guards.empty() || computed_inside(operand) ? std::nullopt
+                                                                                       : scan_identity(graph_, id);
     const ExprId value = otherwise ? filled(operand, coords, guards, *otherwise) : expr_at(operand, coords, guards);
     if (otherwise) guards.clear();
     const auto& results = graph_.nodes[id].results;
-    const bool with_positions = results.size() > 1 && results[1] != kNoValue && (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
-    return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel::kNoExpr : build_.all_of(guards), position, with_positions});
+    const bool with_positions = results.size() > 1 && results[1] != kNoValue &&
+                                (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
+    return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel_ir::kNoExpr : build_.all_of(guards),
+                       position, with_positions});
   }
 
   ExprId sorted(NodeId id, int result, const SortSpec& sort, ExprId operand, const Index& position) {
@@ -468,21 +547,23 @@ class Lowering {
     std::vector<ExprId> operands = {build_.cast(operand, graph_.type(sort.operand).dtype)};
     if (facts_.reads_places(id, sort)) operands.push_back(build_.index(position, DType::i32));
     const DType dtype = build_.dtype(operands.at(result));
-    const ExprId made = build_.scan(sort.descending ? ReduceOp::kSortDown : ReduceOp::kSortUp, dtype, operands, result, sort.first < sort.length ? sort.first : 0);
+    const ExprId made = build_.scan(sort.descending ? ReduceOp::kSortDown : ReduceOp::kSortUp, dtype, operands, result,
+                                    sort.first < sort.length ? sort.first : 0);
     return build_.cast(made, result == 1 ? DType::i64 : compute_dtype(dtype));
   }
 
   // Into what holds the node's operand.
-  kernel::Store scattered(NodeId id) {
+  kernel_ir::Store scattered(NodeId id) {
     const auto spec = scatter_spec(graph_, id);
     lookups_.guards.clear();
     const auto point = spec ? scatter_point(graph_, id, *spec, domain_.scatter_points.at(id), lookups_) : std::nullopt;
     if (!point) throw NotLowerable{};
     const TensorType& type = graph_.type(spec->into);
     const DType dtype = compute_dtype(type.dtype);
-    ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype) : expr_at(spec->source, point->operands[0].coords, {});
+    ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype)
+                                            : expr_at(spec->source, point->operands[0].coords, {});
     if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
-    kernel::Store store;
+    kernel_ir::Store store;
     store.access.buffer = buffer_of(spec->into, BufferRole::kOutput);
     store.access.index = dot(point->place, type.strides, 0, extents());
     store.value = build_.scatter(store.access.index, spec->fold, build_.cast(value, type.dtype));
@@ -501,12 +582,13 @@ class Lowering {
   std::set<std::string> buffer_names_;
   std::map<MemoKey, ExprId> memo_;
   std::map<NodeId, std::vector<ExprId>> reductions_;
-  std::set<ExprId> filled_;                      // loads whose value outside their guards counts
-  std::set<ExprId> chosen_;                      // loads whose value outside their guards nothing reads
+  std::set<ExprId> filled_;  // loads whose value outside their guards counts
+  std::set<ExprId> chosen_;  // loads whose value outside their guards nothing reads
 };
 
 std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {
-  static const std::set<std::string_view> silent = {"clone", "_to_copy", "to", "view", "full", "zeros", "scalar_tensor", "lift_fresh_copy"};
+  static const std::set<std::string_view> silent = {"clone",         "_to_copy",       "to", "view", "full", "zeros",
+                                                    "scalar_tensor", "lift_fresh_copy"};
   std::vector<std::string> names;
   for (NodeId id : nodes) {
     const std::string_view base = base_name(graph.nodes[id]);
@@ -530,7 +612,7 @@ std::string kernel_name(const Graph& graph, std::span<const NodeId> nodes) {
   const auto names = op_names(graph, nodes);
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (names.size() > 5 && i >= 2 && i + 2 < names.size()) continue;   // the first two and the last two say enough
+    if (names.size() > 5 && i >= 2 && i + 2 < names.size()) continue;  // the first two and the last two say enough
     text += names[i] + "_";
   }
   return text + "kernel";
@@ -540,19 +622,19 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
   std::string text;
   for (const auto& name : op_names(graph, nodes)) text += (text.empty() ? "" : ", ") + name;
   text += " →";
-  for (size_t i = 0; i < outputs.size() && i < 4; ++i) text += (i ? ", " : " ") + graph.values[outputs[i]].name + " " + shape_text(graph.type(outputs[i]));
+  for (size_t i = 0; i < outputs.size() && i < 4; ++i)
+    text += (i ? ", " : " ") + graph.values[outputs[i]].name + " " + shape_text(graph.type(outputs[i]));
   return text;
 }
 
-std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs) {
+std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
+                                        const std::vector<ValueId>& outputs) {
   if (outputs.empty()) return std::nullopt;
   auto domain = analyse(facts, nodes, &outputs);
   if (!domain) return std::nullopt;
   try {
     return Lowering(facts, nodes, std::move(*domain)).run();
-  } catch (const NotLowerable&) {
-    return std::nullopt;
-  }
+  } catch (const NotLowerable&) { return std::nullopt; }
 }
 
 }  // namespace kw::plan

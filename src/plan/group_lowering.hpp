@@ -1,4 +1,5 @@
-// Graph → KernelIR for one fusion group: expressions, loads and stores over the group's domain, one axis per dimension, not yet scheduled.
+// Graph → KernelIR for one fusion group: expressions, loads and stores over the group's domain, one axis per dimension,
+// not yet scheduled.
 #pragma once
 
 #include <optional>
@@ -11,14 +12,15 @@
 namespace kw::plan {
 
 struct LoweredGroup {
-  kernel::Kernel kernel;            // no blocks chosen, no body
-  std::vector<ValueId> buffers;     // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
-  bool windowed = false;            // its reductions fold sliding windows or bags
-  bool bags = false;                // only the data tell how many elements each of them folds
+  kernel_ir::Kernel kernel;      // no blocks chosen, no body
+  std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
+  bool windowed = false;         // its reductions fold sliding windows or bags
+  bool bags = false;             // only the data tell how many elements each of them folds
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).
-std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
+std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
+                                        const std::vector<ValueId>& outputs);
 
 // "rms_norm_gelu_kernel" and "Computes rms_norm, gelu." from the group's ops.
 std::string kernel_name(const Graph& graph, std::span<const NodeId> nodes);

@@ -50,7 +50,8 @@ bool recompose_once(std::vector<IndexTerm>& terms) {
   return false;
 }
 
-// (unit·t + small) with 0 <= small < unit, where unit divides `divisor`: the split that lets a division reach inside one term.
+// (unit·t + small) with 0 <= small < unit, where unit divides `divisor`: the split that lets a division reach inside
+// one term.
 struct UnitSplit {
   IndexTerm term;
   int64_t unit = 1;
@@ -99,13 +100,13 @@ std::optional<Division> divide(const Index& index, int64_t divisor, Extents exte
   }
   const auto split = split_by_unit(rest, divisor, extents);
   if (!split) return std::nullopt;
-  const int64_t inner = divisor / split->unit;   // floor((unit·t + small) / divisor) = floor(t / inner)
+  const int64_t inner = divisor / split->unit;  // floor((unit·t + small) / divisor) = floor(t / inner)
   const IndexTerm& term = split->term;
   if (term.modulus != 0 && term.modulus % inner != 0) return std::nullopt;
   IndexTerm high = term, low = term;
   high.coefficient = 1;
   high.divisor = term.divisor * inner;
-  high.modulus = term.modulus / inner;           // 0 stays 0
+  high.modulus = term.modulus / inner;  // 0 stays 0
   low.modulus = inner;
   result.quotient.terms.push_back(high);
   result.remainder = split->small;
@@ -196,7 +197,7 @@ Index linearise(const Coords& coords, const Shape& shape, Extents extents) {
 std::optional<Coords> delinearise(const Index& position, const Shape& shape, Extents extents) {
   Coords coords(shape.size());
   Index rest = position;
-  size_t first = 0;   // the outermost dimension larger than 1 takes what is left, undivided
+  size_t first = 0;  // the outermost dimension larger than 1 takes what is left, undivided
   while (first < shape.size() && shape[first] == 1) ++first;
   for (size_t dim = shape.size(); dim-- > 0;) {
     if (shape[dim] == 1) continue;

@@ -1,6 +1,6 @@
-// Quasi-affine index algebra over a kernel's axes: constant + Σ coefficient · ((axis / divisor) % modulus), each axis in [0, extent).
-// Every function returns a normalised index (terms sorted, merged, simplified by the extents), so that equal indices compare equal.
-// What the form cannot express gives nullopt: the caller then does not fuse.
+// Quasi-affine index algebra over a kernel's axes: constant + Σ coefficient · ((axis / divisor) % modulus), each axis
+// in [0, extent). Every function returns a normalised index (terms sorted, merged, simplified by the extents), so that
+// equal indices compare equal. What the form cannot express gives nullopt: the caller then does not fuse.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace kw::plan {
 
-using kernel::Index;
-using kernel::IndexTerm;
-using Coords = std::vector<Index>;                // one index per dimension of a tensor
-using Extents = std::span<const int64_t>;         // one extent per axis
+using kernel_ir::Index;
+using kernel_ir::IndexTerm;
+using Coords = std::vector<Index>;         // one index per dimension of a tensor
+using Extents = std::span<const int64_t>;  // one extent per axis
 
 struct Range {
-  int64_t low = 0, high = 0;                      // inclusive
+  int64_t low = 0, high = 0;  // inclusive
 };
 
 Index constant_index(int64_t value);

@@ -9,9 +9,9 @@
 
 namespace kw::plan {
 
-using kernel::Access;
-using kernel::Expr;
-using kernel::ExprKind;
+using kernel_ir::Access;
+using kernel_ir::Expr;
+using kernel_ir::ExprKind;
 
 DType compute_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
@@ -20,16 +20,18 @@ namespace {
 void append(std::string& key, const Index& index) {
   key += '[' + std::to_string(index.constant);
   for (const auto& term : index.terms)
-    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus}) key += ',' + std::to_string(number);
+    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus})
+      key += ',' + std::to_string(number);
   key += ']';
 }
 
 std::string key_of(const Expr& expr) {
   std::string key;
-  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op), static_cast<int>(expr.reduce), expr.component, static_cast<int>(expr.overwrites)})
+  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op),
+                     static_cast<int>(expr.reduce), expr.component, static_cast<int>(expr.overwrites)})
     key += std::to_string(number) + ' ';
   for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
-  if (kernel::is_load(expr) || expr.kind == ExprKind::kIndex) {
+  if (kernel_ir::is_load(expr) || expr.kind == ExprKind::kIndex) {
     key += '@' + std::to_string(expr.access.buffer) + "|" + format_double(expr.access.otherwise);
     append(key, expr.access.index);
   }
@@ -40,7 +42,7 @@ std::string key_of(const Expr& expr) {
   if (expr.kind == ExprKind::kScan) key += "first " + std::to_string(expr.integer);
   if (expr.kind == ExprKind::kConstant) {
     char digits[40];
-    std::snprintf(digits, sizeof digits, "%a", expr.number);   // keeps -0.0 and every bit
+    std::snprintf(digits, sizeof digits, "%a", expr.number);  // keeps -0.0 and every bit
     key += digits + std::string("#") + std::to_string(expr.integer);
   }
   return key;
@@ -59,7 +61,8 @@ ExprId KernelBuilder::constant(double number, DType dtype) {
   expr.kind = ExprKind::kConstant;
   expr.dtype = dtype;
   if (is_floating(dtype)) expr.number = number;
-  else expr.number = static_cast<double>(expr.integer = dtype == DType::b1 ? number != 0.0 : static_cast<int64_t>(number));
+  else
+    expr.number = static_cast<double>(expr.integer = dtype == DType::b1 ? number != 0.0 : static_cast<int64_t>(number));
   return insert(std::move(expr));
 }
 
@@ -88,7 +91,7 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
 }
 
 ExprId KernelBuilder::looked_up(const Index& index) {
-  ExprId sum = kernel::kNoExpr;
+  ExprId sum = kernel_ir::kNoExpr;
   // Index arithmetic of 64 bits costs a GPU twice that of 32.
   int64_t reach = 0;
   for (const IndexTerm& term : index.terms)
@@ -102,12 +105,12 @@ ExprId KernelBuilder::looked_up(const Index& index) {
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
     if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
-    if (term.coefficient == -1 && sum != kernel::kNoExpr) {
+    if (term.coefficient == -1 && sum != kernel_ir::kNoExpr) {
       sum = sub(sum, part);
       continue;
     }
     part = mul(part, integer(term.coefficient, dtype));
-    sum = sum == kernel::kNoExpr ? part : add(sum, part);
+    sum = sum == kernel_ir::kNoExpr ? part : add(sum, part);
   }
   return sum;
 }
@@ -117,14 +120,16 @@ ExprId KernelBuilder::load(Access access, DType dtype) {
   expr.kind = ExprKind::kLoad;
   expr.dtype = dtype;
   if (lookups_) {
-    std::vector<kernel::Guard> affine, conditions;
-    for (kernel::Guard& guard : access.guards) (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(std::move(guard));
+    std::vector<kernel_ir::Guard> affine, conditions;
+    for (kernel_ir::Guard& guard : access.guards)
+      (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(std::move(guard));
     access.guards = std::move(affine);
     if (!conditions.empty() || lookups_->is_lookup(access.index)) {
       expr.kind = ExprKind::kGather;
       expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i32)};
       access.index = lookups_->affine_part(access.index);
-      if (const ExprId condition = all_of(conditions); condition != kernel::kNoExpr) expr.operands.push_back(condition);
+      if (const ExprId condition = all_of(conditions); condition != kernel_ir::kNoExpr)
+        expr.operands.push_back(condition);
     }
   }
   expr.access = std::move(access);
@@ -149,7 +154,7 @@ bool KernelBuilder::is_constant(ExprId value, double number) const {
 
 ExprId KernelBuilder::op(ScalarOp code, DType dtype, std::initializer_list<ExprId> operands) {
   const ExprId* operand = operands.begin();
-  if (code == ScalarOp::kMul || code == ScalarOp::kDiv) {      // x · 1 and x / 1 are x, NaN and −0 included
+  if (code == ScalarOp::kMul || code == ScalarOp::kDiv) {  // x · 1 and x / 1 are x, NaN and −0 included
     if (is_constant(operand[1], 1.0)) return operand[0];
     if (code == ScalarOp::kMul && is_constant(operand[0], 1.0)) return operand[1];
   }
@@ -169,8 +174,8 @@ ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   if (source.kind == ExprKind::kConstant && !is_eight_bit_float(dtype))
     return is_floating(source.dtype) ? constant(source.number, dtype) : integer(source.integer, dtype);
   // Back to what it was widened from.
-  if (is_narrow_float(dtype) && source.kind == ExprKind::kOp && source.op == ScalarOp::kCast && source.dtype == DType::f32 &&
-      kernel_.exprs[source.operands[0]].dtype == dtype)
+  if (is_narrow_float(dtype) && source.kind == ExprKind::kOp && source.op == ScalarOp::kCast &&
+      source.dtype == DType::f32 && kernel_.exprs[source.operands[0]].dtype == dtype)
     return source.operands[0];
   if (source.kind == ExprKind::kIndex && is_integral(dtype)) return index(source.access.index, dtype);
   if (dtype == DType::b1) return compare(ScalarOp::kNotEqual, value, constant(0.0, source.dtype));
@@ -188,7 +193,8 @@ ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> opera
   return insert(std::move(expr));
 }
 
-ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component, std::vector<kernel::Guard> guards) {
+ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component,
+                             std::vector<kernel_ir::Guard> guards) {
   Expr expr;
   expr.kind = ExprKind::kReduce;
   expr.dtype = dtype;
@@ -199,28 +205,33 @@ ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> ope
   return insert(std::move(expr));
 }
 
-ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
-  ExprId all = kernel::kNoExpr;
+ExprId KernelBuilder::all_of(const std::vector<kernel_ir::Guard>& guards) {
+  ExprId all = kernel_ir::kNoExpr;
   std::vector<int64_t> extents;
   if (lookups_) extents.assign(lookups_->extents().begin(), lookups_->extents().end());
-  else for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
-  auto require = [&](ExprId condition) { all = all == kernel::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition}); };
+  else
+    for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
+  auto require = [&](ExprId condition) {
+    all = all == kernel_ir::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition});
+  };
   for (const auto& guard : guards) {
     const Range range = range_of(guard.index, extents);
     // What is looked up varies from lane to lane, for which 64 bits are dear.
     constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();
-    const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow && guard.upper < kNarrow;
+    const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow &&
+                        guard.upper < kNarrow;
     const DType dtype = narrow ? DType::i32 : DType::i64;
     if (narrow && range.low >= guard.lower && range.high >= guard.upper) {
       // Affine part < the rest, which a loop over that part finds before it begins.
       const Index affine = lookups_->affine_part(guard.index);
       Index rest{0, guard.index.terms};
-      std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
-      for (kernel::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
+      std::erase_if(rest.terms, [&](const kernel_ir::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
+      for (kernel_ir::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
       const ExprId end = looked_up(rest);
       const int64_t above = guard.upper - affine.constant;
       name(end, "length");
-      require(compare(ScalarOp::kLess, index({0, affine.terms}, dtype), above == 0 ? cast(end, dtype) : add(cast(end, dtype), integer(above, dtype))));
+      require(compare(ScalarOp::kLess, index({0, affine.terms}, dtype),
+                      above == 0 ? cast(end, dtype) : add(cast(end, dtype), integer(above, dtype))));
       continue;
     }
     const ExprId position = index(guard.index, dtype);
@@ -231,32 +242,33 @@ ExprId KernelBuilder::all_of(const std::vector<kernel::Guard>& guards) {
 }
 
 int64_t KernelBuilder::highest(const Index& index) const {
-  return lookups_ ? range_of(index, lookups_->extents()).high : kernel::range_of(index, kernel_.axes).highest;
+  return lookups_ ? range_of(index, lookups_->extents()).high : kernel_ir::range_of(index, kernel_.axes).highest;
 }
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
-  std::vector<bool> axes = kernel::axes_of_exprs(kernel_)[value];
-  for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] && kernel_.axes[axis].kind == kernel::AxisKind::kReduce;
+  std::vector<bool> axes = kernel_ir::axes_of_exprs(kernel_)[value];
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    axes[axis] = axes[axis] && kernel_.axes[axis].kind == kernel_ir::AxisKind::kReduce;
   return axes;
 }
 
 void KernelBuilder::name(ExprId value, const std::string& wanted) {
   Expr& expr = kernel_.exprs[value];
-  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || kernel::is_load(expr) || wanted.empty()) return;
+  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || kernel_ir::is_load(expr) || wanted.empty()) return;
   std::string name = wanted;
   while (names_.contains(name)) name = wanted + "_" + std::to_string(++names_[wanted]);
   names_[name] = 1;
   expr.name = name;
 }
 
-void drop_unused(kernel::Kernel& kernel) {
+void drop_unused(kernel_ir::Kernel& kernel) {
   std::vector<bool> needed(kernel.exprs.size(), false);
   for (const auto& store : kernel.stores) needed[store.value] = true;
   for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
     if (needed[id])
       for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
-  std::vector<ExprId> moved(kernel.exprs.size(), kernel::kNoExpr);
-  std::vector<kernel::Expr> kept;
+  std::vector<ExprId> moved(kernel.exprs.size(), kernel_ir::kNoExpr);
+  std::vector<kernel_ir::Expr> kept;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     if (!needed[id]) continue;
     moved[id] = static_cast<ExprId>(kept.size());

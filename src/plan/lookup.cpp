@@ -11,7 +11,8 @@ void Lookups::start(const std::vector<int64_t>& axes) {
 }
 
 bool Lookups::is_lookup(const Index& index) const {
-  return std::any_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) { return term.axis >= own_axes_; });
+  return std::any_of(index.terms.begin(), index.terms.end(),
+                     [&](const IndexTerm& term) { return term.axis >= own_axes_; });
 }
 
 Index Lookups::affine_part(Index index) const {

@@ -9,7 +9,7 @@ namespace kw::plan {
 
 namespace {
 
-constexpr double kCubicA = -0.75;   // Keys' parameter, as PyTorch has it
+constexpr double kCubicA = -0.75;  // Keys' parameter, as PyTorch has it
 
 struct Formula {
   KernelBuilder& k;
@@ -27,9 +27,11 @@ struct Formula {
   // Position − shift, and where that leaves the tensor, from its other end.
   ExprId around() const {
     const ExprId shifted = k.sub(position(), integer(lookup.shift));
-    const ExprId from_end = k.select(k.compare(ScalarOp::kLess, shifted, integer(0)), k.add(shifted, integer(lookup.extent)), shifted);
+    const ExprId from_end = k.select(k.compare(ScalarOp::kLess, shifted, integer(0)),
+                                     k.add(shifted, integer(lookup.extent)), shifted);
     if (lookup.kind == LookupKind::kRolled) return from_end;
-    return k.select(k.compare(ScalarOp::kGreaterEqual, shifted, integer(lookup.extent)), k.sub(shifted, integer(lookup.extent)), from_end);
+    return k.select(k.compare(ScalarOp::kGreaterEqual, shifted, integer(lookup.extent)),
+                    k.sub(shifted, integer(lookup.extent)), from_end);
   }
 
   // (n − 1) − |(n − 1) − |position − shift||
@@ -69,7 +71,8 @@ struct Formula {
     const ExprId place = k.cast(position(), work);
     if (lookup.aligned) return k.mul(number(lookup.scale), place);
     const ExprId source = k.sub(k.mul(number(lookup.scale), k.add(place, number(0.5))), number(0.5));
-    return lookup.kind == LookupKind::kCubic ? source : k.binary(ScalarOp::kFmax, source, number(0.0));   // positions are no NaN
+    return lookup.kind == LookupKind::kCubic ? source : k.binary(ScalarOp::kFmax, source, number(0.0));  // positions
+                                                                                                         // are no NaN
   }
 
   ExprId floor() const {
@@ -88,19 +91,22 @@ struct Formula {
 
   // How far beyond the element before it.
   ExprId fraction() const {
-    const ExprId before = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kFmin, floor(), number(static_cast<double>(lookup.extent - 1))) : floor();
+    const ExprId before = lookup.kind == LookupKind::kLinear
+                              ? k.binary(ScalarOp::kFmin, floor(), number(static_cast<double>(lookup.extent - 1)))
+                              : floor();
     const ExprId fraction = k.sub(source(), before);
-    const ExprId bounded = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kFmin, fraction, number(1.0)) : fraction;
+    const ExprId bounded = lookup.kind == LookupKind::kLinear ? k.binary(ScalarOp::kFmin, fraction, number(1.0))
+                                                              : fraction;
     k.name(bounded, "fraction");
     return bounded;
   }
 
-  ExprId near_weight(ExprId x) const {   // ((A + 2)·x − (A + 3))·x² + 1
+  ExprId near_weight(ExprId x) const {  // ((A + 2)·x − (A + 3))·x² + 1
     const ExprId slope = k.sub(k.mul(number(kCubicA + 2), x), number(kCubicA + 3));
     return k.add(k.mul(k.mul(slope, x), x), number(1.0));
   }
 
-  ExprId far_weight(ExprId x) const {    // ((A·x − 5A)·x + 8A)·x − 4A
+  ExprId far_weight(ExprId x) const {  // ((A·x − 5A)·x + 8A)·x − 4A
     const ExprId inner = k.add(k.mul(k.sub(k.mul(number(kCubicA), x), number(5 * kCubicA)), x), number(8 * kCubicA));
     return k.sub(k.mul(inner, x), number(4 * kCubicA));
   }
@@ -111,14 +117,16 @@ struct Formula {
 ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
   const Formula formula{build, lookup};
   switch (lookup.kind) {
-    case LookupKind::kRolled: case LookupKind::kAround: return formula.around();
+    case LookupKind::kRolled:
+    case LookupKind::kAround: return formula.around();
     case LookupKind::kReflected: return formula.reflected();
     case LookupKind::kClamped: return formula.within(build.sub(formula.position(), formula.integer(lookup.shift)));
     case LookupKind::kQuotient: return formula.divided(ScalarOp::kTruncDiv);
     case LookupKind::kRemainder: return formula.divided(ScalarOp::kFmod);
     case LookupKind::kWindowStart: return formula.window_end(false);
     case LookupKind::kWindowEnd: return formula.window_end(true);
-    case LookupKind::kNearest: case LookupKind::kNearestExact: return formula.nearest();
+    case LookupKind::kNearest:
+    case LookupKind::kNearestExact: return formula.nearest();
     case LookupKind::kLinear: return lookup.copies ? formula.position() : formula.linear();
     case LookupKind::kCubic: return formula.cubic();
     default: break;
@@ -126,7 +134,8 @@ ExprId computed_coordinate(KernelBuilder& build, const Lookup& lookup) {
   fail_internal(__FILE__, __LINE__, "an element of an index tensor is loaded, not computed");
 }
 
-// ⌊(position + sample) · α⌋ − ⌊sample · α⌋ with α = (extent − 1) / (windows − 1), as PyTorch's own rounding and truncation have it; the last window ends with the axis.
+// ⌊(position + sample) · α⌋ − ⌊sample · α⌋ with α = (extent − 1) / (windows − 1), as PyTorch's own rounding and
+// truncation have it; the last window ends with the axis.
 ExprId fractional_start(KernelBuilder& build, const Lookup& lookup, ExprId sample) {
   const ExprId last = build.integer(lookup.extent - 1, DType::i32);
   if (lookup.shift == 1) return last;
@@ -138,8 +147,10 @@ ExprId fractional_start(KernelBuilder& build, const Lookup& lookup, ExprId sampl
   const auto whole = [&](ExprId value) { return build.cast(rounded(build.mul(value, alpha)), DType::i32); };
   const ExprId position = build.index(lookup.position, DType::i32), first = build.cast(sample, dtype);
   const ExprId start = build.sub(whole(rounded(build.add(rounded(build.cast(position, dtype)), first))), whole(first));
-  const ExprId within = build.binary(ScalarOp::kMinimum, build.binary(ScalarOp::kMaximum, start, build.integer(0, DType::i32)), last);
-  const ExprId result = build.select(build.compare(ScalarOp::kEqual, position, build.integer(lookup.shift - 1, DType::i32)), last, within);
+  const ExprId within = build.binary(ScalarOp::kMinimum,
+                                     build.binary(ScalarOp::kMaximum, start, build.integer(0, DType::i32)), last);
+  const ExprId result = build.select(
+      build.compare(ScalarOp::kEqual, position, build.integer(lookup.shift - 1, DType::i32)), last, within);
   build.name(result, "window_start");
   return result;
 }

@@ -15,64 +15,335 @@ namespace {
 
 using NameSet = std::unordered_set<std::string_view>;
 
-const NameSet kViews = {
-    "view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "view_as", "permute",
-    "transpose", "swapaxes", "movedim", "t", "numpy_T", "mT", "slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind", "alias",
-    "detach", "diagonal", "unfold", "as_strided", "contiguous", "reshape_as", "_reshape_alias", "unsafe_split", "unsafe_chunk", "tensor_split"};
+const NameSet kViews = {"view",
+                        "_unsafe_view",
+                        "reshape",
+                        "flatten",
+                        "unflatten",
+                        "squeeze",
+                        "unsqueeze",
+                        "expand",
+                        "expand_as",
+                        "broadcast_to",
+                        "view_as",
+                        "permute",
+                        "transpose",
+                        "swapaxes",
+                        "movedim",
+                        "t",
+                        "numpy_T",
+                        "mT",
+                        "slice",
+                        "select",
+                        "narrow",
+                        "split",
+                        "split_with_sizes",
+                        "chunk",
+                        "unbind",
+                        "alias",
+                        "detach",
+                        "diagonal",
+                        "unfold",
+                        "as_strided",
+                        "contiguous",
+                        "reshape_as",
+                        "_reshape_alias",
+                        "unsafe_split",
+                        "unsafe_chunk",
+                        "tensor_split"};
 
-const NameSet kFactories = {"full", "zeros", "ones", "arange", "scalar_tensor", "zeros_like", "ones_like", "full_like", "eye", "new_zeros", "new_ones",
-                            "new_full", "linspace"};
+const NameSet kFactories = {"full",      "zeros", "ones",      "arange",   "scalar_tensor", "zeros_like", "ones_like",
+                            "full_like", "eye",   "new_zeros", "new_ones", "new_full",      "linspace"};
 
 // Weight of one element: 1 for what a core does in a cycle, more for what takes a polynomial.
-const std::unordered_map<std::string_view, int> kPointwiseWeights = {
-    {"add", 1}, {"sub", 1}, {"rsub", 1}, {"mul", 1}, {"multiply", 1}, {"subtract", 1}, {"div", 2}, {"divide", 2}, {"true_divide", 2}, {"floor_divide", 4},
-    {"remainder", 4}, {"fmod", 4}, {"pow", 6}, {"square", 1}, {"neg", 1}, {"negative", 1}, {"abs", 1}, {"absolute", 1}, {"sign", 1}, {"sgn", 1},
-    {"reciprocal", 2}, {"sqrt", 3}, {"rsqrt", 3}, {"exp", 4}, {"exp2", 4}, {"expm1", 6}, {"log", 5}, {"log2", 5}, {"log10", 5}, {"log1p", 6},
-    {"sin", 20}, {"cos", 20}, {"tan", 24}, {"asin", 8}, {"acos", 8}, {"atan", 8}, {"atan2", 10}, {"sinh", 8}, {"cosh", 8}, {"tanh", 6}, {"asinh", 10},
-    {"acosh", 10}, {"atanh", 10}, {"erf", 8}, {"erfc", 8}, {"sigmoid", 5}, {"log_sigmoid", 10}, {"relu", 1}, {"relu6", 1}, {"leaky_relu", 1},
-    {"prelu", 1}, {"_prelu_kernel", 1}, {"gelu", 10}, {"silu", 6}, {"mish", 14}, {"softplus", 10}, {"softsign", 3}, {"elu", 6}, {"celu", 6}, {"selu", 6},
-    {"hardswish", 3}, {"hardsigmoid", 2}, {"hardtanh", 1}, {"threshold", 1}, {"hardshrink", 1}, {"softshrink", 1}, {"tanhshrink", 7}, {"logit", 8},
-    {"clamp", 1}, {"clip", 1}, {"clamp_min", 1}, {"clamp_max", 1}, {"maximum", 1}, {"minimum", 1}, {"fmax", 1}, {"fmin", 1}, {"where", 1},
-    {"masked_fill", 1}, {"lerp", 2}, {"addcmul", 2}, {"addcdiv", 3}, {"xlogy", 6}, {"hypot", 4}, {"eq", 1}, {"ne", 1}, {"lt", 1}, {"le", 1},
-    {"gt", 1}, {"ge", 1}, {"isnan", 1}, {"isinf", 1}, {"isfinite", 1}, {"logical_and", 1}, {"logical_or", 1}, {"logical_xor", 1}, {"logical_not", 1},
-    {"bitwise_and", 1}, {"bitwise_or", 1}, {"bitwise_xor", 1}, {"bitwise_not", 1}, {"bitwise_left_shift", 1}, {"bitwise_right_shift", 1},
-    {"__and__", 1}, {"__or__", 1}, {"__xor__", 1}, {"nan_to_num", 2}, {"floor", 1}, {"ceil", 1}, {"trunc", 1}, {"round", 1}, {"frac", 2},
-    {"_to_copy", 1}, {"to", 1}, {"type_as", 1}, {"clone", 0}, {"lift_fresh_copy", 0}, {"copy", 0}, {"fill", 0}, {"deg2rad", 1}, {"rad2deg", 1},
-    {"tril", 1}, {"triu", 1}, {"cat", 1}, {"concat", 1}, {"stack", 1}, {"constant_pad_nd", 1}, {"pad", 1}, {"flip", 0}, {"repeat", 0}, {"im2col", 2},
-    {"slice_scatter", 1}, {"select_scatter", 1}, {"embedding", 1}, {"index_select", 1}, {"gather", 1}, {"index", 1}, {"_unsafe_index", 1},
-    {"reflection_pad1d", 2}, {"reflection_pad2d", 3}, {"reflection_pad3d", 4}, {"replication_pad1d", 2}, {"replication_pad2d", 3}, {"replication_pad3d", 4},
-    {"_pad_circular", 3}, {"roll", 2}, {"diag_embed", 2}, {"upsample_nearest1d", 2}, {"upsample_nearest2d", 3}, {"upsample_nearest3d", 4}, {"_upsample_nearest_exact1d", 2},
-    {"_upsample_nearest_exact2d", 3}, {"_upsample_nearest_exact3d", 4}, {"upsample_linear1d", 8}, {"upsample_bilinear2d", 16}, {"upsample_trilinear3d", 32},
-    {"upsample_bicubic2d", 48},
-    {"mse_loss", 2}, {"l1_loss", 2}, {"smooth_l1_loss", 4}, {"huber_loss", 4}, {"kl_div", 8}, {"binary_cross_entropy", 12},
-    {"binary_cross_entropy_with_logits", 12}, {"soft_margin_loss", 10}, {"batch_norm", 4}, {"_native_batch_norm_legit_no_training", 4},
-    {"instance_norm", 4}, {"dropout", 0}, {"alias_copy", 0}, {"detach_copy", 0}};
+const std::unordered_map<std::string_view, int> kPointwiseWeights = {{"add", 1},
+                                                                     {"sub", 1},
+                                                                     {"rsub", 1},
+                                                                     {"mul", 1},
+                                                                     {"multiply", 1},
+                                                                     {"subtract", 1},
+                                                                     {"div", 2},
+                                                                     {"divide", 2},
+                                                                     {"true_divide", 2},
+                                                                     {"floor_divide", 4},
+                                                                     {"remainder", 4},
+                                                                     {"fmod", 4},
+                                                                     {"pow", 6},
+                                                                     {"square", 1},
+                                                                     {"neg", 1},
+                                                                     {"negative", 1},
+                                                                     {"abs", 1},
+                                                                     {"absolute", 1},
+                                                                     {"sign", 1},
+                                                                     {"sgn", 1},
+                                                                     {"reciprocal", 2},
+                                                                     {"sqrt", 3},
+                                                                     {"rsqrt", 3},
+                                                                     {"exp", 4},
+                                                                     {"exp2", 4},
+                                                                     {"expm1", 6},
+                                                                     {"log", 5},
+                                                                     {"log2", 5},
+                                                                     {"log10", 5},
+                                                                     {"log1p", 6},
+                                                                     {"sin", 20},
+                                                                     {"cos", 20},
+                                                                     {"tan", 24},
+                                                                     {"asin", 8},
+                                                                     {"acos", 8},
+                                                                     {"atan", 8},
+                                                                     {"atan2", 10},
+                                                                     {"sinh", 8},
+                                                                     {"cosh", 8},
+                                                                     {"tanh", 6},
+                                                                     {"asinh", 10},
+                                                                     {"acosh", 10},
+                                                                     {"atanh", 10},
+                                                                     {"erf", 8},
+                                                                     {"erfc", 8},
+                                                                     {"sigmoid", 5},
+                                                                     {"log_sigmoid", 10},
+                                                                     {"relu", 1},
+                                                                     {"relu6", 1},
+                                                                     {"leaky_relu", 1},
+                                                                     {"prelu", 1},
+                                                                     {"_prelu_kernel", 1},
+                                                                     {"gelu", 10},
+                                                                     {"silu", 6},
+                                                                     {"mish", 14},
+                                                                     {"softplus", 10},
+                                                                     {"softsign", 3},
+                                                                     {"elu", 6},
+                                                                     {"celu", 6},
+                                                                     {"selu", 6},
+                                                                     {"hardswish", 3},
+                                                                     {"hardsigmoid", 2},
+                                                                     {"hardtanh", 1},
+                                                                     {"threshold", 1},
+                                                                     {"hardshrink", 1},
+                                                                     {"softshrink", 1},
+                                                                     {"tanhshrink", 7},
+                                                                     {"logit", 8},
+                                                                     {"clamp", 1},
+                                                                     {"clip", 1},
+                                                                     {"clamp_min", 1},
+                                                                     {"clamp_max", 1},
+                                                                     {"maximum", 1},
+                                                                     {"minimum", 1},
+                                                                     {"fmax", 1},
+                                                                     {"fmin", 1},
+                                                                     {"where", 1},
+                                                                     {"masked_fill", 1},
+                                                                     {"lerp", 2},
+                                                                     {"addcmul", 2},
+                                                                     {"addcdiv", 3},
+                                                                     {"xlogy", 6},
+                                                                     {"hypot", 4},
+                                                                     {"eq", 1},
+                                                                     {"ne", 1},
+                                                                     {"lt", 1},
+                                                                     {"le", 1},
+                                                                     {"gt", 1},
+                                                                     {"ge", 1},
+                                                                     {"isnan", 1},
+                                                                     {"isinf", 1},
+                                                                     {"isfinite", 1},
+                                                                     {"logical_and", 1},
+                                                                     {"logical_or", 1},
+                                                                     {"logical_xor", 1},
+                                                                     {"logical_not", 1},
+                                                                     {"bitwise_and", 1},
+                                                                     {"bitwise_or", 1},
+                                                                     {"bitwise_xor", 1},
+                                                                     {"bitwise_not", 1},
+                                                                     {"bitwise_left_shift", 1},
+                                                                     {"bitwise_right_shift", 1},
+                                                                     {"__and__", 1},
+                                                                     {"__or__", 1},
+                                                                     {"__xor__", 1},
+                                                                     {"nan_to_num", 2},
+                                                                     {"floor", 1},
+                                                                     {"ceil", 1},
+                                                                     {"trunc", 1},
+                                                                     {"round", 1},
+                                                                     {"frac", 2},
+                                                                     {"_to_copy", 1},
+                                                                     {"to", 1},
+                                                                     {"type_as", 1},
+                                                                     {"clone", 0},
+                                                                     {"lift_fresh_copy", 0},
+                                                                     {"copy", 0},
+                                                                     {"fill", 0},
+                                                                     {"deg2rad", 1},
+                                                                     {"rad2deg", 1},
+                                                                     {"tril", 1},
+                                                                     {"triu", 1},
+                                                                     {"cat", 1},
+                                                                     {"concat", 1},
+                                                                     {"stack", 1},
+                                                                     {"constant_pad_nd", 1},
+                                                                     {"pad", 1},
+                                                                     {"flip", 0},
+                                                                     {"repeat", 0},
+                                                                     {"im2col", 2},
+                                                                     {"slice_scatter", 1},
+                                                                     {"select_scatter", 1},
+                                                                     {"embedding", 1},
+                                                                     {"index_select", 1},
+                                                                     {"gather", 1},
+                                                                     {"index", 1},
+                                                                     {"_unsafe_index", 1},
+                                                                     {"reflection_pad1d", 2},
+                                                                     {"reflection_pad2d", 3},
+                                                                     {"reflection_pad3d", 4},
+                                                                     {"replication_pad1d", 2},
+                                                                     {"replication_pad2d", 3},
+                                                                     {"replication_pad3d", 4},
+                                                                     {"_pad_circular", 3},
+                                                                     {"roll", 2},
+                                                                     {"diag_embed", 2},
+                                                                     {"upsample_nearest1d", 2},
+                                                                     {"upsample_nearest2d", 3},
+                                                                     {"upsample_nearest3d", 4},
+                                                                     {"_upsample_nearest_exact1d", 2},
+                                                                     {"_upsample_nearest_exact2d", 3},
+                                                                     {"_upsample_nearest_exact3d", 4},
+                                                                     {"upsample_linear1d", 8},
+                                                                     {"upsample_bilinear2d", 16},
+                                                                     {"upsample_trilinear3d", 32},
+                                                                     {"upsample_bicubic2d", 48},
+                                                                     {"mse_loss", 2},
+                                                                     {"l1_loss", 2},
+                                                                     {"smooth_l1_loss", 4},
+                                                                     {"huber_loss", 4},
+                                                                     {"kl_div", 8},
+                                                                     {"binary_cross_entropy", 12},
+                                                                     {"binary_cross_entropy_with_logits", 12},
+                                                                     {"soft_margin_loss", 10},
+                                                                     {"batch_norm", 4},
+                                                                     {"_native_batch_norm_legit_no_training", 4},
+                                                                     {"instance_norm", 4},
+                                                                     {"dropout", 0},
+                                                                     {"alias_copy", 0},
+                                                                     {"detach_copy", 0}};
 
-const NameSet kReductions = {
-    "sum", "mean", "amax", "amin", "prod", "any", "all", "var", "std", "var_mean", "std_mean", "logsumexp", "linalg_vector_norm", "norm",
-    "frobenius_norm", "argmax", "argmin", "max", "min", "aminmax", "softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "layer_norm",
-    "native_layer_norm", "rms_norm", "_fused_rms_norm", "group_norm", "native_group_norm", "instance_norm", "batch_norm", "native_batch_norm",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss", "count_nonzero",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d", "col2im", "_embedding_bag", "_embedding_bag_forward_only"};
+const NameSet kReductions = {"sum",
+                             "mean",
+                             "amax",
+                             "amin",
+                             "prod",
+                             "any",
+                             "all",
+                             "var",
+                             "std",
+                             "var_mean",
+                             "std_mean",
+                             "logsumexp",
+                             "linalg_vector_norm",
+                             "norm",
+                             "frobenius_norm",
+                             "argmax",
+                             "argmin",
+                             "max",
+                             "min",
+                             "aminmax",
+                             "softmax",
+                             "_softmax",
+                             "log_softmax",
+                             "_log_softmax",
+                             "_safe_softmax",
+                             "layer_norm",
+                             "native_layer_norm",
+                             "rms_norm",
+                             "_fused_rms_norm",
+                             "group_norm",
+                             "native_group_norm",
+                             "instance_norm",
+                             "batch_norm",
+                             "native_batch_norm",
+                             "_native_batch_norm_legit",
+                             "_native_batch_norm_legit_functional",
+                             "mse_loss",
+                             "l1_loss",
+                             "smooth_l1_loss",
+                             "huber_loss",
+                             "kl_div",
+                             "binary_cross_entropy",
+                             "binary_cross_entropy_with_logits",
+                             "soft_margin_loss",
+                             "count_nonzero",
+                             "max_pool1d",
+                             "max_pool2d",
+                             "max_pool3d",
+                             "max_pool1d_with_indices",
+                             "max_pool2d_with_indices",
+                             "max_pool3d_with_indices",
+                             "avg_pool1d",
+                             "avg_pool2d",
+                             "avg_pool3d",
+                             "adaptive_avg_pool1d",
+                             "adaptive_avg_pool2d",
+                             "adaptive_avg_pool3d",
+                             "_adaptive_avg_pool2d",
+                             "_adaptive_avg_pool3d",
+                             "adaptive_max_pool1d",
+                             "adaptive_max_pool2d",
+                             "adaptive_max_pool3d",
+                             "fractional_max_pool2d",
+                             "fractional_max_pool3d",
+                             "col2im",
+                             "_embedding_bag",
+                             "_embedding_bag_forward_only"};
 
 const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
 
-const NameSet kLosses = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+const NameSet kLosses = {"mse_loss",
+                         "l1_loss",
+                         "smooth_l1_loss",
+                         "huber_loss",
+                         "kl_div",
+                         "binary_cross_entropy",
+                         "binary_cross_entropy_with_logits",
                          "soft_margin_loss"};
 
-const NameSet kRandom = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "normal", "uniform",
-                         "dropout", "native_dropout", "feature_dropout", "alpha_dropout", "multinomial", "exponential", "poisson", "rrelu",
-                         "rrelu_with_noise", "rrelu_with_noise_functional", "normal_functional", "geometric", "cauchy", "log_normal",
-                         "feature_alpha_dropout", "scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"};
+const NameSet kRandom = {"rand",
+                         "randn",
+                         "rand_like",
+                         "randn_like",
+                         "randint",
+                         "randint_like",
+                         "randperm",
+                         "bernoulli",
+                         "normal",
+                         "uniform",
+                         "dropout",
+                         "native_dropout",
+                         "feature_dropout",
+                         "alpha_dropout",
+                         "multinomial",
+                         "exponential",
+                         "poisson",
+                         "rrelu",
+                         "rrelu_with_noise",
+                         "rrelu_with_noise_functional",
+                         "normal_functional",
+                         "geometric",
+                         "cauchy",
+                         "log_normal",
+                         "feature_alpha_dropout",
+                         "scaled_dot_product_attention",
+                         "lstm",
+                         "gru",
+                         "rnn_tanh",
+                         "rnn_relu",
+                         "multi_head_attention_forward"};
 
 bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
 
 // 8-bit floats have no arithmetic in PyTorch: they are cast and moved.
-const NameSet kOfEightBitFloats = {"_to_copy", "to", "type_as", "clone", "contiguous", "copy", "lift_fresh_copy", "view", "reshape", "flatten", "cat", "concat",
-                                   "stack", "flip", "repeat", "slice_scatter", "select_scatter"};
+const NameSet kOfEightBitFloats = {"_to_copy",        "to",   "type_as", "clone",         "contiguous",    "copy",
+                                   "lift_fresh_copy", "view", "reshape", "flatten",       "cat",           "concat",
+                                   "stack",           "flip", "repeat",  "slice_scatter", "select_scatter"};
 
 bool tensors_are_expressible(const Graph& graph, const Node& node) {
   const bool takes_eight_bits = kOfEightBitFloats.contains(base_name(node));
@@ -80,8 +351,9 @@ bool tensors_are_expressible(const Graph& graph, const Node& node) {
   const std::string* device = nullptr;
   auto check = [&](ValueId value) {
     const TensorType& type = graph.type(value);
-    if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !takes_eight_bits)) good = false;
-    if (device && *device != type.device) good = false;   // a scalar on the host is PyTorch's to fetch
+    if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !takes_eight_bits))
+      good = false;
+    if (device && *device != type.device) good = false;  // a scalar on the host is PyTorch's to fetch
     device = &type.device;
   };
   for_each_operand(node, check);
@@ -123,20 +395,23 @@ bool is_alias(const Graph& graph, const Node& node, std::string_view base) {
   ValueId source = node.value("self");
   if (source == kNoValue) return false;
   const TensorType& type = graph.type(source);
-  if (graph.type(node.results[0]).dtype != type.dtype) return false;   // the bits of another type
+  if (graph.type(node.results[0]).dtype != type.dtype) return false;  // the bits of another type
   if (base == "contiguous") return type.is_contiguous();
-  if (base == "reshape" || base == "flatten" || base == "reshape_as" || base == "unflatten" || base == "_reshape_alias") {
-    return graph.type(node.results[0]).offset == type.offset && reshape_is_alias(type, graph.type(node.results[0]).shape);
+  if (base == "reshape" || base == "flatten" || base == "reshape_as" || base == "unflatten" ||
+      base == "_reshape_alias") {
+    return graph.type(node.results[0]).offset == type.offset &&
+           reshape_is_alias(type, graph.type(node.results[0]).shape);
   }
   return true;
 }
 
 bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_view base) {
   const TensorType& result = graph.type(node.results[0]);
-  if (base == "pow") {   // integer powers only for a constant exponent
+  if (base == "pow") {  // integer powers only for a constant exponent
     const Argument* exponent = node.find("exponent");
     const bool constant = exponent && !std::holds_alternative<ValueRef>(*exponent);
-    return is_floating(result.dtype) || (constant && node.value("self") != kNoValue && node.number("exponent", -1) >= 0 && node.number("exponent", -1) <= 8);
+    return is_floating(result.dtype) || (constant && node.value("self") != kNoValue &&
+                                         node.number("exponent", -1) >= 0 && node.number("exponent", -1) <= 8);
   }
   if (base == "div" || base == "divide") return true;
   if (base == "round") return node.integer("decimals", 0) == 0;
@@ -144,25 +419,34 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
   if (base == "cat" || base == "concat" || base == "stack") {
     const Argument* tensors = node.find("tensors");
     const auto* list = tensors ? std::get_if<ValueList>(tensors) : nullptr;
-    if (!list || list->ids.empty() || list->ids.size() > 4) return false;   // a longer chain of selects costs every element more than a copy
+    if (!list || list->ids.empty() || list->ids.size() > 4)
+      return false;  // a longer chain of selects costs every element more than a copy
     for (ValueId id : list->ids)
       if (id == kNoValue || graph.type(id).shape.size() != graph.type(list->ids[0]).shape.size()) return false;
     return true;
   }
   if (base == "slice_scatter") return node.integer("step", 1) == 1;
-  if (base.starts_with("binary_cross_entropy")) return node.value("weight") == kNoValue && node.value("pos_weight") == kNoValue;
+  if (base.starts_with("binary_cross_entropy"))
+    return node.value("weight") == kNoValue && node.value("pos_weight") == kNoValue;
   if (base == "dropout") return !node.boolean("train", true) || node.number("p", 0.5) == 0.0;
   if (base == "batch_norm") return !node.boolean("training", true);
   if (base == "instance_norm") return !node.boolean("use_input_stats", true);
   if (base == "embedding") return is_index(graph, node.value("indices"));
-  if (base == "index_select" || base == "gather") return is_index(graph, node.value("index")) && graph.type(node.value("self")).rank() > 0;
+  if (base == "index_select" || base == "gather")
+    return is_index(graph, node.value("index")) && graph.type(node.value("self")).rank() > 0;
   if (base == "index" || base == "_unsafe_index") {
     const Argument* indices = node.find("indices");
     const auto* list = indices ? std::get_if<ValueList>(indices) : nullptr;
-    if (!list || !std::all_of(list->ids.begin(), list->ids.end(), [&](ValueId id) { return id == kNoValue || is_index(graph, id); })) return false;
-    // PyTorch's shape functions and its kernels disagree on the strides that a dense but permuted tensor with dimensions of one element ends in.
+    if (!list || !std::all_of(list->ids.begin(), list->ids.end(),
+                              [&](ValueId id) { return id == kNoValue || is_index(graph, id); }))
+      return false;
+    // PyTorch's shape functions and its kernels disagree on the strides that a dense but permuted tensor with
+    // dimensions of one element ends in.
     bool ones = std::find(result.shape.begin(), result.shape.end(), 1) != result.shape.end();
-    for_each_operand(node, [&](ValueId id) { ones = ones || std::find(graph.type(id).shape.begin(), graph.type(id).shape.end(), 1) != graph.type(id).shape.end(); });
+    for_each_operand(node, [&](ValueId id) {
+      ones = ones ||
+             std::find(graph.type(id).shape.begin(), graph.type(id).shape.end(), 1) != graph.type(id).shape.end();
+    });
     return !ones || graph.type(node.value("self")).is_contiguous();
   }
   if (base == "where") return node.value("condition") != kNoValue && node.find("self") != nullptr;
@@ -171,7 +455,7 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
   return true;
 }
 
-int64_t loss_reduction(const Node& node) { return node.integer("reduction", 1); }   // 0 none, 1 mean, 2 sum
+int64_t loss_reduction(const Node& node) { return node.integer("reduction", 1); }  // 0 none, 1 mean, 2 sum
 
 std::vector<int64_t> dims_of(const Node& node, int64_t rank) {
   std::vector<int64_t> dims = node.integers("dim");
@@ -185,7 +469,8 @@ ReduceSpec over_dims(const Graph& graph, ValueId operand, const std::vector<int6
   spec.domain = graph.type(operand).shape;
   spec.reduced.assign(spec.domain.size(), false);
   for (int64_t dim : dims)
-    if (const auto at = wrap_dim(dim, spec.domain.size()); at < static_cast<int64_t>(spec.domain.size())) spec.reduced[at] = true;
+    if (const auto at = wrap_dim(dim, spec.domain.size()); at < static_cast<int64_t>(spec.domain.size()))
+      spec.reduced[at] = true;
   spec.operands = {operand};
   return spec;
 }
@@ -215,12 +500,14 @@ std::optional<ReduceSpec> normalisation_spec(const Graph& graph, const Node& nod
     return spec;
   }
   if (base == "instance_norm") {
-    if (!node.boolean("use_input_stats", true) || node.value("running_mean") != kNoValue || node.value("running_var") != kNoValue || rank < 3)
+    if (!node.boolean("use_input_stats", true) || node.value("running_mean") != kNoValue ||
+        node.value("running_var") != kNoValue || rank < 3)
       return std::nullopt;
     for (int64_t dim = 2; dim < rank; ++dim) dims.push_back(dim);
     return over_dims(graph, input, dims);
   }
-  // Batch normalisation with the batch's statistics. The variants that write running statistics in place are the library's.
+  // Batch normalisation with the batch's statistics. The variants that write running statistics in place are the
+  // library's.
   if (!node.boolean("training", true)) return std::nullopt;
   const bool functional = base == "_native_batch_norm_legit_functional";
   if (!functional && node.value("running_mean") != kNoValue) return std::nullopt;
@@ -296,7 +583,8 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
     const ValueId input = node.value("self"), target = node.value("target");
     if (input == kNoValue || target == kNoValue) return std::nullopt;
     const TensorType &left = graph.type(input), &right = graph.type(target);
-    if (left.shape != right.shape || node.value("weight") != kNoValue || node.value("pos_weight") != kNoValue) return std::nullopt;
+    if (left.shape != right.shape || node.value("weight") != kNoValue || node.value("pos_weight") != kNoValue)
+      return std::nullopt;
     ReduceSpec spec = over_dims(graph, input, dims_of(Node{}, left.rank()));
     spec.operands.push_back(target);
     return spec;
@@ -309,12 +597,17 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   const TensorType& type = graph.type(input);
   if (base == "norm" || base == "linalg_vector_norm") {
     if (!is_floating(type.dtype)) return std::nullopt;
-    if (const Argument* order = node.find(base == "norm" ? "p" : "ord"); order && std::holds_alternative<std::string>(*order)) return std::nullopt;
+    if (const Argument* order = node.find(base == "norm" ? "p" : "ord");
+        order && std::holds_alternative<std::string>(*order))
+      return std::nullopt;
   }
-  if ((base == "mean" || base == "var" || base == "std" || base == "var_mean" || base == "std_mean" || base == "logsumexp" || base.ends_with("softmax")) &&
+  if ((base == "mean" || base == "var" || base == "std" || base == "var_mean" || base == "std_mean" ||
+       base == "logsumexp" || base.ends_with("softmax")) &&
       !is_floating(graph.type(node.results[0]).dtype))
     return std::nullopt;
-  if ((base == "var" || base == "var_mean" || base == "std" || base == "std_mean" || base == "logsumexp") && !is_floating(type.dtype)) return std::nullopt;
+  if ((base == "var" || base == "var_mean" || base == "std" || base == "std_mean" || base == "logsumexp") &&
+      !is_floating(type.dtype))
+    return std::nullopt;
   return over_dims(graph, input, dims_of(node, type.rank()));
 }
 
@@ -330,7 +623,8 @@ std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId id) {
   const DType dtype = graph.type(node.results[0]).dtype;
   const bool extreme = base_name(node).starts_with("cumm");
   if (!extreme && dtype == DType::b1) return std::nullopt;
-  if (base_name(node) == "logcumsumexp" && (!is_floating(dtype) || graph.type(input).dtype != dtype)) return std::nullopt;
+  if (base_name(node) == "logcumsumexp" && (!is_floating(dtype) || graph.type(input).dtype != dtype))
+    return std::nullopt;
   return over_dims(graph, input, {node.integer("dim", 0)});
 }
 
@@ -346,16 +640,18 @@ OpClass classify(const Graph& graph, NodeId id) {
   if (kViews.contains(base) && is_alias(graph, node, base)) return OpClass::kView;
   if (!tensors_are_expressible(graph, node)) return OpClass::kExtern;
   if (base == "view" && node.find("dtype")) return OpClass::kExtern;
-  if (kViews.contains(base)) return OpClass::kPointwise;   // a reshape that copies
+  if (kViews.contains(base)) return OpClass::kPointwise;  // a reshape that copies
   if (kFactories.contains(base)) {
     const TensorType& type = graph.type(node.results[0]);
-    const bool evenly = base == "linspace" && ((type.dtype != DType::f32 && type.dtype != DType::f64) || node.value("start") != kNoValue || node.value("end") != kNoValue);
+    const bool evenly = base == "linspace" && ((type.dtype != DType::f32 && type.dtype != DType::f64) ||
+                                               node.value("start") != kNoValue || node.value("end") != kNoValue);
     return type.elements() == 0 || evenly ? OpClass::kExtern : OpClass::kFactory;
   }
   if (reduce_spec(graph, id)) return OpClass::kReduce;
   if (scan_spec(graph, id)) return OpClass::kScan;
   if (scatter_spec(graph, id)) return OpClass::kScatter;
-  if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") && pointwise_is_expressible(graph, node, base)) {
+  if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") &&
+      pointwise_is_expressible(graph, node, base)) {
     if (kLosses.contains(base) && loss_reduction(node) != 0) return OpClass::kExtern;
     if (base == "bitwise_not" && dtype_of(graph, node, "self") == DType::f32) return OpClass::kExtern;
     return OpClass::kPointwise;
@@ -363,7 +659,9 @@ OpClass classify(const Graph& graph, NodeId id) {
   return OpClass::kExtern;
 }
 
-bool is_random(const Node& node) { return kRandom.contains(base_name(node)) || node.op.find("rng") != std::string::npos; }
+bool is_random(const Node& node) {
+  return kRandom.contains(base_name(node)) || node.op.find("rng") != std::string::npos;
+}
 
 int arithmetic_weight(const Node& node) {
   const auto found = kPointwiseWeights.find(base_name(node));

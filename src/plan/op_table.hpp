@@ -1,4 +1,5 @@
-// What the planner knows about an ATen op without looking at its arithmetic: its class, what it reduces, which views are free.
+// What the planner knows about an ATen op without looking at its arithmetic: its class, what it reduces, which views
+// are free.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,14 @@
 namespace kw::plan {
 
 enum class OpClass {
-  kView,        // an alias: its result is described by strides over its operand's storage
-  kPointwise,   // one result element from at most one element of each operand (cat, pad and flip among them)
-  kFactory,     // no tensor operand is read (full, arange, zeros_like)
-  kReduce,      // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
-  kScan,        // walks one axis in order (cumsum), or sorts it; its results have its operand's shape, or a topk's are shorter
-  kScatter,     // writes where indices say, into memory that holds its operand (scatters.hpp)
-  kExtern,      // a library call
+  kView,       // an alias: its result is described by strides over its operand's storage
+  kPointwise,  // one result element from at most one element of each operand (cat, pad and flip among them)
+  kFactory,    // no tensor operand is read (full, arange, zeros_like)
+  kReduce,     // folds over some axes of a domain; may also yield full-size results (softmax, layer_norm)
+  kScan,       // walks one axis in order (cumsum), or sorts it; its results have its operand's shape, or a topk's are
+               // shorter
+  kScatter,    // writes where indices say, into memory that holds its operand (scatters.hpp)
+  kExtern,     // a library call
 };
 
 // "aten.add.Tensor" → "add" and "Tensor".
@@ -37,15 +39,16 @@ bool is_random(const Node& node);
 // Rough cost of one element relative to an addition.
 int arithmetic_weight(const Node& node);
 
-// The axes a kReduce node works on: `domain` is a reshape (or the broadcast) of its operands; results have either all of its elements or only
-// those of the axes that are kept.
+// The axes a kReduce node works on: `domain` is a reshape (or the broadcast) of its operands; results have either all
+// of its elements or only those of the axes that are kept.
 struct ReduceSpec {
   Shape domain;
-  std::vector<bool> reduced;              // per axis of the domain
-  std::vector<ValueId> operands;          // those that vary over the whole domain, in argument order
-  bool windowed = false;                  // the domain is the result's dimensions and the offsets of a window (windows.hpp) or bag (bags.hpp); the operand is none of its reshapes
+  std::vector<bool> reduced;      // per axis of the domain
+  std::vector<ValueId> operands;  // those that vary over the whole domain, in argument order
+  bool windowed = false;  // the domain is the result's dimensions and the offsets of a window (windows.hpp) or bag
+                          // (bags.hpp); the operand is none of its reshapes
 
-  bool sorted = false;                    // a sort's: its results may be the first places alone
+  bool sorted = false;  // a sort's: its results may be the first places alone
 
   int64_t kept_elements() const;
   int64_t reduced_elements() const;

@@ -29,44 +29,50 @@ const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
 }
 
 // As long as the count of elements and the tensor's address leave it so.
-int64_t mask_vector(const Node& node) { return node.boolean("dropout", true) ? 16 / size_of(std::get<DType>(*node.find("dtype"))) : 1; }
+int64_t mask_vector(const Node& node) {
+  return node.boolean("dropout", true) ? 16 / size_of(std::get<DType>(*node.find("dtype"))) : 1;
+}
 
-// Where each buffer's accesses begin, moved out of the kernel: slices at other places of a tensor then share one kernel.
+// Where each buffer's accesses begin, moved out of the kernel: slices at other places of a tensor then share one
+// kernel.
 struct Placed {
-  kernel::Kernel kernel;
+  kernel_ir::Kernel kernel;
   std::vector<int64_t> offsets;
 };
 
-Placed move_offsets_out(kernel::Kernel kernel) {
+Placed move_offsets_out(kernel_ir::Kernel kernel) {
   Placed placed{std::move(kernel), {}};
   auto& buffers = placed.kernel.buffers;
   std::vector<int64_t> least(buffers.size(), -1);
   for (auto& expr : placed.kernel.exprs)
-    if (kernel::is_load(expr)) {
+    if (kernel_ir::is_load(expr)) {
       int64_t& one = least[expr.access.buffer];
-      one = one < 0 ? std::max<int64_t>(0, expr.access.index.constant) : std::min(one, std::max<int64_t>(0, expr.access.index.constant));
+      one = one < 0 ? std::max<int64_t>(0, expr.access.index.constant)
+                    : std::min(one, std::max<int64_t>(0, expr.access.index.constant));
     }
   for (size_t i = 0; i < buffers.size(); ++i) {
-    const bool moves = buffers[i].role == kernel::BufferRole::kInput && least[i] > 0 && least[i] < buffers[i].elements;
+    const bool moves = buffers[i].role == kernel_ir::BufferRole::kInput && least[i] > 0 &&
+                       least[i] < buffers[i].elements;
     placed.offsets.push_back(moves ? least[i] : 0);
     buffers[i].elements -= placed.offsets[i];
     if (placed.offsets[i] * size_of(buffers[i].dtype) % 16 != 0) buffers[i].aligned = false;
   }
   for (auto& expr : placed.kernel.exprs)
-    if (kernel::is_load(expr)) expr.access.index.constant -= placed.offsets[expr.access.buffer];
+    if (kernel_ir::is_load(expr)) expr.access.index.constant -= placed.offsets[expr.access.buffer];
   return placed;
 }
 
 // Identical kernels on other tensors are one kernel: its text without the names and sizes that come from the graph.
-std::string identity_of(kernel::Kernel kernel) {
+std::string identity_of(kernel_ir::Kernel kernel) {
   kernel.name = "k";
   kernel.doc.clear();
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     kernel.buffers[i].name = "b" + std::to_string(i);
-    const bool wide = kernel.buffers[i].elements > std::numeric_limits<int32_t>::max();   // decides the width of index arithmetic
+    const bool wide = kernel.buffers[i].elements > std::numeric_limits<int32_t>::max();  // decides the width of index
+                                                                                         // arithmetic
     kernel.buffers[i].elements = wide ? 1 : 0;
   }
-  return kernel::print(kernel);
+  return kernel_ir::print(kernel);
 }
 
 class ProgramBuilder {
@@ -102,12 +108,15 @@ class ProgramBuilder {
     std::vector<bool> placed(graph_.nodes.size(), false);
     for (const auto& group : groups)
       for (NodeId node : group) {
-        if (node < 0 || node >= static_cast<NodeId>(graph_.nodes.size())) throw Error(ErrorKind::kUser, "the schedule names node " + std::to_string(node) + ", which the graph does not have");
+        if (node < 0 || node >= static_cast<NodeId>(graph_.nodes.size()))
+          throw Error(ErrorKind::kUser,
+                      "the schedule names node " + std::to_string(node) + ", which the graph does not have");
         placed[node] = true;
       }
     for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
       if (!placed[node] && facts_.classes[node] != plan::OpClass::kView)
-        throw Error(ErrorKind::kUser, "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
+        throw Error(ErrorKind::kUser,
+                    "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
   }
 
   // Views that a library call or the caller sees as tensors.
@@ -116,12 +125,15 @@ class ProgramBuilder {
     const ValueId root = facts_.roots[value];
     if (root == value) return;
     available_[value] = true;
-    program_.steps.emplace_back(std::in_place_type<ViewStep>, ViewStep{value, graph_.values[root].name, graph_.type(value)});
+    program_.steps.emplace_back(std::in_place_type<ViewStep>,
+                                ViewStep{value, graph_.values[root].name, graph_.type(value)});
   }
 
   void call_library(NodeId node) {
     for_each_operand(graph_.nodes[node], [&](ValueId operand) { make_view(operand); });
-    program_.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{node, graph_.nodes[node].op == "kw.keep_mask.default" ? mask_vector(graph_.nodes[node]) : 0});
+    program_.steps.emplace_back(
+        std::in_place_type<ExternStep>,
+        ExternStep{node, graph_.nodes[node].op == "kw.keep_mask.default" ? mask_vector(graph_.nodes[node]) : 0});
     for (ValueId result : graph_.nodes[node].results)
       if (result != kNoValue) available_[result] = true;
   }
@@ -129,17 +141,20 @@ class ProgramBuilder {
   void add_kernels(size_t index, const std::vector<ValueId>& outputs) {
     const GroupSchedule& group = schedule_.groups[index];
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
-    if (!scheduler) throw Error(ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + group.scheduler + "'");
+    if (!scheduler)
+      throw Error(ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + group.scheduler + "'");
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
     if (!lowered || !scheduler->can_take(*lowered))
-      throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " + std::to_string(group.nodes.front()));
+      throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " +
+                                        std::to_string(group.nodes.front()));
     std::vector<ValueId> scattered;
     for (ValueId output : outputs) {
       if (facts_.classes[graph_.values[output].producer] == plan::OpClass::kScatter) {
         scattered.push_back(output);
         continue;
       }
-      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{output, graph_.values[output].name, graph_.type(output)});
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>,
+                                  AllocateStep{output, graph_.values[output].name, graph_.type(output)});
       available_[output] = true;
     }
     const std::string device = graph_.type(outputs.front()).device;
@@ -148,7 +163,8 @@ class ProgramBuilder {
     for (auto& scratch : scheduled.scratch) {
       scratch.type.device = device;
       scratch_names.push_back(fresh_tensor_name(scratch.name));
-      program_.steps.emplace_back(std::in_place_type<AllocateStep>, AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>,
+                                  AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
     for (auto& one : scheduled.kernels) {
       store_updates_last(one);
@@ -161,22 +177,26 @@ class ProgramBuilder {
       KernelStep step;
       step.by_last = one.by_last;
       step.group = static_cast<int>(index);
-      for (int buffer : one.buffers) step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
+      for (int buffer : one.buffers)
+        step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
       pending_.push_back(std::move(pending));
     }
-    for (ValueId output : scattered) {   // the memory that was written into
+    for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
-      program_.steps.emplace_back(std::in_place_type<ViewStep>, ViewStep{output, graph_.values[into].name, graph_.type(output)});
+      program_.steps.emplace_back(std::in_place_type<ViewStep>,
+                                  ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
     }
   }
 
-  // What a call leaves in an input whose old contents the kernel reads may be written where they lie (emit/in_place.hpp).
+  // What a call leaves in an input whose old contents the kernel reads may be written where they lie
+  // (emit/in_place.hpp).
   void store_updates_last(plan::ScheduledKernel& one) const {
-    for (kernel::Store& store : one.kernel.stores) {
+    for (kernel_ir::Store& store : one.kernel.stores) {
       const auto update = updates_.find(one.buffers[store.access.buffer]);
-      store.last = update != updates_.end() && std::find(one.buffers.begin(), one.buffers.end(), update->second) != one.buffers.end();
+      store.last = update != updates_.end() &&
+                   std::find(one.buffers.begin(), one.buffers.end(), update->second) != one.buffers.end();
     }
   }
 
@@ -196,44 +216,47 @@ class ProgramBuilder {
     return name;
   }
 
-  int intern(kernel::Kernel kernel) {
+  int intern(kernel_ir::Kernel kernel) {
     const auto [place, added] = known_kernels_.emplace(identity_of(kernel), static_cast<int>(program_.kernels.size()));
     if (!added) {
       auto& known = program_.kernels[place->second].buffers;
-      for (size_t i = 0; i < known.size(); ++i) known[i].elements = std::max(known[i].elements, kernel.buffers[i].elements);
+      for (size_t i = 0; i < known.size(); ++i)
+        known[i].elements = std::max(known[i].elements, kernel.buffers[i].elements);
       return place->second;
     }
     const std::string wanted = kernel.name;
-    for (int count = 2; !kernel_names_.insert(kernel.name).second; ++count) kernel.name = wanted + "_" + std::to_string(count);
-    kernel::arrange(kernel);
-    kernel::check_kernel(kernel);
+    for (int count = 2; !kernel_names_.insert(kernel.name).second; ++count)
+      kernel.name = wanted + "_" + std::to_string(count);
+    kernel_ir::arrange(kernel);
+    kernel_ir::check_kernel(kernel);
     program_.kernels.push_back(std::move(kernel));
     return place->second;
   }
 
   struct Pending {
-    size_t step = 0;                              // of program_.steps
-    kernel::Kernel kernel;
+    size_t step = 0;  // of program_.steps
+    kernel_ir::Kernel kernel;
     Placed placed;
-    std::string identity;                         // of placed.kernel
+    std::string identity;  // of placed.kernel
   };
 
   const Graph& graph_;
   const Schedule& schedule_;
   const DeviceDescription& device_;
   GraphFacts facts_;
-  std::map<ValueId, ValueId> updates_;            // what a call leaves in an input, and the input
+  std::map<ValueId, ValueId> updates_;  // what a call leaves in an input, and the input
   Program program_;
   std::vector<Pending> pending_;
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
-  std::vector<bool> available_;                   // per value: a tensor of that name exists
+  std::vector<bool> available_;  // per value: a tensor of that name exists
   std::set<std::string> tensor_names_, kernel_names_;
   std::map<std::string, int> known_kernels_;
 };
 
 }  // namespace
 
-std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups) {
+std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts,
+                                                const std::vector<std::vector<NodeId>>& groups) {
   const Graph& graph = facts.graph;
   std::vector<bool> needed = facts.escapes;
   for (const auto& group : groups)
@@ -247,7 +270,7 @@ std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts, const s
   std::vector<std::vector<ValueId>> outputs(groups.size());
   for (size_t group = 0; group < groups.size(); ++group)
     for (NodeId node : groups[group]) {
-      if (stored[node]) continue;               // a copy: the first group that holds the node stores its results
+      if (stored[node]) continue;  // a copy: the first group that holds the node stores its results
       stored[node] = true;
       for (ValueId result : graph.nodes[node].results)
         if (result != kNoValue && needed[result]) outputs[group].push_back(result);
@@ -302,16 +325,19 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
       one.scheduler = scheduler.name;
       one.parameters = scheduler.defaults(*lowered[group], device);
     } else if (!is_library_call(facts, groups[group]) && !(groups[group].size() == 1 && library[groups[group][0]])) {
-      one.scheduler = "pointwise";   // stores nothing: every reader has its own copy
+      one.scheduler = "pointwise";  // stores nothing: every reader has its own copy
     }
     schedule.groups.push_back(std::move(one));
   }
   return schedule;
 }
 
-Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) { return ProgramBuilder(graph, schedule, device).build(); }
+Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
+  return ProgramBuilder(graph, schedule, device).build();
+}
 
-std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
+std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,
+                                                            const DeviceDescription& device) {
   const GraphFacts facts(graph);
   std::vector<std::vector<NodeId>> groups;
   for (const auto& group : schedule.groups) groups.push_back(group.nodes);
@@ -320,7 +346,8 @@ std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, 
   for (size_t group = 0; group < groups.size(); ++group) {
     const plan::Scheduler* scheduler = plan::find_scheduler(schedule.groups[group].scheduler);
     if (!scheduler || outputs[group].empty()) continue;
-    if (const auto lowered = plan::lower_group(facts, groups[group], outputs[group])) space[group] = scheduler->space(*lowered, device);
+    if (const auto lowered = plan::lower_group(facts, groups[group], outputs[group]))
+      space[group] = scheduler->space(*lowered, device);
   }
   return space;
 }

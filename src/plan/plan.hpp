@@ -13,18 +13,21 @@
 
 namespace kw {
 
-// The planner's own choice for a graph that fusion has grouped (passes/fusion.hpp); groups that cannot be one kernel are taken apart, what no
-// scheduler takes becomes a library call. `target` is "triton" or "cpu".
+// The planner's own choice for a graph that fusion has grouped (passes/fusion.hpp); groups that cannot be one kernel
+// are taken apart, what no scheduler takes becomes a library call. `target` is "triton" or "cpu".
 Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device);
 
-// Throws kUser when the schedule does not fit the graph (unknown scheduler, nodes missing, a group that its scheduler cannot take).
+// Throws kUser when the schedule does not fit the graph (unknown scheduler, nodes missing, a group that its scheduler
+// cannot take).
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
-// Which values each group stores, given all groups in order: those that a group without their producer reads, and graph outputs. A node that
-// stands in several groups is stored by the first.
-std::vector<std::vector<ValueId>> stored_values(const plan::GraphFacts& facts, const std::vector<std::vector<NodeId>>& groups);
+// Which values each group stores, given all groups in order: those that a group without their producer reads, and graph
+// outputs. A node that stands in several groups is stored by the first.
+std::vector<std::vector<ValueId>> stored_values(const plan::GraphFacts& facts,
+                                                const std::vector<std::vector<NodeId>>& groups);
 
 // What a search may change: for each group of the schedule, its scheduler's parameters and the values worth trying.
-std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
+std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,
+                                                            const DeviceDescription& device);
 
 }  // namespace kw

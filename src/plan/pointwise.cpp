@@ -1,5 +1,5 @@
-// Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is transposed, tiles of whole rows where
-// rows are looked up, or where places within a row take divisions.
+// Pointwise groups: flat where every access is, row by row for broadcasts, square tiles where one operand is
+// transposed, tiles of whole rows where rows are looked up, or where places within a row take divisions.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -9,7 +9,7 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::Kernel;
+using kernel_ir::Kernel;
 
 // Layouts of the tile over the coalesced axes.
 enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2, kWholeRows = 3, kShortAxes = 4 };
@@ -19,12 +19,14 @@ void prepare(Kernel& kernel) {
   coalesce(kernel);
 }
 
-// The axis along which a large access is contiguous that is not contiguous along the innermost one; −1 when there is none.
+// The axis along which a large access is contiguous that is not contiguous along the innermost one; −1 when there is
+// none.
 int transposed_axis(const Kernel& kernel) {
   const int last = static_cast<int>(kernel.axes.size()) - 1;
   const auto traffic = traffic_of(kernel);
   for (const auto& one : traffic) {
-    if (one.bytes * 4 < traffic.front().bytes || stride_along(*one.access, last) == 1 || !uses_axis(*one.access, last)) continue;
+    if (one.bytes * 4 < traffic.front().bytes || stride_along(*one.access, last) == 1 || !uses_axis(*one.access, last))
+      continue;
     for (int axis = 0; axis < last; ++axis)
       if (stride_along(*one.access, axis) == 1 && kernel.axes[axis].extent >= 8) return axis;
   }
@@ -34,12 +36,15 @@ int transposed_axis(const Kernel& kernel) {
 // Does a Gather read rows along the innermost axis, or a Scatter write them, at places that are the same all along it?
 bool looks_up_rows(const Kernel& kernel) {
   const int last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel::axes_of_exprs(kernel);
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
   for (const auto& store : kernel.stores)
-    if (const kernel::Expr* scatter = kernel::scatter_of(kernel, store); scatter && stride_along(store.access, last) == 1 && !axes[scatter->operands[0]][last]) return true;
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
-    if (expr.kind != kernel::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
-    return std::none_of(expr.operands.begin(), expr.operands.end(), [&](kernel::ExprId operand) { return axes[operand][last]; });
+    if (const kernel_ir::Expr* scatter = kernel_ir::scatter_of(kernel, store);
+        scatter && stride_along(store.access, last) == 1 && !axes[scatter->operands[0]][last])
+      return true;
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    if (expr.kind != kernel_ir::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
+    return std::none_of(expr.operands.begin(), expr.operands.end(),
+                        [&](kernel_ir::ExprId operand) { return axes[operand][last]; });
   });
 }
 
@@ -50,13 +55,16 @@ int64_t block_of_row(int64_t length) {
   return 0;
 }
 
-// The first of the inner axes that make a row, for a kernel whose innermost axis is short and no power of two (three channels of a pixel): walked flat, every element divides its number to
-// find its place; in a tile of several rows that is done once for all of them. −1: nothing to gain.
+// The first of the inner axes that make a row, for a kernel whose innermost axis is short and no power of two (three
+// channels of a pixel): walked flat, every element divides its number to find its place; in a tile of several rows that
+// is done once for all of them. −1: nothing to gain.
 int first_axis_of_row(const Kernel& kernel) {
   constexpr int64_t kShort = 16, kLongestRow = 8192, kLeastRows = 64;
   if (kernel.axes.size() < 3) return -1;
   const int64_t inner = kernel.axes.back().extent;
-  const bool looks_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) { return expr.kind == kernel::ExprKind::kGather || expr.kind == kernel::ExprKind::kScatter; });
+  const bool looks_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kGather || expr.kind == kernel_ir::ExprKind::kScatter;
+  });
   if (looks_up || inner >= kShort || next_power_of_two(inner) == inner) return -1;
   int64_t length = inner, rows = parallel_points(kernel) / inner;
   for (int first = static_cast<int>(kernel.axes.size()) - 2; first > 0; --first) {
@@ -81,7 +89,9 @@ int64_t flat_block(const Kernel& kernel, int64_t points, const DeviceDescription
   return block;
 }
 
-bool can_take(const LoweredGroup& group) { return reduce_points(group.kernel) == 1 && parallel_axes(group.kernel) == static_cast<int>(group.kernel.axes.size()); }
+bool can_take(const LoweredGroup& group) {
+  return reduce_points(group.kernel) == 1 && parallel_axes(group.kernel) == static_cast<int>(group.kernel.axes.size());
+}
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return {};
@@ -99,7 +109,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
       chosen["layout"] = kTransposed;
       chosen["block"] = 32;
     } else {
-      // Rows that keep 16-byte alignment and fill their blocks; anything else is walked flat, divisions and all, to keep the accesses wide.
+      // Rows that keep 16-byte alignment and fill their blocks; anything else is walked flat, divisions and all, to
+      // keep the accesses wide.
       const int64_t lanes = 16 / std::min<int64_t>(16, largest_element(kernel));
       int64_t block = std::min<int64_t>(1024, next_power_of_two(inner));
       const double waste = static_cast<double>(ceil_divide(inner, block) * block) / static_cast<double>(inner);
@@ -107,11 +118,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
         chosen["layout"] = kRows;
         chosen["block"] = block;
       } else if (inner >= 8 && inner % lanes == 0 && waste < 1.3 && looks_up_rows(kernel)) {
-        chosen["layout"] = kWholeRows;   // each place is loaded once, and the rows in wide accesses, which flat lanes that each have a place would not be
+        chosen["layout"] = kWholeRows;  // each place is loaded once, and the rows in wide accesses, which flat lanes
+                                        // that each have a place would not be
       }
     }
   }
-  if (chosen["layout"] != kTransposed && chosen["layout"] != kShortAxes) chosen["num_warps"] = std::clamp<int64_t>(chosen["block"] / 256, 1, 8);
+  if (chosen["layout"] != kTransposed && chosen["layout"] != kShortAxes)
+    chosen["num_warps"] = std::clamp<int64_t>(chosen["block"] / 256, 1, 8);
   return chosen;
 }
 
@@ -137,17 +150,20 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   int64_t layout = parameter(parameters, "layout", kFlat);
   const int64_t block = parameter(parameters, "block", 1024);
   const int transposed = layout == kTransposed ? transposed_axis(kernel) : -1;
-  if (layout == kFlat && kernel.axes.size() > 1 && !flatten(kernel, 0, static_cast<int>(kernel.axes.size()) - 1)) layout = kRows;
+  if (layout == kFlat && kernel.axes.size() > 1 && !flatten(kernel, 0, static_cast<int>(kernel.axes.size()) - 1))
+    layout = kRows;
   if (const int first = layout == kShortAxes ? first_axis_of_row(kernel) : -1; first > 0) {
     const int before = static_cast<int>(kernel.axes.size());
-    if (flatten(kernel, first, before - 1) && kernel.axes.size() == static_cast<size_t>(first) + 1) flatten(kernel, 0, first - 1);
+    if (flatten(kernel, first, before - 1) && kernel.axes.size() == static_cast<size_t>(first) + 1)
+      flatten(kernel, 0, first - 1);
   }
   for (auto& axis : kernel.axes) axis.block = 1;
   if (!kernel.axes.empty()) {
     auto& inner = kernel.axes.back();
     if (transposed >= 0) {
       inner.block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(inner.extent));
-      kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(kernel.axes[transposed].extent));
+      kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64),
+                                                        next_power_of_two(kernel.axes[transposed].extent));
     } else {
       inner.block = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(inner.extent), 1));
       if (layout == kShortAxes) inner.block = std::min(inner.block, block_of_row(inner.extent));

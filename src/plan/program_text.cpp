@@ -18,8 +18,13 @@ struct StepText {
   const Graph& graph;
   const Program& program;
 
-  std::string operator()(const AllocateStep& step) const { return (step.zeros ? "allocate zeros " : "allocate ") + step.name + " : " + print(step.type); }
-  std::string operator()(const KernelStep& step) const { return (step.by_last ? "then, in its last program, " : "") + program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")"; }
+  std::string operator()(const AllocateStep& step) const {
+    return (step.zeros ? "allocate zeros " : "allocate ") + step.name + " : " + print(step.type);
+  }
+  std::string operator()(const KernelStep& step) const {
+    return (step.by_last ? "then, in its last program, " : "") + program.kernels[step.kernel].name + "(" +
+           join(step.tensors, ", ") + ")";
+  }
   std::string operator()(const ExternStep& step) const { return "call " + print(graph, graph.nodes[step.node]); }
   std::string operator()(const ViewStep& step) const {
     return "view " + graph.values[step.value].name + " = " + step.base + " as " + print(step.type);

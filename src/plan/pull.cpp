@@ -24,7 +24,9 @@ struct Request {
   const Shape& result_shape() const { return shape_of(node.results[result]); }
   ValueId self() const { return node.value("self"); }
   int64_t rank() const { return static_cast<int64_t>(shape_of(self()).size()); }
-  int64_t dim(std::string_view name, int64_t fallback, int64_t rank_of) const { return wrap_dim(node.integer(name, fallback), rank_of); }
+  int64_t dim(std::string_view name, int64_t fallback, int64_t rank_of) const {
+    return wrap_dim(node.integer(name, fallback), rank_of);
+  }
 };
 
 using Pulls = std::optional<std::vector<Pull>>;
@@ -35,7 +37,8 @@ Pulls one(const Request& request, std::optional<Coords> coords) {
 }
 
 Pulls pull_reshape(const Request& request) {
-  return one(request, reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.extents()));
+  return one(request,
+             reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.extents()));
 }
 
 Pulls pull_broadcast(const Request& request) {
@@ -58,7 +61,8 @@ std::optional<std::vector<int64_t>> permutation_of(const Request& request) {
     std::swap(order[rank - 1], order[rank - 2]);
   } else if (rank > 0) {
     const bool swapaxes = base == "swapaxes";
-    std::swap(order[request.dim(swapaxes ? "axis0" : "dim0", 0, rank)], order[request.dim(swapaxes ? "axis1" : "dim1", 0, rank)]);
+    std::swap(order[request.dim(swapaxes ? "axis0" : "dim0", 0, rank)],
+              order[request.dim(swapaxes ? "axis1" : "dim1", 0, rank)]);
   }
   if (static_cast<int64_t>(order.size()) != rank) return std::nullopt;
   return order;
@@ -121,9 +125,12 @@ Pulls pull_cat(const Request& request) {
     const int64_t size = stack ? 1 : request.shape_of(operand)[dim];
     Pull pull{operand, request.coords, {}};
     const Range range = range_of(request.coords[dim], request.extents());
-    if (range.low < offset || range.high >= offset + size) pull.guards.push_back({request.coords[dim], offset, offset + size});
+    if (range.low < offset || range.high >= offset + size)
+      pull.guards.push_back({request.coords[dim], offset, offset + size});
     if (stack) pull.coords.erase(pull.coords.begin() + dim);
-    else if (size == 1) pull.coords[dim] = constant_index(0);   // all that the guard leaves; as a difference it would stand in the way of views
+    else if (size == 1)
+      pull.coords[dim] = constant_index(0);  // all that the guard leaves; as a difference it would stand in the way of
+                                             // views
     else pull.coords[dim].constant -= offset;
     offset += size;
     pulls.push_back(std::move(pull));
@@ -147,8 +154,10 @@ Pulls pull_pad(const Request& request) {
 // The diagonal's elements where row + offset = column; zero elsewhere.
 Pulls pull_diag_embed(const Request& request) {
   const auto rank = static_cast<int64_t>(request.coords.size());
-  const int64_t rows = request.dim("dim1", -2, rank), columns = request.dim("dim2", -1, rank), offset = request.node.integer("offset", 0);
-  const Index beyond = add(request.coords[columns], scale(request.coords[rows], -1, request.extents()), request.extents());
+  const int64_t rows = request.dim("dim1", -2, rank), columns = request.dim("dim2", -1, rank),
+                offset = request.node.integer("offset", 0);
+  const Index beyond = add(request.coords[columns], scale(request.coords[rows], -1, request.extents()),
+                           request.extents());
   Pull pull{request.self(), {}, {{beyond, offset, offset + 1}}};
   for (int64_t dim = 0; dim < rank; ++dim)
     if (dim != rows && dim != columns) pull.coords.push_back(request.coords[dim]);
@@ -158,7 +167,7 @@ Pulls pull_diag_embed(const Request& request) {
 
 Pulls pull_flip(const Request& request) {
   Coords coords = request.coords;
-  if (coords.empty()) return one(request, std::move(coords));   // PyTorch lets a number have a dimension 0 to flip
+  if (coords.empty()) return one(request, std::move(coords));  // PyTorch lets a number have a dimension 0 to flip
   for (int64_t dim : request.node.integers("dims")) {
     dim = wrap_dim(dim, request.rank());
     coords[dim] = scale(coords[dim], -1, request.extents());
@@ -179,22 +188,26 @@ Pulls pull_repeat(const Request& request) {
   return one(request, std::move(coords));
 }
 
-// Row (channel, window row, window column) and column (row, column) of the unfolded image; the padding around it is zero.
+// Row (channel, window row, window column) and column (row, column) of the unfolded image; the padding around it is
+// zero.
 Pulls pull_unfold(const Request& request) {
-  const IntList kernel = request.node.integers("kernel_size"), dilation = request.node.integers("dilation"), padding = request.node.integers("padding"),
-                stride = request.node.integers("stride");
+  const IntList kernel = request.node.integers("kernel_size"), dilation = request.node.integers("dilation"),
+                padding = request.node.integers("padding"), stride = request.node.integers("stride");
   const Shape& input = request.shape_of(request.self());
   const size_t leading = input.size() - 3, last = input.size() - 1;
   if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) return std::nullopt;
   Shape counts;
-  for (size_t dim = 0; dim < 2; ++dim) counts.push_back((input[last - 1 + dim] + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1);
+  for (size_t dim = 0; dim < 2; ++dim)
+    counts.push_back((input[last - 1 + dim] + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] +
+                     1);
   const auto offsets = delinearise(request.coords[leading], {input[leading], kernel[0], kernel[1]}, request.extents());
   const auto windows = delinearise(request.coords[leading + 1], counts, request.extents());
   if (!offsets || !windows) return std::nullopt;
   Pull pull{request.self(), Coords(request.coords.begin(), request.coords.begin() + static_cast<int64_t>(leading)), {}};
   pull.coords.push_back((*offsets)[0]);
   for (size_t dim = 0; dim < 2; ++dim) {
-    Index position = add(scale((*windows)[dim], stride[dim], request.extents()), scale((*offsets)[dim + 1], dilation[dim], request.extents()), request.extents());
+    Index position = add(scale((*windows)[dim], stride[dim], request.extents()),
+                         scale((*offsets)[dim + 1], dilation[dim], request.extents()), request.extents());
     position.constant -= padding[dim];
     if (padding[dim] > 0) pull.guards.push_back({position, 0, input[last - 1 + dim]});
     pull.coords.push_back(std::move(position));
@@ -221,11 +234,11 @@ Pulls pull_elementwise(const Request& request) {
   std::vector<Pull> pulls;
   bool good = true;
   const std::string_view base = base_name(request.node);
-  const bool channelwise = base == "batch_norm" || base == "instance_norm" || base == "_native_batch_norm_legit_no_training" || base == "prelu" ||
-                           base == "_prelu_kernel";
+  const bool channelwise = base == "batch_norm" || base == "instance_norm" ||
+                           base == "_native_batch_norm_legit_no_training" || base == "prelu" || base == "_prelu_kernel";
   for_each_operand(request.node, [&](ValueId operand) {
     const Shape& shape = request.shape_of(operand);
-    if (channelwise && shape.size() == 1 && request.result_shape().size() > 1) {   // a vector over the channels
+    if (channelwise && shape.size() == 1 && request.result_shape().size() > 1) {  // a vector over the channels
       pulls.push_back({operand, {shape[0] == 1 ? Index{} : request.coords[1]}, {}});
       return;
     }
@@ -236,7 +249,7 @@ Pulls pull_elementwise(const Request& request) {
   return pulls;
 }
 
-// --- Lookups --------------------------------------------------------------------------------------------------------------------
+// --- Lookups ---
 
 Index element_of(const Request& request, LookupKind kind, ValueId index, Coords coords, int64_t extent) {
   Lookup lookup;
@@ -273,7 +286,8 @@ Pulls pull_gather(const Request& request) {
   return std::vector<Pull>{{request.self(), std::move(coords), {}}, {index, request.coords, {}}};
 }
 
-// x[i, :, j]: the indices broadcast to dimensions of their own, which stand where they do if they are neighbours, and in front if not.
+// x[i, :, j]: the indices broadcast to dimensions of their own, which stand where they do if they are neighbours, and
+// in front if not.
 Pulls pull_index(const Request& request) {
   const auto* list = std::get_if<ValueList>(request.node.find("indices"));
   const auto rank = static_cast<size_t>(request.rank());
@@ -288,9 +302,11 @@ Pulls pull_index(const Request& request) {
   if (indexed.empty() || request.coords.size() != rank - indexed.size() + added) return std::nullopt;
   const bool neighbours = indexed.back() - indexed.front() + 1 == indexed.size();
   const size_t first = neighbours ? indexed.front() : 0;
-  const auto begin = request.coords.begin() + static_cast<std::ptrdiff_t>(first), end = begin + static_cast<std::ptrdiff_t>(added);
+  const auto begin = request.coords.begin() + static_cast<std::ptrdiff_t>(first),
+             end = begin + static_cast<std::ptrdiff_t>(added);
   const Coords place(begin, end);
-  const Shape place_shape(request.result_shape().begin() + static_cast<std::ptrdiff_t>(first), request.result_shape().begin() + static_cast<std::ptrdiff_t>(first + added));
+  const Shape place_shape(request.result_shape().begin() + static_cast<std::ptrdiff_t>(first),
+                          request.result_shape().begin() + static_cast<std::ptrdiff_t>(first + added));
   Coords kept(request.coords.begin(), begin);
   kept.insert(kept.end(), end, request.coords.end());
   Pull table{request.self(), {}, {}};
@@ -303,7 +319,8 @@ Pulls pull_index(const Request& request) {
       continue;
     }
     Coords at = broadcast(place, place_shape, request.shape_of(index));
-    table.coords.push_back(element_of(request, LookupKind::kWrappedElement, index, at, request.shape_of(request.self())[dim]));
+    table.coords.push_back(
+        element_of(request, LookupKind::kWrappedElement, index, at, request.shape_of(request.self())[dim]));
     pulls.push_back({index, std::move(at), {}});
   }
   pulls[0] = std::move(table);
@@ -320,9 +337,10 @@ Index computed_of(const Request& request, LookupKind kind, const Index& position
 }
 
 // Circular padding by `left` and `right`, of which a negative one takes elements away: what is left goes round.
-std::optional<Index> around(const Request& request, const Index& position, int64_t left, int64_t right, int64_t extent) {
+std::optional<Index> around(const Request& request, const Index& position, int64_t left, int64_t right,
+                            int64_t extent) {
   const int64_t cut = std::max<int64_t>(-left, 0), kept = extent - cut - std::max<int64_t>(-right, 0);
-  if (left > kept || right > kept) return std::nullopt;   // more than once round
+  if (left > kept || right > kept) return std::nullopt;  // more than once round
   Index place = computed_of(request, LookupKind::kAround, position, std::max<int64_t>(left, 0), kept);
   place.constant += cut;
   return place;
@@ -331,7 +349,9 @@ std::optional<Index> around(const Request& request, const Index& position, int64
 // Borders that repeat the tensor's own elements.
 Pulls pull_bordered(const Request& request) {
   const std::string_view base = base_name(request.node);
-  const LookupKind kind = base.starts_with("reflection") ? LookupKind::kReflected : base.starts_with("replication") ? LookupKind::kClamped : LookupKind::kAround;
+  const LookupKind kind = base.starts_with("reflection")    ? LookupKind::kReflected
+                          : base.starts_with("replication") ? LookupKind::kClamped
+                                                            : LookupKind::kAround;
   const IntList widths = request.node.integers(kind == LookupKind::kAround ? "pad" : "padding");
   const Shape& shape = request.shape_of(request.self());
   Coords coords = request.coords;
@@ -357,7 +377,7 @@ Pulls pull_roll(const Request& request) {
   const auto rolled = [&](const Index& position, int64_t shift, int64_t extent) {
     return computed_of(request, LookupKind::kRolled, position, ((shift % extent) + extent) % extent, extent);
   };
-  if (dims.empty()) {   // as one row
+  if (dims.empty()) {  // as one row
     if (shifts.size() != 1) return std::nullopt;
     const Index place = rolled(linearise(request.coords, shape, request.extents()), shifts[0], product(shape));
     return one(request, delinearise(place, shape, request.extents()));
@@ -382,8 +402,10 @@ Pulls pull_resized(const Request& request) {
     const Index& position = request.coords[axis + 2];
     std::vector<Index> taps;
     const bool nearest = resized.kind == LookupKind::kNearest || resized.kind == LookupKind::kNearestExact;
-    if (auto affine = nearest ? affine_nearest(resized, position, request.extents()) : std::nullopt) taps = {std::move(*affine)};
-    else for (Lookup& tap : taps_of(resized, position)) taps.push_back(request.lookups.add(std::move(tap)));
+    if (auto affine = nearest ? affine_nearest(resized, position, request.extents()) : std::nullopt)
+      taps = {std::move(*affine)};
+    else
+      for (Lookup& tap : taps_of(resized, position)) taps.push_back(request.lookups.add(std::move(tap)));
     std::vector<Coords> longer;
     for (const Coords& place : places)
       for (const Index& tap : taps) {
@@ -400,27 +422,77 @@ Pulls pull_resized(const Request& request) {
 using Handler = Pulls (*)(const Request&);
 
 bool is_lookup_handler(Handler handler) {
-  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index || handler == pull_bordered ||
-         handler == pull_roll || handler == pull_resized;
+  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index ||
+         handler == pull_bordered || handler == pull_roll || handler == pull_resized;
 }
 
 const std::unordered_map<std::string_view, Handler> kHandlers = {
-    {"view", pull_reshape}, {"_unsafe_view", pull_reshape}, {"reshape", pull_reshape}, {"flatten", pull_reshape}, {"unflatten", pull_reshape},
-    {"squeeze", pull_reshape}, {"unsqueeze", pull_reshape}, {"view_as", pull_reshape}, {"reshape_as", pull_reshape}, {"_reshape_alias", pull_reshape},
-    {"alias", pull_reshape}, {"detach", pull_reshape}, {"contiguous", pull_reshape},
-    {"expand", pull_broadcast}, {"expand_as", pull_broadcast}, {"broadcast_to", pull_broadcast},
-    {"permute", pull_permute}, {"transpose", pull_permute}, {"swapaxes", pull_permute}, {"t", pull_permute}, {"numpy_T", pull_permute}, {"mT", pull_permute},
-    {"slice", pull_slice}, {"narrow", pull_slice}, {"select", pull_select},
-    {"split", pull_split}, {"split_with_sizes", pull_split}, {"chunk", pull_split}, {"unsafe_split", pull_split}, {"unsafe_chunk", pull_split},
-    {"tensor_split", pull_split}, {"unbind", pull_unbind},
-    {"cat", pull_cat}, {"concat", pull_cat}, {"stack", pull_cat}, {"constant_pad_nd", pull_pad}, {"pad", pull_pad}, {"diag_embed", pull_diag_embed}, {"flip", pull_flip},
-    {"repeat", pull_repeat}, {"im2col", pull_unfold}, {"slice_scatter", pull_slice_scatter}, {"select_scatter", pull_slice_scatter},
-    {"embedding", pull_embedding}, {"index_select", pull_index_select}, {"gather", pull_gather}, {"index", pull_index}, {"_unsafe_index", pull_index},
-    {"reflection_pad1d", pull_bordered}, {"reflection_pad2d", pull_bordered}, {"reflection_pad3d", pull_bordered}, {"replication_pad1d", pull_bordered},
-    {"replication_pad2d", pull_bordered}, {"replication_pad3d", pull_bordered}, {"_pad_circular", pull_bordered}, {"roll", pull_roll},
-    {"upsample_nearest1d", pull_resized}, {"upsample_nearest2d", pull_resized}, {"upsample_nearest3d", pull_resized},
-    {"_upsample_nearest_exact1d", pull_resized}, {"_upsample_nearest_exact2d", pull_resized}, {"_upsample_nearest_exact3d", pull_resized},
-    {"upsample_linear1d", pull_resized}, {"upsample_bilinear2d", pull_resized}, {"upsample_trilinear3d", pull_resized}, {"upsample_bicubic2d", pull_resized},
+    {"view", pull_reshape},
+    {"_unsafe_view", pull_reshape},
+    {"reshape", pull_reshape},
+    {"flatten", pull_reshape},
+    {"unflatten", pull_reshape},
+    {"squeeze", pull_reshape},
+    {"unsqueeze", pull_reshape},
+    {"view_as", pull_reshape},
+    {"reshape_as", pull_reshape},
+    {"_reshape_alias", pull_reshape},
+    {"alias", pull_reshape},
+    {"detach", pull_reshape},
+    {"contiguous", pull_reshape},
+    {"expand", pull_broadcast},
+    {"expand_as", pull_broadcast},
+    {"broadcast_to", pull_broadcast},
+    {"permute", pull_permute},
+    {"transpose", pull_permute},
+    {"swapaxes", pull_permute},
+    {"t", pull_permute},
+    {"numpy_T", pull_permute},
+    {"mT", pull_permute},
+    {"slice", pull_slice},
+    {"narrow", pull_slice},
+    {"select", pull_select},
+    {"split", pull_split},
+    {"split_with_sizes", pull_split},
+    {"chunk", pull_split},
+    {"unsafe_split", pull_split},
+    {"unsafe_chunk", pull_split},
+    {"tensor_split", pull_split},
+    {"unbind", pull_unbind},
+    {"cat", pull_cat},
+    {"concat", pull_cat},
+    {"stack", pull_cat},
+    {"constant_pad_nd", pull_pad},
+    {"pad", pull_pad},
+    {"diag_embed", pull_diag_embed},
+    {"flip", pull_flip},
+    {"repeat", pull_repeat},
+    {"im2col", pull_unfold},
+    {"slice_scatter", pull_slice_scatter},
+    {"select_scatter", pull_slice_scatter},
+    {"embedding", pull_embedding},
+    {"index_select", pull_index_select},
+    {"gather", pull_gather},
+    {"index", pull_index},
+    {"_unsafe_index", pull_index},
+    {"reflection_pad1d", pull_bordered},
+    {"reflection_pad2d", pull_bordered},
+    {"reflection_pad3d", pull_bordered},
+    {"replication_pad1d", pull_bordered},
+    {"replication_pad2d", pull_bordered},
+    {"replication_pad3d", pull_bordered},
+    {"_pad_circular", pull_bordered},
+    {"roll", pull_roll},
+    {"upsample_nearest1d", pull_resized},
+    {"upsample_nearest2d", pull_resized},
+    {"upsample_nearest3d", pull_resized},
+    {"_upsample_nearest_exact1d", pull_resized},
+    {"_upsample_nearest_exact2d", pull_resized},
+    {"_upsample_nearest_exact3d", pull_resized},
+    {"upsample_linear1d", pull_resized},
+    {"upsample_bilinear2d", pull_resized},
+    {"upsample_trilinear3d", pull_resized},
+    {"upsample_bicubic2d", pull_resized},
 };
 
 const std::unordered_set<std::string_view> kUnknownViews = {"movedim", "diagonal", "unfold", "as_strided"};
@@ -445,7 +517,8 @@ bool looks_up(const Node& node) {
   return handler != kHandlers.end() && is_lookup_handler(handler->second);
 }
 
-std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result, const Coords& coords, Lookups& lookups) {
+std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result, const Coords& coords,
+                                      Lookups& lookups) {
   const Node& node = graph.nodes[id];
   const std::string_view base = base_name(node);
   if (kUnknownViews.contains(base)) return std::nullopt;
@@ -464,7 +537,8 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
   if (node.results.size() != 1 || source == kNoValue) return std::nullopt;
   const TensorType &from = graph.type(source), &to = graph.type(node.results[0]);
   const auto handler = kHandlers.find(base_name(node));
-  if (handler == kHandlers.end() || is_lookup_handler(handler->second) || from.elements() != to.elements()) return std::nullopt;
+  if (handler == kHandlers.end() || is_lookup_handler(handler->second) || from.elements() != to.elements())
+    return std::nullopt;
   Lookups none;
   none.start({extents.begin(), extents.end()});
   if (handler->second == pull_permute) {
@@ -474,7 +548,7 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
     for (size_t i = 0; i < order->size(); ++i) result[i] = coords[(*order)[i]];
     return result;
   }
-  if (handler->second == pull_flip) {   // its own inverse
+  if (handler->second == pull_flip) {  // its own inverse
     auto pulls = pull_flip({graph, node, 0, coords, none});
     return std::move(pulls->front().coords);
   }

@@ -1,5 +1,5 @@
-// Which element of each operand one element of a result needs, op by op: the only place that knows how views, broadcasts, cat and padding
-// move elements about.
+// Which element of each operand one element of a result needs, op by op: the only place that knows how views,
+// broadcasts, cat and padding move elements about.
 #pragma once
 
 #include <optional>
@@ -16,18 +16,20 @@ namespace kw::plan {
 struct Pull {
   ValueId value = kNoValue;
   Coords coords;
-  std::vector<kernel::Guard> guards;
+  std::vector<kernel_ir::Guard> guards;
 };
 
-// Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result `result`. Of an op that looks up
-// (embedding, gather), the table that it reads comes first and its indices after it.
+// Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result
+// `result`. Of an op that looks up (embedding, gather), the table that it reads comes first and its indices after it.
 // nullopt: not expressible, or an op that this table does not know.
-std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId node, int result, const Coords& coords, Lookups& lookups);
+std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId node, int result, const Coords& coords,
+                                      Lookups& lookups);
 
 // Does the op read one operand at a place that is looked up?
 bool looks_up(const Node& node);
 
-// Coordinates in the view's result of the operand's element at `coords`, for views that keep every element; else nullopt.
+// Coordinates in the view's result of the operand's element at `coords`, for views that keep every element; else
+// nullopt.
 std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, Extents extents);
 
 // Coordinates in a tensor of shape `to` that broadcasts to `from`.

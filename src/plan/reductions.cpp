@@ -16,7 +16,11 @@ namespace {
 class Reduction {
  public:
   explicit Reduction(const ReduceContext& context)
-      : c_(context), k_(context.build), node_(context.graph.nodes[context.id]), base_(base_name(node_)), input_(context.spec.operands[0]) {
+      : c_(context),
+        k_(context.build),
+        node_(context.graph.nodes[context.id]),
+        base_(base_name(node_)),
+        input_(context.spec.operands[0]) {
     work_ = compute_dtype(context.graph.type(input_).dtype);
   }
 
@@ -54,13 +58,18 @@ class Reduction {
   }
 
   ExprId sum(ExprId value) const { return fold(ReduceOp::kSum, value); }
-  ExprId over_count(ExprId total) const { return k_.div(total, k_.constant(static_cast<double>(c_.folded), k_.dtype(total))); }
+  ExprId over_count(ExprId total) const {
+    return k_.div(total, k_.constant(static_cast<double>(c_.folded), k_.dtype(total)));
+  }
 
-  struct Moments { ExprId mean, squares; };
+  struct Moments {
+    ExprId mean, squares;
+  };
   Moments moments(ExprId value) const {
     if (!varies(value)) return {value, k_.sub(value, value)};
     const DType dtype = k_.dtype(value);
-    const Moments result{k_.reduce(ReduceOp::kMoments, dtype, {value}, 0), k_.reduce(ReduceOp::kMoments, dtype, {value}, 1)};
+    const Moments result{k_.reduce(ReduceOp::kMoments, dtype, {value}, 0),
+                         k_.reduce(ReduceOp::kMoments, dtype, {value}, 1)};
     k_.name(result.mean, "mean");
     k_.name(result.squares, "squared_deviations");
     return result;
@@ -72,11 +81,14 @@ class Reduction {
     return result;
   }
 
-  struct MaxSum { ExprId largest, sum; };
+  struct MaxSum {
+    ExprId largest, sum;
+  };
   MaxSum max_sum_exp(ExprId value) const {
     const DType dtype = k_.dtype(value);
     if (!varies(value)) return {value, k_.constant(static_cast<double>(c_.folded), dtype)};
-    const MaxSum result{k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 0), k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 1)};
+    const MaxSum result{k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 0),
+                        k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 1)};
     k_.name(result.largest, "largest");
     k_.name(result.sum, "exponential_sum");
     return result;
@@ -148,15 +160,19 @@ std::vector<ExprId> Reduction::softmax() const {
   const ExprId share = k_.div(k_.unary(ScalarOp::kExp, shifted), row.sum);
   if (base_ != "_safe_softmax") return {share};
   // A row of −∞ gives zeros.
-  return {k_.select(k_.compare(ScalarOp::kEqual, row.largest, k_.constant(-std::numeric_limits<double>::infinity(), dtype)), k_.constant(0.0, dtype), share)};
+  return {
+      k_.select(k_.compare(ScalarOp::kEqual, row.largest, k_.constant(-std::numeric_limits<double>::infinity(), dtype)),
+                k_.constant(0.0, dtype), share)};
 }
 
-// (x − mean) · inverse · weight + bias in the order of PyTorch's own kernels: beside values near the largest, another order overflows where theirs does not.
+// (x − mean) · inverse · weight + bias in the order of PyTorch's own kernels: beside values near the largest, another
+// order overflows where theirs does not.
 ExprId Reduction::normalise(ExprId mean, ExprId inverse) const {
   if (base_.ends_with("group_norm")) {
     const ExprId scale = has_tensor("weight") ? k_.mul(inverse, tensor("weight")) : inverse;
     const ExprId shift = k_.mul(mean, scale);
-    return k_.add(k_.mul(x(), scale), has_tensor("bias") ? k_.sub(tensor("bias"), shift) : k_.unary(ScalarOp::kNeg, shift));
+    return k_.add(k_.mul(x(), scale),
+                  has_tensor("bias") ? k_.sub(tensor("bias"), shift) : k_.unary(ScalarOp::kNeg, shift));
   }
   return scale_and_shift(k_.mul(k_.sub(x(), mean), inverse));
 }
@@ -167,26 +183,27 @@ std::vector<ExprId> Reduction::statistics_norm() const {
   const ExprId spread = variance(m, 0.0);
   const ExprId inverse = inverse_deviation(spread, node_.number("eps", 1e-5));
   std::vector<ExprId> results = {normalise(m.mean, inverse), m.mean, inverse};
-  if (node_.results.size() == 5) {   // the functional batch norm returns the new running statistics
+  if (node_.results.size() == 5) {  // the functional batch norm returns the new running statistics
     const double momentum = node_.number("momentum", 0.1);
     auto blend = [&](std::string_view running, ExprId fresh) {
       return k_.add(k_.mul(tensor(running), number(1.0 - momentum)), k_.mul(fresh, number(momentum)));
     };
-    results.push_back(has_tensor("running_mean") ? blend("running_mean", m.mean) : kernel::kNoExpr);
-    results.push_back(has_tensor("running_var") ? blend("running_var", variance(m, 1.0)) : kernel::kNoExpr);
+    results.push_back(has_tensor("running_mean") ? blend("running_mean", m.mean) : kernel_ir::kNoExpr);
+    results.push_back(has_tensor("running_var") ? blend("running_var", variance(m, 1.0)) : kernel_ir::kNoExpr);
   }
-  results.resize(node_.results.size(), kernel::kNoExpr);
+  results.resize(node_.results.size(), kernel_ir::kNoExpr);
   return results;
 }
 
 std::vector<ExprId> Reduction::rms_norm() const {
   const Argument* given = node_.find("eps");
-  const double epsilon = given && !std::holds_alternative<None>(*given) ? node_.number("eps", 0.0) : epsilon_of(c_.graph.type(input_).dtype);
+  const double epsilon = given && !std::holds_alternative<None>(*given) ? node_.number("eps", 0.0)
+                                                                        : epsilon_of(c_.graph.type(input_).dtype);
   const ExprId mean_square = over_count(sum(k_.mul(x(), x())));
   k_.name(mean_square, "mean_square");
   const ExprId inverse = inverse_deviation(mean_square, epsilon);
   std::vector<ExprId> results = {scale_and_shift(k_.mul(x(), inverse)), inverse};
-  results.resize(node_.results.size(), kernel::kNoExpr);
+  results.resize(node_.results.size(), kernel_ir::kNoExpr);
   return results;
 }
 
@@ -203,7 +220,8 @@ std::vector<ExprId> Reduction::plain() const {
   if (base_ == "mean") return {over_count(sum(x_as(dtype)))};
   if (base_ == "prod") return {fold(ReduceOp::kProd, x_as(dtype))};
   if (base_ == "count_nonzero") return {sum(k_.cast(x_as(DType::b1), DType::i64))};
-  if (base_ == "any" || base_ == "all") return {fold(base_ == "any" ? ReduceOp::kAny : ReduceOp::kAll, x_as(DType::b1))};
+  if (base_ == "any" || base_ == "all")
+    return {fold(base_ == "any" ? ReduceOp::kAny : ReduceOp::kAll, x_as(DType::b1))};
   if (base_ == "amax" || base_ == "amin") return {extreme(base_ == "amax")};
   if (base_ == "argmax" || base_ == "argmin") return {position(base_ == "argmax")};
   if (base_ == "aminmax") return {extreme(false), extreme(true)};
@@ -217,7 +235,7 @@ std::vector<ExprId> Reduction::plain() const {
     const ExprId total = k_.add(row.largest, k_.unary(ScalarOp::kLog, row.sum));
     return {k_.select(k_.op(ScalarOp::kIsInf, DType::b1, {row.largest}), row.largest, total)};
   }
-  const Moments m = moments(x_as(dtype));   // var, std, var_mean, std_mean
+  const Moments m = moments(x_as(dtype));  // var, std, var_mean, std_mean
   ExprId spread = variance(m, correction());
   if (base_.starts_with("std")) spread = k_.unary(ScalarOp::kSqrt, spread);
   if (!base_.ends_with("_mean")) return {spread};
@@ -230,7 +248,8 @@ std::vector<ExprId> Reduction::lower() {
   if (base_ == "rms_norm" || base_ == "_fused_rms_norm") return rms_norm();
   if (base_ == "norm" || base_ == "linalg_vector_norm" || base_ == "frobenius_norm") return {vector_norm()};
   if (base_.ends_with("_norm") || base_.starts_with("_native_batch_norm")) return statistics_norm();
-  if (base_.find("loss") != std::string_view::npos || base_ == "kl_div" || base_.starts_with("binary_cross_entropy")) return {loss()};
+  if (base_.find("loss") != std::string_view::npos || base_ == "kl_div" || base_.starts_with("binary_cross_entropy"))
+    return {loss()};
   return plain();
 }
 

@@ -1,4 +1,5 @@
-// Expressions of reduce nodes: sums, norms, softmax, statistics. Composite ops expand here into Reduce expressions and pointwise arithmetic.
+// Expressions of reduce nodes: sums, norms, softmax, statistics. Composite ops expand here into Reduce expressions and
+// pointwise arithmetic.
 #pragma once
 
 #include <map>
@@ -15,11 +16,12 @@ struct ReduceContext {
   const Graph& graph;
   NodeId id;
   const ReduceSpec& spec;
-  const std::map<ValueId, ExprId>& operands;   // per tensor operand, in its compute dtype
-  int64_t folded = 1;                          // number of elements each reduction folds
+  const std::map<ValueId, ExprId>& operands;  // per tensor operand, in its compute dtype
+  int64_t folded = 1;                         // number of elements each reduction folds
 };
 
-// One expression per result of the node (kNoExpr where it has no tensor). Throws kInternal for an op that reduce_spec() does not know.
+// One expression per result of the node (kNoExpr where it has no tensor). Throws kInternal for an op that reduce_spec()
+// does not know.
 std::vector<ExprId> lower_reduction(const ReduceContext& context);
 
 }  // namespace kw::plan

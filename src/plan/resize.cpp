@@ -13,7 +13,8 @@ namespace {
 std::optional<LookupKind> kind_of(std::string_view base) {
   if (base.starts_with("upsample_nearest")) return LookupKind::kNearest;
   if (base.starts_with("_upsample_nearest_exact")) return LookupKind::kNearestExact;
-  if (base == "upsample_linear1d" || base == "upsample_bilinear2d" || base == "upsample_trilinear3d") return LookupKind::kLinear;
+  if (base == "upsample_linear1d" || base == "upsample_bilinear2d" || base == "upsample_trilinear3d")
+    return LookupKind::kLinear;
   if (base == "upsample_bicubic2d") return LookupKind::kCubic;
   return std::nullopt;
 }
@@ -23,7 +24,8 @@ std::vector<double> floats(const Node& node, std::string_view name) {
   if (!argument) return {};
   if (const auto* list = std::get_if<FloatList>(argument)) return {list->begin(), list->end()};
   if (const auto* list = std::get_if<IntList>(argument)) return {list->begin(), list->end()};
-  if (std::holds_alternative<double>(*argument) || std::holds_alternative<int64_t>(*argument)) return {node.number(name, 0.0)};
+  if (std::holds_alternative<double>(*argument) || std::holds_alternative<int64_t>(*argument))
+    return {node.number(name, 0.0)};
   return {};
 }
 
@@ -42,7 +44,8 @@ std::vector<double> factors_of(const Node& node, size_t axes) {
 
 int64_t nearest(const ResizeAxis& axis, int64_t position) {
   const auto scale = static_cast<float>(axis.scale);
-  const float place = axis.kind == LookupKind::kNearestExact ? (static_cast<float>(position) + 0.5f) * scale : static_cast<float>(position) * scale;
+  const float place = axis.kind == LookupKind::kNearestExact ? (static_cast<float>(position) + 0.5f) * scale
+                                                             : static_cast<float>(position) * scale;
   return std::min<int64_t>(static_cast<int64_t>(std::floor(place)), axis.from - 1);
 }
 
@@ -60,10 +63,12 @@ std::optional<std::vector<ResizeAxis>> resize_axes(const Graph& graph, const Nod
   const std::vector<double> factors = factors_of(node, axes);
   std::vector<ResizeAxis> result;
   for (size_t axis = 0; axis < axes; ++axis) {
-    ResizeAxis one{*kind, from.shape[axis + 2], to.shape[axis + 2], 1.0, node.boolean("align_corners", false), DType::f32};
+    ResizeAxis one{*kind,     from.shape[axis + 2], to.shape[axis + 2], 1.0, node.boolean("align_corners", false),
+                   DType::f32};
     if (weighs && from.dtype == DType::f64) one.work = DType::f64;
     if (one.aligned) one.scale = one.to > 1 ? static_cast<double>(one.from - 1) / static_cast<double>(one.to - 1) : 0.0;
-    else one.scale = factors[axis] > 0 ? 1.0 / factors[axis] : static_cast<double>(one.from) / static_cast<double>(one.to);
+    else
+      one.scale = factors[axis] > 0 ? 1.0 / factors[axis] : static_cast<double>(one.from) / static_cast<double>(one.to);
     // PyTorch copies along an axis whose extent stays, whatever factor was given.
     if (one.from == one.to && !weighs) one.scale = 1.0;
     if (*kind == LookupKind::kNearest && one.to == 2 * one.from) one.scale = 0.5;

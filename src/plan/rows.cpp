@@ -1,5 +1,5 @@
-// Reductions and row normalisations on a GPU: rows kept on chip where they fit, walked in blocks where they do not, cut into parts where there
-// are too few of them to fill the device.
+// Reductions and row normalisations on a GPU: rows kept on chip where they fit, walked in blocks where they do not, cut
+// into parts where there are too few of them to fill the device.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -12,27 +12,28 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::AxisKind;
-using kernel::Kernel;
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
-  int parallel = 0;                    // number of parallel axes
-  int64_t count = 1;                   // points of the parallel axes
-  int64_t length = 1;                  // points of the reduce axes
-  bool along_rows = true;              // the contiguous axis is a reduce axis
-  bool full = false;                   // stores over the reduce axes
-  bool again = false;                  // each row is needed more than once: for its results, or for a second reduction
-  int kept_loads = 0;                  // loads that a reduction needs element by element
-  int64_t element_size = 4;            // of the largest load
-  int streams = 0;                     // accesses along the row whose elements are the row's own
-  int lent_loads = 0;                  // loads along the row that a stretch of neighbouring rows share, but not all rows: scales of a sample
-  bool moments = false;                // folds means and squared deviations
-  bool rounds = false;                 // folds more than once, each after the one before: sums of exponentials need the largest first
-  double weight = 0;                   // arithmetic on each element that the row is folded from
+  int parallel = 0;          // number of parallel axes
+  int64_t count = 1;         // points of the parallel axes
+  int64_t length = 1;        // points of the reduce axes
+  bool along_rows = true;    // the contiguous axis is a reduce axis
+  bool full = false;         // stores over the reduce axes
+  bool again = false;        // each row is needed more than once: for its results, or for a second reduction
+  int kept_loads = 0;        // loads that a reduction needs element by element
+  int64_t element_size = 4;  // of the largest load
+  int streams = 0;           // accesses along the row whose elements are the row's own
+  int lent_loads = 0;    // loads along the row that a stretch of neighbouring rows share, but not all rows: scales of a
+                         // sample
+  bool moments = false;  // folds means and squared deviations
+  bool rounds = false;   // folds more than once, each after the one before: sums of exponentials need the largest first
+  double weight = 0;     // arithmetic on each element that the row is folded from
 };
 
-constexpr int64_t kMostJoined = 16;    // partial results that each thread of a launch's last program takes
+constexpr int64_t kMostJoined = 16;  // partial results that each thread of a launch's last program takes
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -44,9 +45,9 @@ int loads_under_reductions(const Kernel& kernel) {
   int loads = 0;
   for (size_t id = kernel.exprs.size(); id-- > 0;) {
     const auto& expr = kernel.exprs[id];
-    if (folded[id] || expr.kind == kernel::ExprKind::kReduce)
-      for (kernel::ExprId operand : expr.operands) folded[operand] = true;
-    if (!folded[id] || !kernel::is_load(expr)) continue;
+    if (folded[id] || expr.kind == kernel_ir::ExprKind::kReduce)
+      for (kernel_ir::ExprId operand : expr.operands) folded[operand] = true;
+    if (!folded[id] || !kernel_ir::is_load(expr)) continue;
     for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (uses_axis(expr.access, axis)) {
         ++loads;
@@ -63,16 +64,18 @@ Rows rows_of(const Kernel& kernel) {
   rows.length = reduce_points(kernel);
   rows.full = stores_over_reduce_axes(kernel);
   rows.again = rows.full || !reductions_are_independent(kernel);
-  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
-    return expr.kind == kernel::ExprKind::kReduce && expr.reduce == kernel::ReduceOp::kMoments;
+  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMoments;
   });
-  rows.rounds = rows.again || rows.moments || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
-    return expr.kind == kernel::ExprKind::kReduce && expr.reduce == kernel::ReduceOp::kMaxSumExp;
-  });
+  rows.rounds = rows.again || rows.moments ||
+                std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+                  return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMaxSumExp;
+                });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
-    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(*one.access, axis);
+    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
+      reduce |= uses_axis(*one.access, axis);
     if (decided || !reduce || one.is_store) continue;
     for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (stride_along(*one.access, axis) == 1) {
@@ -92,7 +95,7 @@ Rows rows_of(const Kernel& kernel) {
     if (uses_axis(*one.access, rows.parallel - 1)) ++rows.streams;
     else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.lent_loads;
   }
-  const auto axes = kernel::axes_of_exprs(kernel);
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
   for (size_t id = 0; id < kernel.exprs.size(); ++id)
     for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (axes[id][axis]) {
@@ -103,7 +106,8 @@ Rows rows_of(const Kernel& kernel) {
   return rows;
 }
 
-// The longest row that one program keeps in registers: 64 bytes of each loaded tensor for each of up to 1024 threads, times two for one tensor.
+// The longest row that one program keeps in registers: 64 bytes of each loaded tensor for each of up to 1024 threads,
+// times two for one tensor.
 int64_t longest_kept_row(const Rows& rows) {
   const int64_t tensors = std::max(1, rows.kept_loads);
   return tensors == 1 ? 32768 : tensors == 2 ? 16384 : 8192;
@@ -117,8 +121,9 @@ int64_t warps_for(int64_t tile) {
   return 32;
 }
 
-// Of rows that are folded in rounds: threads wait for each other at each, the fewer of them the shorter, and many small programs fill the time. Measured for
-// rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over four rows of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
+// Of rows that are folded in rounds: threads wait for each other at each, the fewer of them the shorter, and many small
+// programs fill the time. Measured for rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over four rows
+// of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
 int64_t warps_for_rounds(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
 
 int64_t inner_parallel_extent(const Kernel& kernel) {
@@ -126,26 +131,33 @@ int64_t inner_parallel_extent(const Kernel& kernel) {
   return parallel == 0 ? 1 : kernel.axes[parallel - 1].extent;
 }
 
-// The longest block of which a row is a whole number, but for little: what is computed in padded lanes is computed in vain.
+// The longest block of which a row is a whole number, but for little: what is computed in padded lanes is computed in
+// vain.
 int64_t block_without_padding(int64_t length) {
   int64_t block = std::min<int64_t>(1024, next_power_of_two(length));
   while (block > 32 && ceil_divide(length, block) * block * 8 > length * 9) block /= 2;
   return block;
 }
 
-// Shortens the blocks of a looped row until a thread has registers for what it keeps of each of its elements: loads, and accumulators but for the counts of moments.
+// Shortens the blocks of a looped row until a thread has registers for what it keeps of each of its elements: loads,
+// and accumulators but for the counts of moments.
 void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen) {
   constexpr int64_t kRegistersOfUnit = 65536, kMostRegisters = 255, kOther = 16, kLeastBlock = 1024;
   constexpr double kLongFormula = 40;
   int64_t kept = std::max(1, rows.kept_loads);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != kernel::ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
-    kept += expr.reduce <= kernel::ReduceOp::kAll ? 1 : 2;
+    if (expr.kind != kernel_ir::ExprKind::kReduce ||
+        kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
+            static_cast<kernel_ir::ExprId>(id))
+      continue;
+    kept += expr.reduce <= kernel_ir::ReduceOp::kAll ? 1 : 2;
   }
-  if (rows.weight >= kLongFormula) kept += 4;   // on its way
-  const int64_t threads = 32 * chosen["num_warps"], room = std::min(kMostRegisters, kRegistersOfUnit / threads) - kOther;
-  while (chosen["r_block"] > std::max(kLeastBlock, threads) && chosen["r_block"] / threads * kept > room) chosen["r_block"] /= 2;
+  if (rows.weight >= kLongFormula) kept += 4;  // on its way
+  const int64_t threads = 32 * chosen["num_warps"],
+                room = std::min(kMostRegisters, kRegistersOfUnit / threads) - kOther;
+  while (chosen["r_block"] > std::max(kLeastBlock, threads) && chosen["r_block"] / threads * kept > room)
+    chosen["r_block"] /= 2;
 }
 
 void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
@@ -155,7 +167,8 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     chosen["persistent"] = 0;
     chosen["r_block"] = block_without_padding(rows.length);
     chosen["x_block"] = std::min(std::max<int64_t>(1, 4096 / chosen["r_block"]), next_power_of_two(rows.count));
-    while (chosen["x_block"] > 1 && ceil_divide(rows.count, chosen["x_block"]) < 4 * device.units) chosen["x_block"] /= 2;
+    while (chosen["x_block"] > 1 && ceil_divide(rows.count, chosen["x_block"]) < 4 * device.units)
+      chosen["x_block"] /= 2;
     chosen["num_warps"] = warps_for(chosen["r_block"] * chosen["x_block"]);
     return;
   }
@@ -169,7 +182,8 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     x_block = std::min(x_block, next_power_of_two(rows.count));
     while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
     chosen["x_block"] = x_block;
-    chosen["num_warps"] = rounds ? warps_for_rounds(width * x_block) : std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
+    chosen["num_warps"] = rounds ? warps_for_rounds(width * x_block)
+                                 : std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
     if (width >= 32768) chosen["num_warps"] = 32;
     return;
   }
@@ -179,7 +193,8 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
   chosen["num_warps"] = 16;
   // Moments are combined in three places a round: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
   if (!rows.again && rows.moments && rows.length >= 8 * 16384) chosen["r_block"] = 16384;
-  // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per multiprocessor.
+  // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per
+  // multiprocessor.
   if (rows.again && rows.length * rows.element_size * device.units <= device.cache_bytes * 4 / 5) {
     chosen["r_block"] = 16384;
     chosen["num_warps"] = 32;
@@ -187,20 +202,25 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
   leave_registers(kernel, rows, chosen);
 }
 
-// Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and a count.
+// Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and
+// a count.
 int64_t accumulators_of(const Kernel& kernel) {
   int64_t count = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != kernel::ExprKind::kReduce || kernel::siblings_of(kernel, static_cast<kernel::ExprId>(id)).front() != static_cast<kernel::ExprId>(id)) continue;
-    count += expr.reduce <= kernel::ReduceOp::kAll ? 1 : expr.reduce == kernel::ReduceOp::kMoments ? 3 : 2;
+    if (expr.kind != kernel_ir::ExprKind::kReduce ||
+        kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
+            static_cast<kernel_ir::ExprId>(id))
+      continue;
+    count += expr.reduce <= kernel_ir::ReduceOp::kAll ? 1 : expr.reduce == kernel_ir::ReduceOp::kMoments ? 3 : 2;
   }
   return count;
 }
 
 bool finds_places(const Kernel& kernel) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
-    return expr.kind == kernel::ExprKind::kReduce && (expr.reduce == kernel::ReduceOp::kArgMax || expr.reduce == kernel::ReduceOp::kArgMin);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kReduce &&
+           (expr.reduce == kernel_ir::ReduceOp::kArgMax || expr.reduce == kernel_ir::ReduceOp::kArgMin);
   });
 }
 
@@ -216,24 +236,31 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
     chosen["x_block"] = std::clamp<int64_t>(tile / width, least, std::min<int64_t>(512, next_power_of_two(inner)));
   } else {
     chosen["persistent"] = 0;
-    // 128 columns by 128 rows, added elementwise and folded at the end: 0.7535 ms where 32 rows take 0.78 (the floor is 0.749).
+    // 128 columns by 128 rows, added elementwise and folded at the end: 0.7535 ms where 32 rows take 0.78 (the floor is
+    // 0.749).
     chosen["x_block"] = std::min<int64_t>(128, next_power_of_two(inner));
-    // 128 elements a thread and as many partial sums fill its registers: with a second load of that size they no longer fit (400 bytes spilled).
+    // 128 elements a thread and as many partial sums fill its registers: with a second load of that size they no longer
+    // fit (400 bytes spilled).
     const int64_t points = rows.full || accumulators_of(kernel) > 1 ? tile : rows.kept_loads > 1 ? 8192 : 16384;
     chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, points / chosen["x_block"]));
     // A program that goes round only a few times hardly overlaps its loads with anything.
-    if (!rows.full) chosen["r_block"] = std::max<int64_t>(std::min<int64_t>(chosen["r_block"], 16), std::min(chosen["r_block"], width / 8));
+    if (!rows.full)
+      chosen["r_block"] = std::max<int64_t>(std::min<int64_t>(chosen["r_block"], 16),
+                                            std::min(chosen["r_block"], width / 8));
   }
   while (chosen["x_block"] > least && rows.count / chosen["x_block"] < 2 * device.units) {
     chosen["x_block"] /= 2;
     if (!chosen["persistent"]) chosen["r_block"] = std::min<int64_t>(width, chosen["r_block"] * 2);
   }
-  // Up to 32 elements a thread, or 64 where there is much to compute: with 8 warps a minimum over 24 channels took 1.17 times as long, a softmax over 64 of them 1.05 times;
-  // an RMS norm over 64 took 0.99.
+  // Up to 32 elements a thread, or 64 where there is much to compute: with 8 warps a minimum over 24 channels took 1.17
+  // times as long, a softmax over 64 of them 1.05 times; an RMS norm over 64 took 0.99.
   const int64_t kept = chosen["x_block"] * chosen["r_block"] * std::max(1, rows.kept_loads);
-  chosen["num_warps"] = chosen["persistent"] && kept > (rows.weight >= 10 ? 8192 : 4096) ? std::max<int64_t>(4, warps_for(chosen["x_block"] * chosen["r_block"])) : 4;
+  chosen["num_warps"] = chosen["persistent"] && kept > (rows.weight >= 10 ? 8192 : 4096)
+                            ? std::max<int64_t>(4, warps_for(chosen["x_block"] * chosen["r_block"]))
+                            : 4;
   const auto registers = [&] {
-    return chosen["x_block"] * chosen["r_block"] / (32 * chosen["num_warps"]) * (accumulators_of(kernel) + std::max(0, rows.kept_loads - 1));
+    return chosen["x_block"] * chosen["r_block"] / (32 * chosen["num_warps"]) *
+           (accumulators_of(kernel) + std::max(0, rows.kept_loads - 1));
   };
   while (!chosen["persistent"] && chosen["num_warps"] < 16 && registers() > 192) chosen["num_warps"] *= 2;
   // Places are compared beside values: eight elements a thread took 0.96 of the time of 32, for 4096 rows on an H200.
@@ -244,14 +271,21 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
 int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription& device) {
   const int64_t programs = ceil_divide(rows.count, x_block);
   const int64_t least_part = rows.along_rows ? 8192 : 128;
-  // Two programs of 16 warps fit a multiprocessor: 256 on 132 of them are one wave, 7 times as many are 6.8 shorter ones (0.217 instead of 0.193 ms).
+  // Two programs of 16 warps fit a multiprocessor: 256 on 132 of them are one wave, 7 times as many are 6.8 shorter
+  // ones (0.217 instead of 0.193 ms).
   if (programs >= 2 * device.units - (rows.along_rows ? device.units / 8 : 0) || rows.length < 4 * least_part) return 1;
   return std::clamp<int64_t>(ceil_divide(12 * device.units, programs), 2, rows.length / least_part);
 }
 
-bool has_reduce_axes(const LoweredGroup& group) { return parallel_axes(group.kernel) < static_cast<int>(group.kernel.axes.size()); }
-bool takes_reductions(const LoweredGroup& group) { return has_reduce_axes(group) && !stores_over_reduce_axes(group.kernel); }
-bool takes_normalisations(const LoweredGroup& group) { return has_reduce_axes(group) && stores_over_reduce_axes(group.kernel); }
+bool has_reduce_axes(const LoweredGroup& group) {
+  return parallel_axes(group.kernel) < static_cast<int>(group.kernel.axes.size());
+}
+bool takes_reductions(const LoweredGroup& group) {
+  return has_reduce_axes(group) && !stores_over_reduce_axes(group.kernel);
+}
+bool takes_normalisations(const LoweredGroup& group) {
+  return has_reduce_axes(group) && stores_over_reduce_axes(group.kernel);
+}
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return {};
@@ -299,7 +333,8 @@ void block(Kernel& kernel, const Parameters& parameters) {
     if (flatten(kernel, 0, parallel - 1)) parallel -= before - static_cast<int>(kernel.axes.size());
   }
   const int64_t inner_length = kernel.axes.back().extent;
-  const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 && inner_length < parameter(parameters, "r_block", 1024);
+  const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 &&
+                           inner_length < parameter(parameters, "r_block", 1024);
   if (persistent || short_inner) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     auto& one = kernel.axes[axis];
@@ -319,7 +354,8 @@ void block(Kernel& kernel, const Parameters& parameters) {
   kernel.num_stages = 1;
 }
 
-// The parallel axis along which a long load (a weight along the row) is the same and another is not; −1 when there is none.
+// The parallel axis along which a long load (a weight along the row) is the same and another is not; −1 when there is
+// none.
 int row_axis_sharing_loads(const Kernel& kernel, int inner) {
   const auto traffic = traffic_of(kernel);
   for (int axis = inner - 1; axis >= 0; --axis) {
@@ -331,14 +367,16 @@ int row_axis_sharing_loads(const Kernel& kernel, int inner) {
   return -1;
 }
 
-// Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the row.
+// Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the
+// row.
 void block_full_finish(Kernel& kernel, const DeviceDescription& device) {
   const int parts = static_cast<int>(kernel.axes.size()) - 1;
   int inner = parts - 1;
   for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
   int64_t wanted = 4096;
   while (wanted > 1024 && ceil_divide(parallel_points(kernel), wanted) < 4 * device.units) wanted /= 2;
-  // Weights along the row are read once for all rows of a tile instead of once a row: 0.145 instead of 0.249 ms on 16 rows of 4 M elements.
+  // Weights along the row are read once for all rows of a tile instead of once a row: 0.145 instead of 0.249 ms on 16
+  // rows of 4 M elements.
   if (const int rows = row_axis_sharing_loads(kernel, inner); rows >= 0) {
     kernel.axes[rows].block = std::min<int64_t>(16, next_power_of_two(kernel.axes[rows].extent));
     wanted = std::max<int64_t>(256, wanted / kernel.axes[rows].block);
@@ -354,7 +392,9 @@ void block_row_finish(Kernel& kernel) {
   for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
   const int64_t width = next_power_of_two(kernel.axes[parts].extent);
   kernel.axes[parts].block = width;
-  if (parts > 0) kernel.axes[parts - 1].block = std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(kernel.axes[parts - 1].extent));
+  if (parts > 0)
+    kernel.axes[parts - 1].block = std::min<int64_t>(std::max<int64_t>(1, 1024 / width),
+                                                     next_power_of_two(kernel.axes[parts - 1].extent));
   kernel.num_warps = width >= 2048 ? 8 : width >= 512 ? 4 : 1;
   kernel.num_stages = 1;
 }
@@ -384,7 +424,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
     // Many parts are combined once for all programs of the row.
-    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024 || choice.parts > 256;
+    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024 ||
+                                    choice.parts > 256;
     auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice, through_statistics);
     if (kernels) {
       result.scratch = std::move(kernels->scratch);
@@ -398,14 +439,16 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       for (auto& finish : kernels->finish) {
         if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
           const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
-          for (auto& one : kPointwiseScheduler.lower(std::move(finish), pointwise, device).kernels) result.kernels.push_back(std::move(one));
+          for (auto& one : kPointwiseScheduler.lower(std::move(finish), pointwise, device).kernels)
+            result.kernels.push_back(std::move(one));
           continue;
         }
         prepare(finish.kernel);
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         if (full) block_full_finish(finish.kernel, device);
         else block_row_finish(finish.kernel);
-        const bool joined = !full && result.kernels.size() == 1 && parameter(parameters, "together", 1) != 0 && join_last(finish.kernel, result.kernels.front().kernel);
+        const bool joined = !full && result.kernels.size() == 1 && parameter(parameters, "together", 1) != 0 &&
+                            join_last(finish.kernel, result.kernels.front().kernel);
         result.kernels.push_back(as_scheduled(std::move(finish)));
         result.kernels.back().by_last = joined;
       }

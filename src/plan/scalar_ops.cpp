@@ -20,23 +20,29 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (category_of(a) != category_of(b)) return category_of(a) > category_of(b) ? a : b;
   if (category_of(a) == 2) {
-    if (size_of(a) == size_of(b)) return DType::f32;            // f16 with bf16
+    if (size_of(a) == size_of(b)) return DType::f32;  // f16 with bf16
     return size_of(a) > size_of(b) ? a : b;
   }
-  if (size_of(a) == size_of(b)) return DType::i16;              // u8 with i8
+  if (size_of(a) == size_of(b)) return DType::i16;  // u8 with i8
   return size_of(a) > size_of(b) ? a : b;
 }
 
-// --- Shapes of rows in the table ----------------------------------------------------------------------------------------------
+// --- Shapes of rows in the table ---
 
 template <ScalarOp code>
-ExprId unary(Context c) { return c.build.unary(code, c.self()); }
+ExprId unary(Context c) {
+  return c.build.unary(code, c.self());
+}
 
 template <ScalarOp code>
-ExprId binary(Context c) { return c.build.binary(code, c.self(), c.argument("other", c.result)); }
+ExprId binary(Context c) {
+  return c.build.binary(code, c.self(), c.argument("other", c.result));
+}
 
 template <ScalarOp code>
-ExprId integer_keeps(Context c) { return is_floating(c.result) ? c.build.unary(code, c.self()) : c.self(); }
+ExprId integer_keeps(Context c) {
+  return is_floating(c.result) ? c.build.unary(code, c.self()) : c.self();
+}
 
 template <ScalarOp code>
 ExprId comparison(Context c) {
@@ -45,7 +51,9 @@ ExprId comparison(Context c) {
 }
 
 template <ScalarOp code>
-ExprId logical(Context c) { return c.build.compare(code, c.argument("self", DType::b1), c.argument("other", DType::b1)); }
+ExprId logical(Context c) {
+  return c.build.compare(code, c.argument("self", DType::b1), c.argument("other", DType::b1));
+}
 
 template <ScalarOp bits, ScalarOp truth>
 ExprId bitwise(Context c) {
@@ -55,7 +63,7 @@ ExprId bitwise(Context c) {
 
 DType operand_dtype(Context c, std::string_view name) { return compute_dtype(c.graph.type(c.node.value(name)).dtype); }
 
-// --- Arithmetic ---------------------------------------------------------------------------------------------------------------
+// --- Arithmetic ---
 
 ExprId add(Context c) {
   const ExprId other = c.argument("other", c.result);
@@ -63,9 +71,13 @@ ExprId add(Context c) {
   return c.build.add(c.self(), c.build.mul(other, c.argument_or("alpha", 1.0, c.result)));
 }
 
-ExprId sub(Context c) { return c.build.sub(c.self(), c.build.mul(c.argument("other", c.result), c.argument_or("alpha", 1.0, c.result))); }
+ExprId sub(Context c) {
+  return c.build.sub(c.self(), c.build.mul(c.argument("other", c.result), c.argument_or("alpha", 1.0, c.result)));
+}
 
-ExprId rsub(Context c) { return c.build.sub(c.argument("other", c.result), c.build.mul(c.self(), c.argument_or("alpha", 1.0, c.result))); }
+ExprId rsub(Context c) {
+  return c.build.sub(c.argument("other", c.result), c.build.mul(c.self(), c.argument_or("alpha", 1.0, c.result)));
+}
 
 ExprId mul(Context c) {
   const ExprId other = c.argument("other", c.result);
@@ -79,8 +91,10 @@ ExprId floor_quotient(Context c, ExprId a, ExprId b) {
   const ExprId zero = c.number(0.0);
   const ExprId rest = k.binary(ScalarOp::kFmod, a, b);
   const ExprId exact = k.div(k.sub(a, rest), b);
-  const ExprId signs_differ = k.op(ScalarOp::kLogicalXor, DType::b1, {k.compare(ScalarOp::kLess, b, zero), k.compare(ScalarOp::kLess, rest, zero)});
-  const ExprId inexact = k.op(ScalarOp::kLogicalAnd, DType::b1, {k.compare(ScalarOp::kNotEqual, rest, zero), signs_differ});
+  const ExprId signs_differ = k.op(ScalarOp::kLogicalXor, DType::b1,
+                                   {k.compare(ScalarOp::kLess, b, zero), k.compare(ScalarOp::kLess, rest, zero)});
+  const ExprId inexact = k.op(ScalarOp::kLogicalAnd, DType::b1,
+                              {k.compare(ScalarOp::kNotEqual, rest, zero), signs_differ});
   const ExprId quotient = k.select(inexact, k.sub(exact, c.number(1.0)), exact);
   const ExprId floor = k.unary(ScalarOp::kFloor, quotient);
   const ExprId rounded_down = k.compare(ScalarOp::kGreater, k.sub(quotient, floor), c.number(0.5));
@@ -92,7 +106,9 @@ ExprId div(Context c) {
   const ExprId a = c.self(), b = c.argument("other", c.result);
   const std::string mode = c.node.text("rounding_mode");
   if (mode == "floor") return floor_quotient(c, a, b);
-  if (mode == "trunc") return is_floating(c.result) ? c.build.unary(ScalarOp::kTrunc, c.build.div(a, b)) : c.build.binary(ScalarOp::kTruncDiv, a, b);
+  if (mode == "trunc")
+    return is_floating(c.result) ? c.build.unary(ScalarOp::kTrunc, c.build.div(a, b))
+                                 : c.build.binary(ScalarOp::kTruncDiv, a, b);
   return c.build.div(a, b);
 }
 
@@ -111,23 +127,28 @@ ExprId pow(Context c) {
   const double exponent = c.node.number("exponent", 0.0);
   const ExprId base = c.argument("self", c.result);
   if (constant_exponent) {
-    if (exponent == std::floor(exponent) && exponent >= 0 && exponent <= 8) return whole_power(c, base, static_cast<int>(exponent));
+    if (exponent == std::floor(exponent) && exponent >= 0 && exponent <= 8)
+      return whole_power(c, base, static_cast<int>(exponent));
     if (exponent == 0.5) return k.unary(ScalarOp::kSqrt, base);
     if (exponent == -0.5) return k.unary(ScalarOp::kRsqrt, base);
-    if (exponent == -1.0 || exponent == -2.0) return k.div(c.number(1.0), whole_power(c, base, static_cast<int>(-exponent)));
+    if (exponent == -1.0 || exponent == -2.0)
+      return k.div(c.number(1.0), whole_power(c, base, static_cast<int>(-exponent)));
   }
   const ExprId power = c.argument("exponent", c.result);
   if (k.is_constant(base, 2.0)) return k.unary(ScalarOp::kExp2, power);
   return k.binary(ScalarOp::kPow, base, power);
 }
 
-ExprId square(Context c) { const ExprId x = c.self(); return c.build.mul(x, x); }
+ExprId square(Context c) {
+  const ExprId x = c.self();
+  return c.build.mul(x, x);
+}
 ExprId hypot(Context c) {
   const ExprId x = c.self(), y = c.argument("other", c.result);
   return c.build.unary(ScalarOp::kSqrt, c.build.add(c.build.mul(x, x), c.build.mul(y, y)));
 }
 
-// --- Bounds -------------------------------------------------------------------------------------------------------------------
+// --- Bounds ---
 
 ExprId clamp_between(Context c, ExprId x, double low, double high) {
   return c.build.binary(ScalarOp::kMinimum, c.build.binary(ScalarOp::kMaximum, x, c.number(low)), c.number(high));
@@ -140,11 +161,13 @@ ExprId clamp(Context c) {
   return x;
 }
 
-ExprId hardtanh(Context c) { return clamp_between(c, c.self(), c.node.number("min_val", -1.0), c.node.number("max_val", 1.0)); }
+ExprId hardtanh(Context c) {
+  return clamp_between(c, c.self(), c.node.number("min_val", -1.0), c.node.number("max_val", 1.0));
+}
 ExprId relu(Context c) { return c.build.binary(ScalarOp::kMaximum, c.self(), c.number(0.0)); }
 ExprId relu6(Context c) { return clamp_between(c, c.self(), 0.0, 6.0); }
 
-// --- Activations --------------------------------------------------------------------------------------------------------------
+// --- Activations ---
 
 ExprId positive(Context c, ExprId x) { return c.build.compare(ScalarOp::kGreater, x, c.number(0.0)); }
 
@@ -169,9 +192,13 @@ ExprId gelu(Context c) {
   return k.mul(half_x, k.add(c.number(1.0), k.unary(ScalarOp::kErf, k.mul(x, c.number(M_SQRT1_2)))));
 }
 
-ExprId silu(Context c) { const ExprId x = c.self(); return c.build.mul(x, c.build.unary(ScalarOp::kSigmoid, x)); }
+ExprId silu(Context c) {
+  const ExprId x = c.self();
+  return c.build.mul(x, c.build.unary(ScalarOp::kSigmoid, x));
+}
 
-// x·tanh(log(1 + e^x)) = x·n / (n + 2) with n = e^x·(e^x + 2): one exponential; past 20 the quotient is 1 in every float.
+// x·tanh(log(1 + e^x)) = x·n / (n + 2) with n = e^x·(e^x + 2): one exponential; past 20 the quotient is 1 in every
+// float.
 ExprId mish(Context c) {
   auto& k = c.build;
   const ExprId x = c.self(), e = k.unary(ScalarOp::kExp, x), two = c.number(2.0);
@@ -189,7 +216,10 @@ ExprId softplus(Context c) {
   return k.select(k.compare(ScalarOp::kGreater, scaled, c.number(c.node.number("threshold", 20.0))), x, soft);
 }
 
-ExprId softsign(Context c) { const ExprId x = c.self(); return c.build.div(x, c.build.add(c.number(1.0), c.build.unary(ScalarOp::kAbs, x))); }
+ExprId softsign(Context c) {
+  const ExprId x = c.self();
+  return c.build.div(x, c.build.add(c.number(1.0), c.build.unary(ScalarOp::kAbs, x)));
+}
 
 ExprId exponential_unit(Context c, double negative, double positive_scale, double input_scale) {
   auto& k = c.build;
@@ -202,13 +232,18 @@ ExprId elu(Context c) {
   const double scale = c.node.number("scale", 1.0);
   return exponential_unit(c, c.node.number("alpha", 1.0) * scale, scale, c.node.number("input_scale", 1.0));
 }
-ExprId celu(Context c) { const double alpha = c.node.number("alpha", 1.0); return exponential_unit(c, alpha, 1.0, 1.0 / alpha); }
+ExprId celu(Context c) {
+  const double alpha = c.node.number("alpha", 1.0);
+  return exponential_unit(c, alpha, 1.0, 1.0 / alpha);
+}
 ExprId selu(Context c) {
   constexpr double kAlpha = 1.6732632423543772848170429916717, kScale = 1.0507009873554804934193349852946;
   return exponential_unit(c, kAlpha * kScale, kScale, 1.0);
 }
 
-ExprId hardsigmoid_of(Context c, ExprId x) { return c.build.div(clamp_between(c, c.build.add(x, c.number(3.0)), 0.0, 6.0), c.number(6.0)); }
+ExprId hardsigmoid_of(Context c, ExprId x) {
+  return c.build.div(clamp_between(c, c.build.add(x, c.number(3.0)), 0.0, 6.0), c.number(6.0));
+}
 ExprId hardsigmoid(Context c) { return hardsigmoid_of(c, c.self()); }
 ExprId hardswish(Context c) {
   const ExprId x = c.self();
@@ -226,27 +261,34 @@ ExprId log_sigmoid(Context c) {
   return c.build.sub(c.build.binary(ScalarOp::kMinimum, x, c.number(0.0)), log1p_exp_negative_abs(c, x));
 }
 
-ExprId tanhshrink(Context c) { const ExprId x = c.self(); return c.build.sub(x, c.build.unary(ScalarOp::kTanh, x)); }
+ExprId tanhshrink(Context c) {
+  const ExprId x = c.self();
+  return c.build.sub(x, c.build.unary(ScalarOp::kTanh, x));
+}
 
 ExprId threshold(Context c) {
   const ExprId x = c.self();
-  return c.build.select(c.build.compare(ScalarOp::kLessEqual, x, c.argument("threshold", c.result)), c.argument("value", c.result), x);
+  return c.build.select(c.build.compare(ScalarOp::kLessEqual, x, c.argument("threshold", c.result)),
+                        c.argument("value", c.result), x);
 }
 
 ExprId hardshrink(Context c) {
   auto& k = c.build;
   const ExprId x = c.self();
   const double bound = c.node.number("lambd", 0.5);
-  const ExprId inside = k.op(ScalarOp::kLogicalAnd, DType::b1,
-                             {k.compare(ScalarOp::kGreaterEqual, x, c.number(-bound)), k.compare(ScalarOp::kLessEqual, x, c.number(bound))});
+  const ExprId inside = k.op(
+      ScalarOp::kLogicalAnd, DType::b1,
+      {k.compare(ScalarOp::kGreaterEqual, x, c.number(-bound)), k.compare(ScalarOp::kLessEqual, x, c.number(bound))});
   return k.select(inside, c.number(0.0), x);
 }
 
 ExprId softshrink(Context c) {
   auto& k = c.build;
-  const ExprId x = c.self(), bound = c.number(c.node.number("lambd", 0.5)), negative = c.number(-c.node.number("lambd", 0.5));
-  const ExprId inside = k.mul(x, c.number(0.0));                 // keeps NaN
-  return k.select(k.compare(ScalarOp::kGreater, x, bound), k.sub(x, bound), k.select(k.compare(ScalarOp::kLess, x, negative), k.add(x, bound), inside));
+  const ExprId x = c.self(), bound = c.number(c.node.number("lambd", 0.5)),
+               negative = c.number(-c.node.number("lambd", 0.5));
+  const ExprId inside = k.mul(x, c.number(0.0));  // keeps NaN
+  return k.select(k.compare(ScalarOp::kGreater, x, bound), k.sub(x, bound),
+                  k.select(k.compare(ScalarOp::kLess, x, negative), k.add(x, bound), inside));
 }
 
 ExprId logit(Context c) {
@@ -256,10 +298,14 @@ ExprId logit(Context c) {
   return k.unary(ScalarOp::kLog, k.div(x, k.sub(c.number(1.0), x)));
 }
 
-// --- Choices, copies, several operands ----------------------------------------------------------------------------------------
+// --- Choices, copies, several operands ---
 
-ExprId where(Context c) { return c.build.select(c.argument("condition", DType::b1), c.self(), c.argument("other", c.result)); }
-ExprId masked_fill(Context c) { return c.build.select(c.argument("mask", DType::b1), c.argument("value", c.result), c.self()); }
+ExprId where(Context c) {
+  return c.build.select(c.argument("condition", DType::b1), c.self(), c.argument("other", c.result));
+}
+ExprId masked_fill(Context c) {
+  return c.build.select(c.argument("mask", DType::b1), c.argument("value", c.result), c.self());
+}
 ExprId identity(Context c) { return c.has("input") ? c.argument("input", c.result) : c.self(); }
 ExprId copy(Context c) { return c.argument("src", c.result); }
 ExprId fill(Context c) { return c.argument("value", c.result); }
@@ -268,17 +314,20 @@ ExprId lerp(Context c) {
   auto& k = c.build;
   const ExprId start = c.self(), end = c.argument("end", c.result), weight = c.argument("weight", c.result);
   const ExprId span = k.sub(end, start);
-  const ExprId near_start = k.add(start, k.mul(weight, span)), near_end = k.sub(end, k.mul(span, k.sub(c.number(1.0), weight)));
+  const ExprId near_start = k.add(start, k.mul(weight, span)),
+               near_end = k.sub(end, k.mul(span, k.sub(c.number(1.0), weight)));
   return k.select(k.compare(ScalarOp::kLess, k.unary(ScalarOp::kAbs, weight), c.number(0.5)), near_start, near_end);
 }
 
 ExprId addcmul(Context c) {
   auto& k = c.build;
-  return k.add(c.self(), k.mul(k.mul(c.argument("tensor1", c.result), c.argument_or("value", 1.0, c.result)), c.argument("tensor2", c.result)));
+  return k.add(c.self(), k.mul(k.mul(c.argument("tensor1", c.result), c.argument_or("value", 1.0, c.result)),
+                               c.argument("tensor2", c.result)));
 }
 ExprId addcdiv(Context c) {
   auto& k = c.build;
-  return k.add(c.self(), k.mul(k.div(c.argument("tensor1", c.result), c.argument("tensor2", c.result)), c.argument_or("value", 1.0, c.result)));
+  return k.add(c.self(), k.mul(k.div(c.argument("tensor1", c.result), c.argument("tensor2", c.result)),
+                               c.argument_or("value", 1.0, c.result)));
 }
 
 // 0·log(y) is 0, except that NaN in y stays.
@@ -286,18 +335,33 @@ ExprId x_log_y(Context c, ExprId x, ExprId y) {
   auto& k = c.build;
   const ExprId zero = c.number(0.0);
   const ExprId product = k.mul(x, k.unary(ScalarOp::kLog, y));
-  return k.select(k.op(ScalarOp::kIsNan, DType::b1, {y}), y, k.select(k.compare(ScalarOp::kEqual, x, zero), zero, product));
+  return k.select(k.op(ScalarOp::kIsNan, DType::b1, {y}), y,
+                  k.select(k.compare(ScalarOp::kEqual, x, zero), zero, product));
 }
 ExprId xlogy(Context c) { return x_log_y(c, c.self(), c.argument("other", c.result)); }
 
-ExprId is_nan(Context c) { const DType t = operand_dtype(c, "self"); return is_floating(t) ? c.build.op(ScalarOp::kIsNan, DType::b1, {c.argument("self", t)}) : c.build.integer(0, DType::b1); }
-ExprId is_inf(Context c) { const DType t = operand_dtype(c, "self"); return is_floating(t) ? c.build.op(ScalarOp::kIsInf, DType::b1, {c.argument("self", t)}) : c.build.integer(0, DType::b1); }
+ExprId is_nan(Context c) {
+  const DType t = operand_dtype(c, "self");
+  return is_floating(t) ? c.build.op(ScalarOp::kIsNan, DType::b1, {c.argument("self", t)})
+                        : c.build.integer(0, DType::b1);
+}
+ExprId is_inf(Context c) {
+  const DType t = operand_dtype(c, "self");
+  return is_floating(t) ? c.build.op(ScalarOp::kIsInf, DType::b1, {c.argument("self", t)})
+                        : c.build.integer(0, DType::b1);
+}
 ExprId is_finite(Context c) {
-  return c.build.op(ScalarOp::kLogicalNot, DType::b1, {c.build.op(ScalarOp::kLogicalOr, DType::b1, {is_nan(c), is_inf(c)})});
+  return c.build.op(ScalarOp::kLogicalNot, DType::b1,
+                    {c.build.op(ScalarOp::kLogicalOr, DType::b1, {is_nan(c), is_inf(c)})});
 }
 ExprId logical_not(Context c) { return c.build.op(ScalarOp::kLogicalNot, DType::b1, {c.argument("self", DType::b1)}); }
-ExprId bitwise_not(Context c) { return c.build.unary(c.result == DType::b1 ? ScalarOp::kLogicalNot : ScalarOp::kBitNot, c.self()); }
-ExprId frac(Context c) { const ExprId x = c.self(); return c.build.sub(x, c.build.unary(ScalarOp::kTrunc, x)); }
+ExprId bitwise_not(Context c) {
+  return c.build.unary(c.result == DType::b1 ? ScalarOp::kLogicalNot : ScalarOp::kBitNot, c.self());
+}
+ExprId frac(Context c) {
+  const ExprId x = c.self();
+  return c.build.sub(x, c.build.unary(ScalarOp::kTrunc, x));
+}
 ExprId degrees(Context c) { return c.build.mul(c.self(), c.number(180.0 / M_PI)); }
 ExprId radians(Context c) { return c.build.mul(c.self(), c.number(M_PI / 180.0)); }
 ExprId absolute(Context c) { return c.result == DType::b1 ? c.self() : c.build.unary(ScalarOp::kAbs, c.self()); }
@@ -313,27 +377,32 @@ ExprId nan_to_num(Context c) {
   if (!is_floating(c.result)) return c.self();
   const double limit = largest_of(c.graph.type(c.node.results[0]).dtype);
   const ExprId x = c.self();
-  const ExprId upper = k.select(k.compare(ScalarOp::kEqual, x, c.number(kInfinity)), c.argument_or("posinf", limit, c.result), x);
-  const ExprId lower = k.select(k.compare(ScalarOp::kEqual, x, c.number(-kInfinity)), c.argument_or("neginf", -limit, c.result), upper);
+  const ExprId upper = k.select(k.compare(ScalarOp::kEqual, x, c.number(kInfinity)),
+                                c.argument_or("posinf", limit, c.result), x);
+  const ExprId lower = k.select(k.compare(ScalarOp::kEqual, x, c.number(-kInfinity)),
+                                c.argument_or("neginf", -limit, c.result), upper);
   return k.select(k.op(ScalarOp::kIsNan, DType::b1, {x}), c.argument_or("nan", 0.0, c.result), lower);
 }
 
-template <ScalarOp keep>   // columns at `keep` of row + diagonal stay
+template <ScalarOp keep>  // columns at `keep` of row + diagonal stay
 ExprId triangle(Context c) {
   auto& k = c.build;
   const size_t rank = c.coords.size();
   const ExprId column = k.index(c.coords[rank - 1], DType::i64);
-  const ExprId limit = k.add(k.index(c.coords[rank - 2], DType::i64), k.integer(c.node.integer("diagonal", 0), DType::i64));
+  const ExprId limit = k.add(k.index(c.coords[rank - 2], DType::i64),
+                             k.integer(c.node.integer("diagonal", 0), DType::i64));
   return k.select(k.compare(keep, column, limit), c.self(), c.number(0.0));
 }
 
-// --- Normalisation with given statistics, losses ------------------------------------------------------------------------------
+// --- Normalisation with given statistics, losses ---
 
 ExprId normalise_with_statistics(Context c) {
   auto& k = c.build;
   const ExprId deviation = k.sub(c.argument("input", c.result), c.argument("running_mean", c.result));
-  const ExprId inverse = k.unary(ScalarOp::kRsqrt, k.add(c.argument("running_var", c.result), c.number(c.node.number("eps", 1e-5))));
-  // The channel's factor first: where it is below one, no product on the way overflows that would not in PyTorch's kernels.
+  const ExprId inverse = k.unary(ScalarOp::kRsqrt,
+                                 k.add(c.argument("running_var", c.result), c.number(c.node.number("eps", 1e-5))));
+  // The channel's factor first: where it is below one, no product on the way overflows that would not in PyTorch's
+  // kernels.
   ExprId value = k.mul(deviation, c.has("weight") ? k.mul(inverse, c.argument("weight", c.result)) : inverse);
   if (c.has("bias")) value = k.add(value, c.argument("bias", c.result));
   return value;
@@ -344,7 +413,8 @@ ExprId huber_element(Context c, ExprId distance, double bound, bool scaled) {
   ExprId inside = k.mul(k.mul(distance, distance), c.number(scaled ? 0.5 / bound : 0.5));
   ExprId outside = k.sub(distance, c.number(0.5 * bound));
   if (!scaled) outside = k.mul(outside, c.number(bound));
-  return k.select(k.compare(scaled ? ScalarOp::kLess : ScalarOp::kLessEqual, distance, c.number(bound)), inside, outside);
+  return k.select(k.compare(scaled ? ScalarOp::kLess : ScalarOp::kLessEqual, distance, c.number(bound)), inside,
+                  outside);
 }
 
 ExprId kl_div_element(Context c, ExprId input, ExprId target) {
@@ -356,43 +426,151 @@ ExprId kl_div_element(Context c, ExprId input, ExprId target) {
 ExprId binary_cross_entropy_element(Context c, ExprId input, ExprId target) {
   auto& k = c.build;
   auto bounded = [&](ExprId logarithm) { return k.binary(ScalarOp::kMaximum, logarithm, c.number(-100.0)); };
-  const ExprId no = bounded(k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kNeg, input))), yes = bounded(k.unary(ScalarOp::kLog, input));
+  const ExprId no = bounded(k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kNeg, input))),
+               yes = bounded(k.unary(ScalarOp::kLog, input));
   return k.sub(k.mul(k.sub(target, c.number(1.0)), no), k.mul(target, yes));
 }
 
 const std::unordered_map<std::string_view, ScalarLowering> kTable = {
-    {"add", add}, {"sub", sub}, {"subtract", sub}, {"rsub", rsub}, {"mul", mul}, {"multiply", mul}, {"div", div}, {"divide", div}, {"true_divide", div},
-    {"floor_divide", floor_divide}, {"remainder", binary<ScalarOp::kRemainder>}, {"fmod", binary<ScalarOp::kFmod>}, {"pow", pow}, {"square", square},
-    {"hypot", hypot}, {"neg", unary<ScalarOp::kNeg>}, {"negative", unary<ScalarOp::kNeg>}, {"abs", absolute}, {"absolute", absolute},
-    {"sign", unary<ScalarOp::kSign>}, {"sgn", unary<ScalarOp::kSign>}, {"reciprocal", unary<ScalarOp::kReciprocal>},
-    {"sqrt", unary<ScalarOp::kSqrt>}, {"rsqrt", unary<ScalarOp::kRsqrt>}, {"exp", unary<ScalarOp::kExp>}, {"exp2", unary<ScalarOp::kExp2>},
-    {"expm1", unary<ScalarOp::kExpm1>}, {"log", unary<ScalarOp::kLog>}, {"log2", unary<ScalarOp::kLog2>}, {"log10", unary<ScalarOp::kLog10>},
-    {"log1p", unary<ScalarOp::kLog1p>}, {"sin", unary<ScalarOp::kSin>}, {"cos", unary<ScalarOp::kCos>}, {"tan", unary<ScalarOp::kTan>},
-    {"asin", unary<ScalarOp::kAsin>}, {"acos", unary<ScalarOp::kAcos>}, {"atan", unary<ScalarOp::kAtan>}, {"atan2", binary<ScalarOp::kAtan2>},
-    {"sinh", unary<ScalarOp::kSinh>}, {"cosh", unary<ScalarOp::kCosh>}, {"tanh", unary<ScalarOp::kTanh>}, {"asinh", unary<ScalarOp::kAsinh>},
-    {"acosh", unary<ScalarOp::kAcosh>}, {"atanh", unary<ScalarOp::kAtanh>}, {"erf", unary<ScalarOp::kErf>}, {"erfc", unary<ScalarOp::kErfc>},
-    {"sigmoid", unary<ScalarOp::kSigmoid>}, {"log_sigmoid", log_sigmoid},
-    {"relu", relu}, {"relu6", relu6}, {"leaky_relu", leaky_relu}, {"prelu", prelu}, {"_prelu_kernel", prelu}, {"gelu", gelu}, {"silu", silu}, {"mish", mish},
-    {"softplus", softplus}, {"softsign", softsign}, {"elu", elu}, {"celu", celu}, {"selu", selu}, {"hardswish", hardswish}, {"hardsigmoid", hardsigmoid},
-    {"hardtanh", hardtanh}, {"threshold", threshold}, {"hardshrink", hardshrink}, {"softshrink", softshrink}, {"tanhshrink", tanhshrink}, {"logit", logit},
-    {"clamp", clamp}, {"clip", clamp}, {"clamp_min", clamp}, {"clamp_max", clamp}, {"maximum", binary<ScalarOp::kMaximum>}, {"minimum", binary<ScalarOp::kMinimum>},
-    {"max", binary<ScalarOp::kMaximum>}, {"min", binary<ScalarOp::kMinimum>}, {"fmax", binary<ScalarOp::kFmax>}, {"fmin", binary<ScalarOp::kFmin>},
-    {"where", where}, {"masked_fill", masked_fill}, {"lerp", lerp}, {"addcmul", addcmul}, {"addcdiv", addcdiv}, {"xlogy", xlogy},
-    {"eq", comparison<ScalarOp::kEqual>}, {"ne", comparison<ScalarOp::kNotEqual>}, {"lt", comparison<ScalarOp::kLess>}, {"le", comparison<ScalarOp::kLessEqual>},
-    {"gt", comparison<ScalarOp::kGreater>}, {"ge", comparison<ScalarOp::kGreaterEqual>}, {"isnan", is_nan}, {"isinf", is_inf}, {"isfinite", is_finite},
-    {"logical_and", logical<ScalarOp::kLogicalAnd>}, {"logical_or", logical<ScalarOp::kLogicalOr>}, {"logical_xor", logical<ScalarOp::kLogicalXor>},
-    {"logical_not", logical_not}, {"bitwise_and", bitwise<ScalarOp::kBitAnd, ScalarOp::kLogicalAnd>}, {"__and__", bitwise<ScalarOp::kBitAnd, ScalarOp::kLogicalAnd>},
-    {"bitwise_or", bitwise<ScalarOp::kBitOr, ScalarOp::kLogicalOr>}, {"__or__", bitwise<ScalarOp::kBitOr, ScalarOp::kLogicalOr>},
-    {"bitwise_xor", bitwise<ScalarOp::kBitXor, ScalarOp::kLogicalXor>}, {"__xor__", bitwise<ScalarOp::kBitXor, ScalarOp::kLogicalXor>},
-    {"bitwise_not", bitwise_not}, {"bitwise_left_shift", binary<ScalarOp::kShiftLeft>}, {"bitwise_right_shift", binary<ScalarOp::kShiftRight>},
-    {"nan_to_num", nan_to_num}, {"floor", integer_keeps<ScalarOp::kFloor>}, {"ceil", integer_keeps<ScalarOp::kCeil>}, {"trunc", integer_keeps<ScalarOp::kTrunc>},
-    {"round", integer_keeps<ScalarOp::kRound>}, {"frac", frac}, {"deg2rad", radians}, {"rad2deg", degrees},
-    {"_to_copy", identity}, {"to", identity}, {"type_as", identity}, {"clone", identity}, {"lift_fresh_copy", identity}, {"dropout", identity},
-    {"contiguous", identity}, {"copy", copy}, {"fill", fill}, {"tril", triangle<ScalarOp::kLessEqual>}, {"triu", triangle<ScalarOp::kGreaterEqual>},
-    {"batch_norm", normalise_with_statistics}, {"instance_norm", normalise_with_statistics}, {"_native_batch_norm_legit_no_training", normalise_with_statistics},
-    {"mse_loss", loss_element}, {"l1_loss", loss_element}, {"smooth_l1_loss", loss_element}, {"huber_loss", loss_element}, {"kl_div", loss_element},
-    {"binary_cross_entropy", loss_element}, {"binary_cross_entropy_with_logits", loss_element}, {"soft_margin_loss", loss_element},
-    {"alias_copy", identity}, {"detach_copy", identity},
+    {"add", add},
+    {"sub", sub},
+    {"subtract", sub},
+    {"rsub", rsub},
+    {"mul", mul},
+    {"multiply", mul},
+    {"div", div},
+    {"divide", div},
+    {"true_divide", div},
+    {"floor_divide", floor_divide},
+    {"remainder", binary<ScalarOp::kRemainder>},
+    {"fmod", binary<ScalarOp::kFmod>},
+    {"pow", pow},
+    {"square", square},
+    {"hypot", hypot},
+    {"neg", unary<ScalarOp::kNeg>},
+    {"negative", unary<ScalarOp::kNeg>},
+    {"abs", absolute},
+    {"absolute", absolute},
+    {"sign", unary<ScalarOp::kSign>},
+    {"sgn", unary<ScalarOp::kSign>},
+    {"reciprocal", unary<ScalarOp::kReciprocal>},
+    {"sqrt", unary<ScalarOp::kSqrt>},
+    {"rsqrt", unary<ScalarOp::kRsqrt>},
+    {"exp", unary<ScalarOp::kExp>},
+    {"exp2", unary<ScalarOp::kExp2>},
+    {"expm1", unary<ScalarOp::kExpm1>},
+    {"log", unary<ScalarOp::kLog>},
+    {"log2", unary<ScalarOp::kLog2>},
+    {"log10", unary<ScalarOp::kLog10>},
+    {"log1p", unary<ScalarOp::kLog1p>},
+    {"sin", unary<ScalarOp::kSin>},
+    {"cos", unary<ScalarOp::kCos>},
+    {"tan", unary<ScalarOp::kTan>},
+    {"asin", unary<ScalarOp::kAsin>},
+    {"acos", unary<ScalarOp::kAcos>},
+    {"atan", unary<ScalarOp::kAtan>},
+    {"atan2", binary<ScalarOp::kAtan2>},
+    {"sinh", unary<ScalarOp::kSinh>},
+    {"cosh", unary<ScalarOp::kCosh>},
+    {"tanh", unary<ScalarOp::kTanh>},
+    {"asinh", unary<ScalarOp::kAsinh>},
+    {"acosh", unary<ScalarOp::kAcosh>},
+    {"atanh", unary<ScalarOp::kAtanh>},
+    {"erf", unary<ScalarOp::kErf>},
+    {"erfc", unary<ScalarOp::kErfc>},
+    {"sigmoid", unary<ScalarOp::kSigmoid>},
+    {"log_sigmoid", log_sigmoid},
+    {"relu", relu},
+    {"relu6", relu6},
+    {"leaky_relu", leaky_relu},
+    {"prelu", prelu},
+    {"_prelu_kernel", prelu},
+    {"gelu", gelu},
+    {"silu", silu},
+    {"mish", mish},
+    {"softplus", softplus},
+    {"softsign", softsign},
+    {"elu", elu},
+    {"celu", celu},
+    {"selu", selu},
+    {"hardswish", hardswish},
+    {"hardsigmoid", hardsigmoid},
+    {"hardtanh", hardtanh},
+    {"threshold", threshold},
+    {"hardshrink", hardshrink},
+    {"softshrink", softshrink},
+    {"tanhshrink", tanhshrink},
+    {"logit", logit},
+    {"clamp", clamp},
+    {"clip", clamp},
+    {"clamp_min", clamp},
+    {"clamp_max", clamp},
+    {"maximum", binary<ScalarOp::kMaximum>},
+    {"minimum", binary<ScalarOp::kMinimum>},
+    {"max", binary<ScalarOp::kMaximum>},
+    {"min", binary<ScalarOp::kMinimum>},
+    {"fmax", binary<ScalarOp::kFmax>},
+    {"fmin", binary<ScalarOp::kFmin>},
+    {"where", where},
+    {"masked_fill", masked_fill},
+    {"lerp", lerp},
+    {"addcmul", addcmul},
+    {"addcdiv", addcdiv},
+    {"xlogy", xlogy},
+    {"eq", comparison<ScalarOp::kEqual>},
+    {"ne", comparison<ScalarOp::kNotEqual>},
+    {"lt", comparison<ScalarOp::kLess>},
+    {"le", comparison<ScalarOp::kLessEqual>},
+    {"gt", comparison<ScalarOp::kGreater>},
+    {"ge", comparison<ScalarOp::kGreaterEqual>},
+    {"isnan", is_nan},
+    {"isinf", is_inf},
+    {"isfinite", is_finite},
+    {"logical_and", logical<ScalarOp::kLogicalAnd>},
+    {"logical_or", logical<ScalarOp::kLogicalOr>},
+    {"logical_xor", logical<ScalarOp::kLogicalXor>},
+    {"logical_not", logical_not},
+    {"bitwise_and", bitwise<ScalarOp::kBitAnd, ScalarOp::kLogicalAnd>},
+    {"__and__", bitwise<ScalarOp::kBitAnd, ScalarOp::kLogicalAnd>},
+    {"bitwise_or", bitwise<ScalarOp::kBitOr, ScalarOp::kLogicalOr>},
+    {"__or__", bitwise<ScalarOp::kBitOr, ScalarOp::kLogicalOr>},
+    {"bitwise_xor", bitwise<ScalarOp::kBitXor, ScalarOp::kLogicalXor>},
+    {"__xor__", bitwise<ScalarOp::kBitXor, ScalarOp::kLogicalXor>},
+    {"bitwise_not", bitwise_not},
+    {"bitwise_left_shift", binary<ScalarOp::kShiftLeft>},
+    {"bitwise_right_shift", binary<ScalarOp::kShiftRight>},
+    {"nan_to_num", nan_to_num},
+    {"floor", integer_keeps<ScalarOp::kFloor>},
+    {"ceil", integer_keeps<ScalarOp::kCeil>},
+    {"trunc", integer_keeps<ScalarOp::kTrunc>},
+    {"round", integer_keeps<ScalarOp::kRound>},
+    {"frac", frac},
+    {"deg2rad", radians},
+    {"rad2deg", degrees},
+    {"_to_copy", identity},
+    {"to", identity},
+    {"type_as", identity},
+    {"clone", identity},
+    {"lift_fresh_copy", identity},
+    {"dropout", identity},
+    {"contiguous", identity},
+    {"copy", copy},
+    {"fill", fill},
+    {"tril", triangle<ScalarOp::kLessEqual>},
+    {"triu", triangle<ScalarOp::kGreaterEqual>},
+    {"batch_norm", normalise_with_statistics},
+    {"instance_norm", normalise_with_statistics},
+    {"_native_batch_norm_legit_no_training", normalise_with_statistics},
+    {"mse_loss", loss_element},
+    {"l1_loss", loss_element},
+    {"smooth_l1_loss", loss_element},
+    {"huber_loss", loss_element},
+    {"kl_div", loss_element},
+    {"binary_cross_entropy", loss_element},
+    {"binary_cross_entropy_with_logits", loss_element},
+    {"soft_margin_loss", loss_element},
+    {"alias_copy", identity},
+    {"detach_copy", identity},
 };
 
 }  // namespace
@@ -432,7 +610,7 @@ DType promoted_dtype(const Graph& graph, const Node& node, std::initializer_list
     }
   }
   std::optional<DType> result = tensors;
-  for (const auto& weaker : {scalars, numbers})   // decides only when of a higher category
+  for (const auto& weaker : {scalars, numbers})  // decides only when of a higher category
     if (weaker && (!result || category_of(*weaker) > category_of(*result))) result = weaker;
   return result.value_or(DType::f32);
 }
@@ -449,8 +627,10 @@ ExprId loss_element(const ScalarContext& c) {
   if (base == "kl_div") return kl_div_element(c, input, target);
   if (base == "binary_cross_entropy") return binary_cross_entropy_element(c, input, target);
   if (base == "binary_cross_entropy_with_logits")
-    return k.add(k.sub(k.binary(ScalarOp::kMaximum, input, c.number(0.0)), k.mul(input, target)), log1p_exp_negative_abs(c, input));
-  if (base == "soft_margin_loss") return k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kExp, k.unary(ScalarOp::kNeg, k.mul(target, input))));
+    return k.add(k.sub(k.binary(ScalarOp::kMaximum, input, c.number(0.0)), k.mul(input, target)),
+                 log1p_exp_negative_abs(c, input));
+  if (base == "soft_margin_loss")
+    return k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kExp, k.unary(ScalarOp::kNeg, k.mul(target, input))));
   const ExprId difference = k.sub(input, target);
   if (base == "mse_loss") return k.mul(difference, difference);
   const ExprId distance = k.unary(ScalarOp::kAbs, difference);

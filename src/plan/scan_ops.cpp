@@ -29,7 +29,9 @@ ExprId identity(KernelBuilder& build, ReduceOp op, DType dtype) {
   const int64_t highest = wide ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int32_t>::max();
   switch (op) {
     case ReduceOp::kProd: return build.integer(1, dtype);
-    case ReduceOp::kMax: case ReduceOp::kLogSumExp: return is_floating(dtype) ? build.constant(-infinity, dtype) : build.integer(lowest, dtype);
+    case ReduceOp::kMax:
+    case ReduceOp::kLogSumExp:
+      return is_floating(dtype) ? build.constant(-infinity, dtype) : build.integer(lowest, dtype);
     case ReduceOp::kMin: return is_floating(dtype) ? build.constant(infinity, dtype) : build.integer(highest, dtype);
     default: return build.integer(0, dtype);
   }
@@ -63,7 +65,7 @@ ExprId lower_scan(const ScanContext& context) {
   const DType dtype = scan_dtype(value_dtype);
   // dtype= casts before the scan: a float that becomes an integer loses its fraction first.
   ExprId operand = k.cast(extreme ? context.operand : k.cast(context.operand, compute_dtype(value_dtype)), dtype);
-  if (context.inside != kernel::kNoExpr) operand = k.select(context.inside, operand, identity(k, op, dtype));
+  if (context.inside != kernel_ir::kNoExpr) operand = k.select(context.inside, operand, identity(k, op, dtype));
   std::vector<ExprId> operands = {operand};
   if (context.with_positions) {
     const bool wide = product(context.graph.type(node.results[0]).shape) > std::numeric_limits<int32_t>::max();

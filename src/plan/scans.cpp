@@ -1,5 +1,5 @@
-// Scans: a program walks its rows in blocks with a carry between them, each element read and written once. Where the scanned axis is not the
-// contiguous one, a tile of columns walks down it.
+// Scans: a program walks its rows in blocks with a carry between them, each element read and written once. Where the
+// scanned axis is not the contiguous one, a tile of columns walks down it.
 #include <algorithm>
 #include <bit>
 
@@ -10,25 +10,25 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::AxisKind;
-using kernel::Kernel;
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
-  int64_t count = 1;                   // points of the parallel axes
-  int64_t length = 1;                  // of the scan axis
-  bool along_rows = true;              // the scan axis is the contiguous one
+  int64_t count = 1;       // points of the parallel axes
+  int64_t length = 1;      // of the scan axis
+  bool along_rows = true;  // the scan axis is the contiguous one
 };
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
-  if (!kernel::sorts(kernel)) face_forwards(kernel);
+  if (!kernel_ir::sorts(kernel)) face_forwards(kernel);
 }
 
 Rows rows_of(const Kernel& kernel) {
   Rows rows;
-  const int scan = kernel::scan_axis_of(kernel);
+  const int scan = kernel_ir::scan_axis_of(kernel);
   rows.count = parallel_points(kernel);
   rows.length = kernel.axes[scan].extent;
   for (const auto& one : traffic_of(kernel)) {
@@ -42,27 +42,34 @@ Rows rows_of(const Kernel& kernel) {
   return rows;
 }
 
-// PyTorch's CUDA kernel multiplies along contiguous rows in chunks (aten/src/ATen/native/cuda/ScanUtils.cuh): two columns a thread, and as many threads a
-// row as keep the ratio of a block's threads near that of rows to columns. 0: the whole row is scanned in another way.
+// PyTorch's CUDA kernel multiplies along contiguous rows in chunks (aten/src/ATen/native/cuda/ScanUtils.cuh): two
+// columns a thread, and as many threads a row as keep the ratio of a block's threads near that of rows to columns. 0:
+// the whole row is scanned in another way.
 int64_t chunk_of_product(const Rows& rows) {
   if (rows.count == 1) return 0;
-  const auto log2_of = [](int64_t count) { return std::bit_width(static_cast<uint64_t>(next_power_of_two(count))) - 1; };
+  const auto log2_of = [](int64_t count) {
+    return std::bit_width(static_cast<uint64_t>(next_power_of_two(count))) - 1;
+  };
   const int64_t threads = std::clamp<int64_t>((9 + log2_of(rows.length) - log2_of(rows.count)) / 2, 4, 9);
   return int64_t{2} << threads;
 }
 
-// A row's product leaves the range of floats after a few dozen elements, and where, and whether for 0, infinity or NaN, hangs on the order of multiplication:
-// it is PyTorch's where that order can be had cheaply, which is while a chunk's row is a few values a lane.
+// A row's product leaves the range of floats after a few dozen elements, and where, and whether for 0, infinity or NaN,
+// hangs on the order of multiplication: it is PyTorch's where that order can be had cheaply, which is while a chunk's
+// row is a few values a lane.
 constexpr int64_t kWidestNetwork = 256;
 
 bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
-  if (!rows.along_rows || kernel.axes[kernel::scan_axis_of(kernel)].reversed || chunk_of_product(rows) == 0 || chunk_of_product(rows) > kWidestNetwork) return false;
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel::Expr& expr) {
-    return expr.kind == kernel::ExprKind::kScan && expr.reduce == kernel::ReduceOp::kProd && (expr.dtype == DType::f32 || expr.dtype == DType::f64);
+  if (!rows.along_rows || kernel.axes[kernel_ir::scan_axis_of(kernel)].reversed || chunk_of_product(rows) == 0 ||
+      chunk_of_product(rows) > kWidestNetwork)
+    return false;
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd &&
+           (expr.dtype == DType::f32 || expr.dtype == DType::f64);
   });
 }
 
-bool can_take(const LoweredGroup& group) { return kernel::scan_axis_of(group.kernel) >= 0; }
+bool can_take(const LoweredGroup& group) { return kernel_ir::scan_axis_of(group.kernel) >= 0; }
 
 void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length);
@@ -73,13 +80,13 @@ void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescrip
   x_block = std::min(x_block, next_power_of_two(rows.count));
   while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
   chosen["x_block"] = x_block;
-  // One warp: a scan then needs no shared memory and no barriers, 8 instructions an element instead of 13 for four warps and 16 for eight, and 32
-  // programs of 4 KB each in flight hide the memory's latency.
+  // One warp: a scan then needs no shared memory and no barriers, 8 instructions an element instead of 13 for four
+  // warps and 16 for eight, and 32 programs of 4 KB each in flight hide the memory's latency.
   chosen["num_warps"] = 1;
 }
 
-// Four rows a program, a warp each, and 256 elements of each on their way: on an H200 2.26 ms for 32,768 rows of 32,768, where one block of 32 at a time takes
-// 2.70 and PyTorch's own kernel 4.5.
+// Four rows a program, a warp each, and 256 elements of each on their way: on an H200 2.26 ms for 32,768 rows of
+// 32,768, where one block of 32 at a time takes 2.70 and PyTorch's own kernel 4.5.
 void choose_in_order(const Rows& rows, Parameters& chosen) {
   const int64_t block = std::min(chunk_of_product(rows), next_power_of_two(rows.length));
   chosen["persistent"] = block >= rows.length;
@@ -103,14 +110,17 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
 
 // Do all sorts want so few places that they are picked one after the other?
 bool only_picks(const Kernel& kernel) {
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) { return !is_sort(expr) || kernel::picks_one_by_one(kernel, expr); });
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return !is_sort(expr) || kernel_ir::picks_one_by_one(kernel, expr);
+  });
 }
 
-// Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to compile what is written out for each element of a
-// thread, grow with its elements: eight, or thirty-two where each is only compared.
+// Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to
+// compile what is written out for each element of a thread, grow with its elements: eight, or thirty-two where each is
+// only compared.
 void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length), each = only_picks(kernel) ? 32 : 8;
-  const int64_t columns = rows.along_rows ? 1 : 8;   // a sector's worth beside each other
+  const int64_t columns = rows.along_rows ? 1 : 8;  // a sector's worth beside each other
   int64_t x_block = std::max<int64_t>(columns, 32 * each / width);
   x_block = std::min(x_block, next_power_of_two(rows.count));
   while (x_block > columns && x_block * width > 64 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
@@ -125,7 +135,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (kernel::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
+  if (kernel_ir::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
   else if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
   else if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
@@ -135,13 +145,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") {
     LoweredGroup facing = group;
-    if (!kernel::sorts(facing.kernel)) face_forwards(facing.kernel);
+    if (!kernel_ir::sorts(facing.kernel)) face_forwards(facing.kernel);
     return space_for_cpu(facing);
   }
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
-  if (kernel::sorts(kernel)) return {{"num_warps", {1, 2, 4, 8, 16}}, {"x_block", {1, 2, 4, 8, 16, 32}}};
+  if (kernel_ir::sorts(kernel)) return {{"num_warps", {1, 2, 4, 8, 16}}, {"x_block", {1, 2, 4, 8, 16, 32}}};
   std::vector<ParameterRange> ranges = {{"num_warps", {1, 2, 4, 8}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128, 256}}};
   if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], {"ahead", {1, 2, 4, 8, 16}}};
   if (rows.along_rows) ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192}});
@@ -157,9 +167,10 @@ void block(Kernel& kernel, const Parameters& parameters) {
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
   if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block && flatten(kernel, 0, parallel - 1)) parallel = 1;
   for (auto& axis : kernel.axes) axis.block = 1;
-  if (parallel > 0) kernel.axes[parallel - 1].block = std::min(x_block, next_power_of_two(kernel.axes[parallel - 1].extent));
+  if (parallel > 0)
+    kernel.axes[parallel - 1].block = std::min(x_block, next_power_of_two(kernel.axes[parallel - 1].extent));
   auto& scan = kernel.axes.back();
-  scan.looped = parameter(parameters, "persistent", 0) == 0 && !kernel::sorts(kernel);
+  scan.looped = parameter(parameters, "persistent", 0) == 0 && !kernel_ir::sorts(kernel);
   scan.block = next_power_of_two(scan.extent);
   if (scan.looped) scan.block = std::min(parameter(parameters, "r_block", 1024), scan.block);
   // As many blocks as there are: none stands outside the row.
@@ -171,12 +182,13 @@ void block(Kernel& kernel, const Parameters& parameters) {
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") {
-    if (!kernel::sorts(group.kernel)) face_forwards(group.kernel);
+    if (!kernel_ir::sorts(group.kernel)) face_forwards(group.kernel);
     return lower_for_cpu(std::move(group), parameters);
   }
   prepare(group.kernel);
-  const bool in_order = !kernel::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
-  for (auto& expr : group.kernel.exprs) expr.network = in_order && expr.kind == kernel::ExprKind::kScan && expr.reduce == kernel::ReduceOp::kProd;
+  const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
+  for (auto& expr : group.kernel.exprs)
+    expr.network = in_order && expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd;
   block(group.kernel, parameters);
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));

@@ -9,7 +9,7 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::ReduceOp;
+using kernel_ir::ReduceOp;
 
 const ValueList* indices_of(const Node& node) {
   const Argument* indices = node.find("indices");
@@ -32,7 +32,8 @@ std::optional<Indexed> indexed_of(const Graph& graph, const Node& node) {
     if (!is_index(graph, list->ids[dim])) return std::nullopt;
     indexed.dims.push_back(dim);
     const Shape& shape = graph.type(list->ids[dim]).shape;
-    if (shape.size() > indexed.shape.size()) indexed.shape.insert(indexed.shape.begin(), shape.size() - indexed.shape.size(), 1);
+    if (shape.size() > indexed.shape.size())
+      indexed.shape.insert(indexed.shape.begin(), shape.size() - indexed.shape.size(), 1);
     for (size_t at = 0; at < shape.size(); ++at) {
       int64_t& size = indexed.shape[indexed.shape.size() - shape.size() + at];
       if (size == 1) size = shape[at];
@@ -61,12 +62,16 @@ struct Reader {
   ScatterSpec spec;
 
   const TensorType& type(ValueId value) const { return graph.type(value); }
-  bool has_dim(std::string_view index) const { return type(spec.into).rank() > 0 && is_index(graph, node.value(index)); }
+  bool has_dim(std::string_view index) const {
+    return type(spec.into).rank() > 0 && is_index(graph, node.value(index));
+  }
 
   // One index for each slice along `dim`.
   bool slices() {
     spec.source = node.value("source");
-    if (spec.source == kNoValue || !has_dim("index") || type(node.value("index")).rank() > 1 || type(spec.source).rank() != type(spec.into).rank()) return false;
+    if (spec.source == kNoValue || !has_dim("index") || type(node.value("index")).rank() > 1 ||
+        type(spec.source).rank() != type(spec.into).rank())
+      return false;
     spec.domain = type(spec.source).shape;
     return true;
   }
@@ -90,8 +95,10 @@ struct Reader {
     if (!indexed || spec.source == kNoValue) return false;
     const Shape& shape = type(spec.into).shape;
     for (size_t dim = 0; dim < shape.size(); ++dim)
-      if (std::find(indexed->dims.begin(), indexed->dims.end(), dim) == indexed->dims.end()) spec.domain.push_back(shape[dim]);
-    spec.domain.insert(spec.domain.begin() + static_cast<std::ptrdiff_t>(indexed->first), indexed->shape.begin(), indexed->shape.end());
+      if (std::find(indexed->dims.begin(), indexed->dims.end(), dim) == indexed->dims.end())
+        spec.domain.push_back(shape[dim]);
+    spec.domain.insert(spec.domain.begin() + static_cast<std::ptrdiff_t>(indexed->first), indexed->shape.begin(),
+                       indexed->shape.end());
     return type(spec.source).shape.size() <= spec.domain.size();
   }
 
@@ -133,7 +140,8 @@ std::optional<ScatterSpec> scatter_spec(const Graph& graph, NodeId id) {
   return std::move(reader.spec);
 }
 
-std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const ScatterSpec& spec, const Coords& point, Lookups& lookups) {
+std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const ScatterSpec& spec, const Coords& point,
+                                          Lookups& lookups) {
   const Node& node = graph.nodes[id];
   const Shape& shape = graph.type(spec.into).shape;
   ScatterPoint result;
@@ -148,8 +156,10 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
     return lookups.add(std::move(lookup));
   };
   if (const auto indexed = indices_of(node) ? indexed_of(graph, node) : std::nullopt) {
-    if (spec.source != kNoValue) result.operands[0].coords = broadcast(point, spec.domain, graph.type(spec.source).shape);
-    const auto begin = point.begin() + static_cast<std::ptrdiff_t>(indexed->first), end = begin + static_cast<std::ptrdiff_t>(indexed->shape.size());
+    if (spec.source != kNoValue)
+      result.operands[0].coords = broadcast(point, spec.domain, graph.type(spec.source).shape);
+    const auto begin = point.begin() + static_cast<std::ptrdiff_t>(indexed->first),
+               end = begin + static_cast<std::ptrdiff_t>(indexed->shape.size());
     const Coords place(begin, end);
     Coords kept(point.begin(), begin);
     kept.insert(kept.end(), end, point.end());
@@ -160,7 +170,8 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
         continue;
       }
       const ValueId index = indices_of(node)->ids[dim];
-      result.place.push_back(look_up(LookupKind::kWrappedElement, index, broadcast(place, indexed->shape, graph.type(index).shape), dim));
+      result.place.push_back(
+          look_up(LookupKind::kWrappedElement, index, broadcast(place, indexed->shape, graph.type(index).shape), dim));
     }
     return result;
   }
@@ -169,7 +180,11 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
   const auto rank = graph.type(index).rank();
   const bool by_slice = base_name(node).starts_with("index_");
   result.place = point;
-  result.place[dim] = look_up(LookupKind::kElement, index, !by_slice ? point : rank == 0 ? Coords{} : Coords{point[dim]}, dim);
+  result.place[dim] = look_up(LookupKind::kElement, index,
+                              !by_slice   ? point
+                              : rank == 0 ? Coords{}
+                                          : Coords{point[dim]},
+                              dim);
   return result;
 }
 
@@ -182,10 +197,12 @@ bool owns_destination(const GraphFacts& facts, NodeId id) {
   if (facts.roots[into] != into || facts.escapes[into] || facts.readers[into] != std::vector<NodeId>{id}) return false;
   if (producer == kNoNode) {
     const std::map<ValueId, ValueId> updates = updates_of(graph);
-    if (const auto update = updates.find(graph.nodes[id].results[0]); update == updates.end() || update->second != into) return false;
+    if (const auto update = updates.find(graph.nodes[id].results[0]); update == updates.end() || update->second != into)
+      return false;
   } else {
     const OpClass made_by = facts.classes[producer];
-    if (made_by == OpClass::kExtern || made_by == OpClass::kView || may_be_its_operand(graph.nodes[producer])) return false;
+    if (made_by == OpClass::kExtern || made_by == OpClass::kView || may_be_its_operand(graph.nodes[producer]))
+      return false;
   }
   int reads = 0;
   for_each_operand(graph.nodes[id], [&](ValueId operand) { reads += facts.roots[operand] == into; });

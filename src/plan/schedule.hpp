@@ -1,4 +1,5 @@
-// Schedule: plain data that, with a Graph and the emitter's version, decides the emitted source completely. JSON form in schedule_json.hpp.
+// Schedule: plain data that, with a Graph and the emitter's version, decides the emitted source completely. JSON form
+// in schedule_json.hpp.
 #pragma once
 
 #include <map>
@@ -9,17 +10,18 @@
 
 namespace kw {
 
-// One fusion group: the nodes it computes and how. Parameter names are the scheduler's own ("x_block", "r_block", "persistent", "num_warps", "split").
+// One fusion group: the nodes it computes and how. Parameter names are the scheduler's own ("x_block", "r_block",
+// "persistent", "num_warps", "split").
 struct GroupSchedule {
   std::vector<NodeId> nodes;
-  std::string scheduler;                       // "pointwise", "reduction", "normalisation", "extern", "view"
+  std::string scheduler;  // "pointwise", "reduction", "normalisation", "extern", "view"
   std::map<std::string, int64_t> parameters;
   bool operator==(const GroupSchedule&) const = default;
 };
 
 struct Schedule {
-  std::string target;                          // "triton" or "cpu"
-  std::vector<GroupSchedule> groups;           // in order of execution
+  std::string target;                 // "triton" or "cpu"
+  std::vector<GroupSchedule> groups;  // in order of execution
   bool operator==(const Schedule&) const = default;
 };
 

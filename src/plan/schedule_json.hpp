@@ -1,4 +1,5 @@
-// JSON form of schedules: {"target": "triton", "groups": [{"nodes": [0, 1], "scheduler": "pointwise", "parameters": {"block": 1024}}, …]}.
+// JSON form of schedules: {"target": "triton", "groups": [{"nodes": [0, 1], "scheduler": "pointwise", "parameters":
+// {"block": 1024}}, …]}.
 #pragma once
 
 #include <string>
@@ -9,6 +10,6 @@
 namespace kw {
 
 std::string schedule_to_json(const Schedule& schedule, int indent = -1);
-Schedule schedule_from_json(std::string_view text);   // throws kUser
+Schedule schedule_from_json(std::string_view text);  // throws kUser
 
 }  // namespace kw

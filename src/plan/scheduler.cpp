@@ -7,7 +7,8 @@
 namespace kw::plan {
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler, kBagScheduler, kSlidingScheduler, kReductionScheduler, kNormalisationScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler,      kBagScheduler,
+                                               kSlidingScheduler,   kReductionScheduler, kNormalisationScheduler};
   return table;
 }
 
@@ -45,13 +46,14 @@ ScheduledKernel as_scheduled(LoweredGroup group) {
 }
 
 ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters) {
-  for (const auto& [choice, name] : kernel::kLoopChoiceNames) group.kernel.loops.*choice = parameter(parameters, std::string(name), 0);
-  if (kernel::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
+  for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+    group.kernel.loops.*choice = parameter(parameters, std::string(name), 0);
+  if (kernel_ir::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
   order_by_stride(group.kernel);
   coalesce(group.kernel);
   for (auto& axis : group.kernel.axes) {
     axis.block = 1;
-    axis.looped = kernel::is_serial(axis);
+    axis.looped = kernel_ir::is_serial(axis);
   }
   // The SIMD loop runs along the axis on which most traffic is contiguous.
   for (const auto& one : traffic_of(group.kernel)) {
@@ -72,7 +74,7 @@ std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group) {
   const ScheduledGroup scheduled = lower_for_cpu(group, {});
   std::vector<ParameterRange> ranges;
   for (const cpu::ChoiceRange& range : cpu::choices_of(scheduled.kernels.front().kernel))
-    for (const auto& [choice, name] : kernel::kLoopChoiceNames)
+    for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
       if (choice == range.choice) ranges.push_back({std::string(name), range.values});
   return ranges;
 }

@@ -1,6 +1,6 @@
-// Sliding windows on a GPU. Small ones are written out, over several neighbouring results: what their windows share is read once and stays in
-// registers, and elements that lie side by side are read and written together. Large windows are looped over; those that lie far apart are read
-// along their rows instead.
+// Sliding windows on a GPU. Small ones are written out, over several neighbouring results: what their windows share is
+// read once and stays in registers, and elements that lie side by side are read and written together. Large windows are
+// looped over; those that lie far apart are read along their rows instead.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -13,17 +13,19 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::AxisKind;
-using kernel::Kernel;
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
 
-constexpr int64_t kWrittenOut = 128;         // offsets of a window that is written out
-constexpr int64_t kMostLoads = 256;          // of a program's lane, where several results are written out
-constexpr int64_t kMostWritten = 1024;       // loads that are written out at the most, whatever a schedule asks for: a source that still compiles in seconds
-constexpr int64_t kFewOffsets = 16;          // windows of more gain by many rows what they lose by reading single elements
-constexpr double kManyLoads = 64;            // of a lane: a program of two warps then has more of its lines in the first cache
-constexpr double kLeastWork = 1024;          // loads of all lanes of a program
-constexpr int64_t kVector = 4;               // elements that one instruction reads
-constexpr int64_t kFarApart = 5;             // windows this many elements apart use a fifth of each line that a strided load touches
+constexpr int64_t kWrittenOut = 128;    // offsets of a window that is written out
+constexpr int64_t kMostLoads = 256;     // of a program's lane, where several results are written out
+constexpr int64_t kMostWritten = 1024;  // loads that are written out at the most, whatever a schedule asks for: a
+                                        // source that still compiles in seconds
+constexpr int64_t kFewOffsets = 16;     // windows of more gain by many rows what they lose by reading single elements
+constexpr double kManyLoads = 64;    // of a lane: a program of two warps then has more of its lines in the first cache
+constexpr double kLeastWork = 1024;  // loads of all lanes of a program
+constexpr int64_t kVector = 4;       // elements that one instruction reads
+constexpr int64_t kFarApart = 5;     // windows this many elements apart use a fifth of each line that a strided load
+                                     // touches
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -31,7 +33,7 @@ void prepare(Kernel& kernel) {
 }
 
 // The load that moves the most of those that windows share; null where there is none.
-const kernel::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
+const kernel_ir::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
   for (const Traffic& one : traffic) {
     if (one.is_store) continue;
     for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
@@ -40,24 +42,29 @@ const kernel::Access* windowed_load(const Kernel& kernel, const std::vector<Traf
   return nullptr;
 }
 
-// How many elements lie between the starts of neighbouring windows; those of uneven sizes start about a window's length apart.
-int64_t apart(const Kernel& kernel, const kernel::Access& load, int axis) {
-  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) { return &expr.access == &load && expr.kind == kernel::ExprKind::kGather; });
+// How many elements lie between the starts of neighbouring windows; those of uneven sizes start about a window's length
+// apart.
+int64_t apart(const Kernel& kernel, const kernel_ir::Access& load, int axis) {
+  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return &expr.access == &load && expr.kind == kernel_ir::ExprKind::kGather;
+  });
   const int64_t stride = std::abs(stride_along(load, axis));
   return stride == 0 && looked_up ? kernel.axes.back().extent : stride;
 }
 
-// Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how many differ.
-int64_t distinct_reads(const Kernel& kernel, const kernel::Access& load, int axis, int offset, int64_t results) {
+// Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how
+// many differ.
+int64_t distinct_reads(const Kernel& kernel, const kernel_ir::Access& load, int axis, int offset, int64_t results) {
   std::set<int64_t> distinct;
   for (int64_t result = 0; result < results; ++result)
-    for (int64_t at = 0; at < kernel.axes[offset].extent; ++at) distinct.insert(result * stride_along(load, axis) + at * stride_along(load, offset));
+    for (int64_t at = 0; at < kernel.axes[offset].extent; ++at)
+      distinct.insert(result * stride_along(load, axis) + at * stride_along(load, offset));
   return static_cast<int64_t>(distinct.size());
 }
 
-// How many results side by side make lines of whole vectors of what a window reads: 1 where rows do not start at a multiple of a vector, or where
-// the windows leave gaps.
-int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner) {
+// How many results side by side make lines of whole vectors of what a window reads: 1 where rows do not start at a
+// multiple of a vector, or where the windows leave gaps.
+int64_t side_by_side(const Kernel& kernel, const kernel_ir::Access& load, int inner) {
   const int64_t stride = std::abs(stride_along(load, inner));
   if (stride == 0 || stride > kVector || (stride > 1 && reduce_points(kernel) > kFewOffsets)) return 1;
   for (const auto& term : load.index.terms)
@@ -65,7 +72,7 @@ int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner
   const int64_t results = kVector / std::gcd(kVector, stride);
   for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
     const int64_t step = std::abs(stride_along(load, offset)), count = kernel.axes[offset].extent;
-    if (step == 0 || step >= kernel.axes[inner].extent) continue;   // an offset along another axis
+    if (step == 0 || step >= kernel.axes[inner].extent) continue;  // an offset along another axis
     const int64_t span = (results - 1) * stride + (count - 1) * step + 1;
     if (distinct_reads(kernel, load, inner, offset, results) * 5 < span * 4) return 1;
   }
@@ -74,29 +81,31 @@ int64_t side_by_side(const Kernel& kernel, const kernel::Access& load, int inner
 
 // Windows side by side along a parallel axis, and the part of their elements that each has for itself.
 struct Overlap {
-  int axis = -1, offset = -1;   // −1: none
-  double own = 1.0;             // of long rows of windows
+  int axis = -1, offset = -1;  // −1: none
+  double own = 1.0;            // of long rows of windows
 
   // By how much what a program reads grows with its results.
-  double growth(const Kernel& kernel, const kernel::Access& load, int64_t results) const {
+  double growth(const Kernel& kernel, const kernel_ir::Access& load, int64_t results) const {
     if (offset < 0) return static_cast<double>(results);
-    return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) / static_cast<double>(kernel.axes[offset].extent);
+    return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) /
+           static_cast<double>(kernel.axes[offset].extent);
   }
   // Results of a program: eight, where windows share half and more or are large; two, where small ones share less.
-  int64_t results(const Kernel& kernel, const kernel::Access& load) const {
+  int64_t results(const Kernel& kernel, const kernel_ir::Access& load) const {
     const int64_t wanted = own <= 0.55 || reduce_points(kernel) > kFewOffsets ? 8 : 2;
     if (offset < 0 || growth(kernel, load, wanted) > 0.85 * static_cast<double>(wanted)) return 1;
     return std::min<int64_t>(wanted, floor_power_of_two(kernel.axes[axis].extent));
   }
 };
 
-Overlap overlap_along(const Kernel& kernel, const kernel::Access& load, int axis) {
+Overlap overlap_along(const Kernel& kernel, const kernel_ir::Access& load, int axis) {
   constexpr int64_t kMany = 32;
   Overlap best;
   if (axis < 0) return best;
   for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
     if (stride_along(load, offset) == 0 || stride_along(load, axis) == 0) continue;
-    const double own = static_cast<double>(distinct_reads(kernel, load, axis, offset, kMany)) / static_cast<double>(kMany * kernel.axes[offset].extent);
+    const double own = static_cast<double>(distinct_reads(kernel, load, axis, offset, kMany)) /
+                       static_cast<double>(kMany * kernel.axes[offset].extent);
     if (own < best.own) best = {axis, offset, own};
   }
   return best;
@@ -113,29 +122,42 @@ int64_t block_for(int64_t extent, int64_t most) {
 
 bool can_take(const LoweredGroup& group) { return group.windowed && !stores_over_reduce_axes(group.kernel); }
 
-Parameters defaults_written_out(const Kernel& kernel, const kernel::Access& load, const DeviceDescription& device) {
+Parameters defaults_written_out(const Kernel& kernel, const kernel_ir::Access& load, const DeviceDescription& device) {
   const int inner = parallel_axes(kernel) - 1;
   const int64_t columns = side_by_side(kernel, load, inner);
-  const Overlap along_rows = overlap_along(kernel, load, inner - 1), along_slices = overlap_along(kernel, load, inner - 2);
-  int64_t rows = along_rows.results(kernel, load), slices = rows > 1 ? std::min<int64_t>(2, along_slices.results(kernel, load)) : 1;
+  const Overlap along_rows = overlap_along(kernel, load, inner - 1),
+                along_slices = overlap_along(kernel, load, inner - 2);
+  int64_t rows = along_rows.results(kernel, load),
+          slices = rows > 1 ? std::min<int64_t>(2, along_slices.results(kernel, load)) : 1;
   // Loads of one lane; every vector of them is one.
   const auto loads = [&] {
-    const double apart = static_cast<double>(reduce_points(kernel)) * (columns > 1 ? static_cast<double>(columns) / 2 : 1);
+    const double apart = static_cast<double>(reduce_points(kernel)) *
+                         (columns > 1 ? static_cast<double>(columns) / 2 : 1);
     return apart * along_rows.growth(kernel, load, rows) * along_slices.growth(kernel, load, slices);
   };
-  const auto too_much = [&] { return loads() > kMostLoads || parallel_points(kernel) / (columns * rows * slices * 128) < 4 * device.units; };
+  const auto too_much = [&] {
+    return loads() > kMostLoads || parallel_points(kernel) / (columns * rows * slices * 128) < 4 * device.units;
+  };
   while (slices > 1 && too_much()) slices /= 2;
   while (rows > 1 && too_much()) rows /= 2;
-  const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns), height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
+  const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns),
+                height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
   const bool far_apart = apart(kernel, load, inner) >= kFarApart;
-  int64_t tile = far_apart ? 32 : columns > 1 ? 128 : loads() > kManyLoads ? 64 : 256;   // one warp has more of the lines that it comes back to in the cache
-  while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units) tile /= 2;
+  int64_t tile = far_apart              ? 32
+                 : columns > 1          ? 128
+                 : loads() > kManyLoads ? 64
+                                        : 256;  // one warp has more of the lines that it comes back to in the cache
+  while (tile > 32 && ceil_divide(parallel_points(kernel), columns * rows * slices * tile) < 2 * device.units)
+    tile /= 2;
   Parameters chosen = {{"segments", 0}, {"columns", columns}, {"rows", rows}, {"slices", slices}};
   chosen["x_block"] = block_for(lanes, tile);
   // Short rows: several of them, so that a program is worth its start, but no more lines than the first cache keeps.
   int64_t lanes_together = chosen["x_block"];
-  const auto is_small = [&] { return lanes_together < 64 || static_cast<double>(lanes_together) * loads() < kLeastWork; };
-  while (lanes_together < tile && is_small() && lanes_together / chosen["x_block"] < next_power_of_two(height)) lanes_together *= 2;
+  const auto is_small = [&] {
+    return lanes_together < 64 || static_cast<double>(lanes_together) * loads() < kLeastWork;
+  };
+  while (lanes_together < tile && is_small() && lanes_together / chosen["x_block"] < next_power_of_two(height))
+    lanes_together *= 2;
   chosen["y_block"] = lanes_together / chosen["x_block"];
   chosen["num_warps"] = std::clamp<int64_t>(lanes_together / (lanes_together > 128 ? 64 : 32), 1, 8);
   return chosen;
@@ -146,42 +168,55 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   Kernel kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
-  if (inner < 0) return {{"segments", 1}, {"columns", 1}, {"rows", 1}, {"slices", 1}, {"x_block", 1}, {"y_block", 1}, {"num_warps", 4}};
+  if (inner < 0)
+    return {{"segments", 1}, {"columns", 1}, {"rows", 1},     {"slices", 1},
+            {"x_block", 1},  {"y_block", 1}, {"num_warps", 4}};
   const auto traffic = traffic_of(kernel);
-  const kernel::Access* load = windowed_load(kernel, traffic);
+  const kernel_ir::Access* load = windowed_load(kernel, traffic);
   const int64_t width = kernel.axes[inner].extent, height = inner > 0 ? kernel.axes[inner - 1].extent : 1;
   const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
   if (load && reduce_points(kernel) <= kWrittenOut && !few) return defaults_written_out(kernel, *load, device);
   const int64_t offsets = load ? next_power_of_two(kernel.axes.back().extent) : 1;
-  const bool segments = load && kernel.axes.back().extent >= kFarApart && (apart(kernel, *load, inner) >= kFarApart || width < 8);
+  const bool segments = load && kernel.axes.back().extent >= kFarApart &&
+                        (apart(kernel, *load, inner) >= kFarApart || width < 8);
   int64_t tile = segments ? 2048 / std::min<int64_t>(offsets, 1024) : 1024;
   while (tile > 64 && parallel_points(kernel) / tile < 4 * device.units) tile /= 2;
   Parameters chosen = {{"segments", segments}, {"columns", 1}, {"rows", 1}, {"slices", 1}};
   chosen["x_block"] = block_for(width, std::min<int64_t>(tile, 512));
   chosen["y_block"] = std::max<int64_t>(1, std::min(tile / chosen["x_block"], next_power_of_two(height)));
-  chosen["num_warps"] = std::clamp<int64_t>(chosen["x_block"] * chosen["y_block"] * (segments ? offsets : 1) / (segments ? 256 : 128), 1, 8);
+  chosen["num_warps"] = std::clamp<int64_t>(
+      chosen["x_block"] * chosen["y_block"] * (segments ? offsets : 1) / (segments ? 256 : 128), 1, 8);
   return chosen;
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") {
     std::vector<ParameterRange> ranges = space_for_cpu(group);
-    if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(), [](const kernel::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; }))
-      ranges.push_back({"across", {0, 1}});   // shorter windows are never what the SIMD loop runs along
+    if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
+                    [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; }))
+      ranges.push_back({"across", {0, 1}});  // shorter windows are never what the SIMD loop runs along
     return ranges;
   }
-  return {{"segments", {0, 1}}, {"columns", {1, 2, 4}}, {"rows", {1, 2, 4, 8}}, {"slices", {1, 2}},
-          {"x_block", {32, 64, 128, 256, 512}}, {"y_block", {1, 2, 4, 8, 16}}, {"num_warps", {1, 2, 4, 8}}};
+  return {{"segments", {0, 1}},
+          {"columns", {1, 2, 4}},
+          {"rows", {1, 2, 4, 8}},
+          {"slices", {1, 2}},
+          {"x_block", {32, 64, 128, 256, 512}},
+          {"y_block", {1, 2, 4, 8, 16}},
+          {"num_warps", {1, 2, 4, 8}}};
 }
 
 void name_windows(Kernel& kernel) {
   const int parallel = parallel_axes(kernel), count = static_cast<int>(kernel.axes.size());
-  static const std::vector<std::string> outer = {"column", "row", "slice", "batch"}, offsets = {"window_column", "window_row", "window_slice"};
+  static const std::vector<std::string> outer = {"column", "row", "slice", "batch"},
+                                        offsets = {"window_column", "window_row", "window_slice"};
   const auto name = [&](int first, int end, const std::vector<std::string>& names, bool channels) {
     for (int axis = end - 1; axis >= first; --axis) {
       const auto place = static_cast<size_t>(end - 1 - axis);
       const bool outermost = channels && axis == first && axis + 1 < end;
-      kernel.axes[axis].name = outermost ? "plane" : place < names.size() ? names[place] : names.back() + "_" + std::to_string(place);
+      kernel.axes[axis].name = outermost              ? "plane"
+                               : place < names.size() ? names[place]
+                                                      : names.back() + "_" + std::to_string(place);
     }
   };
   name(0, parallel, outer, true);
@@ -197,9 +232,10 @@ ScheduledGroup scheduled(LoweredGroup group) {
 
 bool starts_anywhere(const Kernel& kernel) {
   const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel::axes_of_exprs(kernel);
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
-    return expr.kind == kernel::ExprKind::kGather && axes[expr.operands[0]][inner] && std::abs(stride_along(expr.access, last)) == 1;
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
+           std::abs(stride_along(expr.access, last)) == 1;
   });
 }
 
@@ -207,7 +243,8 @@ ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
   ScheduledGroup result = lower_for_cpu(std::move(group), parameters);
   Kernel& kernel = result.kernels.back().kernel;
   const int inner = parallel_axes(kernel) - 1;
-  // The SIMD loop runs along neighbouring windows, unless those are few and long, or start anywhere, so that it would read single elements.
+  // The SIMD loop runs along neighbouring windows, unless those are few and long, or start anywhere, so that it would
+  // read single elements.
   const bool unless = (kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel)) || kernel.axes.back().extent < 8;
   const bool across = parameter(parameters, "across", unless) != 0;
   for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
@@ -220,13 +257,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   Kernel& kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
-  const bool segments = parameter(parameters, "segments", 0) != 0, written_out = !segments && reduce_points(kernel) <= kWrittenOut;
+  const bool segments = parameter(parameters, "segments", 0) != 0,
+             written_out = !segments && reduce_points(kernel) <= kWrittenOut;
   if (written_out) {
     std::vector<int64_t> repeats(kernel.axes.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
     int64_t loads = reduce_points(kernel);
     for (int place = 0; place < 3 && place <= inner; ++place) {
-      int64_t& results = repeats[inner - place] = std::min(parameter(parameters, names[place], 1), kernel.axes[inner - place].extent);
+      int64_t& results = repeats[inner - place] = std::min(parameter(parameters, names[place], 1),
+                                                           kernel.axes[inner - place].extent);
       while (results > 1 && loads * results > kMostWritten) results /= 2;
       loads *= results;
     }
@@ -237,7 +276,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     auto& one = kernel.axes[axis];
     one.block = 1;
     if (one.kind == AxisKind::kParallel) {
-      if (axis >= inner - 1) one.block = std::min(parameter(parameters, axis == inner ? "x_block" : "y_block", 1), next_power_of_two(one.extent));
+      if (axis >= inner - 1)
+        one.block = std::min(parameter(parameters, axis == inner ? "x_block" : "y_block", 1),
+                             next_power_of_two(one.extent));
     } else if (segments && axis == last) {
       one.block = std::min<int64_t>(1024, next_power_of_two(one.extent));
       one.looped = one.block < one.extent;

@@ -7,8 +7,9 @@ namespace kw::plan {
 
 namespace {
 
-// What a GPU's program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the other. On an H200 over PyTorch: rows of
-// 64 floats 7.5 times, of 512 1.7, of 1024 0.6; the 50 largest of 2048 0.8, 16 of 16,384 1.3.
+// What a GPU's program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the
+// other. On an H200 over PyTorch: rows of 64 floats 7.5 times, of 512 1.7, of 1024 0.6; the 50 largest of 2048 0.8, 16
+// of 16,384 1.3.
 constexpr int64_t kLongestSorted = 512, kLongestPicked = 16384, kFew = 16;
 
 }  // namespace
@@ -16,7 +17,8 @@ constexpr int64_t kLongestSorted = 512, kLongestPicked = 16384, kFew = 16;
 std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
   const std::string_view base = base_name(node);
   const bool picks = base == "topk";
-  if ((!picks && node.op != "aten.sort.default" && node.op != "aten.sort.stable") || node.results.size() != 2) return std::nullopt;
+  if ((!picks && node.op != "aten.sort.default" && node.op != "aten.sort.stable") || node.results.size() != 2)
+    return std::nullopt;
   SortSpec spec;
   spec.operand = node.value("self");
   if (spec.operand == kNoValue) return std::nullopt;

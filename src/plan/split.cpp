@@ -9,14 +9,14 @@
 
 namespace kw::plan {
 
-using kernel::Access;
-using kernel::Axis;
-using kernel::AxisKind;
-using kernel::Buffer;
-using kernel::BufferRole;
-using kernel::Expr;
-using kernel::ExprKind;
-using kernel::Kernel;
+using kernel_ir::Access;
+using kernel_ir::Axis;
+using kernel_ir::AxisKind;
+using kernel_ir::Buffer;
+using kernel_ir::BufferRole;
+using kernel_ir::Expr;
+using kernel_ir::ExprKind;
+using kernel_ir::Kernel;
 
 namespace {
 
@@ -32,9 +32,9 @@ int components_of(ReduceOp op) { return op == ReduceOp::kMoments || op == Reduce
 
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
-  ExprId first = kernel::kNoExpr;
-  std::vector<int> scratch;            // per component, of the parts
-  std::vector<int> whole;              // per component, of the rows; made with through_statistics
+  ExprId first = kernel_ir::kNoExpr;
+  std::vector<int> scratch;  // per component, of the parts
+  std::vector<int> whole;    // per component, of the rows; made with through_statistics
 };
 
 std::string scratch_name(const Expr& expr, int component, size_t index) {
@@ -56,13 +56,14 @@ class Splitter {
   std::optional<SplitKernels> run() {
     if (!make_partial()) return std::nullopt;
     const Kernel& kernel = group_.kernel;
-    std::vector<kernel::Store> full, kept;
+    std::vector<kernel_ir::Store> full, kept;
     for (const auto& store : kernel.stores) {
       bool reduce = false;
-      for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) reduce |= uses_axis(store.access, axis);
+      for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
+        reduce |= uses_axis(store.access, axis);
       (reduce ? full : kept).push_back(store);
     }
-    through_statistics_ = through_statistics_ && !full.empty();   // per-row results alone need no kernel in between
+    through_statistics_ = through_statistics_ && !full.empty();  // per-row results alone need no kernel in between
     if (!full.empty() && !through_statistics_) make_finish(full, true);
     if (!kept.empty() || through_statistics_) make_finish(kept, false);
     if (through_statistics_) make_pointwise_finish(full);
@@ -119,17 +120,20 @@ class Splitter {
     const Index place = scratch_index(extents, parallel, parallel);
     for (ExprId id = 0; id < static_cast<ExprId>(group_.kernel.exprs.size()); ++id) {
       const Expr& expr = group_.kernel.exprs[id];
-      if (expr.kind != ExprKind::kReduce || kernel::siblings_of(group_.kernel, id).front() != id) continue;
+      if (expr.kind != ExprKind::kReduce || kernel_ir::siblings_of(group_.kernel, id).front() != id) continue;
       Partial one{id, {}, {}};
       const size_t index = partials_.size();
-      for (int component = 0; component < components_of(expr.reduce); ++component) one.scratch.push_back(add_scratch("partial_" + scratch_name(expr, component, index), expr.dtype, choice_.parts));
+      for (int component = 0; component < components_of(expr.reduce); ++component)
+        one.scratch.push_back(
+            add_scratch("partial_" + scratch_name(expr, component, index), expr.dtype, choice_.parts));
       partials_.push_back(one);
     }
     drop_unused_buffers(partial);
     for (const Partial& one : partials_)
       for (size_t component = 0; component < one.scratch.size(); ++component) {
         const int buffer = scratch_buffer(partial, one.scratch[component], BufferRole::kScratch);
-        partial.kernel.stores.push_back({Access{buffer, place, {}, 0.0}, component_of(partial.kernel, one.first, static_cast<int>(component))});
+        partial.kernel.stores.push_back(
+            {Access{buffer, place, {}, 0.0}, component_of(partial.kernel, one.first, static_cast<int>(component))});
       }
     drop_unused(partial.kernel);
     drop_unused_buffers(partial);
@@ -138,7 +142,7 @@ class Splitter {
 
   // The Reduce expression of that component, made where the group did not ask for it.
   static ExprId component_of(Kernel& kernel, ExprId first, int component) {
-    for (ExprId id : kernel::siblings_of(kernel, first))
+    for (ExprId id : kernel_ir::siblings_of(kernel, first))
       if (kernel.exprs[id].component == component) return id;
     Expr copy = kernel.exprs[first];
     copy.component = component;
@@ -153,12 +157,15 @@ class Splitter {
     return name;
   }
 
-  void make_finish(const std::vector<kernel::Store>& stores, bool full) {
+  void make_finish(const std::vector<kernel_ir::Store>& stores, bool full) {
     LoweredGroup finish = group_;
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
-    kernel.name = stem() + (full || (result_.finish.empty() && !through_statistics_) ? "_finish_kernel" : "_statistics_kernel");
-    kernel.doc = (full || !through_statistics_ ? "Results from the parts of each row: " : "Statistics of each row from its parts: ") + kernel.doc;
+    kernel.name = stem() +
+                  (full || (result_.finish.empty() && !through_statistics_) ? "_finish_kernel" : "_statistics_kernel");
+    kernel.doc = (full || !through_statistics_ ? "Results from the parts of each row: "
+                                               : "Statistics of each row from its parts: ") +
+                 kernel.doc;
     if (!full && through_statistics_) publish_statistics(finish);
     const int parallel = parallel_axes(kernel);
     std::vector<Axis> axes(kernel.axes.begin(), kernel.axes.begin() + parallel);
@@ -171,7 +178,7 @@ class Splitter {
           axes.back().kind = AxisKind::kParallel;
         }
       } else {
-        replacement.push_back({});   // nothing that is kept depends on it
+        replacement.push_back({});  // nothing that is kept depends on it
       }
     }
     Axis part;
@@ -193,15 +200,17 @@ class Splitter {
     for (Partial& one : partials_) {
       const Expr expr = group_.kernel.exprs[one.first];
       for (int component = 0; component < components_of(expr.reduce); ++component) {
-        one.whole.push_back(add_scratch("row_" + scratch_name(expr, component, static_cast<size_t>(&one - partials_.data())), expr.dtype, 1));
+        one.whole.push_back(add_scratch(
+            "row_" + scratch_name(expr, component, static_cast<size_t>(&one - partials_.data())), expr.dtype, 1));
         const int buffer = scratch_buffer(finish, one.whole.back(), BufferRole::kScratch);
-        finish.kernel.stores.push_back({Access{buffer, row, {}, 0.0}, component_of(finish.kernel, one.first, component)});
+        finish.kernel.stores.push_back(
+            {Access{buffer, row, {}, 0.0}, component_of(finish.kernel, one.first, component)});
       }
     }
   }
 
   // Every axis is parallel now and every Reduce a load of its row's result.
-  void make_pointwise_finish(const std::vector<kernel::Store>& stores) {
+  void make_pointwise_finish(const std::vector<kernel_ir::Store>& stores) {
     LoweredGroup finish = group_;
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
@@ -211,8 +220,9 @@ class Splitter {
     for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
       if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
       Expr& expr = kernel.exprs[id];
-      const ExprId first = kernel::siblings_of(group_.kernel, id).front();
-      const auto one = std::find_if(partials_.begin(), partials_.end(), [&](const Partial& partial) { return partial.first == first; });
+      const ExprId first = kernel_ir::siblings_of(group_.kernel, id).front();
+      const auto one = std::find_if(partials_.begin(), partials_.end(),
+                                    [&](const Partial& partial) { return partial.first == first; });
       const int component = expr.component;
       expr.kind = ExprKind::kLoad;
       expr.operands.clear();
@@ -225,11 +235,12 @@ class Splitter {
     result_.finish.push_back(std::move(finish));
   }
 
-  // Each Reduce becomes one over the parts' results. New operands must stand before it, so the expressions are numbered afresh.
+  // Each Reduce becomes one over the parts' results. New operands must stand before it, so the expressions are numbered
+  // afresh.
   void rewrite_reductions(LoweredGroup& finish, const Index& place) {
     const std::vector<Expr> old = finish.kernel.exprs;
     std::vector<Expr> fresh;
-    std::vector<ExprId> moved(old.size(), kernel::kNoExpr);
+    std::vector<ExprId> moved(old.size(), kernel_ir::kNoExpr);
     auto push = [&](Expr expr) {
       fresh.push_back(std::move(expr));
       return static_cast<ExprId>(fresh.size()) - 1;
@@ -239,10 +250,12 @@ class Splitter {
       Expr expr = old[id];
       for (ExprId& operand : expr.operands) operand = moved[operand];
       if (expr.kind == ExprKind::kReduce) {
-        const ExprId first = kernel::siblings_of(finish.kernel, id).front();   // its kernel has components that the group did not ask for
+        const ExprId first = kernel_ir::siblings_of(finish.kernel, id).front();  // its kernel has components that the
+                                                                                 // group did not ask for
         auto& operands = operands_of[first];
         if (operands.empty()) {
-          const auto one = std::find_if(partials_.begin(), partials_.end(), [&](const Partial& partial) { return partial.first == first; });
+          const auto one = std::find_if(partials_.begin(), partials_.end(),
+                                        [&](const Partial& partial) { return partial.first == first; });
           for (int scratch : one->scratch) {
             Expr load;
             load.kind = ExprKind::kLoad;
@@ -270,12 +283,12 @@ class Splitter {
     Kernel& kernel = group.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const Expr& expr : kernel.exprs)
-      if (kernel::is_load(expr)) used[expr.access.buffer] = true;
+      if (kernel_ir::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> moved(kernel.buffers.size(), -1);
     std::vector<Buffer> buffers;
     std::vector<ValueId> values;
-    for (int pass = 0; pass < 2; ++pass)    // inputs first, outputs last
+    for (int pass = 0; pass < 2; ++pass)  // inputs first, outputs last
       for (size_t id = 0; id < kernel.buffers.size(); ++id) {
         if (!used[id] || (kernel.buffers[id].role == BufferRole::kOutput) != (pass == 1)) continue;
         moved[id] = static_cast<int>(buffers.size());
@@ -283,7 +296,7 @@ class Splitter {
         values.push_back(group.buffers[id]);
       }
     for (Expr& expr : kernel.exprs)
-      if (kernel::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
+      if (kernel_ir::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = moved[store.access.buffer];
     kernel.buffers = std::move(buffers);
     group.buffers = std::move(values);
@@ -313,14 +326,17 @@ bool reductions_are_independent(const Kernel& kernel) {
 
 namespace {
 
-// Octaves between the wanted number of parts and the nearest that divides the axis: 200,000,001 elements in three parts keep three multiprocessors
-// busy, and sums of 8,000 elements a lane are off by ten times what they need be.
+// Octaves between the wanted number of parts and the nearest that divides the axis: 200,000,001 elements in three parts
+// keep three multiprocessors busy, and sums of 8,000 elements a lane are off by ten times what they need be.
 constexpr double kTooFar = 0.6;
 
 // Parts of a round length, the last of them shorter.
 SplitChoice choose_uneven(const Kernel& kernel, int64_t wanted_parts) {
-  const bool simple = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) { return expr.kind != ExprKind::kReduce || expr.reduce <= ReduceOp::kAll; });
-  const auto longest = std::max_element(kernel.axes.begin() + parallel_axes(kernel), kernel.axes.end(), [](const Axis& a, const Axis& b) { return a.extent < b.extent; });
+  const bool simple = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind != ExprKind::kReduce || expr.reduce <= ReduceOp::kAll;
+  });
+  const auto longest = std::max_element(kernel.axes.begin() + parallel_axes(kernel), kernel.axes.end(),
+                                        [](const Axis& a, const Axis& b) { return a.extent < b.extent; });
   if (!simple || longest == kernel.axes.end()) return {};
   const int64_t least = ceil_divide(longest->extent, wanted_parts);
   // Whole blocks, and no part that starts in the middle of a line.
@@ -333,8 +349,9 @@ SplitChoice choose_uneven(const Kernel& kernel, int64_t wanted_parts) {
 }  // namespace
 
 SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
-  const bool positions = std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
-                                     [](const Expr& expr) { return expr.kind == ExprKind::kReduce && is_position(expr.reduce); });
+  const bool positions = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind == ExprKind::kReduce && is_position(expr.reduce);
+  });
   if (wanted_parts < 2 || positions || !reductions_are_independent(kernel)) return {};
   SplitChoice best;
   double best_distance = 1e9;
@@ -344,7 +361,8 @@ SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
     for (int64_t parts = 2; parts <= std::min<int64_t>(extent, wanted_parts * 8); ++parts) {
       if (extent % parts != 0 || (last && extent / parts < 64)) continue;
       // Cutting an outer axis keeps the inner one's blocks whole.
-      const double distance = std::abs(std::log2(static_cast<double>(parts) / static_cast<double>(wanted_parts))) + (last ? 0.1 : 0.0);
+      const double distance = std::abs(std::log2(static_cast<double>(parts) / static_cast<double>(wanted_parts))) +
+                              (last ? 0.1 : 0.0);
       if (distance < best_distance) {
         best_distance = distance;
         best = {axis, parts, extent / parts};

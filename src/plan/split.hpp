@@ -8,24 +8,25 @@
 namespace kw::plan {
 
 // No reduction needs another's result.
-bool reductions_are_independent(const kernel::Kernel& kernel);
+bool reductions_are_independent(const kernel_ir::Kernel& kernel);
 
-// Can every reduction of the group be taken apart (no positions, none that needs another's result), and into how many parts per row, given the
-// wanted number of parts? 1: leave it whole. The axes must be ordered and coalesced.
+// Can every reduction of the group be taken apart (no positions, none that needs another's result), and into how many
+// parts per row, given the wanted number of parts? 1: leave it whole. The axes must be ordered and coalesced.
 struct SplitChoice {
-  int axis = -1;               // the reduce axis that is cut
+  int axis = -1;  // the reduce axis that is cut
   int64_t parts = 1;
-  int64_t length = 1;          // of each part, but the last may be shorter
+  int64_t length = 1;  // of each part, but the last may be shorter
 };
-SplitChoice choose_split(const kernel::Kernel& kernel, int64_t wanted_parts);
+SplitChoice choose_split(const kernel_ir::Kernel& kernel, int64_t wanted_parts);
 
-// The group's kernels with raw axes: the partial kernel first, then those that finish. Reduce axes of the later kernels run over the parts.
-// Full-size results either combine their row's parts themselves, or, with `through_statistics`, read what a kernel in between made of them: worth a
-// launch where a program's columns belong to many rows. nullopt when the cut cannot be expressed.
+// The group's kernels with raw axes: the partial kernel first, then those that finish. Reduce axes of the later kernels
+// run over the parts. Full-size results either combine their row's parts themselves, or, with `through_statistics`,
+// read what a kernel in between made of them: worth a launch where a program's columns belong to many rows. nullopt
+// when the cut cannot be expressed.
 struct SplitKernels {
   std::vector<Scratch> scratch;
-  LoweredGroup partial;                          // its stores go to scratch
-  std::vector<LoweredGroup> finish;              // in order; those without reduce axes are pointwise
+  LoweredGroup partial;              // its stores go to scratch
+  std::vector<LoweredGroup> finish;  // in order; those without reduce axes are pointwise
 };
 std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics);
 

@@ -17,10 +17,11 @@ double bytes_of(const TensorType& type) {
   return elements * static_cast<double>(size_of(type.dtype));
 }
 
-// Of a table that is looked up in, each result element is taken to read one. No lower bound of the traffic, for an index may come twice: all may be
-// the same row.
+// Of a table that is looked up in, each result element is taken to read one. No lower bound of the traffic, for an
+// index may come twice: all may be the same row.
 double most_read(const Graph& graph, const Node& node, ValueId operand) {
-  const bool is_table = looks_up(node) && operand == (node.value("self") != kNoValue ? node.value("self") : node.value("weight"));
+  const bool is_table = looks_up(node) &&
+                        operand == (node.value("self") != kNoValue ? node.value("self") : node.value("weight"));
   if (!is_table) return std::numeric_limits<double>::infinity();
   return static_cast<double>(graph.type(node.results[0]).elements() * size_of(graph.type(operand).dtype));
 }
@@ -47,7 +48,8 @@ double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const
     for_each_operand(graph.nodes[node], [&](ValueId operand) {
       const ValueId root = facts.roots[operand];
       const NodeId producer = graph.values[root].producer;
-      if (producer == kNoNode || !std::binary_search(nodes.begin(), nodes.end(), producer)) reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
+      if (producer == kNoNode || !std::binary_search(nodes.begin(), nodes.end(), producer))
+        reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
     });
   double bytes = reads.total();
   for (ValueId output : outputs) bytes += bytes_of(graph.type(output));
@@ -61,7 +63,8 @@ double bytes_moved_at_least(const GraphFacts& facts) {
     if (facts.classes[node] == OpClass::kView) continue;
     for_each_operand(graph.nodes[node], [&](ValueId operand) {
       const ValueId root = facts.roots[operand];
-      if (graph.values[root].producer == kNoNode) reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
+      if (graph.values[root].producer == kNoNode)
+        reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
     });
   }
   double bytes = reads.total();

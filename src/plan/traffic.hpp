@@ -1,4 +1,5 @@
-// Bytes that a fusion group moves between memory and its kernel: what groupings are compared by before anything is lowered.
+// Bytes that a fusion group moves between memory and its kernel: what groupings are compared by before anything is
+// lowered.
 #pragma once
 
 #include <span>
@@ -8,7 +9,8 @@
 
 namespace kw::plan {
 
-// Each tensor from outside of `nodes` (ascending) read once, as far as the nodes reach into it, and each of `outputs` written once.
+// Each tensor from outside of `nodes` (ascending) read once, as far as the nodes reach into it, and each of `outputs`
+// written once.
 double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
 
 // Each graph input read once as far as any node reaches into it, each output written once.

@@ -21,7 +21,9 @@ Steps steps_of(const WindowDim& dim) {
 // index / divisor or index % divisor of what is never negative, looked up where the algebra does not have it.
 Index divided(const Index& index, int64_t divisor, LookupKind kind, Lookups& lookups) {
   const bool quotient = kind == LookupKind::kQuotient;
-  if (const auto known = quotient ? floor_divide(index, divisor, lookups.extents()) : modulo(index, divisor, lookups.extents())) return *known;
+  if (const auto known = quotient ? floor_divide(index, divisor, lookups.extents())
+                                  : modulo(index, divisor, lookups.extents()))
+    return *known;
   Lookup lookup;
   lookup.kind = kind;
   lookup.extent = quotient ? range_of(index, lookups.extents()).high / divisor + 1 : divisor;
@@ -40,20 +42,26 @@ int64_t inverse(int64_t value, int64_t modulus) {
 }  // namespace
 
 std::optional<Window> unfolded_of(const Graph& graph, const Node& node) {
-  constexpr int64_t kLongest = 1 << 12;   // strides that are still searched for an inverse
-  const IntList kernel = node.integers("kernel_size"), dilation = node.integers("dilation"), padding = node.integers("padding"), stride = node.integers("stride");
+  constexpr int64_t kLongest = 1 << 12;  // strides that are still searched for an inverse
+  const IntList kernel = node.integers("kernel_size"), dilation = node.integers("dilation"),
+                padding = node.integers("padding"), stride = node.integers("stride");
   Window window;
   window.kind = Window::Kind::kUnfolded;
   window.operand = node.value("self");
-  if (base_name(node) != "col2im" || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue) return std::nullopt;
+  if (base_name(node) != "col2im" || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue)
+    return std::nullopt;
   if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) return std::nullopt;
   const TensorType &columns = graph.type(window.operand), &image = graph.type(node.results[0]);
   if (!is_floating(columns.dtype) || image.rank() < 3 || columns.rank() != image.rank() - 1) return std::nullopt;
   int64_t windows = 1;
   for (size_t dim = 0; dim < 2; ++dim) {
-    WindowDim one{.output = image.shape[image.shape.size() - 2 + dim], .stride = stride[dim], .padding = padding[dim], .dilation = dilation[dim]};
+    WindowDim one{.output = image.shape[image.shape.size() - 2 + dim],
+                  .stride = stride[dim],
+                  .padding = padding[dim],
+                  .dilation = dilation[dim]};
     one.size = kernel[dim];
-    if (one.size < 1 || one.stride < 1 || one.stride > kLongest || one.dilation < 1 || one.padding < 0) return std::nullopt;
+    if (one.size < 1 || one.stride < 1 || one.stride > kLongest || one.dilation < 1 || one.padding < 0)
+      return std::nullopt;
     const int64_t room = one.output + 2 * one.padding - one.dilation * (one.size - 1) - 1, apart = steps_of(one).stride;
     if (room < 0) return std::nullopt;
     one.input = room / one.stride + 1;
@@ -62,7 +70,8 @@ std::optional<Window> unfolded_of(const Graph& graph, const Node& node) {
     window.dims.push_back(one);
   }
   const int64_t channels = image.shape[image.shape.size() - 3];
-  if (columns.shape.back() != windows || columns.shape[columns.shape.size() - 2] != channels * kernel[0] * kernel[1]) return std::nullopt;
+  if (columns.shape.back() != windows || columns.shape[columns.shape.size() - 2] != channels * kernel[0] * kernel[1])
+    return std::nullopt;
   return window;
 }
 
@@ -80,17 +89,20 @@ WindowElement unfolded_at(const Window& window, const Coords& point, Lookups& lo
       place = divided(place, steps.common, LookupKind::kQuotient, lookups);
     }
     // The first offset that reaches the place, and its window: place = stride · first_window + dilation · first
-    const Index first = divided(scale(place, inverse(steps.dilation % steps.stride, steps.stride), lookups.extents()), steps.stride, LookupKind::kRemainder, lookups);
+    const Index first = divided(scale(place, inverse(steps.dilation % steps.stride, steps.stride), lookups.extents()),
+                                steps.stride, LookupKind::kRemainder, lookups);
     // Raised by as much as the first offset may take, so that nothing negative is divided.
     const int64_t raised = is_constant(first) || steps.dilation == 1 ? 0 : steps.dilation;
     Index beside = place;
-    if (raised != 0 || is_constant(first)) beside = add(place, scale(first, -steps.dilation, lookups.extents()), lookups.extents());
+    if (raised != 0 || is_constant(first))
+      beside = add(place, scale(first, -steps.dilation, lookups.extents()), lookups.extents());
     beside.constant += raised * steps.stride;
     Index first_window = divided(beside, steps.stride, LookupKind::kQuotient, lookups);
     first_window.constant -= raised;
     const Extents extents = lookups.extents();
     const Index& number = point[leading + 2 + dim];
-    const Index offset = add(first, scale(number, steps.stride, extents), extents), of = add(first_window, scale(number, -steps.dilation, extents), extents);
+    const Index offset = add(first, scale(number, steps.stride, extents), extents),
+                of = add(first_window, scale(number, -steps.dilation, extents), extents);
     const auto need = [&](const Index& index, int64_t end) {
       const Range range = range_of(index, extents);
       if (range.low < 0 || range.high >= end) element.guards.push_back({index, 0, end});

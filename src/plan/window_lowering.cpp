@@ -7,7 +7,8 @@ namespace kw::plan {
 namespace {
 
 // How many elements a window has along one dimension; kNoExpr when `same` says it for all outputs.
-ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_padding, const Index& output, Lookups& lookups, int64_t& same) {
+ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_padding, const Index& output,
+                   Lookups& lookups, int64_t& same) {
   if (dim.uneven) {
     const auto [start, end] = ends_of(dim, output, lookups);
     return build.sub(build.index(end, DType::i32), build.index(start, DType::i32));
@@ -17,9 +18,9 @@ ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_paddi
   Index low = scale(output, dim.stride, extents), high = low;
   low.constant -= dim.padding;
   high.constant += dim.kernel - dim.padding;
-  const bool starts_outside = range_of(low, extents).low < first, ends_outside = range_of(high, extents).high > end;
+  const bool starts_outside = range_of(low, extents).low<first, ends_outside = range_of(high, extents).high> end;
   same = dim.kernel;
-  if (!starts_outside && !ends_outside) return kernel::kNoExpr;
+  if (!starts_outside && !ends_outside) return kernel_ir::kNoExpr;
   ExprId from = build.index(low, DType::i32), to = build.index(high, DType::i32);
   if (starts_outside) from = build.binary(ScalarOp::kMaximum, from, build.integer(first, DType::i32));
   if (ends_outside) to = build.binary(ScalarOp::kMinimum, to, build.integer(end, DType::i32));
@@ -30,14 +31,15 @@ ExprId divisor(const WindowContext& c) {
   if (c.window.divisor != 0) return c.build.constant(static_cast<double>(c.window.divisor), c.dtype);
   const size_t count = c.window.dims.size(), leading = c.point.size() - 2 * count;
   int64_t constant = 1;
-  ExprId varying = kernel::kNoExpr;
+  ExprId varying = kernel_ir::kNoExpr;
   for (size_t dim = 0; dim < count; ++dim) {
     int64_t same = 1;
-    const ExprId one = count_along(c.build, c.window.dims[dim], c.window.counts_padding, c.point[leading + dim], c.lookups, same);
-    if (one == kernel::kNoExpr) constant *= same;
-    else varying = varying == kernel::kNoExpr ? one : c.build.mul(varying, one);
+    const ExprId one = count_along(c.build, c.window.dims[dim], c.window.counts_padding, c.point[leading + dim],
+                                   c.lookups, same);
+    if (one == kernel_ir::kNoExpr) constant *= same;
+    else varying = varying == kernel_ir::kNoExpr ? one : c.build.mul(varying, one);
   }
-  if (varying == kernel::kNoExpr) return c.build.constant(static_cast<double>(constant), c.dtype);
+  if (varying == kernel_ir::kNoExpr) return c.build.constant(static_cast<double>(constant), c.dtype);
   const ExprId elements = c.build.mul(varying, c.build.integer(constant, DType::i32));
   c.build.name(elements, "window_size");
   return c.build.cast(elements, c.dtype);
@@ -45,21 +47,27 @@ ExprId divisor(const WindowContext& c) {
 
 }  // namespace
 
-double value_outside(const Window& window) { return window.kind == Window::Kind::kMax ? -std::numeric_limits<double>::infinity() : 0.0; }
+double value_outside(const Window& window) {
+  return window.kind == Window::Kind::kMax ? -std::numeric_limits<double>::infinity() : 0.0;
+}
 
-ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position, const std::vector<kernel::Guard>& guards) {
+ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position,
+                       const std::vector<kernel_ir::Guard>& guards) {
   if (value == largest) return build.index(position, DType::i64);
   constexpr int64_t kNowhere = std::numeric_limits<int32_t>::max();
   const bool wide = build.highest(position) >= kNowhere;
   const DType dtype = wide ? DType::i64 : DType::i32;
   const ExprId here = build.index(position, dtype);
-  const ExprId nowhere = build.integer(wide ? std::numeric_limits<int64_t>::max() : kNowhere, dtype), none = build.integer(-1, dtype);
-  const ExprId equal = build.reduce(ReduceOp::kMin, dtype, {build.select(build.compare(ScalarOp::kEqual, value, largest), here, nowhere)}, 0, guards);
+  const ExprId nowhere = build.integer(wide ? std::numeric_limits<int64_t>::max() : kNowhere, dtype),
+               none = build.integer(-1, dtype);
+  const ExprId equal = build.reduce(
+      ReduceOp::kMin, dtype, {build.select(build.compare(ScalarOp::kEqual, value, largest), here, nowhere)}, 0, guards);
   const ExprId is_nan = build.op(ScalarOp::kIsNan, DType::b1, {value});
   const ExprId nan = build.reduce(ReduceOp::kMax, dtype, {build.select(is_nan, here, none)}, 0, guards);
   build.name(equal, "first_largest_at");
   build.name(nan, "last_nan_at");
-  return build.cast(build.select(build.compare(ScalarOp::kGreaterEqual, nan, build.integer(0, dtype)), nan, equal), DType::i64);
+  return build.cast(build.select(build.compare(ScalarOp::kGreaterEqual, nan, build.integer(0, dtype)), nan, equal),
+                    DType::i64);
 }
 
 std::vector<ExprId> lower_window(const WindowContext& c) {
@@ -76,7 +84,8 @@ std::vector<ExprId> lower_window(const WindowContext& c) {
     const Coords spatial(c.element.coords.end() - static_cast<int64_t>(c.window.dims.size()), c.element.coords.end());
     Shape sizes;
     for (const WindowDim& dim : c.window.dims) sizes.push_back(dim.input);
-    results.push_back(pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.extents()), c.element.guards));
+    results.push_back(
+        pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.extents()), c.element.guards));
   }
   return results;
 }

@@ -11,11 +11,11 @@ namespace kw::plan {
 struct WindowContext {
   KernelBuilder& build;
   const Window& window;
-  const Coords& point;                   // of the window's domain (windows.hpp)
+  const Coords& point;  // of the window's domain (windows.hpp)
   const WindowElement& element;
-  ExprId operand;                        // the element, in its compute dtype
-  DType dtype;                           // of the result's arithmetic
-  size_t results;                        // 2: the position of the largest too
+  ExprId operand;  // the element, in its compute dtype
+  DType dtype;     // of the result's arithmetic
+  size_t results;  // 2: the position of the largest too
   Lookups& lookups;
 };
 
@@ -24,7 +24,9 @@ double value_outside(const Window& window);
 
 std::vector<ExprId> lower_window(const WindowContext& context);
 
-// The position of a row's or window's largest element as PyTorch's pooling has it: the first of equals, but the last NaN.
-ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position, const std::vector<kernel::Guard>& guards);
+// The position of a row's or window's largest element as PyTorch's pooling has it: the first of equals, but the last
+// NaN.
+ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position,
+                       const std::vector<kernel_ir::Guard>& guards);
 
 }  // namespace kw::plan

@@ -42,13 +42,14 @@ bool set_windows(const Node& node, std::vector<WindowDim>& dims) {
 
 // Where the output's length divides the input's, adaptive windows are ordinary ones.
 bool set_adaptive_windows(std::vector<WindowDim>& dims) {
-  constexpr int64_t kMostWindows = 1 << 20;   // their sizes are looked at one by one
+  constexpr int64_t kMostWindows = 1 << 20;  // their sizes are looked at one by one
   for (WindowDim& one : dims) {
     if (one.output < 1 || one.output > kMostWindows) return false;
     one.uneven = one.input % one.output != 0;
     one.kernel = one.stride = one.input / one.output;
     for (int64_t window = 0; one.uneven && window < one.output; ++window) {
-      const int64_t start = window * one.input / one.output, end = ((window + 1) * one.input + one.output - 1) / one.output;
+      const int64_t start = window * one.input / one.output,
+                    end = ((window + 1) * one.input + one.output - 1) / one.output;
       one.kernel = std::max(one.kernel, end - start);
     }
   }
@@ -63,20 +64,25 @@ bool set_fractional_windows(const Graph& graph, const Node& node, Window& window
   if (!kernel || kernel->size() != count || window.samples == kNoValue) return false;
   const TensorType &samples = graph.type(window.samples), &input = graph.type(window.operand);
   const int64_t leading = input.rank() - static_cast<int64_t>(count);
-  if (leading < 1 || leading > 2 || samples.rank() != 3 || !is_floating(samples.dtype) || samples.shape[2] != static_cast<int64_t>(count)) return false;
-  if (samples.shape[1] != input.shape[leading - 1] || samples.shape[0] < (leading == 2 ? input.shape[0] : 1)) return false;
+  if (leading < 1 || leading > 2 || samples.rank() != 3 || !is_floating(samples.dtype) ||
+      samples.shape[2] != static_cast<int64_t>(count))
+    return false;
+  if (samples.shape[1] != input.shape[leading - 1] || samples.shape[0] < (leading == 2 ? input.shape[0] : 1))
+    return false;
   // Its CPU kernels compute in the tensor's own type, those for GPUs in at least single precision.
   window.start_dtype = samples.dtype == DType::f64 || samples.device == "cpu" ? samples.dtype : DType::f32;
   for (size_t dim = 0; dim < count; ++dim) {
     WindowDim& one = window.dims[dim];
     one.kernel = (*kernel)[dim];
-    if (one.kernel < 1 || one.kernel > one.input || one.output < 1 || one.input > std::numeric_limits<int32_t>::max()) return false;
+    if (one.kernel < 1 || one.kernel > one.input || one.output < 1 || one.input > std::numeric_limits<int32_t>::max())
+      return false;
     one.sample = static_cast<int64_t>(count == 2 ? count - 1 - dim : dim);
   }
   return true;
 }
 
-Index fractional_start(const Window& window, const WindowDim& dim, const Coords& point, const Index& output, Lookups& lookups) {
+Index fractional_start(const Window& window, const WindowDim& dim, const Coords& point, const Index& output,
+                       Lookups& lookups) {
   Lookup lookup;
   lookup.kind = LookupKind::kFractionalStart;
   lookup.extent = dim.input - dim.kernel + 1;
@@ -92,8 +98,9 @@ Index fractional_start(const Window& window, const WindowDim& dim, const Coords&
 
 bool Window::covers_input() const {
   return kind != Kind::kUnfolded && std::all_of(dims.begin(), dims.end(), [](const WindowDim& one) {
-    return one.output == 1 && one.padding == 0 && one.kernel == one.input && (one.dilation == 1 || one.kernel == 1);
-  });
+           return one.output == 1 && one.padding == 0 && one.kernel == one.input &&
+                  (one.dilation == 1 || one.kernel == 1);
+         });
 }
 
 bool Window::uneven() const {
@@ -120,11 +127,13 @@ std::optional<Window> window_of(const Graph& graph, const Node& node) {
   Window window;
   window.kind = largest ? Window::Kind::kMax : Window::Kind::kAverage;
   window.operand = node.value("self");
-  if (count == 0 || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue) return std::nullopt;
+  if (count == 0 || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue)
+    return std::nullopt;
   const TensorType &input = graph.type(window.operand), &output = graph.type(node.results[0]);
   if (!is_floating(input.dtype) || input.rank() != output.rank() || input.shape.size() < count) return std::nullopt;
   const size_t leading = input.shape.size() - count;
-  for (size_t dim = leading; dim < input.shape.size(); ++dim) window.dims.push_back({.input = input.shape[dim], .output = output.shape[dim]});
+  for (size_t dim = leading; dim < input.shape.size(); ++dim)
+    window.dims.push_back({.input = input.shape[dim], .output = output.shape[dim]});
   if (fractional) return set_fractional_windows(graph, node, window) ? std::optional(window) : std::nullopt;
   if (adaptive ? !set_adaptive_windows(window.dims) : !set_windows(node, window.dims)) return std::nullopt;
   window.counts_padding = adaptive || node.boolean("count_include_pad", true);
@@ -161,7 +170,8 @@ WindowElement element_at(const Window& window, const Coords& point, Lookups& loo
       const auto [start, end] = ends_of(one, point[leading + dim], lookups);
       const Extents extents = lookups.extents();
       Index position = add(start, point[leading + count + dim], extents);
-      element.guards.push_back({add(position, scale(end, -1, extents), extents), std::numeric_limits<int64_t>::min(), 0});
+      element.guards.push_back(
+          {add(position, scale(end, -1, extents), extents), std::numeric_limits<int64_t>::min(), 0});
       element.coords.push_back(std::move(position));
       continue;
     }

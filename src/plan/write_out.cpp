@@ -13,14 +13,14 @@ namespace kw::plan {
 
 namespace {
 
-using kernel::Access;
-using kernel::Axis;
-using kernel::AxisKind;
-using kernel::Expr;
-using kernel::ExprKind;
-using kernel::Guard;
-using kernel::Kernel;
-using kernel::Store;
+using kernel_ir::Access;
+using kernel_ir::Axis;
+using kernel_ir::AxisKind;
+using kernel_ir::Expr;
+using kernel_ir::ExprKind;
+using kernel_ir::Guard;
+using kernel_ir::Kernel;
+using kernel_ir::Store;
 
 // Per axis of the old kernel: which of the neighbouring points, or which offset.
 using Place = std::vector<int64_t>;
@@ -39,14 +39,16 @@ std::optional<ScalarOp> operation_of(ReduceOp reduce) {
 
 class Writer {
  public:
-  Writer(const Kernel& old, const std::vector<int64_t>& repeats) : old_(old), repeats_(repeats), varies_(kernel::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
+  Writer(const Kernel& old, const std::vector<int64_t>& repeats)
+      : old_(old), repeats_(repeats), varies_(kernel_ir::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
     extents_ = extents_of(new_);
   }
 
   std::optional<Kernel> run() {
     for (const Expr& expr : old_.exprs) {
       const bool folds = expr.kind == ExprKind::kReduce;
-      if (expr.kind == ExprKind::kGather || expr.kind == ExprKind::kScan || (folds && !operation_of(expr.reduce))) return std::nullopt;
+      if (expr.kind == ExprKind::kGather || expr.kind == ExprKind::kScan || (folds && !operation_of(expr.reduce)))
+        return std::nullopt;
     }
     Place place(old_.axes.size(), 0);
     for (;;) {
@@ -65,7 +67,8 @@ class Writer {
     kernel.exprs.clear();
     kernel.stores.clear();
     kernel.axes.resize(static_cast<size_t>(parallel_axes(old)));
-    for (size_t axis = 0; axis < kernel.axes.size(); ++axis) kernel.axes[axis].extent = (old.axes[axis].extent + repeats[axis] - 1) / repeats[axis];
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      kernel.axes[axis].extent = (old.axes[axis].extent + repeats[axis] - 1) / repeats[axis];
     return kernel;
   }
 
@@ -96,14 +99,15 @@ class Writer {
   }
 
   void write(const Store& store, const Place& place) {
-    const std::vector<bool> axes = kernel::axes_of_access(old_, store.access);
+    const std::vector<bool> axes = kernel_ir::axes_of_access(old_, store.access);
     for (size_t axis = 0; axis < parallel(); ++axis)
       if (!axes[axis] && place[axis] > 0) return;
     Store made{store.access, value(store.value, place)};
     made.access.index = at(store.access.index, place);
     made.access.guards = at(store.access.guards, place);
     for (size_t axis = 0; axis < parallel(); ++axis)
-      if (overhangs(axis) && axes[axis]) made.access.guards.push_back({at({0, {{static_cast<int>(axis), 1, 1, 0}}}, place), 0, old_.axes[axis].extent});
+      if (overhangs(axis) && axes[axis])
+        made.access.guards.push_back({at({0, {{static_cast<int>(axis), 1, 1, 0}}}, place), 0, old_.axes[axis].extent});
     new_.stores.push_back(std::move(made));
   }
 
@@ -142,16 +146,17 @@ class Writer {
       may_leave = may_leave || !uses_axis(guarded, static_cast<int>(axis));
     }
     const int64_t elements = new_.buffers[access.buffer].elements;
-    if (may_leave && range_of(access.index, extents_).high >= elements) access.guards.push_back({access.index, 0, elements});
+    if (may_leave && range_of(access.index, extents_).high >= elements)
+      access.guards.push_back({access.index, 0, elements});
     return build_.load(std::move(access), expr.dtype);
   }
 
   ExprId folded(const Expr& expr, Place place, size_t axis) {
     if (axis == old_.axes.size()) return counted(expr, place);
-    ExprId result = kernel::kNoExpr;
+    ExprId result = kernel_ir::kNoExpr;
     for (place[axis] = 0; place[axis] < old_.axes[axis].extent; ++place[axis]) {
       const ExprId one = folded(expr, place, axis + 1);
-      result = result == kernel::kNoExpr ? one : build_.op(*operation_of(expr.reduce), expr.dtype, {result, one});
+      result = result == kernel_ir::kNoExpr ? one : build_.op(*operation_of(expr.reduce), expr.dtype, {result, one});
     }
     return result;
   }
@@ -168,7 +173,8 @@ class Writer {
     switch (reduce) {
       case ReduceOp::kMax: return -std::numeric_limits<double>::infinity();
       case ReduceOp::kMin: return std::numeric_limits<double>::infinity();
-      case ReduceOp::kProd: case ReduceOp::kAll: return 1.0;
+      case ReduceOp::kProd:
+      case ReduceOp::kAll: return 1.0;
       default: return 0.0;
     }
   }
@@ -178,13 +184,15 @@ class Writer {
     if (!extreme || is_floating(dtype)) return build_.constant(identity_of(reduce), dtype);
     expressible_ = expressible_ && (dtype == DType::i32 || dtype == DType::i64);
     const bool wide = dtype == DType::i64, largest = reduce == ReduceOp::kMin;
-    if (wide) return build_.integer(largest ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min(), dtype);
+    if (wide)
+      return build_.integer(largest ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min(), dtype);
     return build_.integer(largest ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int32_t>::min(), dtype);
   }
 
   bool yields_outside(ExprId id, const std::vector<Guard>& guards, double identity) const {
     const Expr& expr = build_.expr(id);
-    if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast) return yields_outside(expr.operands[0], guards, identity);
+    if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast)
+      return yields_outside(expr.operands[0], guards, identity);
     if (expr.kind != ExprKind::kLoad || expr.access.otherwise != identity) return false;
     return std::all_of(guards.begin(), guards.end(), [&](const Guard& guard) {
       return std::find(expr.access.guards.begin(), expr.access.guards.end(), guard) != expr.access.guards.end();

@@ -1,5 +1,5 @@
-// Small reductions written out as expressions, over several neighbouring results at once: what windows that overlap share is then read and
-// folded once, and stays in registers.
+// Small reductions written out as expressions, over several neighbouring results at once: what windows that overlap
+// share is then read and folded once, and stays in registers.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace kw::plan {
 
-// Rewrites the kernel so that each point of its axes computes `repeats[axis]` neighbouring points of every parallel axis (1 for most), and no
-// reduce axes are left. The offsets of the innermost reduce axis are folded first. Work: product(repeats) · points of the reduce axes.
-// False, with the kernel as it was, where that cannot be expressed: a reduction other than a simple fold, a lookup, an index with a division that
-// does not follow the repeats.
-bool write_out(kernel::Kernel& kernel, const std::vector<int64_t>& repeats);
+// Rewrites the kernel so that each point of its axes computes `repeats[axis]` neighbouring points of every parallel
+// axis (1 for most), and no reduce axes are left. The offsets of the innermost reduce axis are folded first. Work:
+// product(repeats) · points of the reduce axes. False, with the kernel as it was, where that cannot be expressed: a
+// reduction other than a simple fold, a lookup, an index with a division that does not follow the repeats.
+bool write_out(kernel_ir::Kernel& kernel, const std::vector<int64_t>& repeats);
 
 }  // namespace kw::plan

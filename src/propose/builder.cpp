@@ -45,8 +45,7 @@ Builder::Faults Builder::build(const std::vector<std::string>& paths) {
       if (!one.value("ok", false)) faults[one["path"]] = one.value("error", "");
   } catch (const WorkerFailure&) {
     // Whoever runs the candidate will compile it, and see what is wrong with it.
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   return faults;
 }
 

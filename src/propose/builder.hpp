@@ -1,4 +1,5 @@
-// Builds candidates ahead of their first run, in a worker process of its own (docs/worker-protocol.md, "build"): batch after batch, in the background.
+// Builds candidates ahead of their first run, in a worker process of its own (docs/worker-protocol.md, "build"): batch
+// after batch, in the background.
 #pragma once
 
 #include <future>
@@ -20,8 +21,8 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   void start(std::vector<std::string> paths);
-  // Waits until all that was started is built. Path → why it could not be; empty where it could, or where the building process itself failed:
-  // then the first run builds. Throws Interrupted.
+  // Waits until all that was started is built. Path → why it could not be; empty where it could, or where the building
+  // process itself failed: then the first run builds. Throws Interrupted.
   std::string fault(const std::string& path);
   void wait_for_all();
 
@@ -31,7 +32,7 @@ class Builder {
 
   WorkerClient worker_;
   int jobs_, sm_;
-  std::map<std::string, std::shared_future<Faults>> running_;   // by path
+  std::map<std::string, std::shared_future<Faults>> running_;  // by path
   std::shared_future<Faults> last_;
 };
 

@@ -16,8 +16,16 @@ void run_in_eager(Session& session, const std::string& problem, const std::strin
   // What was traced for a GPU that is not here shows on the CPU.
   const std::string place = session.has_gpu() ? device : "cpu";
   try {
-    session.measure({.problem = problem, .size = size, .candidate = "", .device = place, .baselines = {"eager"}, .kernels = {}, .budget_seconds = 0.1, .limit_seconds = kEagerLimit,
-                     .input_bytes = 0, .eager_errors = {}});
+    session.measure({.problem = problem,
+                     .size = size,
+                     .candidate = "",
+                     .device = place,
+                     .baselines = {"eager"},
+                     .kernels = {},
+                     .budget_seconds = 0.1,
+                     .limit_seconds = kEagerLimit,
+                     .input_bytes = 0,
+                     .eager_errors = {}});
   } catch (const WorkerFailure&) {
     // Neither its fault nor shown to be ours.
   }
@@ -30,7 +38,8 @@ Graph captured_graph(Session& session, const std::string& problem, const std::st
     return read_graph(session.capture(problem, size, device));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInternal) throw;
-    // Tracing works on tensors without numbers, whose operators do not check everything: a product of bf16 and fp32 passes.
+    // Tracing works on tensors without numbers, whose operators do not check everything: a product of bf16 and fp32
+    // passes.
     run_in_eager(session, problem, size, device);
     throw;
   }

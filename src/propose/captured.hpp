@@ -1,4 +1,5 @@
-// A problem's graph. Where tracing it leaves a graph that makes no sense, PyTorch is asked first whether the model runs at all.
+// A problem's graph. Where tracing it leaves a graph that makes no sense, PyTorch is asked first whether the model runs
+// at all.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace kw {
 
-// Throws kUser with PyTorch's own message where the model cannot be run, kInternal where only tracing or reading it fails.
+// Throws kUser with PyTorch's own message where the model cannot be run, kInternal where only tracing or reading it
+// fails.
 Graph captured_graph(Session& session, const std::string& problem, const std::string& size, const std::string& device);
 
 }  // namespace kw

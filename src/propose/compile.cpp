@@ -44,22 +44,26 @@ void separate_groups(Graph& graph) {
 std::string header_of(const Compiled& compiled, const CompileOptions& options) {
   const std::string from = options.problem_name.empty() ? "module " + compiled.graph.name : options.problem_name;
   std::string text = fmt::format("Made by Kernelwright {} from {}.\n", KW_VERSION, from);
-  text += fmt::format("{} kernel{}, {} library call{}", compiled.kernels.size(), compiled.kernels.size() == 1 ? "" : "s", compiled.library_calls,
+  text += fmt::format("{} kernel{}, {} library call{}", compiled.kernels.size(),
+                      compiled.kernels.size() == 1 ? "" : "s", compiled.library_calls,
                       compiled.library_calls == 1 ? "" : "s");
   if (!compiled.library_ops.empty()) text += " (" + join(compiled.library_ops, ", ") + ")";
   return text + ".";
 }
 
 void count_steps(Compiled& compiled) {
-  for (const kernel::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
+  for (const kernel_ir::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
   for (const Step& step : compiled.program.steps)
     if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
-      if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) == compiled.kernels.end()) compiled.kernels.emplace_back(triton::kKeepMaskKernel);
+      if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) ==
+          compiled.kernels.end())
+        compiled.kernels.emplace_back(triton::kKeepMaskKernel);
     } else if (call) {
       ++compiled.library_calls;
       std::string op = compiled.graph.nodes[static_cast<size_t>(call->node)].op;
       op = op.substr(0, op.rfind('.'));
-      if (std::find(compiled.library_ops.begin(), compiled.library_ops.end(), op) == compiled.library_ops.end()) compiled.library_ops.push_back(op);
+      if (std::find(compiled.library_ops.begin(), compiled.library_ops.end(), op) == compiled.library_ops.end())
+        compiled.library_ops.push_back(op);
     }
 }
 
@@ -82,7 +86,9 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   compiled.schedule = std::move(schedule);
   compiled.program = lower(compiled.graph, compiled.schedule, default_device(options.target));
   count_steps(compiled);
-  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer_for(options.target), {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  compiled.source = stamped(
+      write_module(compiled.graph, compiled.program, *printer_for(options.target),
+                   {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   return compiled;
 }
 
@@ -94,7 +100,8 @@ std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::stri
     const auto* step = std::get_if<KernelStep>(&steps[index]);
     if (!step || step->by_last) continue;
     const auto* next = index + 1 < steps.size() ? std::get_if<KernelStep>(&steps[index + 1]) : nullptr;
-    if (functions.contains(printer->function(compiled.program, *step, next && next->by_last ? next : nullptr))) groups.insert(static_cast<size_t>(step->group));
+    if (functions.contains(printer->function(compiled.program, *step, next && next->by_last ? next : nullptr)))
+      groups.insert(static_cast<size_t>(step->group));
   }
   return {groups.begin(), groups.end()};
 }
@@ -126,7 +133,9 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   lap("lower");
   if (last == CompileStage::kKernels) return compiled;
 
-  compiled.source = stamped(write_module(compiled.graph, compiled.program, *printer, {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  compiled.source = stamped(
+      write_module(compiled.graph, compiled.program, *printer,
+                   {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   lap("emit");
   return compiled;
 }

@@ -1,4 +1,5 @@
-// Graph → candidate source: the part of the way that needs no PyTorch. The command line, the bench and the C API all go through here.
+// Graph → candidate source: the part of the way that needs no PyTorch. The command line, the bench and the C API all go
+// through here.
 #pragma once
 
 #include <set>
@@ -15,32 +16,32 @@ namespace kw {
 
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
-  kNone,        // fused, as the scheduler thinks best
-  kLibraryDraws,   // the same, but random numbers are all drawn by the library
-  kUnfused,     // one group per node
-  kLibrary,     // every node a library call
+  kNone,          // fused, as the scheduler thinks best
+  kLibraryDraws,  // the same, but random numbers are all drawn by the library
+  kUnfused,       // one group per node
+  kLibrary,       // every node a library call
 };
 inline constexpr Caution kCautions[] = {Caution::kNone, Caution::kLibraryDraws, Caution::kUnfused, Caution::kLibrary};
-std::string name_of(Caution caution);   // "fused", "library-draws", "unfused", "library"
+std::string name_of(Caution caution);  // "fused", "library-draws", "unfused", "library"
 
 struct CompileOptions {
-  std::string target;                   // "triton" or "cpu"
+  std::string target;  // "triton" or "cpu"
   Caution caution = Caution::kNone;
   PassOptions passes;
-  std::string problem_name;             // of the user's file, for the candidate's header; empty for in-memory modules
-  std::string problem_source;           // verbatim; empty for in-memory modules
+  std::string problem_name;    // of the user's file, for the candidate's header; empty for in-memory modules
+  std::string problem_source;  // verbatim; empty for in-memory modules
 };
 
 struct Compiled {
-  Graph graph;                          // after the passes
+  Graph graph;  // after the passes
   Schedule schedule;
   Program program;
-  std::string source;                   // the candidate: one Python file
-  std::vector<std::string> kernels;     // names
+  std::string source;                // the candidate: one Python file
+  std::vector<std::string> kernels;  // names
   int library_calls = 0;
-  std::vector<std::string> library_ops; // each once, in order of first use
+  std::vector<std::string> library_ops;  // each once, in order of first use
   PassReport passes;
-  std::vector<std::pair<std::string, double>> seconds;   // per stage
+  std::vector<std::pair<std::string, double>> seconds;  // per stage
 };
 
 // Stages, for callers that want to stop half-way (`kw inspect`).

@@ -31,7 +31,8 @@ std::string find_compiler() {
   const char* chosen = std::getenv("CXX");
   const std::string words = chosen ? chosen : "";
   // $CXX may hold options, and a launcher such as ccache, as in a Makefile.
-  for (const std::string& name : {words.substr(0, words.find(' ')), std::string("c++"), std::string("g++"), std::string("clang++")}) {
+  for (const std::string& name :
+       {words.substr(0, words.find(' ')), std::string("c++"), std::string("g++"), std::string("clang++")}) {
     if (name.empty()) continue;
     if (std::string path = find_program(name); !path.empty()) return path;
   }
@@ -40,8 +41,14 @@ std::string find_compiler() {
 
 void need_compiler() {
   if (!find_compiler().empty()) return;
-  throw Error(ErrorKind::kMissing, ErrorText{.message = "there is no C++ compiler on this machine; kernels for the CPU are compiled with one.", .where = "", .source = "",
-                                             .hint = "Install g++ (apt-get install g++), or set CXX to a compiler.", .detail = "", .code = "no-compiler"});
+  throw Error(
+      ErrorKind::kMissing,
+      ErrorText{.message = "there is no C++ compiler on this machine; kernels for the CPU are compiled with one.",
+                .where = "",
+                .source = "",
+                .hint = "Install g++ (apt-get install g++), or set CXX to a compiler.",
+                .detail = "",
+                .code = "no-compiler"});
 }
 
 }  // namespace kw

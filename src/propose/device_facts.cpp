@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 // The fact of that name, or what `measure` finds, kept under it.
-Json fact(Archive& archive, const std::string& environment, const std::string& name, bool fresh, const std::function<Json()>& measure) {
+Json fact(Archive& archive, const std::string& environment, const std::string& name, bool fresh,
+          const std::function<Json()>& measure) {
   if (!fresh)
     if (const auto known = archive.find_fact(environment, name)) {
       Json json = Json::parse(*known, nullptr, false);
@@ -31,15 +32,18 @@ Json fact(Archive& archive, const std::string& environment, const std::string& n
 
 }  // namespace
 
-Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh) {
+Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device,
+                     bool fresh) {
   return fact(archive, environment, "ceilings " + device, fresh, [&] { return session.ceilings(device); });
 }
 
-Json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device, bool fresh) {
+Json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device,
+                        bool fresh) {
   return fact(archive, environment, "calibration " + device, fresh, [&] { return session.calibrate(device); });
 }
 
-DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target) {
+DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,
+                               const std::string& target) {
   Json description = Json::parse(device_to_json(default_device(target)));
   const std::string device = device_of(target);
   for (const char* name : {"ceilings ", "calibration "}) {
@@ -48,7 +52,9 @@ DeviceDescription known_device(Archive& archive, const Environment& environment,
     if (!json.is_object()) continue;
     for (const auto& [field, value] : json.items())
       if (value.is_number() && description.contains(field)) description[field] = value;
-    if (json.contains("flops") && json["flops"].is_object() && json["flops"].contains("fp32") && json["flops"]["fp32"].is_number()) description["fp32_flops"] = json["flops"]["fp32"];
+    if (json.contains("flops") && json["flops"].is_object() && json["flops"].contains("fp32") &&
+        json["flops"]["fp32"].is_number())
+      description["fp32_flops"] = json["flops"]["fp32"];
   }
   if (target == "cpu") {
     description["units"] = environment.cpu_threads;

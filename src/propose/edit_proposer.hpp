@@ -1,4 +1,5 @@
-// A language model as a proposer of schedules: prompts with what was tried, answers under a grammar, every one in the archive.
+// A language model as a proposer of schedules: prompts with what was tried, answers under a grammar, every one in the
+// archive.
 #pragma once
 
 #include <memory>
@@ -20,14 +21,16 @@ struct EditLog {
   std::string model, run;
   int groups = 0, prompt_tokens = 0;
   double combinations = 0, writing_seconds = 0;
-  nlohmann::ordered_json trials = nlohmann::ordered_json::array();   // answer by answer
+  nlohmann::ordered_json trials = nlohmann::ordered_json::array();  // answer by answer
   std::optional<Error> fault;
 };
 
 // `threads` and `log` must outlive it. `hardware`: the device in words.
-std::unique_ptr<search::Proposer> edit_proposer(const EditContext& context, const GenerateOptions& options, const std::string& hardware, SamplingThreads& threads, EditLog& log);
+std::unique_ptr<search::Proposer> edit_proposer(const EditContext& context, const GenerateOptions& options,
+                                                const std::string& hardware, SamplingThreads& threads, EditLog& log);
 
 // Before anything was tried: `prompt` as text, `grammar` and `schema` of the answers.
-nlohmann::ordered_json edit_prompt(const llm::Template& form, search::Catalogue& catalogue, const Schedule& first, const std::string& hardware);
+nlohmann::ordered_json edit_prompt(const llm::Template& form, search::Catalogue& catalogue, const Schedule& first,
+                                   const std::string& hardware);
 
 }  // namespace kw

@@ -17,14 +17,21 @@ namespace {
 class EmitRun : public search::Evaluator {
  public:
   EmitRun(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive, Scratch& scratch)
-      : request_(request), first_(first), session_(session), archive_(archive), scratch_(scratch), catalogue_(first.graph, request.description),
-        sources_(first, request.compile), began_(seconds_now()) {}
+      : request_(request),
+        first_(first),
+        session_(session),
+        archive_(archive),
+        scratch_(scratch),
+        catalogue_(first.graph, request.description),
+        sources_(first, request.compile),
+        began_(seconds_now()) {}
 
   Json run() {
     search::SearchResult result;
     archive_.add_candidate(first_.source);
     if (request_.proposer) {
-      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash, 0};
+      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash,
+                                0};
       const std::unique_ptr<search::Proposer> proposer = (*request_.proposer)(context);
       result = search::evaluate_proposals(first_.schedule, *proposer, *this, request_.evaluations);
     } else {
@@ -37,7 +44,7 @@ class EmitRun : public search::Evaluator {
   }
 
   std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
-  bool verifies() const override { return true; }   // as far as it goes: they compile
+  bool verifies() const override { return true; }  // as far as it goes: they compile
   std::string unfit() const override { return sources_.unfit(); }
 
   bool has_time() override {
@@ -52,8 +59,11 @@ class EmitRun : public search::Evaluator {
     for (const Candidate& one : batch) {
       archive_.add_candidate(sources_.at(one.identity));
       // Not known to be faster than anything: the interval reaches everywhere.
-      outcomes.push_back({Outcome::State::kMeasured, catalogue_.seconds(one.schedule) / catalogue_.seconds(first_.schedule), 0, std::numeric_limits<double>::infinity(), false, ""});
-      if (std::string fault = compiler_fault(one); !fault.empty()) outcomes.back() = {Outcome::State::kFailed, 0, 0, 0, false, fault};
+      outcomes.push_back({Outcome::State::kMeasured,
+                          catalogue_.seconds(one.schedule) / catalogue_.seconds(first_.schedule), 0,
+                          std::numeric_limits<double>::infinity(), false, ""});
+      if (std::string fault = compiler_fault(one); !fault.empty())
+        outcomes.back() = {Outcome::State::kFailed, 0, 0, 0, false, fault};
     }
     return outcomes;
   }
@@ -66,10 +76,13 @@ class EmitRun : public search::Evaluator {
   std::string compiler_fault(const Candidate& candidate) {
     if (request_.sm == 0) return "";
     session_.be_quiet(true);
-    const Json reply = session_.compile_only(scratch_.write("emit_" + candidate.identity.substr(0, 16) + ".py", sources_.at(candidate.identity)), request_.sm);
+    const Json reply = session_.compile_only(
+        scratch_.write("emit_" + candidate.identity.substr(0, 16) + ".py", sources_.at(candidate.identity)),
+        request_.sm);
     session_.be_quiet(false);
     for (const Json& kernel : reply["kernels"])
-      if (!kernel.value("ok", false)) return kernel.value("name", "") + " does not compile: " + kernel.value("error", "");
+      if (!kernel.value("ok", false))
+        return kernel.value("name", "") + " does not compile: " + kernel.value("error", "");
     return "";
   }
 
@@ -85,6 +98,9 @@ class EmitRun : public search::Evaluator {
 
 }  // namespace
 
-Json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive, Scratch& scratch) { return EmitRun(request, first, session, archive, scratch).run(); }
+Json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive,
+                    Scratch& scratch) {
+  return EmitRun(request, first, session, archive, scratch).run();
+}
 
 }  // namespace kw

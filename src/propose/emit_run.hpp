@@ -1,4 +1,5 @@
-// Schedules that somebody proposes, for a device that is not here: emitted and compiled, and ordered by the cost model alone.
+// Schedules that somebody proposes, for a device that is not here: emitted and compiled, and ordered by the cost model
+// alone.
 #pragma once
 
 #include <memory>
@@ -15,15 +16,16 @@ namespace kw {
 
 struct EmitRequest {
   int evaluations = 0;
-  std::shared_ptr<const MakeProposer> proposer;   // none: best-first
+  std::shared_ptr<const MakeProposer> proposer;  // none: best-first
   uint64_t search_seed = 0;
   CompileOptions compile;
   DeviceDescription description;
   std::string problem_hash, environment_hash;
-  int sm = 0;                                     // that Triton kernels are compiled for; 0: not compiled
+  int sm = 0;  // that Triton kernels are compiled for; 0: not compiled
 };
 
 // The report's `search` object; its ratios are expectations. Nothing takes the first schedule's place: nothing was run.
-nlohmann::ordered_json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive, Scratch& scratch);
+nlohmann::ordered_json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session,
+                                      Archive& archive, Scratch& scratch);
 
 }  // namespace kw

@@ -13,7 +13,8 @@ class EmittedSources {
   // Both outlive this.
   EmittedSources(const Compiled& first, const CompileOptions& options) : first_(first), options_(options) {}
 
-  // The hash of the program's source: equal for schedules that come to the same. Empty where the parameters do not go together; unfit() says why.
+  // The hash of the program's source: equal for schedules that come to the same. Empty where the parameters do not go
+  // together; unfit() says why.
   std::string identity(const Schedule& schedule);
   const std::string& unfit() const { return unfit_; }
 

@@ -13,12 +13,15 @@ namespace kw {
 
 namespace {
 
-// A statement of the file's outermost level that begins with `start`: up to the next such statement. Empty where there is none.
+// A statement of the file's outermost level that begins with `start`: up to the next such statement. Empty where there
+// is none.
 std::string statement(const std::string& text, std::string_view start) {
   const std::vector<std::string> lines = split_lines(text);
-  const auto first = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(start); });
+  const auto first = std::find_if(lines.begin(), lines.end(),
+                                  [&](const std::string& line) { return line.starts_with(start); });
   if (first == lines.end()) return "";
-  auto last = std::find_if(first + 1, lines.end(), [](const std::string& line) { return !line.empty() && line[0] != ' '; });
+  auto last = std::find_if(first + 1, lines.end(),
+                           [](const std::string& line) { return !line.empty() && line[0] != ' '; });
   while (last != first && (last - 1)->empty()) --last;
   return join(std::vector<std::string>(first, last), "\n");
 }
@@ -45,7 +48,8 @@ std::string without_forward(const std::string& block) {
 std::vector<int64_t> integers(const std::string& text) {
   std::vector<int64_t> numbers;
   const std::regex digits("[0-9]+");
-  for (std::sregex_iterator one(text.begin(), text.end(), digits), end; one != end; ++one) numbers.push_back(std::stoll(one->str()));
+  for (std::sregex_iterator one(text.begin(), text.end(), digits), end; one != end; ++one)
+    numbers.push_back(std::stoll(one->str()));
   return numbers;
 }
 
@@ -70,18 +74,22 @@ std::string in_models_form(const std::string& candidate) {
   if (border == std::string::npos) return "";
   const std::string problem = candidate.substr(0, border), ours = candidate.substr(border);
 
-  const std::string kernels = between(ours, "CPP_SOURCE = r\"\"\"", "\"\"\""), module = statement(ours, "class ModelNew("), model = statement(problem, "class Model(");
+  const std::string kernels = between(ours, "CPP_SOURCE = r\"\"\"", "\"\"\""),
+                    module = statement(ours, "class ModelNew("), model = statement(problem, "class Model(");
   std::string calls = statement(ours, "def kernel_forward(");
-  const std::string signature = between(module, "    def forward(", "\n"), tensors = between(module, "tensors = (", ")\n");
+  const std::string signature = between(module, "    def forward(", "\n"),
+                    tensors = between(module, "tensors = (", ")\n");
   if (kernels.empty() || model.empty() || calls.empty() || signature.empty() || tensors.empty()) return "";
   // Nothing but names and attributes goes in, and what comes out is the answer.
-  if (!std::regex_match(tensors, std::regex(R"([\w., ]+)")) || module.find("        result = kernel_forward(*tensors)\n        return result") == std::string::npos) return "";
+  if (!std::regex_match(tensors, std::regex(R"([\w., ]+)")) ||
+      module.find("        result = kernel_forward(*tensors)\n        return result") == std::string::npos)
+    return "";
 
   calls = std::regex_replace(calls, std::regex(R"((\w+)\.data_ptr\(\)(?! \+))"), "pointer($1)");
   calls = std::regex_replace(calls, std::regex(R"(torch\.get_num_threads\(\))"), "integer(torch.get_num_threads())");
   calls = std::regex_replace(calls, std::regex(R"(load_kernels\(\)\.)"), "kernels.");
   if (calls.find("data_ptr") != std::string::npos || !takes_contiguous_tensors(ours)) return "";
-  for (const std::string& name : python::top_level_names(ours))   // helpers that a model is not given
+  for (const std::string& name : python::top_level_names(ours))  // helpers that a model is not given
     if (name != "torch" && name != "kernel_forward" && python::has_word(calls, name)) return "";
 
   std::string imports;
@@ -92,7 +100,8 @@ std::string in_models_form(const std::string& candidate) {
     if (name != "Model" && !python::has_word(imports, name) && python::has_word(rest, name)) return "";
   std::string arguments = tensors;
   if (arguments.ends_with(',')) arguments.pop_back();
-  return imports + "\nCPP_SOURCE = r\"\"\"" + kernels + "\"\"\"\n\nkernels = compile_cpp(CPP_SOURCE)\n\n\n" + calls + "\n\n\n" + python::rename_word(rest, "Model", "ModelNew") + "\n\n    def forward(" + signature +
+  return imports + "\nCPP_SOURCE = r\"\"\"" + kernels + "\"\"\"\n\nkernels = compile_cpp(CPP_SOURCE)\n\n\n" + calls +
+         "\n\n\n" + python::rename_word(rest, "Model", "ModelNew") + "\n\n    def forward(" + signature +
          "\n        return kernel_forward(" + arguments + ")\n";
 }
 

@@ -21,10 +21,16 @@ std::string first_lines(const std::string& text, bool from_the_end) {
     else lines.resize(kMostLines);
   }
   const std::string joined = join(lines, "\n");
-  return joined.size() <= kMostBytes ? joined : from_the_end ? joined.substr(joined.size() - kMostBytes) : joined.substr(0, kMostBytes);
+  return joined.size() <= kMostBytes ? joined
+         : from_the_end              ? joined.substr(joined.size() - kMostBytes)
+                                     : joined.substr(0, kMostBytes);
 }
 
-std::string number(const Json& value) { return value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.is_string() ? value.get<std::string>() : "?"; }
+std::string number(const Json& value) {
+  return value.is_number()   ? fmt::format("{:.6g}", value.get<double>())
+         : value.is_string() ? value.get<std::string>()
+                             : "?";
+}
 
 std::string kind_of_draw(const std::string& kind) {
   if (kind == "generator") return "on the problem's own inputs";
@@ -37,15 +43,23 @@ std::string kind_of_draw(const std::string& kind) {
 // "output[0] on …: shape [8, 4] and should be [8, 8]", or how far off, and where the worst element stands.
 std::string line_about(const Json& output, const std::string& draw) {
   std::string text = "- " + output.value("name", "") + " " + kind_of_draw(draw) + ": ";
-  if (!output.value("shape_ok", true)) return text + "shape " + output["shape"].dump() + ", and should be " + output["expected_shape"].dump();
-  if (!output.value("dtype_ok", true)) return text + output.value("dtype", "") + ", and should be " + output.value("expected_dtype", "");
-  if (!output.value("strides_ok", true)) return text + "strides " + output["strides"].dump() + ", and should be " + output["expected_strides"].dump();
+  if (!output.value("shape_ok", true))
+    return text + "shape " + output["shape"].dump() + ", and should be " + output["expected_shape"].dump();
+  if (!output.value("dtype_ok", true))
+    return text + output.value("dtype", "") + ", and should be " + output.value("expected_dtype", "");
+  if (!output.value("strides_ok", true))
+    return text + "strides " + output["strides"].dump() + ", and should be " + output["expected_strides"].dump();
   if (output.contains("ours") && output["ours"].is_object())
-    text += fmt::format("relative error {} (PyTorch's own is {})", number(output["ours"]["norm"]), output.contains("eager") ? number(output["eager"]["norm"]) : "?");
-  if (output.value("exact", false)) text += fmt::format(", {} elements differ", number(output.value("mismatches", Json(0))));
-  if (!output.value("nonfinite_ok", true)) text += fmt::format(", {} elements are infinite or NaN where they should not be, or the reverse", number(output.value("nonfinite_mismatches", Json(0))));
+    text += fmt::format("relative error {} (PyTorch's own is {})", number(output["ours"]["norm"]),
+                        output.contains("eager") ? number(output["eager"]["norm"]) : "?");
+  if (output.value("exact", false))
+    text += fmt::format(", {} elements differ", number(output.value("mismatches", Json(0))));
+  if (!output.value("nonfinite_ok", true))
+    text += fmt::format(", {} elements are infinite or NaN where they should not be, or the reverse",
+                        number(output.value("nonfinite_mismatches", Json(0))));
   if (output.contains("where") && output["where"].is_array() && output.contains("ours_value"))
-    text += "; worst at " + output["where"].dump() + ", which is " + number(output["ours_value"]) + " and should be " + number(output.value("reference_value", Json()));
+    text += "; worst at " + output["where"].dump() + ", which is " + number(output["ours_value"]) + " and should be " +
+            number(output.value("reference_value", Json()));
   return text;
 }
 
@@ -57,7 +71,9 @@ bool failed(const Verdict& verdict, const std::string& output, size_t draw) {
 
 }  // namespace
 
-Feedback feedback_on(const llm::Fault& fault) { return {fault.message, fault.evidence.empty() ? "" : "```\n" + fault.evidence + "\n```"}; }
+Feedback feedback_on(const llm::Fault& fault) {
+  return {fault.message, fault.evidence.empty() ? "" : "```\n" + fault.evidence + "\n```"};
+}
 
 Feedback feedback_on(const Judgement& judgement) {
   const Verdict& verdict = judgement.verdict;
@@ -74,8 +90,10 @@ Feedback feedback_on(const Judgement& judgement) {
     while (feedback.evidence.ends_with('\n')) feedback.evidence.pop_back();
     return feedback;
   }
-  if (!judgement.source.empty()) feedback.evidence = "At " + judgement.where + ":\n```\n" + judgement.source + "\n```\n";
-  if (!verdict.detail.empty()) feedback.evidence += "```\n" + first_lines(verdict.detail, verdict.code != "compile-failed") + "\n```";
+  if (!judgement.source.empty())
+    feedback.evidence = "At " + judgement.where + ":\n```\n" + judgement.source + "\n```\n";
+  if (!verdict.detail.empty())
+    feedback.evidence += "```\n" + first_lines(verdict.detail, verdict.code != "compile-failed") + "\n```";
   return feedback;
 }
 
@@ -83,15 +101,22 @@ Feedback feedback_on_times(const Json& report) {
   if (!report.contains("time_ms") || !report["time_ms"]["ours"].is_number()) return {};
   Feedback feedback{fmt::format("ModelNew is right, and takes {:.4g} ms", report["time_ms"]["ours"].get<double>()), ""};
   if (report.contains("speedup") && report["speedup"].contains("eager"))
-    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long", report["time_ms"]["eager"].get<double>(), report["speedup"]["eager"]["value"].get<double>());
+    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long",
+                                 report["time_ms"]["eager"].get<double>(),
+                                 report["speedup"]["eager"]["value"].get<double>());
   feedback.what += ".";
   if (const Json line = report.value("roofline", Json()); line.is_object())
-    feedback.what += fmt::format(" The device could do this work in {:.4g} ms, bound by {}: {:.0f}% is reached.", line["floor_ms"].get<double>(),
-                                 line["bound"] == "memory" ? "its memory" : line["bound"] == "compute" ? "its arithmetic" : "the launch of a kernel", 100 * line["fraction"].get<double>());
+    feedback.what += fmt::format(" The device could do this work in {:.4g} ms, bound by {}: {:.0f}% is reached.",
+                                 line["floor_ms"].get<double>(),
+                                 line["bound"] == "memory"    ? "its memory"
+                                 : line["bound"] == "compute" ? "its arithmetic"
+                                                              : "the launch of a kernel",
+                                 100 * line["fraction"].get<double>());
   const Json profile = report.value("profile", Json::array());
   if (!profile.empty()) feedback.evidence = "What the time goes to:";
   for (const Json& part : profile)
-    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(), part["name"].get<std::string>(), part["ours"] == false ? " (the library's)" : "");
+    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(),
+                                     part["name"].get<std::string>(), part["ours"] == false ? " (the library's)" : "");
   return feedback;
 }
 

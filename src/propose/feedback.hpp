@@ -10,8 +10,8 @@
 namespace kw {
 
 struct Feedback {
-  std::string what;        // one sentence or two
-  std::string evidence;    // lines of code, a compiler's output, figures; may be empty
+  std::string what;      // one sentence or two
+  std::string evidence;  // lines of code, a compiler's output, figures; may be empty
 };
 
 Feedback feedback_on(const llm::Fault& fault);
@@ -19,7 +19,8 @@ Feedback feedback_on(const llm::Fault& fault);
 // What was wrong, and from the worker's figures where in a tensor it is furthest off.
 Feedback feedback_on(const Judgement& judgement);
 
-// A report of times (AnswerJudge::time): how fast it is beside eager and the device, and what its time goes to. Nothing to say where it could not be timed.
+// A report of times (AnswerJudge::time): how fast it is beside eager and the device, and what its time goes to. Nothing
+// to say where it could not be timed.
 Feedback feedback_on_times(const nlohmann::ordered_json& report);
 
 }  // namespace kw

@@ -1,4 +1,5 @@
-// What goes into a prompt beside the problem: the device in words, and solved problems of the archive that are like this one.
+// What goes into a prompt beside the problem: the device in words, and solved problems of the archive that are like
+// this one.
 #pragma once
 
 #include "archive/archive.hpp"
@@ -9,8 +10,10 @@
 namespace kw {
 
 // The device's name, and what was measured of it.
-std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash, const std::string& target);
+std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash,
+                            const std::string& target);
 
-llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash, const ProblemFile& problem, const std::string& target, int shots);
+llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash,
+                              const ProblemFile& problem, const std::string& target, int shots);
 
 }  // namespace kw

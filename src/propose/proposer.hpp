@@ -20,7 +20,7 @@ struct EditContext {
   const Schedule& first;
   Archive& archive;
   std::string problem_hash, environment_hash;
-  double last_try = 0;                 // as SearchRequest has it
+  double last_try = 0;  // as SearchRequest has it
 };
 
 using MakeProposer = std::function<std::unique_ptr<search::Proposer>(const EditContext& context)>;

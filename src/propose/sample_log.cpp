@@ -19,7 +19,8 @@ Json at_each_k(int samples, const std::function<double(int)>& figure) {
   Json out = Json::object();
   for (const int k : kAsked)
     if (k <= samples) out[std::to_string(k)] = figure(k);
-  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked)) out[std::to_string(samples)] = figure(samples);
+  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked))
+    out[std::to_string(samples)] = figure(samples);
   return out;
 }
 
@@ -36,8 +37,14 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Json usage_json(const llm::Completion& completion) {
-  return {{"finish", completion.finish}, {"prompt_tokens", completion.prompt_tokens}, {"completion_tokens", completion.completion_tokens}, {"estimated", completion.tokens_estimated},
-          {"seconds", completion.seconds}, {"first_token_seconds", completion.first_token_seconds}, {"retries", completion.retries}, {"waited_seconds", completion.waited_seconds}};
+  return {{"finish", completion.finish},
+          {"prompt_tokens", completion.prompt_tokens},
+          {"completion_tokens", completion.completion_tokens},
+          {"estimated", completion.tokens_estimated},
+          {"seconds", completion.seconds},
+          {"first_token_seconds", completion.first_token_seconds},
+          {"retries", completion.retries},
+          {"waited_seconds", completion.waited_seconds}};
 }
 
 void SampleLog::add(int sample, int turn, const Json& record, bool passed) {
@@ -48,13 +55,16 @@ void SampleLog::add(int sample, int turn, const Json& record, bool passed) {
 }
 
 int SampleLog::passed() const {
-  return static_cast<int>(std::count_if(samples_.begin(), samples_.end(), [](const auto& one) { return one.second.passed; }));
+  return static_cast<int>(
+      std::count_if(samples_.begin(), samples_.end(), [](const auto& one) { return one.second.passed; }));
 }
 
 int SampleLog::turns(int sample, bool good) const {
   const auto found = samples_.find(sample);
   if (found == samples_.end()) return 0;
-  return static_cast<int>(std::count_if(found->second.turns.begin(), found->second.turns.end(), [&](const auto& one) { return (one.second.value("verdict", "") == "pass") == good; }));
+  return static_cast<int>(std::count_if(found->second.turns.begin(), found->second.turns.end(), [&](const auto& one) {
+    return (one.second.value("verdict", "") == "pass") == good;
+  }));
 }
 
 void SampleLog::describe_best(Json& report, const std::map<std::string, double>& speedups) const {
@@ -62,7 +72,8 @@ void SampleLog::describe_best(Json& report, const std::map<std::string, double>&
   for (const auto& [number, sample] : samples_) {
     double best = 1;
     for (const auto& [turn, record] : sample.turns)
-      if (const auto found = speedups.find(record.value("candidate", "")); found != speedups.end()) best = std::max(best, found->second);
+      if (const auto found = speedups.find(record.value("candidate", "")); found != speedups.end())
+        best = std::max(best, found->second);
     values.push_back(best);
   }
   report["best_at_k"] = at_each_k(judged(), [&](int k) { return *llm::best_at_k(values, k); });
@@ -71,7 +82,8 @@ void SampleLog::describe_best(Json& report, const std::map<std::string, double>&
 std::string SampleLog::commonest_fault() const {
   std::map<std::string, int> reasons;
   for (const auto& [number, sample] : samples_) ++reasons[sample.turns.rbegin()->second.value("reason", "")];
-  const auto most = std::max_element(reasons.begin(), reasons.end(), [](const auto& one, const auto& other) { return one.second < other.second; });
+  const auto most = std::max_element(reasons.begin(), reasons.end(),
+                                     [](const auto& one, const auto& other) { return one.second < other.second; });
   return most == reasons.end() ? "" : most->first;
 }
 
@@ -91,7 +103,8 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
     Json turns = Json::array();
     for (const auto& [turn, record] : sample.turns) {
       Json row;
-      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times", "reused", "same_as_before"})
+      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times",
+                                "reused", "same_as_before"})
         if (record.contains(field)) row[field] = record[field];
       turns.push_back(std::move(row));
       count(record.value("usage", Json::object()));
@@ -114,9 +127,14 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
   report["pass_at_k_without_repair"] = pass_at(judged(), at_first);
   report["codes"] = codes;
   report["repairs_made"] = repairs;
-  report["tokens"] = {{"prompt", prompt_tokens}, {"completion", completion_tokens}, {"per_second", writing > 0 ? Json(completion_tokens / writing) : Json()}};
-  if (model.read_price > 0 || model.written_price > 0) report["cost"] = (prompt_tokens * model.read_price + completion_tokens * model.written_price) / 1e6;
-  report["overhead_ms"] = {{"median", median(overheads) * 1000}, {"largest", overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000}};
+  report["tokens"] = {{"prompt", prompt_tokens},
+                      {"completion", completion_tokens},
+                      {"per_second", writing > 0 ? Json(completion_tokens / writing) : Json()}};
+  if (model.read_price > 0 || model.written_price > 0)
+    report["cost"] = (prompt_tokens * model.read_price + completion_tokens * model.written_price) / 1e6;
+  report["overhead_ms"] = {
+      {"median", median(overheads) * 1000},
+      {"largest", overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000}};
   report["samples"] = rows;
 }
 

@@ -22,10 +22,11 @@ class SampleLog {
 
   int judged() const { return static_cast<int>(samples_.size()); }
   int passed() const;
-  int turns(int sample, bool passed) const;   // of one sample, so far: those that passed, or those that did not
+  int turns(int sample, bool passed) const;  // of one sample, so far: those that passed, or those that did not
   std::string commonest_fault() const;
 
-  // best_at_k, from each candidate's speed-up over eager: an answer that did not pass, or is slower, leaves eager in its place (1).
+  // best_at_k, from each candidate's speed-up over eager: an answer that did not pass, or is slower, leaves eager in
+  // its place (1).
   void describe_best(nlohmann::ordered_json& report, const std::map<std::string, double>& speedups) const;
 
   // samples, passed, pass_at_k (with and without repairs), tokens and what they cost, repairs, codes, overhead.
@@ -37,7 +38,7 @@ class SampleLog {
     bool passed = false, passed_at_first = false;
   };
   std::map<int, Sample> samples_;
-  std::vector<nlohmann::ordered_json> unjudged_;   // their usage
+  std::vector<nlohmann::ordered_json> unjudged_;  // their usage
 };
 
 }  // namespace kw

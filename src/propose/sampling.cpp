@@ -7,7 +7,8 @@
 
 namespace kw {
 
-SamplingThreads::SamplingThreads(std::vector<std::unique_ptr<llm::Backend>> backends) : backends_(std::move(backends)) {}
+SamplingThreads::SamplingThreads(std::vector<std::unique_ptr<llm::Backend>> backends)
+    : backends_(std::move(backends)) {}
 
 SamplingThreads::~SamplingThreads() {
   give_up();
@@ -23,7 +24,8 @@ void SamplingThreads::ask(SampleTask task, bool first) {
 
 void SamplingThreads::open() {
   if (!threads_.empty()) return;
-  for (const auto& backend : backends_) threads_.emplace_back([this, &backend] { work(*backend, backend == backends_.front()); });
+  for (const auto& backend : backends_)
+    threads_.emplace_back([this, &backend] { work(*backend, backend == backends_.front()); });
 }
 
 SamplingThreads::Opened SamplingThreads::opened() {
@@ -54,9 +56,7 @@ void SamplingThreads::work(llm::Backend& backend, bool opens) {
     std::exception_ptr fault;
     try {
       opened = {backend.name(), backend.context_tokens()};
-    } catch (...) {
-      fault = std::current_exception();
-    }
+    } catch (...) { fault = std::current_exception(); }
     const std::lock_guard lock(mutex_);
     if (fault) fault_ = fault, stopping_ = true;
     else opened_ = opened;
@@ -81,9 +81,7 @@ void SamplingThreads::work(llm::Backend& backend, bool opens) {
         ++pieces_;
         return !stopping_ && drops == drops_ && (!task.on_piece || task.on_piece(piece));
       });
-    } catch (...) {
-      fault = std::current_exception();
-    }
+    } catch (...) { fault = std::current_exception(); }
     const std::lock_guard lock(mutex_);
     busy_ += steady_seconds() - began - answer.completion.waited_seconds;
     if (drops != drops_) {
@@ -103,7 +101,8 @@ void SamplingThreads::work(llm::Backend& backend, bool opens) {
 
 std::optional<SampleAnswer> SamplingThreads::next(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !answers_.empty() || (fault_ && !fault_told_); });
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                    [&] { return !answers_.empty() || (fault_ && !fault_told_); });
   if (!answers_.empty()) {
     SampleAnswer answer = std::move(answers_.front());
     answers_.pop_front();

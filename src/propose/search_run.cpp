@@ -20,16 +20,26 @@ using search::Outcome;
 
 namespace {
 
-constexpr double kRaceSecondsEach = 0.4;      // of timing, per candidate of a race
-constexpr double kVerifyShare = 4;            // better candidates are verified on the way when this many verifications' time has passed
+constexpr double kRaceSecondsEach = 0.4;  // of timing, per candidate of a race
+constexpr double kVerifyShare = 4;  // better candidates are verified on the way when this many verifications' time has
+                                    // passed
 constexpr int kMostJobs = 8;
-constexpr int kMostReliefs = 5;               // with what the archive knows, one batch
+constexpr int kMostReliefs = 5;  // with what the archive knows, one batch
 
 class SearchRun : public search::Evaluator {
  public:
-  SearchRun(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress)
-      : request_(request), first_(first), session_(session), environment_(environment), archive_(archive), scratch_(scratch), progress_(progress),
-        catalogue_(first.graph, request.description), memory_(archive, request.environment_hash, emitter_version(), request.policy), sources_(first, request.compile) {}
+  SearchRun(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment,
+            Archive& archive, Scratch& scratch, Progress& progress)
+      : request_(request),
+        first_(first),
+        session_(session),
+        environment_(environment),
+        archive_(archive),
+        scratch_(scratch),
+        progress_(progress),
+        catalogue_(first.graph, request.description),
+        memory_(archive, request.environment_hash, emitter_version(), request.policy),
+        sources_(first, request.compile) {}
 
   Json run() {
     const Stage stage(progress_, "search");
@@ -52,7 +62,8 @@ class SearchRun : public search::Evaluator {
 
   search::SearchResult propose() {
     if (request_.proposer) {
-      const EditContext context{catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash, request_.last_try};
+      const EditContext context{
+          catalogue_, first_.schedule, archive_, request_.problem_hash, request_.environment_hash, request_.last_try};
       const std::unique_ptr<search::Proposer> proposer = (*request_.proposer)(context);
       return search::evaluate_proposals(first_.schedule, *proposer, *this, request_.evaluations);
     }
@@ -61,7 +72,8 @@ class SearchRun : public search::Evaluator {
     options.seed = request_.seed;
     options.most = request_.evaluations;
     options.only_given = request_.only_relief;
-    if (auto known = request_.evaluations ? std::nullopt : memory_.best_known(catalogue_, first_.schedule)) given.push_back({std::move(*known), "as known from the archive", "", 0});
+    if (auto known = request_.evaluations ? std::nullopt : memory_.best_known(catalogue_, first_.schedule))
+      given.push_back({std::move(*known), "as known from the archive", "", 0});
     for (search::Move& move : search::relief_moves(catalogue_, first_.schedule, request_.spilling, kMostReliefs))
       given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
     return search::search(catalogue_, first_.schedule, std::move(given), *this, options);
@@ -73,7 +85,9 @@ class SearchRun : public search::Evaluator {
 
   bool has_time() override {
     throw_if_interrupted();
-    if (request_.last_try > 0 && seconds_now() - session_.waited_seconds() + request_.verify_seconds > request_.last_try) return false;
+    if (request_.last_try > 0 &&
+        seconds_now() - session_.waited_seconds() + request_.verify_seconds > request_.last_try)
+      return false;
     return request_.evaluations > 0 || seconds() + (pending_ ? request_.verify_seconds : 0) < request_.budget_seconds;
   }
 
@@ -97,7 +111,9 @@ class SearchRun : public search::Evaluator {
     std::vector<size_t> racing;
     for (size_t i = 0; i < batch.size(); ++i) {
       if (auto known = memory_.find(first_.graph, batch[i].schedule)) outcomes[i] = *known;
-      else if (std::string fault = builder_ ? builder_->fault(scratch_.folder() + "/" + name_of(batch[i])) : ""; !fault.empty()) outcomes[i] = failed(fault);
+      else if (std::string fault = builder_ ? builder_->fault(scratch_.folder() + "/" + name_of(batch[i])) : "";
+               !fault.empty())
+        outcomes[i] = failed(fault);
       else racing.push_back(i);
     }
     if (request_.check) check(batch, racing, outcomes);
@@ -123,14 +139,18 @@ class SearchRun : public search::Evaluator {
     const bool good = request_.accept(with_schedule(first_, candidate.schedule, request_.compile));
     last_confirmed_ = seconds_now();
     pending_ = false;
-    progress_.note(fmt::format("search: {:.3f}x the first candidate's speed after {:.0f} s ({}){}", 1 / ratio, seconds(), candidate.change,
-                               good ? "" : ", but it failed its verification"));
+    progress_.note(fmt::format("search: {:.3f}x the first candidate's speed after {:.0f} s ({}){}", 1 / ratio,
+                               seconds(), candidate.change, good ? "" : ", but it failed its verification"));
     return good ? Verdict::kPassed : Verdict::kFailed;
   }
 
   void report(const search::Standing& standing) override {
-    if (request_.evaluations > 0) return progress_.update(fmt::format("{} of {} tried, best {:.2f}x", standing.tried, request_.evaluations, 1 / standing.best), static_cast<double>(standing.tried) / request_.evaluations);
-    progress_.update(fmt::format("{} tried, best {:.2f}x, {:.0f} s left", standing.tried, 1 / standing.best, std::max(0.0, request_.budget_seconds - seconds())),
+    if (request_.evaluations > 0)
+      return progress_.update(
+          fmt::format("{} of {} tried, best {:.2f}x", standing.tried, request_.evaluations, 1 / standing.best),
+          static_cast<double>(standing.tried) / request_.evaluations);
+    progress_.update(fmt::format("{} tried, best {:.2f}x, {:.0f} s left", standing.tried, 1 / standing.best,
+                                 std::max(0.0, request_.budget_seconds - seconds())),
                      std::min(1.0, seconds() / request_.budget_seconds));
   }
 
@@ -138,7 +158,9 @@ class SearchRun : public search::Evaluator {
   double seconds() override { return seconds_now() - began_ - (session_.waited_seconds() - waited_before_); }
 
  private:
-  static std::string name_of(const Candidate& candidate) { return "search_" + candidate.identity.substr(0, 16) + ".py"; }
+  static std::string name_of(const Candidate& candidate) {
+    return "search_" + candidate.identity.substr(0, 16) + ".py";
+  }
 
   static Outcome failed(const std::string& reason) { return {Outcome::State::kFailed, 0, 0, 0, false, reason}; }
 
@@ -166,16 +188,29 @@ class SearchRun : public search::Evaluator {
     if (!loaded_) return;
     loaded_ = false;
     try {
-      session_.race({.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {}, .seed = request_.seed, .input_bytes = 0, .eager_errors = {}});
+      session_.race({.problem = request_.problem,
+                     .size = request_.size,
+                     .device = request_.device,
+                     .runners = {},
+                     .seed = request_.seed,
+                     .input_bytes = 0,
+                     .eager_errors = {}});
     } catch (const WorkerFailure&) {
       // Gone altogether: nothing is loaded any more.
     }
   }
 
-  void race(const std::vector<Candidate>& batch, const Candidate* best, const std::vector<size_t>& racing, std::vector<Outcome>& outcomes) {
-    RaceRequest request{.problem = request_.problem, .size = request_.size, .device = request_.device, .runners = {{anchor_, true}}, .seed = request_.seed,
-                        .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1), .limit_seconds = 120 + 4 * request_.verify_seconds,
-                        .input_bytes = request_.input_bytes, .eager_errors = request_.eager_errors};
+  void race(const std::vector<Candidate>& batch, const Candidate* best, const std::vector<size_t>& racing,
+            std::vector<Outcome>& outcomes) {
+    RaceRequest request{.problem = request_.problem,
+                        .size = request_.size,
+                        .device = request_.device,
+                        .runners = {{anchor_, true}},
+                        .seed = request_.seed,
+                        .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1),
+                        .limit_seconds = 120 + 4 * request_.verify_seconds,
+                        .input_bytes = request_.input_bytes,
+                        .eager_errors = request_.eager_errors};
     for (const size_t i : racing) request.runners.push_back({scratch_.folder() + "/" + name_of(batch[i]), false});
     // The best so far is on the track as the one to beat; its samples count for nothing else.
     if (best) request.runners.push_back({scratch_.folder() + "/" + name_of(*best), true});
@@ -186,9 +221,7 @@ class SearchRun : public search::Evaluator {
       const Json& rows = reply["results"];
       for (size_t k = 0; k < racing.size(); ++k) outcomes[racing[k]] = outcome_of(rows[0], rows[k + 1]);
       return;
-    } catch (const WorkerFailure& failure) {
-      fault = "the process " + failure.what;
-    } catch (const Error& error) {
+    } catch (const WorkerFailure& failure) { fault = "the process " + failure.what; } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       fault = error.text().message;
     }
@@ -202,10 +235,15 @@ class SearchRun : public search::Evaluator {
   Outcome outcome_of(const Json& anchor, const Json& row) const {
     if (row["error"].is_string()) return failed(row["error"]);
     std::vector<double> first = anchor["samples_ms"], ours = row["samples_ms"];
-    first.resize(std::min(first.size(), ours.size()));   // rounds before it was stopped
+    first.resize(std::min(first.size(), ours.size()));  // rounds before it was stopped
     if (ours.empty() || first.size() < ours.size()) return failed("was not timed");
     const Estimate faster = speedup(first, ours).ratio;
-    Outcome outcome{row.value("stopped", false) ? Outcome::State::kPruned : Outcome::State::kMeasured, 1 / faster.value, 1 / faster.high, 1 / faster.low, false, ""};
+    Outcome outcome{row.value("stopped", false) ? Outcome::State::kPruned : Outcome::State::kMeasured,
+                    1 / faster.value,
+                    1 / faster.high,
+                    1 / faster.low,
+                    false,
+                    ""};
     return outcome;
   }
 
@@ -216,7 +254,8 @@ class SearchRun : public search::Evaluator {
     try {
       archive_.together([&] {
         const std::string hash = archive_.add_candidate(sources_.at(candidate.identity));
-        archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, request_.proposed_by, emitter_version(), schedule_to_json(candidate.schedule)});
+        archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, request_.proposed_by,
+                                    emitter_version(), schedule_to_json(candidate.schedule)});
       });
     } catch (const Error&) {
       // The report tells of the archive's fault when the result is stored.
@@ -250,22 +289,40 @@ class SearchRun : public search::Evaluator {
 
 Json search_json(const search::SearchResult& result, int evaluations, double seconds) {
   Json history = Json::array(), trials = Json::array();
-  for (const auto& one : result.history) history.push_back({{"seconds", one.seconds}, {"tried", one.tried}, {"speedup", 1 / one.ratio}, {"change", one.change}});
+  for (const auto& one : result.history)
+    history.push_back(
+        {{"seconds", one.seconds}, {"tried", one.tried}, {"speedup", 1 / one.ratio}, {"change", one.change}});
   double best = 1;
   for (const search::Trial& one : result.trials) {
     const Outcome& outcome = one.outcome;
-    const char* state = outcome.state == Outcome::State::kMeasured ? "measured" : outcome.state == Outcome::State::kPruned ? "stopped" : "failed";
+    const char* state = outcome.state == Outcome::State::kMeasured ? "measured"
+                        : outcome.state == Outcome::State::kPruned ? "stopped"
+                                                                   : "failed";
     if (outcome.state == Outcome::State::kMeasured) best = std::min(best, outcome.ratio);
-    trials.push_back({{"change", one.change}, {"state", state}, {"ratio", outcome.ratio > 0 ? Json(outcome.ratio) : Json()}, {"best", best}, {"reused", outcome.reused}});
+    trials.push_back({{"change", one.change},
+                      {"state", state},
+                      {"ratio", outcome.ratio > 0 ? Json(outcome.ratio) : Json()},
+                      {"best", best},
+                      {"reused", outcome.reused}});
     if (!outcome.reason.empty()) trials.back()["reason"] = outcome.reason;
   }
-  return {{"budget_seconds", 0}, {"evaluations", evaluations}, {"seconds", seconds}, {"seed", 0}, {"tried", result.standing.tried}, {"pruned", result.standing.pruned},
-          {"failed", result.standing.failed}, {"reused", result.standing.reused}, {"exhausted", result.exhausted}, {"speedup", 1 / result.ratio}, {"history", history}, {"trials", trials},
+  return {{"budget_seconds", 0},
+          {"evaluations", evaluations},
+          {"seconds", seconds},
+          {"seed", 0},
+          {"tried", result.standing.tried},
+          {"pruned", result.standing.pruned},
+          {"failed", result.standing.failed},
+          {"reused", result.standing.reused},
+          {"exhausted", result.exhausted},
+          {"speedup", 1 / result.ratio},
+          {"history", history},
+          {"trials", trials},
           {"schedule", Json::parse(schedule_to_json(result.schedule))}};
 }
 
-Json search_schedules(const SearchRequest& request, const Compiled& first, Session& session, const Environment& environment, Archive& archive, Scratch& scratch,
-                      Progress& progress) {
+Json search_schedules(const SearchRequest& request, const Compiled& first, Session& session,
+                      const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress) {
   return SearchRun(request, first, session, environment, archive, scratch, progress).run();
 }
 

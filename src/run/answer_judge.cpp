@@ -46,15 +46,21 @@ std::map<std::string, double> eager_errors_of(const Json& record) {
 
 JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
   JudgedAnswer judged;
-  const llm::Extraction extraction = llm::extract({completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target, context_.problem.source},
-                                                  [&](const std::string& source) { return facts_of(source); });
+  const llm::Extraction extraction = llm::extract(
+      {completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target,
+       context_.problem.source},
+      [&](const std::string& source) { return facts_of(source); });
   Json& record = judged.record;
-  record = {{"model", model}, {"usage", usage_json(completion)}, {"repairs", extraction.repairs}, {"verdict", "fail"}, {"code", extraction.fault.code}, {"reason", extraction.fault.message}, {"ran", false}};
-  if (completion.finish == "repetition" && !extraction.fault.code.empty()) record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
+  record = {{"model", model},    {"usage", usage_json(completion)}, {"repairs", extraction.repairs},
+            {"verdict", "fail"}, {"code", extraction.fault.code},   {"reason", extraction.fault.message},
+            {"ran", false}};
+  if (completion.finish == "repetition" && !extraction.fault.code.empty())
+    record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
   judged.feedback = feedback_on(extraction.fault);
   if (!extraction.fault.code.empty()) return judged;
 
-  judged.source = stamped(fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source));
+  judged.source = stamped(
+      fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source));
   judged.candidate = context_.archive.add_candidate(judged.source);
   if (const auto known = known_.find(judged.candidate); known != known_.end()) {
     // Verdicts are of the source; the model wrote it again.
@@ -74,25 +80,31 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   record.update(of_verdict(report));
   judged.feedback = feedback_on(judgement);
   context_.archive.together([&] {
-    context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model, emitter_version(), ""});
-    judged.verdict = context_.archive.add(
-        VerdictRecord{context_.problem_hash, judged.candidate, context_.environment_hash, context_.policy, judgement.passed(), judgement.verdict.reason, judgement.figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
+    context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model,
+                                        emitter_version(), ""});
+    judged.verdict = context_.archive.add(VerdictRecord{
+        context_.problem_hash, judged.candidate, context_.environment_hash, context_.policy, judgement.passed(),
+        judgement.verdict.reason, judgement.figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
   });
   known_[judged.candidate] = {of_verdict(record), judged.verdict};
   return judged;
 }
 
-Json AnswerJudge::facts_of(const std::string& source) { return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds); }
+Json AnswerJudge::facts_of(const std::string& source) {
+  return context_.facts.request("source_facts", {{"source", source}}, kFactsSeconds);
+}
 
 const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
   if (limits_) return *limits_;
   Session plain(context_.environment, context_.progress, context_.timeout_seconds);
   plain.be_quiet(true);
   const std::string device = device_of(context_.target);
-  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device), cache_bytes(plain, device)});
+  return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device),
+                                      cache_bytes(plain, device)});
 }
 
-Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record, const std::vector<std::string>& baselines, double seconds) {
+Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record,
+                       const std::vector<std::string>& baselines, double seconds) {
   Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
   try {
     MeasureRequest request;
@@ -109,9 +121,13 @@ Json AnswerJudge::time(const std::string& source, const std::string& candidate, 
     context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
-    report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"}, {"reason", "Timing failed: " + error.text().message}, {"code", error.text().code}};
+    report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"},
+              {"reason", "Timing failed: " + error.text().message},
+              {"code", error.text().code}};
   } catch (const WorkerFailure& failure) {
-    report = {{"verdict", "fail"}, {"reason", "The process " + failure.what + " while the candidate was timed."}, {"code", "worker-failed"}};
+    report = {{"verdict", "fail"},
+              {"reason", "The process " + failure.what + " while the candidate was timed."},
+              {"code", "worker-failed"}};
   }
   return report;
 }

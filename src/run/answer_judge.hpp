@@ -1,4 +1,5 @@
-// What becomes of one answer of a model: the code in it, its verdict and, when it passed, its times; everything in the archive.
+// What becomes of one answer of a model: the code in it, its verdict and, when it passed, its times; everything in the
+// archive.
 #pragma once
 
 #include <map>
@@ -19,7 +20,7 @@ namespace kw {
 // What all answers to one problem are judged by; all of it outlives the judge.
 struct JudgeContext {
   Archive& archive;
-  llm::Host& facts;                    // parses Python
+  llm::Host& facts;  // parses Python
   Judges& judges;
   const Environment& environment;
   Progress& progress;
@@ -27,14 +28,14 @@ struct JudgeContext {
   std::string problem_hash, environment_hash, target, policy;
   double timeout_seconds = 120;
   int64_t input_bytes = 0;
-  const Graph* graph = nullptr;        // for the roofline; nullptr: none
+  const Graph* graph = nullptr;  // for the roofline; nullptr: none
 };
 
 struct JudgedAnswer {
-  nlohmann::ordered_json record;       // model, usage, repairs, verdict, code, reason, ran, errors, notes, same_as_before
-  Feedback feedback;                   // empty where there is nothing to say to the model
-  std::string source, candidate, verdict;   // the file and hashes; empty where there was no code
-  double seconds = 0;                  // of the verification
+  nlohmann::ordered_json record;  // model, usage, repairs, verdict, code, reason, ran, errors, notes, same_as_before
+  Feedback feedback;              // empty where there is nothing to say to the model
+  std::string source, candidate, verdict;  // the file and hashes; empty where there was no code
+  double seconds = 0;                      // of the verification
 };
 
 class AnswerJudge {
@@ -44,8 +45,11 @@ class AnswerJudge {
   // A source that was judged before is not judged again.
   JudgedAnswer judge(const llm::Completion& completion, const std::string& model);
 
-  // Times one that passed: a report's fields from time_ms to roofline, with verdict "fail" where it did not hold. Throws Interrupted.
-  nlohmann::ordered_json time(const std::string& source, const std::string& candidate, const nlohmann::ordered_json& record, const std::vector<std::string>& baselines, double seconds);
+  // Times one that passed: a report's fields from time_ms to roofline, with verdict "fail" where it did not hold.
+  // Throws Interrupted.
+  nlohmann::ordered_json time(const std::string& source, const std::string& candidate,
+                              const nlohmann::ordered_json& record, const std::vector<std::string>& baselines,
+                              double seconds);
 
  private:
   struct Known {
@@ -56,8 +60,8 @@ class AnswerJudge {
     nlohmann::ordered_json ceilings;
     double cache_bytes = 0;
   };
-  nlohmann::ordered_json facts_of(const std::string& source);   // the worker's "source_facts"
-  const DeviceLimits& limits();        // asked for once: it takes a process of its own
+  nlohmann::ordered_json facts_of(const std::string& source);  // the worker's "source_facts"
+  const DeviceLimits& limits();                                // asked for once: it takes a process of its own
 
   JudgeContext context_;
   std::optional<DeviceLimits> limits_;

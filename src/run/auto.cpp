@@ -20,10 +20,15 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json median_of(const Json& report) { return report.contains("time_ms") && report["time_ms"].is_object() ? report["time_ms"].value("ours", Json()) : Json(); }
+Json median_of(const Json& report) {
+  return report.contains("time_ms") && report["time_ms"].is_object() ? report["time_ms"].value("ours", Json()) : Json();
+}
 
 Json row(const std::string& proposer, const Json& report) {
-  Json row = {{"proposer", proposer}, {"verdict", report.value("verdict", "fail")}, {"ms", median_of(report)}, {"seconds", report.contains("seconds") ? report["seconds"].value("total", Json()) : Json()}};
+  Json row = {{"proposer", proposer},
+              {"verdict", report.value("verdict", "fail")},
+              {"ms", median_of(report)},
+              {"seconds", report.contains("seconds") ? report["seconds"].value("total", Json()) : Json()}};
   for (const char* field : {"passed", "judged", "tokens", "cost", "pass_at_k", "run"})
     if (report.contains(field)) row[field] = report[field];
   return row;
@@ -31,7 +36,11 @@ Json row(const std::string& proposer, const Json& report) {
 
 // Beyond doubt: they were timed in different processes.
 bool is_faster(const Json& report, const Json& other) {
-  const auto interval = [](const Json& of) -> Json { return of.contains("time_interval_ms") && of["time_interval_ms"].is_object() ? of["time_interval_ms"].value("ours", Json()) : Json(); };
+  const auto interval = [](const Json& of) -> Json {
+    return of.contains("time_interval_ms") && of["time_interval_ms"].is_object()
+               ? of["time_interval_ms"].value("ours", Json())
+               : Json();
+  };
   const Json mine = interval(report), theirs = interval(other);
   return mine.is_array() && theirs.is_array() && mine[1].get<double>() < theirs[0].get<double>();
 }
@@ -47,7 +56,8 @@ void share_budget(OptimizeOptions& scheduler, GenerateOptions& model) {
 }
 
 // One run of the compiler, which goes on with what the model picks: both are timed side by side.
-Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
+Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
+                SamplingThreads* shared) {
   share_budget(scheduler, model);
   scheduler.search_first = true;
   EditRun edits(model, shared);
@@ -60,7 +70,7 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
   const double seconds = report["seconds"].value("proposed", 0.0);
   own["seconds"] = report["seconds"].value("total", 0.0) - seconds;
   theirs["seconds"] = seconds;
-  if (won) std::swap(own["ms"], theirs["ms"]);   // the winner alone is timed beside eager
+  if (won) std::swap(own["ms"], theirs["ms"]);  // the winner alone is timed beside eager
   theirs["verdict"] = won ? "pass" : "none-faster";
   theirs["answers"] = picked["edits"]["answers"].size();
   theirs["evaluated"] = picked["edits"]["evaluations"].get<int>() - 1;
@@ -73,12 +83,13 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
 }
 
 // The model's kernels after the compiler's: the better of two runs.
-Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress, SamplingThreads* shared) {
+Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
+                  SamplingThreads* shared) {
   share_budget(scheduler, model);
   const double began = seconds_now(), least = scheduler.min_speedup;
   OutputFile place(resolve_output(scheduler.output, scheduler.problem, scheduler.force));
   place.remember();
-  scheduler.min_speedup = model.min_speedup = 0;   // whether the better of both is fast enough shows at the end
+  scheduler.min_speedup = model.min_speedup = 0;  // whether the better of both is fast enough shows at the end
   Json report = optimize(scheduler, progress);
   if (scheduler.try_seconds > 0) {
     const double left = std::max(1.0, scheduler.try_seconds - (seconds_now() - began));
@@ -98,14 +109,17 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
   std::string winner = kScheduler;
   try {
     GenerateOutcome outcome = generate(model, progress, shared);
-    if (outcome.interrupted) throw Interrupted{passed(report) ? "the compiler's verified candidate is in " + output : outcome.kept};
+    if (outcome.interrupted)
+      throw Interrupted{passed(report) ? "the compiler's verified candidate is in " + output : outcome.kept};
     Json& answer = outcome.report;
     proposers.push_back(row(proposer, answer));
     if (outcome.fault) proposers.back()["error"] = outcome.fault->text().message;
     if (passed(answer) && (!passed(report) || is_faster(answer, report))) {
       winner = proposer;
       place.write(read_file(model.output));
-      for (const char* field : {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "noise", "roofline", "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
+      for (const char* field :
+           {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "noise", "roofline",
+            "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
         if (answer.contains(field)) report[field] = answer[field];
       for (const char* field : {"kernels", "library_calls", "library_ops", "search"}) report.erase(field);
       report["candidate"] = place.absolute_path();
@@ -123,12 +137,15 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
 
 }  // namespace
 
-Json optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress, SamplingThreads* shared) {
-  if (!(model.edits && model.model.model == kSearchAsModel)) llm::place_of(model.model.model);   // a misspelt name is told before the work, not after
+Json optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress,
+                         SamplingThreads* shared) {
+  if (!(model.edits && model.model.model == kSearchAsModel))
+    llm::place_of(model.model.model);  // a misspelt name is told before the work, not after
   const std::string proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
   Json report = (model.edits ? with_edits : with_kernels)(options, model, proposer, progress, shared);
   for (const Json& one : report["proposers"])
-    if (one.contains("error")) add_note(report, one["proposer"].get<std::string>() + ": " + one["error"].get<std::string>());
+    if (one.contains("error"))
+      add_note(report, one["proposer"].get<std::string>() + ": " + one["error"].get<std::string>());
   return report;
 }
 

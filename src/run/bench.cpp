@@ -30,7 +30,8 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int kLineVersion = 1;
-// Of a problem's time what is left to timing and reporting, when nothing else is tried any more: torch.compile alone may take four minutes.
+// Of a problem's time what is left to timing and reporting, when nothing else is tried any more: torch.compile alone
+// may take four minutes.
 constexpr double kReportSeconds = 300, kReportShare = 0.5;
 
 // results.jsonl: one write() a line, so that a kill leaves whole lines but perhaps the last.
@@ -64,7 +65,8 @@ class ResultsFile {
     if (write(descriptor_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) fail();
   }
   [[noreturn]] void fail() const {
-    throw Error(ErrorKind::kMissing, "cannot write " + path_ + ": " + std::strerror(errno) + ".", "Free some space, or give another folder with --out.");
+    throw Error(ErrorKind::kMissing, "cannot write " + path_ + ": " + std::strerror(errno) + ".",
+                "Free some space, or give another folder with --out.");
   }
 
   std::string path_;
@@ -75,8 +77,9 @@ class ResultsFile {
 
 // What must agree for an earlier line to stand.
 Json key_of(const std::string& source_hash, const BenchOptions& options) {
-  Json key = {{"source", source_hash},      {"kw", emitter_version()},         {"target", options.target},
-              {"policy", options.policy},   {"emit_only", options.emit_only},  {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
+  Json key = {{"source", source_hash},          {"kw", emitter_version()},
+              {"target", options.target},       {"policy", options.policy},
+              {"emit_only", options.emit_only}, {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
   if (options.proposer.model.model.empty()) return key;
   key["proposer"] = to_json(options.proposer);
   key["after_compiler"] = options.after_compiler;
@@ -86,7 +89,7 @@ Json key_of(const std::string& source_hash, const BenchOptions& options) {
 
 struct Job {
   size_t index = 0;
-  Json request, line;      // line: what is known before the run
+  Json request, line;  // line: what is known before the run
 };
 
 Json failed_line(const char* verdict, const std::string& reason, double seconds) {
@@ -95,7 +98,8 @@ Json failed_line(const char* verdict, const std::string& reason, double seconds)
 
 class SuiteRunner {
  public:
-  SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Json)> on_result, std::function<void(const std::string&)> on_wait)
+  SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Json)> on_result,
+              std::function<void(const std::string&)> on_wait)
       : options_(options), jobs_(std::move(jobs)), on_result_(std::move(on_result)), on_wait_(std::move(on_wait)) {}
 
   void run() {
@@ -112,12 +116,10 @@ class SuiteRunner {
     while (const Job* job = next()) {
       try {
         std::optional<Json> result = run_one(*job, device, child);
-        if (!result) result = run_one(*job, device, child, true);   // its process was killed: who knows by whom
+        if (!result) result = run_one(*job, device, child, true);  // its process was killed: who knows by whom
         const std::lock_guard lock(mutex_);
         on_result_(*job, std::move(*result));
-      } catch (const Interrupted&) {
-        return;
-      } catch (...) {
+      } catch (const Interrupted&) { return; } catch (...) {
         // Not the problem's fault (the results cannot be written): the run as a whole ends.
         const std::lock_guard lock(mutex_);
         failure_ = std::current_exception();
@@ -133,7 +135,8 @@ class SuiteRunner {
   }
 
   // Nothing where the process was killed, but the `last` time.
-  std::optional<Json> run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child, bool last = false) {
+  std::optional<Json> run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child,
+                              bool last = false) {
     if (!child) {
       Subprocess::Options start;
       start.command = {fs::read_symlink("/proc/self/exe").string(), "bench-worker"};
@@ -155,15 +158,19 @@ class SuiteRunner {
     }
     const double seconds = steady_seconds() - began;
     throw_if_interrupted();
-    if (outcome != Subprocess::Outcome::kEnded) child->kill();   // otherwise it is to be known what ended it
+    if (outcome != Subprocess::Outcome::kEnded) child->kill();  // otherwise it is to be known what ended it
     const ExitStatus status = child->wait();
     child.reset();
     throw_if_interrupted();
     if (outcome == Subprocess::Outcome::kTimedOut)
-      return failed_line("timeout", "not done within " + std::to_string(static_cast<int>(options_.timeout_seconds)) + " s", seconds);
+      return failed_line(
+          "timeout", "not done within " + std::to_string(static_cast<int>(options_.timeout_seconds)) + " s", seconds);
     if (outcome == Subprocess::Outcome::kEnded && status.signal == SIGKILL && !last) return std::nullopt;
-    return failed_line("crash", status.signal ? std::string("kw ended with signal ") + std::to_string(status.signal) + " (" + strsignal(status.signal) + ")"
-                                              : "kw ended with exit code " + std::to_string(status.code), seconds);
+    return failed_line("crash",
+                       status.signal ? std::string("kw ended with signal ") + std::to_string(status.signal) + " (" +
+                                           strsignal(status.signal) + ")"
+                                     : "kw ended with exit code " + std::to_string(status.code),
+                       seconds);
   }
 
   const BenchOptions& options_;
@@ -186,7 +193,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
                    const std::function<void(const std::string& whom)>& on_wait) {
   std::error_code error;
   ResultsFile file(options.out + "/results.jsonl");
-  std::map<std::string, Json> earlier;   // the latest line of each key
+  std::map<std::string, Json> earlier;  // the latest line of each key
   if (!options.redo)
     for (const Json& line : file.earlier()) earlier[line["key"].dump() + line.value("problem", "")] = line;
 
@@ -196,7 +203,8 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
   size_t done = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     const BenchProblem& problem = problems[i];
-    Json line = {{"version", kLineVersion}, {"problem", problem.path}, {"name", problem.name}, {"category", problem.category}};
+    Json line = {
+        {"version", kLineVersion}, {"problem", problem.path}, {"name", problem.name}, {"category", problem.category}};
     std::string hash;
     try {
       hash = read_problem_file(problem.path, options.size, options.target).hash();
@@ -213,22 +221,29 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     const std::string candidate = candidate_path(options, problem);
     fs::create_directories(fs::path(candidate).parent_path(), error);
     if (!options.force) check_replaceable(candidate);
-    Json request = {{"problem", problem.path}, {"output", candidate},       {"target", options.target}, {"size", options.size},
-                    {"policy", options.policy}, {"budget", options.budget_seconds}, {"emit_only", options.emit_only}, {"baselines", options.baselines}, {"draws", options.draws}};
-    if (!options.proposer.model.model.empty()) request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
+    Json request = {{"problem", problem.path},        {"output", candidate},
+                    {"target", options.target},       {"size", options.size},
+                    {"policy", options.policy},       {"budget", options.budget_seconds},
+                    {"emit_only", options.emit_only}, {"baselines", options.baselines},
+                    {"draws", options.draws}};
+    if (!options.proposer.model.model.empty())
+      request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
     request["fresh"] = options.redo;
     request["force"] = options.force;
     request["try_seconds"] = options.timeout_seconds - std::min(kReportSeconds, kReportShare * options.timeout_seconds);
     jobs.push_back({i, std::move(request), std::move(line)});
   }
-  SuiteRunner runner(options, std::move(jobs), [&](const Job& job, Json result) {
-    Json line = job.line;
-    for (const auto& [key, value] : result.items())
-      if (!line.contains(key)) line[key] = value;
-    file.append(line);
-    lines[job.index] = line;
-    on_line(line, ++done, problems.size());
-  }, on_wait);
+  SuiteRunner runner(
+      options, std::move(jobs),
+      [&](const Job& job, Json result) {
+        Json line = job.line;
+        for (const auto& [key, value] : result.items())
+          if (!line.contains(key)) line[key] = value;
+        file.append(line);
+        lines[job.index] = line;
+        on_line(line, ++done, problems.size());
+      },
+      on_wait);
   runner.run();
   run.interrupted = interrupted();
   for (Json& line : lines)

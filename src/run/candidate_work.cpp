@@ -26,17 +26,25 @@ namespace {
 ProblemFile read_candidate_file(const std::string& path) { return read_problem_file(path); }
 
 Json new_report(const char* command, const ProblemFile& problem, const std::string& target) {
-  return {{"version", kReportVersion}, {"command", command}, {"problem", problem.path}, {"name", problem.name}, {"size", problem.size.empty() ? Json() : Json(problem.size)}, {"target", target}};
+  return {{"version", kReportVersion},
+          {"command", command},
+          {"problem", problem.path},
+          {"name", problem.name},
+          {"size", problem.size.empty() ? Json() : Json(problem.size)},
+          {"target", target}};
 }
 
-void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, const Environment& environment, const Json& report, const Judgement& judgement) {
+void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, const Environment& environment,
+                   const Json& report, const Judgement& judgement) {
   Archive archive;
   archive.together([&] {
-    const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
+    const std::string problem_hash = archive.add(
+        ProblemRecord{problem.name, problem.path, problem.source_with_imports});
     const std::string candidate_hash = archive.add_candidate(candidate.source);
     const std::string environment_hash = archive.add_environment(environment.description_json());
     archive.add(ProposalRecord{problem_hash, candidate_hash, report["target"], "person", emitter_version(), ""});
-    archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report["policy"], judgement.passed(), judgement.verdict.reason, judgement.figures.dump()});
+    archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report["policy"], judgement.passed(),
+                              judgement.verdict.reason, judgement.figures.dump()});
   });
 }
 
@@ -44,7 +52,7 @@ void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, con
 
 Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   const double began = seconds_now();
-  read_problem_file(options.problem);   // what is wrong with a file comes before what is wrong with the machine
+  read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const ProblemFile candidate = read_candidate_file(options.candidate);
   const Environment environment = find_environment();
   const std::string target = resolve_target(options.target, environment, true);
@@ -53,8 +61,14 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   Json report = new_report("verify", problem, target);
   report["policy"] = options.policy;
   Session session(environment, progress, options.timeout_seconds);
-  const Judgement judgement = judge(session, {.problem = problem.path, .size = problem.size, .candidate = candidate.path, .device = device, .policy = options.policy, .seed = options.seed,
-                                       .draws = options.draws, .input_bytes = 0});
+  const Judgement judgement = judge(session, {.problem = problem.path,
+                                              .size = problem.size,
+                                              .candidate = candidate.path,
+                                              .device = device,
+                                              .policy = options.policy,
+                                              .seed = options.seed,
+                                              .draws = options.draws,
+                                              .input_bytes = 0});
   add_judgement(report, judgement);
   store_verdict(problem, candidate, environment, report, judgement);
   report["candidate"] = candidate.path;
@@ -78,23 +92,44 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   Json report = new_report("measure", problem, target);
   Json reply;
   try {
-    reply = session.measure({.problem = problem.path, .size = problem.size, .candidate = options.candidate, .device = device, .baselines = options.baselines, .kernels = {},
-                             .budget_seconds = options.budget_seconds, .limit_seconds = options.timeout_seconds, .input_bytes = 0, .eager_errors = {}});
+    reply = session.measure({.problem = problem.path,
+                             .size = problem.size,
+                             .candidate = options.candidate,
+                             .device = device,
+                             .baselines = options.baselines,
+                             .kernels = {},
+                             .budget_seconds = options.budget_seconds,
+                             .limit_seconds = options.timeout_seconds,
+                             .input_bytes = 0,
+                             .eager_errors = {}});
   } catch (const WorkerFailure& failure) {
     if (options.candidate.empty())
-      throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.", .where = problem.path, .source = "",
-                                              .hint = "Run Model with get_inputs() in plain PyTorch first.", .detail = failure.log, .code = "problem-crashed"});
-    throw Error(ErrorKind::kCandidateFailed, ErrorText{.message = "The process " + failure.what + " while candidate and baselines were timed.", .where = options.candidate,
-                                                       .source = "", .hint = "`kw verify` says whether it is the candidate.", .detail = failure.log, .code = "worker-failed"});
+      throw Error(ErrorKind::kUser, ErrorText{.message = "The Python process " + failure.what + " while the model ran.",
+                                              .where = problem.path,
+                                              .source = "",
+                                              .hint = "Run Model with get_inputs() in plain PyTorch first.",
+                                              .detail = failure.log,
+                                              .code = "problem-crashed"});
+    throw Error(ErrorKind::kCandidateFailed,
+                ErrorText{.message = "The process " + failure.what + " while candidate and baselines were timed.",
+                          .where = options.candidate,
+                          .source = "",
+                          .hint = "`kw verify` says whether it is the candidate.",
+                          .detail = failure.log,
+                          .code = "worker-failed"});
   }
   add_measurement(report, reply);
-  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device), cache_bytes(session, device));
+  add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device),
+               cache_bytes(session, device));
   archive.together([&] {
-    const std::string problem_hash = archive.add(ProblemRecord{problem.name, problem.path, problem.source_with_imports});
-    const std::string candidate_hash = options.candidate.empty() ? "" : archive.add_candidate(read_file(options.candidate));
+    const std::string problem_hash = archive.add(
+        ProblemRecord{problem.name, problem.path, problem.source_with_imports});
+    const std::string candidate_hash = options.candidate.empty() ? ""
+                                                                 : archive.add_candidate(read_file(options.candidate));
     archive.add(MeasurementRecord{problem_hash, candidate_hash, environment_hash, reply.dump()});
   });
-  report["candidate"] = options.candidate.empty() ? Json() : Json(fs::absolute(options.candidate).lexically_normal().string());
+  report["candidate"] = options.candidate.empty() ? Json()
+                                                  : Json(fs::absolute(options.candidate).lexically_normal().string());
   if (session.waited_seconds() > kShortWait) report["seconds"]["waiting"] = session.waited_seconds();
   report["seconds"]["total"] = seconds_now() - began;
   return report;

@@ -32,14 +32,19 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kConversationVersion = 1;      // of what a run's name rests on
+constexpr int kConversationVersion = 1;  // of what a run's name rests on
 
 }  // namespace
 
 struct Conversation::State {
   State(const GenerateOptions& given, Progress& shown)
-      : options(given), progress(shown), environment(find_environment()), target(resolve_target(given.target, environment, true)), facts(llm::HostOptions{environment.python, environment.module_path}),
-        environment_hash(archive.add_environment(environment.description_json())), began(std::to_string(Session::secret_seed())) {
+      : options(given),
+        progress(shown),
+        environment(find_environment()),
+        target(resolve_target(given.target, environment, true)),
+        facts(llm::HostOptions{environment.python, environment.module_path}),
+        environment_hash(archive.add_environment(environment.description_json())),
+        began(std::to_string(Session::secret_seed())) {
     llm::place_of(options.model.model);
     llm::load_template(options.prompt);
     facts.start();
@@ -59,7 +64,9 @@ struct Conversation::State {
   };
 
   SamplingThreads& model() {
-    if (!threads) threads = std::make_unique<SamplingThreads>(llm::open_backends(options.model, {environment.python, environment.module_path}));
+    if (!threads)
+      threads = std::make_unique<SamplingThreads>(
+          llm::open_backends(options.model, {environment.python, environment.module_path}));
     if (opened.name.empty()) {
       const Stage stage(progress, "loading the model");
       threads->open();
@@ -87,7 +94,9 @@ struct Conversation::State {
     const Subject& now = subject_or_throw();
     const int budget = opened.context > 0 ? opened.context - options.max_tokens : 0;
     const auto count = [&](const llm::Prompt& prompt) { return llm::estimate_tokens(prompt.text()); };
-    return llm::fill(llm::load_template(options.prompt), prompt_facts(archive, environment, environment_hash, now.file, target, options.shots), std::max(0, budget), count);
+    return llm::fill(llm::load_template(options.prompt),
+                     prompt_facts(archive, environment, environment_hash, now.file, target, options.shots),
+                     std::max(0, budget), count);
   }
 
   // The last answer only, as `kw generate` does: contexts are small.
@@ -122,7 +131,8 @@ struct Conversation::State {
   int asked = 0;
 };
 
-Conversation::Conversation(const GenerateOptions& options, Progress& progress) : state_(std::make_unique<State>(options, progress)) {}
+Conversation::Conversation(const GenerateOptions& options, Progress& progress)
+    : state_(std::make_unique<State>(options, progress)) {}
 
 // A server that hangs, or a model that reads a long prompt, must not keep anybody here.
 Conversation::~Conversation() {
@@ -145,8 +155,16 @@ std::vector<Turn>& Conversation::turns() { return state_->subject_or_throw().tur
 
 const Json& Conversation::open(const std::string& path) {
   State& state = *state_;
-  auto now = std::make_unique<State::Subject>(State::Subject{.file = read_problem_file(path, state.options.size, state.target), .hash = "", .built_in = {}, .built_in_source = "", .judges = {}, .judge = {},
-                                                             .turns = {}, .last_prompt = {}, .last_feedback = ""});
+  auto now = std::make_unique<State::Subject>(
+      State::Subject{.file = read_problem_file(path, state.options.size, state.target),
+                     .hash = "",
+                     .built_in = {},
+                     .built_in_source = "",
+                     .judges = {},
+                     .judge = {},
+                     .turns = {},
+                     .last_prompt = {},
+                     .last_feedback = ""});
   OptimizeOptions optimised;
   optimised.problem = path;
   optimised.output = state.scratch.folder() + "/built_in.py";
@@ -157,17 +175,32 @@ const Json& Conversation::open(const std::string& path) {
   optimised.budget_seconds = std::min(state.options.budget_seconds, kTimingSeconds);
   optimised.timeout_seconds = state.options.timeout_seconds;
   optimised.draws = state.options.draws;
-  optimised.min_speedup = 0;   // what is written is talked about, however fast
+  optimised.min_speedup = 0;  // what is written is talked about, however fast
   now->built_in = optimize(optimised, state.progress);
   if (passed(now->built_in)) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
   const std::string device = device_of(state.target);
   now->judges = std::make_unique<Judges>(state.environment, state.progress,
-                                         VerifyRequest{.problem = now->file.path, .size = now->file.size, .candidate = "", .device = device, .policy = state.options.policy, .seed = std::nullopt, .draws = state.options.draws,
-                                                       .input_bytes = 0, .secrets = {state.options.model.key_variable}},
+                                         VerifyRequest{.problem = now->file.path,
+                                                       .size = now->file.size,
+                                                       .candidate = "",
+                                                       .device = device,
+                                                       .policy = state.options.policy,
+                                                       .seed = std::nullopt,
+                                                       .draws = state.options.draws,
+                                                       .input_bytes = 0,
+                                                       .secrets = {state.options.model.key_variable}},
                                          state.options.timeout_seconds);
-  now->judge = std::make_unique<AnswerJudge>(JudgeContext{.archive = state.archive, .facts = state.facts, .judges = *now->judges, .environment = state.environment, .progress = state.progress, .problem = now->file,
-                                                          .problem_hash = now->hash, .environment_hash = state.environment_hash, .target = state.target, .policy = state.options.policy,
+  now->judge = std::make_unique<AnswerJudge>(JudgeContext{.archive = state.archive,
+                                                          .facts = state.facts,
+                                                          .judges = *now->judges,
+                                                          .environment = state.environment,
+                                                          .progress = state.progress,
+                                                          .problem = now->file,
+                                                          .problem_hash = now->hash,
+                                                          .environment_hash = state.environment_hash,
+                                                          .target = state.target,
+                                                          .policy = state.options.policy,
                                                           .timeout_seconds = state.options.timeout_seconds});
   state.subject = std::move(now);
   return state.subject->built_in;
@@ -175,7 +208,8 @@ const Json& Conversation::open(const std::string& path) {
 
 std::string Conversation::prompt() const {
   const llm::FilledPrompt filled = state_->first_prompt();
-  return llm::shown(filled.prompt) + fmt::format("=== about {} tokens, {} examples of the archive\n", filled.tokens, filled.examples);
+  return llm::shown(filled.prompt) +
+         fmt::format("=== about {} tokens, {} examples of the archive\n", filled.tokens, filled.examples);
 }
 
 Turn& Conversation::ask(const std::string& message, const llm::OnToken& on_piece) {
@@ -184,7 +218,17 @@ Turn& Conversation::ask(const std::string& message, const llm::OnToken& on_piece
   SamplingThreads& model = state.model();
   now.judges->get_ready();
   now.last_prompt = message.empty() ? state.first_prompt().prompt : state.next_prompt(message);
-  SampleTask task{state.asked++, 0, now.last_prompt, {.temperature = state.options.temperature, .top_p = state.options.top_p, .max_tokens = state.options.max_tokens, .seed = std::nullopt, .stop = {}, .grammar = "", .schema = ""}, {}};
+  SampleTask task{state.asked++,
+                  0,
+                  now.last_prompt,
+                  {.temperature = state.options.temperature,
+                   .top_p = state.options.top_p,
+                   .max_tokens = state.options.max_tokens,
+                   .seed = std::nullopt,
+                   .stop = {},
+                   .grammar = "",
+                   .schema = ""},
+                  {}};
   if (state.options.seed) task.sampling.seed = *state.options.seed + static_cast<uint64_t>(task.sample);
   // Shared with the thread that writes: it may still do so after this call has been left.
   struct Written {
@@ -218,7 +262,7 @@ Turn& Conversation::ask(const std::string& message, const llm::OnToken& on_piece
     now.turns.push_back(std::move(turn));
     throw;
   } catch (const Error&) {
-    state.forget_model();   // threads end with their first fault
+    state.forget_model();  // threads end with their first fault
     throw;
   }
   Turn turn;
@@ -241,13 +285,31 @@ void Conversation::judge(Turn& turn) {
   completion.completion_tokens = turn.tokens;
   completion.seconds = turn.seconds;
   Json request;
-  for (const llm::Message& message : now.last_prompt.messages) request["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  for (const llm::Message& message : now.last_prompt.messages)
+    request["messages"].push_back({{"role", message.role}, {"content", message.content}});
   if (now.last_prompt.messages.empty()) request["prompt"] = now.last_prompt.raw;
-  request.update({{"template", state.options.prompt}, {"temperature", state.options.temperature}, {"top_p", state.options.top_p}, {"max_tokens", state.options.max_tokens}, {"target", state.target}});
+  request.update({{"template", state.options.prompt},
+                  {"temperature", state.options.temperature},
+                  {"top_p", state.options.top_p},
+                  {"max_tokens", state.options.max_tokens},
+                  {"target", state.target}});
   // A conversation is a run of its own: what is said in it depends on the person.
-  const std::string run = sha256_hex(Json{{"conversation", kConversationVersion}, {"problem", now.hash}, {"model", state.options.model.model}, {"began", state.began}}.dump());
-  const std::string hash = state.archive.add(CompletionRecord{.problem = now.hash, .run = run, .sample = state.asked - 1, .turn = 0, .model = state.opened.name, .request = request.dump(-1, ' ', false, Json::error_handler_t::replace),
-                                                              .text = turn.text, .usage = usage_json(completion).dump(), .hash = "", .created = ""});
+  const std::string run = sha256_hex(Json{
+      {"conversation", kConversationVersion},
+      {"problem", now.hash},
+      {"model", state.options.model.model},
+      {"began", state.began}}.dump());
+  const std::string hash = state.archive.add(
+      CompletionRecord{.problem = now.hash,
+                       .run = run,
+                       .sample = state.asked - 1,
+                       .turn = 0,
+                       .model = state.opened.name,
+                       .request = request.dump(-1, ' ', false, Json::error_handler_t::replace),
+                       .text = turn.text,
+                       .usage = usage_json(completion).dump(),
+                       .hash = "",
+                       .created = ""});
   JudgedAnswer judged;
   {
     const Stage stage(state.progress, "verify");
@@ -256,13 +318,17 @@ void Conversation::judge(Turn& turn) {
   turn.record = judged.record;
   turn.source = judged.source;
   turn.judged = true;
-  now.last_feedback = judged.feedback.what.empty() ? "" : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
+  now.last_feedback = judged.feedback.what.empty()
+                          ? ""
+                          : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
   if (!judged.candidate.empty()) turn.record["candidate"] = judged.candidate;
   turn.record["seconds"] = {{"write", turn.seconds}, {"judge", judged.seconds}};
-  state.archive.add(JudgementRecord{hash, judged.candidate, judged.verdict, passed(judged.record), turn.record.dump(-1, ' ', false, Json::error_handler_t::replace)});
+  state.archive.add(JudgementRecord{hash, judged.candidate, judged.verdict, passed(judged.record),
+                                    turn.record.dump(-1, ' ', false, Json::error_handler_t::replace)});
   if (!passed(turn.record) || state.options.budget_seconds <= 0) return;
   const Stage stage(state.progress, "measure");
-  turn.timing = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines, state.options.budget_seconds);
+  turn.timing = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines,
+                                state.options.budget_seconds);
   if (!passed(turn.timing)) return;
   const Feedback said = feedback_on_times(turn.timing);
   if (!said.what.empty()) now.last_feedback = llm::improvement_message(said.what, said.evidence);
@@ -295,11 +361,12 @@ Json Conversation::edits(int evaluations) {
   Turn turn;
   turn.finish = "stop";
   turn.judged = true;
-  turn.record = {{"verdict", outcome.report["verdict"]}, {"code", outcome.report["code"]}, {"reason", outcome.report["reason"]}};
+  turn.record = {
+      {"verdict", outcome.report["verdict"]}, {"code", outcome.report["code"]}, {"reason", outcome.report["reason"]}};
   turn.timing = outcome.report;
   if (passed(outcome.report)) turn.source = read_file(options.output);
   now.turns.push_back(std::move(turn));
-  outcome.report["candidate"] = Json();   // nothing the person has asked for was written
+  outcome.report["candidate"] = Json();  // nothing the person has asked for was written
   return outcome.report;
 }
 

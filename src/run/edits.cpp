@@ -56,10 +56,13 @@ struct EditRun::State {
   Environment environment = find_environment();
   std::optional<SamplingThreads> own;
   SamplingThreads* threads = nullptr;
-  const char* evaluated = "search";          // where optimize() reports the evaluations
+  const char* evaluated = "search";  // where optimize() reports the evaluations
 };
 
-EditRun::EditRun(const GenerateOptions& options, SamplingThreads* shared) : options_(options), state_(std::make_unique<State>()) { state_->threads = shared; }
+EditRun::EditRun(const GenerateOptions& options, SamplingThreads* shared)
+    : options_(options), state_(std::make_unique<State>()) {
+  state_->threads = shared;
+}
 EditRun::~EditRun() = default;
 const std::optional<Error>& EditRun::fault() const { return state_->log.fault; }
 
@@ -67,14 +70,18 @@ void EditRun::join(OptimizeOptions& settings) {
   settings.evaluations = std::max(0, options_.samples - 1);
   settings.search_seed = options_.seed.value_or(0);
   state_->evaluated = settings.search_first ? "proposed" : "search";
-  settings.fresh = true;                     // answers of earlier runs are taken up one by one
+  settings.fresh = true;  // answers of earlier runs are taken up one by one
   const std::string proposer = options_.model.model;
   if (proposer == kSearchAsModel) return;
   const Environment& environment = state_->environment;
-  if (!state_->threads) state_->threads = &state_->own.emplace(llm::open_backends(options_.model, {environment.python, environment.module_path}));
+  if (!state_->threads)
+    state_->threads = &state_->own.emplace(
+        llm::open_backends(options_.model, {environment.python, environment.module_path}));
   const std::string target = resolve_target(settings.target, environment, !settings.emit_only);
   settings.proposer = std::make_shared<MakeProposer>([this, target](const EditContext& context) {
-    return edit_proposer(context, options_, device_in_words(context.archive, state_->environment, context.environment_hash, target), *state_->threads, state_->log);
+    return edit_proposer(context, options_,
+                         device_in_words(context.archive, state_->environment, context.environment_hash, target),
+                         *state_->threads, state_->log);
   });
   settings.proposed_by = proposer == "random" ? "random" : "llm:" + proposer;
 }
@@ -84,13 +91,20 @@ void EditRun::describe(Json& report, const Json& found) {
   const EditLog& log = state_->log;
   const std::string proposer = options_.model.model;
   report["model"] = {{"asked", proposer}, {"name", log.model.empty() ? proposer : log.model}};
-  report["template"] = {{"name", options_.template_name()}, {"hash", llm::load_template(options_.template_name()).hash()}};
+  report["template"] = {{"name", options_.template_name()},
+                        {"hash", llm::load_template(options_.template_name()).hash()}};
   report["run"] = log.run;
-  report["sampling"] = {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"seed", std::to_string(options_.seed.value_or(0))}};
+  report["sampling"] = {{"temperature", options_.temperature},
+                        {"top_p", options_.top_p},
+                        {"seed", std::to_string(options_.seed.value_or(0))}};
   log.samples.describe(report, options_.model);
   report["prompt_tokens"] = log.prompt_tokens;
   const Json search = found.value(state_->evaluated, Json::object());
-  report["edits"] = {{"groups", log.groups}, {"combinations", log.combinations}, {"evaluations", search.value("tried", 0) + 1}, {"curve", curve_of(search)}, {"answers", log.trials}};
+  report["edits"] = {{"groups", log.groups},
+                     {"combinations", log.combinations},
+                     {"evaluations", search.value("tried", 0) + 1},
+                     {"curve", curve_of(search)},
+                     {"answers", log.trials}};
 }
 
 GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
@@ -105,7 +119,8 @@ GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progres
   if (!report.contains("code")) report["code"] = passed(report) ? "pass" : "none-passed";
   report["interrupted"] = false;
   outcome.fault = edits.fault();
-  outcome.kept = "what was verified is in " + output_path(options.output, options.problem) + "; the same command goes on from here";
+  outcome.kept = "what was verified is in " + output_path(options.output, options.problem) +
+                 "; the same command goes on from here";
   return outcome;
 }
 
@@ -118,9 +133,16 @@ Json edit_prompt_for(const GenerateOptions& options, Progress& progress) {
   Session session(environment, progress, options.timeout_seconds);
   Graph graph = captured_graph(session, problem.path, problem.size, device_of(target));
   session.stop();
-  const Compiled compiled = compile(std::move(graph), {.target = target, .caution = Caution::kNone, .passes = {}, .problem_name = problem.title(), .problem_source = problem.source}, CompileStage::kSchedule);
+  const Compiled compiled = compile(std::move(graph),
+                                    {.target = target,
+                                     .caution = Caution::kNone,
+                                     .passes = {},
+                                     .problem_name = problem.title(),
+                                     .problem_source = problem.source},
+                                    CompileStage::kSchedule);
   search::Catalogue catalogue(compiled.graph, known_device(archive, environment, environment_hash, target));
-  Json shown = edit_prompt(llm::load_template(options.template_name()), catalogue, compiled.schedule, device_in_words(archive, environment, environment_hash, target));
+  Json shown = edit_prompt(llm::load_template(options.template_name()), catalogue, compiled.schedule,
+                           device_in_words(archive, environment, environment_hash, target));
   shown["version"] = kReportVersion;
   shown["command"] = "generate";
   return shown;

@@ -1,4 +1,5 @@
-// A problem file and a language model that picks schedules in; the best of the compiler's kernels under k schedules and a report out (docs/llm.md).
+// A problem file and a language model that picks schedules in; the best of the compiler's kernels under k schedules and
+// a report out (docs/llm.md).
 #pragma once
 
 #include <memory>
@@ -16,10 +17,11 @@ class EditRun {
   EditRun(const GenerateOptions& options, class SamplingThreads* shared);
   ~EditRun();
 
-  // Until `samples` schedules have been evaluated, the one it begins with as the first. Both options must outlive optimize().
+  // Until `samples` schedules have been evaluated, the one it begins with as the first. Both options must outlive
+  // optimize().
   void join(OptimizeOptions& settings);
-  // model, template, run, sampling, edits and what became of the answers into `report`, from what optimize() has `found` and what was heard on the way.
-  // Frees the model.
+  // model, template, run, sampling, edits and what became of the answers into `report`, from what optimize() has
+  // `found` and what was heard on the way. Frees the model.
   void describe(nlohmann::ordered_json& report, const nlohmann::ordered_json& found);
   const std::optional<Error>& fault() const;
 
@@ -29,8 +31,9 @@ class EditRun {
   std::unique_ptr<State> state_;
 };
 
-// generate() with `edits`: the compiler's own schedule is verified, written and counted as the first evaluation; answers are evaluated beside it until
-// there are `samples`, each verified before it is timed. `--model search` is the compiler's best-first search under the same count.
+// generate() with `edits`: the compiler's own schedule is verified, written and counted as the first evaluation;
+// answers are evaluated beside it until there are `samples`, each verified before it is timed. `--model search` is the
+// compiler's best-first search under the same count.
 GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, class SamplingThreads* shared);
 
 // What the model would be sent first, and the form of its answers: prompt, grammar, schema.

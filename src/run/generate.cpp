@@ -40,8 +40,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kLeastTiming = 1.0;        // seconds a candidate, where several share the budget
-constexpr int kRunVersion = 1;              // of what a run's name rests on
+constexpr double kLeastTiming = 1.0;  // seconds a candidate, where several share the budget
+constexpr int kRunVersion = 1;        // of what a run's name rests on
 
 std::string seeds_text(const GenerateOptions& options) { return options.seed ? std::to_string(*options.seed) : "0"; }
 
@@ -49,10 +49,17 @@ std::string seeds_text(const GenerateOptions& options) { return options.seed ? s
 class Generation {
  public:
   Generation(const GenerateOptions& options, Progress& progress, SamplingThreads* shared)
-      : options_(options), progress_(progress), threads_(shared), began_(seconds_now()), problem_(read_problem_file(options.problem)), form_(llm::load_template(options.prompt)),
-        output_(resolve_output(options.output, options.problem, options.force)), environment_(find_environment()), target_(resolve_target(options.target, environment_, true)),
+      : options_(options),
+        progress_(progress),
+        threads_(shared),
+        began_(seconds_now()),
+        problem_(read_problem_file(options.problem)),
+        form_(llm::load_template(options.prompt)),
+        output_(resolve_output(options.output, options.problem, options.force)),
+        environment_(find_environment()),
+        target_(resolve_target(options.target, environment_, true)),
         facts_(llm::HostOptions{environment_.python, environment_.module_path}) {
-    llm::place_of(options.model.model);     // what is wrong with its name comes before any work
+    llm::place_of(options.model.model);  // what is wrong with its name comes before any work
     problem_ = read_problem_file(options.problem, options.size, target_);
   }
 
@@ -63,19 +70,39 @@ class Generation {
     environment_hash_ = archive.add_environment(environment_.description_json());
     problem_hash_ = archive.add(ProblemRecord{problem_.name, problem_.path, problem_.source_with_imports});
     std::optional<SamplingThreads> own;
-    if (!threads_) threads_ = &own.emplace(llm::open_backends(options_.model, {environment_.python, environment_.module_path}));
+    if (!threads_)
+      threads_ = &own.emplace(llm::open_backends(options_.model, {environment_.python, environment_.module_path}));
     const double busy_before = threads_->busy_seconds();
     look_up_earlier_samples();
     // A model of some gigabytes loads while PyTorch does.
     const bool asks = asks_the_model();
     if (asks) threads_->open();
     look_at_the_problem();
-    Judges judges(environment_, progress_, {.problem = problem_.path, .size = problem_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = std::nullopt,
-                                            .draws = options_.draws, .input_bytes = input_bytes_, .secrets = {options_.model.key_variable}}, options_.timeout_seconds);
+    Judges judges(environment_, progress_,
+                  {.problem = problem_.path,
+                   .size = problem_.size,
+                   .candidate = "",
+                   .device = device(),
+                   .policy = options_.policy,
+                   .seed = std::nullopt,
+                   .draws = options_.draws,
+                   .input_bytes = input_bytes_,
+                   .secrets = {options_.model.key_variable}},
+                  options_.timeout_seconds);
     judges_ = &judges;
-    answers_.emplace(JudgeContext{.archive = archive, .facts = facts_, .judges = judges, .environment = environment_, .progress = progress_, .problem = problem_, .problem_hash = problem_hash_,
-                                  .environment_hash = environment_hash_, .target = target_, .policy = options_.policy, .timeout_seconds = options_.timeout_seconds,
-                                  .input_bytes = input_bytes_, .graph = &graph_});
+    answers_.emplace(JudgeContext{.archive = archive,
+                                  .facts = facts_,
+                                  .judges = judges,
+                                  .environment = environment_,
+                                  .progress = progress_,
+                                  .problem = problem_,
+                                  .problem_hash = problem_hash_,
+                                  .environment_hash = environment_hash_,
+                                  .target = target_,
+                                  .policy = options_.policy,
+                                  .timeout_seconds = options_.timeout_seconds,
+                                  .input_bytes = input_bytes_,
+                                  .graph = &graph_});
     try {
       sample(asks);
     } catch (const Interrupted&) {
@@ -86,7 +113,7 @@ class Generation {
       fault_ = error;
     }
     generating_seconds_ = threads_->busy_seconds() - busy_before;
-    own.reset();   // a model in this machine's memory makes room for what is timed
+    own.reset();  // a model in this machine's memory makes room for what is timed
     if (!interrupted_) measure_all();
     return finish();
   }
@@ -112,15 +139,29 @@ class Generation {
 
   // What samples of one kind share: the archive knows them by it.
   std::string run_name() const {
-    Json settings = {{"version", kRunVersion}, {"problem", problem_hash_}, {"target", target_}, {"policy", options_.policy}, {"model", options_.model.model}, {"api", options_.model.api}, {"template", form_.hash()},
-                           {"shots", options_.shots}, {"repair", options_.repair}, {"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens},
-                           {"seed", seeds_text(options_)}};
+    Json settings = {{"version", kRunVersion},
+                     {"problem", problem_hash_},
+                     {"target", target_},
+                     {"policy", options_.policy},
+                     {"model", options_.model.model},
+                     {"api", options_.model.api},
+                     {"template", form_.hash()},
+                     {"shots", options_.shots},
+                     {"repair", options_.repair},
+                     {"temperature", options_.temperature},
+                     {"top_p", options_.top_p},
+                     {"max_tokens", options_.max_tokens},
+                     {"seed", seeds_text(options_)}};
     if (options_.improve > 0) settings["improve"] = options_.improve;
     return sha256_hex(settings.dump());
   }
 
   // Different for every sample and turn, the same in every run.
-  uint64_t seed_of(int sample, int turn) const { return std::stoull(sha256_hex(seeds_text(options_) + "/" + std::to_string(sample) + "/" + std::to_string(turn)).substr(0, 8), nullptr, 16); }
+  uint64_t seed_of(int sample, int turn) const {
+    return std::stoull(
+        sha256_hex(seeds_text(options_) + "/" + std::to_string(sample) + "/" + std::to_string(turn)).substr(0, 8),
+        nullptr, 16);
+  }
 
   // Samples of an earlier run of the same settings.
   void look_up_earlier_samples() {
@@ -131,7 +172,10 @@ class Generation {
     for (auto& [sample, turns] : earlier_) take_up(turns);
   }
 
-  bool asks_the_model() const { return static_cast<int>(earlier_.size()) < options_.samples || !continued_.empty() || (!unjudged_.empty() && options_.repair + options_.improve > 0); }
+  bool asks_the_model() const {
+    return static_cast<int>(earlier_.size()) < options_.samples || !continued_.empty() ||
+           (!unjudged_.empty() && options_.repair + options_.improve > 0);
+  }
 
   void sample(bool asks) {
     thread_count_ = static_cast<double>(threads_->threads());
@@ -171,7 +215,8 @@ class Generation {
       const CompletionRecord& completion = one.completion;
       Json record = one.judged ? Json::parse(one.judgement.record, nullptr, false) : Json();
       if (!one.judged || !record.is_object()) {
-        SampleAnswer answer{.task = {completion.sample, completion.turn, prompt_of(completion.request), {}}, .completion = {}};
+        SampleAnswer answer{.task = {completion.sample, completion.turn, prompt_of(completion.request), {}},
+                            .completion = {}};
         answer.completion.text = completion.text;
         const Json usage = Json::parse(completion.usage, nullptr, false);
         answer.completion.finish = usage.value("finish", "stop");
@@ -181,9 +226,11 @@ class Generation {
       }
       record["reused"] = true;
       log_.add(completion.sample, completion.turn, record, one.judgement.passed);
-      if (one.judgement.passed) keep(one.judgement.candidate, archive_->candidate_source(one.judgement.candidate), record);
+      if (one.judgement.passed)
+        keep(one.judgement.candidate, archive_->candidate_source(one.judgement.candidate), record);
       if (&one != &turns.back() || record.value("last", true)) continue;
-      continued_.push_back({completion.sample, completion.turn + 1, next_prompt(prompt_of(completion.request), completion.text, record.value("feedback", ""))});
+      continued_.push_back({completion.sample, completion.turn + 1,
+                            next_prompt(prompt_of(completion.request), completion.text, record.value("feedback", ""))});
       ++open_;
     }
   }
@@ -193,7 +240,8 @@ class Generation {
     llm::Prompt prompt;
     if (!json.is_object()) return prompt;
     if (json.contains("messages"))
-      for (const Json& message : json["messages"]) prompt.messages.push_back({message.value("role", ""), message.value("content", "")});
+      for (const Json& message : json["messages"])
+        prompt.messages.push_back({message.value("role", ""), message.value("content", "")});
     prompt.raw = json.value("prompt", "");
     return prompt;
   }
@@ -201,21 +249,50 @@ class Generation {
   void prepare_prompt(llm::Backend& backend) {
     const int context = context_, budget = context > 0 ? context - options_.max_tokens : 0;
     if (context > 0 && budget < 1)
-      throw Error(ErrorKind::kUser, ErrorText{.message = fmt::format("--max-tokens {} leaves nothing for the prompt: the model reads and writes {} tokens together.", options_.max_tokens, context), .where = "",
-                                              .source = "", .hint = "Give a smaller --max-tokens.", .detail = "", .code = "context-too-long"});
-    prompt_ = llm::fill(form_, prompt_facts(*archive_, environment_, environment_hash_, problem_, target_, options_.shots), budget, [&](const llm::Prompt& prompt) { return backend.count_tokens(prompt); });
+      throw Error(
+          ErrorKind::kUser,
+          ErrorText{.message = fmt::format(
+                        "--max-tokens {} leaves nothing for the prompt: the model reads and writes {} tokens together.",
+                        options_.max_tokens, context),
+                    .where = "",
+                    .source = "",
+                    .hint = "Give a smaller --max-tokens.",
+                    .detail = "",
+                    .code = "context-too-long"});
+    prompt_ = llm::fill(form_,
+                        prompt_facts(*archive_, environment_, environment_hash_, problem_, target_, options_.shots),
+                        budget, [&](const llm::Prompt& prompt) { return backend.count_tokens(prompt); });
     if (!prompt_.fits)
-      throw Error(ErrorKind::kUser, ErrorText{.message = fmt::format("The prompt is {} tokens long; with --max-tokens {} the model's context of {} has room for {}.", prompt_.tokens, options_.max_tokens, context, budget),
-                                              .where = "", .source = "", .hint = "Give a smaller --max-tokens, --shots 0, or a longer --context where the model allows it.", .detail = "", .code = "context-too-long"});
+      throw Error(
+          ErrorKind::kUser,
+          ErrorText{.message = fmt::format(
+                        "The prompt is {} tokens long; with --max-tokens {} the model's context of {} has room for {}.",
+                        prompt_.tokens, options_.max_tokens, context, budget),
+                    .where = "",
+                    .source = "",
+                    .hint = "Give a smaller --max-tokens, --shots 0, or a longer --context where the model allows it.",
+                    .detail = "",
+                    .code = "context-too-long"});
   }
 
   void ask(int sample, int turn, llm::Prompt prompt) {
     if (turn == 0) ++open_;
-    threads_->ask({sample, turn, std::move(prompt), {.temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = options_.max_tokens, .seed = seed_of(sample, turn), .stop = {}, .grammar = "", .schema = ""}}, turn > 0);
+    threads_->ask({sample,
+                   turn,
+                   std::move(prompt),
+                   {.temperature = options_.temperature,
+                    .top_p = options_.top_p,
+                    .max_tokens = options_.max_tokens,
+                    .seed = seed_of(sample, turn),
+                    .stop = {},
+                    .grammar = "",
+                    .schema = ""}},
+                  turn > 0);
   }
 
   void show() const {
-    progress_.update(fmt::format("{} of {} judged, {} passed, {} pieces written", log_.judged(), options_.samples, log_.passed(), threads_->tokens_so_far()),
+    progress_.update(fmt::format("{} of {} judged, {} passed, {} pieces written", log_.judged(), options_.samples,
+                                 log_.passed(), threads_->tokens_so_far()),
                      static_cast<double>(log_.judged()) / std::max(1, options_.samples));
   }
 
@@ -223,7 +300,8 @@ class Generation {
     Json request;
     if (task.prompt.messages.empty()) request["prompt"] = task.prompt.raw;
     else
-      for (const llm::Message& message : task.prompt.messages) request["messages"].push_back({{"role", message.role}, {"content", message.content}});
+      for (const llm::Message& message : task.prompt.messages)
+        request["messages"].push_back({{"role", message.role}, {"content", message.content}});
     request["template"] = form.name;
     request["temperature"] = task.sampling.temperature;
     request["top_p"] = task.sampling.top_p;
@@ -237,8 +315,16 @@ class Generation {
   void take(SampleAnswer answer, bool is_new) {
     const double began = seconds_now();
     const llm::Completion& completion = answer.completion;
-    CompletionRecord stored{.problem = problem_hash_, .run = run_name_, .sample = answer.task.sample, .turn = answer.task.turn, .model = completion.model.empty() ? model_ : completion.model, .request = "", .text = completion.text,
-                            .usage = "", .hash = "", .created = ""};
+    CompletionRecord stored{.problem = problem_hash_,
+                            .run = run_name_,
+                            .sample = answer.task.sample,
+                            .turn = answer.task.turn,
+                            .model = completion.model.empty() ? model_ : completion.model,
+                            .request = "",
+                            .text = completion.text,
+                            .usage = "",
+                            .hash = "",
+                            .created = ""};
     stored.request = request_json(answer.task, options_, form_).dump(-1, ' ', false, Json::error_handler_t::replace);
     stored.usage = usage_json(completion).dump();
     std::string hash;
@@ -262,7 +348,8 @@ class Generation {
     if (!last) record["feedback"] = message;
     const double overhead = seconds_now() - began - judged.seconds - timing;
     record["seconds"] = {{"write", completion.seconds}, {"judge", judged.seconds}, {"overhead", overhead}};
-    archive_->add(JudgementRecord{hash, judged.candidate, judged.verdict, good, record.dump(-1, ' ', false, Json::error_handler_t::replace)});
+    archive_->add(JudgementRecord{hash, judged.candidate, judged.verdict, good,
+                                  record.dump(-1, ' ', false, Json::error_handler_t::replace)});
     log_.add(answer.task.sample, answer.task.turn, record, good);
     --open_;
     if (last) return;
@@ -275,7 +362,9 @@ class Generation {
     // A model that gives the same answer twice will give it again.
     if (record.value("same_as_before", false) && answer.task.turn > 0) return "";
     if (!passed(record))
-      return judged.feedback.what.empty() || log_.turns(answer.task.sample, false) >= options_.repair ? "" : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
+      return judged.feedback.what.empty() || log_.turns(answer.task.sample, false) >= options_.repair
+                 ? ""
+                 : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
     const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
     judges_->get_ready();
@@ -286,14 +375,16 @@ class Generation {
     return said.what.empty() ? "" : llm::improvement_message(said.what, said.evidence);
   }
 
-  // Only the last answer: a conversation that carries all of them outgrows small contexts, and what was wrong before is no example.
+  // Only the last answer: a conversation that carries all of them outgrows small contexts, and what was wrong before is
+  // no example.
   llm::Prompt next_prompt(const llm::Prompt& before, const std::string& answer, const std::string& message) const {
     llm::Prompt next = before;
     if (next.messages.empty()) {
       next.raw += "\n" + answer + "\n\n" + message + "\n";
       return next;
     }
-    const auto first_answer = std::find_if(next.messages.begin(), next.messages.end(), [](const llm::Message& one) { return one.role == "assistant"; });
+    const auto first_answer = std::find_if(next.messages.begin(), next.messages.end(),
+                                           [](const llm::Message& one) { return one.role == "assistant"; });
     next.messages.erase(first_answer, next.messages.end());
     next.messages.push_back({"assistant", answer});
     next.messages.push_back({"user", message});
@@ -313,29 +404,32 @@ class Generation {
   void measure_all() {
     if (options_.budget_seconds <= 0 || good_.empty()) return;
     const Stage stage(progress_, "measure");
-    const double each = std::max(kLeastTiming, options_.budget_seconds / static_cast<double>(good_.size() + (good_.size() > 1)));
+    const double each = std::max(kLeastTiming,
+                                 options_.budget_seconds / static_cast<double>(good_.size() + (good_.size() > 1)));
     const bool only = good_.size() == 1;
     try {
       for (size_t i = 0; i < good_.size(); ++i) {
-        progress_.update(fmt::format("{} of {} that passed", i + 1, good_.size()), static_cast<double>(i) / static_cast<double>(good_.size()));
+        progress_.update(fmt::format("{} of {} that passed", i + 1, good_.size()),
+                         static_cast<double>(i) / static_cast<double>(good_.size()));
         good_[i].timing = time(good_[i], only ? options_.baselines : std::vector<std::string>{"eager"}, each);
       }
       if (!only && choose()) chosen()->timing = time(*chosen(), options_.baselines, each);
-    } catch (const Interrupted&) {
-      interrupted_ = true;
-    }
+    } catch (const Interrupted&) { interrupted_ = true; }
     choose();
   }
 
   struct Good {
     std::string hash, source;
-    Json record, timing;      // timing: the report's fields; with verdict "fail" where it did not hold
+    Json record, timing;  // timing: the report's fields; with verdict "fail" where it did not hold
   };
 
-  Json time(const Good& one, const std::vector<std::string>& baselines, double seconds) { return answers_->time(one.source, one.hash, one.record, baselines, seconds); }
+  Json time(const Good& one, const std::vector<std::string>& baselines, double seconds) {
+    return answers_->time(one.source, one.hash, one.record, baselines, seconds);
+  }
 
   Good* chosen() {
-    const auto found = std::find_if(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == best_hash_; });
+    const auto found = std::find_if(good_.begin(), good_.end(),
+                                    [&](const Good& one) { return one.hash == best_hash_; });
     return found == good_.end() ? nullptr : &*found;
   }
 
@@ -343,7 +437,9 @@ class Generation {
   std::map<std::string, double> speedups() const {
     std::map<std::string, double> found;
     for (const Good& one : good_)
-      if (one.timing.is_object() && passed(one.timing) && one.timing.contains("speedup") && one.timing["speedup"].contains("eager")) found[one.hash] = one.timing["speedup"]["eager"]["value"];
+      if (one.timing.is_object() && passed(one.timing) && one.timing.contains("speedup") &&
+          one.timing["speedup"].contains("eager"))
+        found[one.hash] = one.timing["speedup"]["eager"]["value"];
     return found;
   }
 
@@ -353,7 +449,8 @@ class Generation {
     double fastest = 0;
     for (const Good& one : good_) {
       if (one.timing.is_object() && !passed(one.timing)) continue;
-      const bool timed = one.timing.is_object() && one.timing.contains("time_ms") && one.timing["time_ms"]["ours"].is_number();
+      const bool timed = one.timing.is_object() && one.timing.contains("time_ms") &&
+                         one.timing["time_ms"]["ours"].is_number();
       const double ours = timed ? one.timing["time_ms"]["ours"].get<double>() : 1e30;
       if (!best || ours < fastest) best = &one, fastest = ours;
     }
@@ -368,17 +465,45 @@ class Generation {
   }
 
   Json finish() {
-    Json report = {{"version", kReportVersion}, {"command", "generate"}, {"problem", problem_.path}, {"name", problem_.name}, {"problem_hash", problem_hash_}, {"size", problem_.size.empty() ? Json() : Json(problem_.size)},
-                   {"target", target_}, {"policy", options_.policy}, {"verdict", best_hash_.empty() ? "fail" : "pass"}, {"code", best_hash_.empty() ? "none-passed" : "pass"}, {"reason", ""},
-                   {"model", {{"asked", options_.model.model}, {"name", model_}}}, {"template", {{"name", form_.name}, {"hash", form_.hash()}}}, {"run", run_name_},
-                   {"sampling", {{"temperature", options_.temperature}, {"top_p", options_.top_p}, {"max_tokens", options_.max_tokens}, {"seed", seeds_text(options_)}, {"shots", options_.shots}, {"repair", options_.repair}, {"improve", options_.improve}}}};
-    if (best_hash_.empty()) report["reason"] = log_.judged() == 0 ? "No sample was judged." : fmt::format("None of {} samples passed; most often: {}", log_.judged(), log_.commonest_fault());
+    Json report = {{"version", kReportVersion},
+                   {"command", "generate"},
+                   {"problem", problem_.path},
+                   {"name", problem_.name},
+                   {"problem_hash", problem_hash_},
+                   {"size", problem_.size.empty() ? Json() : Json(problem_.size)},
+                   {"target", target_},
+                   {"policy", options_.policy},
+                   {"verdict", best_hash_.empty() ? "fail" : "pass"},
+                   {"code", best_hash_.empty() ? "none-passed" : "pass"},
+                   {"reason", ""},
+                   {"model", {{"asked", options_.model.model}, {"name", model_}}},
+                   {"template", {{"name", form_.name}, {"hash", form_.hash()}}},
+                   {"run", run_name_},
+                   {"sampling",
+                    {{"temperature", options_.temperature},
+                     {"top_p", options_.top_p},
+                     {"max_tokens", options_.max_tokens},
+                     {"seed", seeds_text(options_)},
+                     {"shots", options_.shots},
+                     {"repair", options_.repair},
+                     {"improve", options_.improve}}}};
+    if (best_hash_.empty())
+      report["reason"] = log_.judged() == 0 ? "No sample was judged."
+                                            : fmt::format("None of {} samples passed; most often: {}", log_.judged(),
+                                                          log_.commonest_fault());
     log_.describe(report, options_.model);
     if (options_.budget_seconds > 0 && !interrupted_) log_.describe_best(report, speedups());
     report["prompt_tokens"] = prompt_.tokens;
     report["sandbox"] = sandbox_json(interrupted_ ? std::vector<std::string>{} : judges_->missing_protections());
-    report["overlap"] = {{"wall_seconds", sampling_wall_}, {"writing_seconds", generating_seconds_}, {"judging_seconds", judging_seconds_}, {"waiting_seconds", idle_seconds_},
-                         {"slower_side", sampling_wall_ > 0 ? Json(std::min(1.0, std::max(generating_seconds_ / thread_count_, judging_seconds_) / sampling_wall_)) : Json()}};
+    report["overlap"] = {
+        {"wall_seconds", sampling_wall_},
+        {"writing_seconds", generating_seconds_},
+        {"judging_seconds", judging_seconds_},
+        {"waiting_seconds", idle_seconds_},
+        {"slower_side",
+         sampling_wall_ > 0
+             ? Json(std::min(1.0, std::max(generating_seconds_ / thread_count_, judging_seconds_) / sampling_wall_))
+             : Json()}};
     if (const Good* best = chosen()) {
       if (best->timing.is_object())
         for (const auto& [field, value] : best->timing.items())
@@ -390,7 +515,10 @@ class Generation {
     report["candidate"] = best_hash_.empty() ? Json() : Json(output_.absolute_path());
     if (passed(report) && !decide(report, options_.min_speedup, advice_for(options_))) output_.put_back();
     report["interrupted"] = interrupted_;
-    if (out_of_time_) add_note(report, fmt::format("The time for asking was over when {} of {} answers were judged; with a longer --ask-seconds, or none, the same command goes on.", log_.judged(), options_.samples));
+    if (out_of_time_)
+      add_note(report, fmt::format("The time for asking was over when {} of {} answers were judged; with a longer "
+                                   "--ask-seconds, or none, the same command goes on.",
+                                   log_.judged(), options_.samples));
     report["seconds"] = {{"total", seconds_now() - began_}};
     return report;
   }
@@ -418,11 +546,11 @@ class Generation {
     llm::Prompt prompt;
   };
   std::vector<Continued> continued_;
-  std::map<int, std::vector<JudgedCompletion>> earlier_;   // by sample
+  std::map<int, std::vector<JudgedCompletion>> earlier_;  // by sample
   std::vector<SampleAnswer> unjudged_;
   int context_ = 0;
   std::vector<Good> good_;
-  int open_ = 0;                              // samples that are being written, or wait to be judged
+  int open_ = 0;  // samples that are being written, or wait to be judged
   double judging_seconds_ = 0, generating_seconds_ = 0, idle_seconds_ = 0, sampling_wall_ = 0, thread_count_ = 1;
   std::optional<Error> fault_;
   bool interrupted_ = false, out_of_time_ = false;
@@ -447,9 +575,15 @@ Json prompt_for(const GenerateOptions& options, Progress& progress) {
   const std::string target = resolve_target(options.target, environment, false);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   Archive archive;
-  const llm::FilledPrompt filled = llm::fill(llm::load_template(options.prompt), prompt_facts(archive, environment, archive.add_environment(environment.description_json()), problem, target, options.shots), 0,
-                                             [](const llm::Prompt& prompt) { return llm::estimate_tokens(prompt.text()); });
-  return {{"version", kReportVersion}, {"command", "generate"}, {"prompt", llm::shown(filled.prompt) + fmt::format("=== about {} tokens, {} examples of the archive\n", filled.tokens, filled.examples)}};
+  const llm::FilledPrompt filled = llm::fill(
+      llm::load_template(options.prompt),
+      prompt_facts(archive, environment, archive.add_environment(environment.description_json()), problem, target,
+                   options.shots),
+      0, [](const llm::Prompt& prompt) { return llm::estimate_tokens(prompt.text()); });
+  return {{"version", kReportVersion},
+          {"command", "generate"},
+          {"prompt", llm::shown(filled.prompt) + fmt::format("=== about {} tokens, {} examples of the archive\n",
+                                                             filled.tokens, filled.examples)}};
 }
 
 }  // namespace kw

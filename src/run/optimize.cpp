@@ -40,26 +40,34 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kHopper = 90;   // what --emit-only compiles Triton kernels for
-constexpr int kFewSpills = 16;          // bytes: cost less than the seconds that it takes to find out
-constexpr double kReliefSeconds = 30;   // for schedules that spill less, where no search was asked for; a few seconds will do
+constexpr int kHopper = 90;            // what --emit-only compiles Triton kernels for
+constexpr int kFewSpills = 16;         // bytes: cost less than the seconds that it takes to find out
+constexpr double kReliefSeconds = 30;  // for schedules that spill less, where no search was asked for; a few seconds
+                                       // will do
 
 // One run of optimize(): its parts in the order in which it needs them.
 class Optimisation {
  public:
   Optimisation(const OptimizeOptions& options, Progress& progress, Session* shared)
-      : options_(options), progress_(progress), began_(seconds_now()), file_(read_problem_file(options.problem)),
-        output_(resolve_output(options.output, options.problem, options.force)), environment_(find_environment()),
-        target_(resolve_target(options.target, environment_, !options.emit_only)), shared_(shared) {
+      : options_(options),
+        progress_(progress),
+        began_(seconds_now()),
+        file_(read_problem_file(options.problem)),
+        output_(resolve_output(options.output, options.problem, options.force)),
+        environment_(find_environment()),
+        target_(resolve_target(options.target, environment_, !options.emit_only)),
+        shared_(shared) {
     file_ = read_problem_file(options.problem, options.size, target_);
   }
 
   Json run() {
-    Archive archive;   // before the work: a broken archive must not cost minutes
+    Archive archive;  // before the work: a broken archive must not cost minutes
     environment_hash_ = archive.add_environment(environment_.description_json());
     key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
     if (std::optional<Json> answer = from_archive(archive)) return *answer;
-    if (!shared_) own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds, options_.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
+    if (!shared_)
+      own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds,
+                                       options_.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
     waited_before_ = session().waited_seconds();
     session().start();
     if (!options_.emit_only) session().prepare(verify_request());
@@ -97,21 +105,25 @@ class Optimisation {
 
   // A stored answer counts when nothing asked for now would have changed it.
   std::optional<Json> from_archive(Archive& archive) {
-    if (options_.fresh || options_.emit_only || options_.seed || options_.draws > 0 || !options_.disabled_passes.empty()) return std::nullopt;
+    if (options_.fresh || options_.emit_only || options_.seed || options_.draws > 0 ||
+        !options_.disabled_passes.empty())
+      return std::nullopt;
     const auto found = archive.find(key_);
     if (!found) return std::nullopt;
     Json report = Json::parse(found->report, nullptr, false);
     if (!report.is_object()) return std::nullopt;
     if (options_.budget_seconds > 0)
       for (const std::string& baseline : options_.baselines) {
-        const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) && !report["time_ms"][baseline].is_null();
+        const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) &&
+                           !report["time_ms"][baseline].is_null();
         const bool failed = report.contains("baseline_errors") && report["baseline_errors"].contains(baseline);
         if (!timed && !failed) return std::nullopt;
       }
     if (options_.search_seconds() > 0 && !searched_enough(report)) return std::nullopt;
     report["problem"] = file_.path;
     report["candidate"] = output_.absolute_path();
-    if (decide(report, options_.min_speedup, advice_for(options_, report))) output_.write(archive.candidate_source(found->candidate));
+    if (decide(report, options_.min_speedup, advice_for(options_, report)))
+      output_.write(archive.candidate_source(found->candidate));
     report["from_archive"] = true;
     report["created"] = found->created;
     report["seconds"] = {{"total", seconds_now() - began_}};
@@ -121,7 +133,8 @@ class Optimisation {
   // Has a search of at least this length, or one that left nothing to try, found the stored answer?
   bool searched_enough(const Json& report) const {
     if (!report.contains("search") || !report["search"].is_object()) return false;
-    return report["search"].value("exhausted", false) || report["search"].value("budget_seconds", 0.0) >= options_.search_seconds();
+    return report["search"].value("exhausted", false) ||
+           report["search"].value("budget_seconds", 0.0) >= options_.search_seconds();
   }
 
   void capture() {
@@ -131,13 +144,23 @@ class Optimisation {
   }
 
   void begin_report() {
-    report_ = {{"version", kReportVersion}, {"command", "optimize"}, {"problem", file_.path}, {"name", file_.name},
-               {"problem_hash", key_.problem}, {"size", file_.size.empty() ? Json() : Json(file_.size)}, {"target", target_}, {"policy", options_.policy},
-               {"verdict", "fail"}, {"reason", ""}};
+    report_ = {{"version", kReportVersion},
+               {"command", "optimize"},
+               {"problem", file_.path},
+               {"name", file_.name},
+               {"problem_hash", key_.problem},
+               {"size", file_.size.empty() ? Json() : Json(file_.size)},
+               {"target", target_},
+               {"policy", options_.policy},
+               {"verdict", "fail"},
+               {"reason", ""}};
   }
 
   CompileOptions compile_options(Caution caution) const {
-    CompileOptions result{.target = target_, .caution = caution, .passes = {}, .problem_name = file_.title(),
+    CompileOptions result{.target = target_,
+                          .caution = caution,
+                          .passes = {},
+                          .problem_name = file_.title(),
                           .problem_source = file_.source};
     result.passes.disabled = options_.disabled_passes;
     return result;
@@ -181,9 +204,15 @@ class Optimisation {
 
   // Schedules that are proposed, as far as they can be looked at without the device.
   Json emit_edits(Archive& archive) {
-    const EmitRequest request{.evaluations = options_.evaluations, .proposer = options_.proposer, .search_seed = options_.search_seed, .compile = compile_options(Caution::kNone),
-                              .description = known_device(archive, environment_, environment_hash_, target_), .problem_hash = archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports}),
-                              .environment_hash = environment_hash_, .sm = target_ == "triton" && !environment_.triton_version.empty() ? kHopper : 0};
+    const EmitRequest request{
+        .evaluations = options_.evaluations,
+        .proposer = options_.proposer,
+        .search_seed = options_.search_seed,
+        .compile = compile_options(Caution::kNone),
+        .description = known_device(archive, environment_, environment_hash_, target_),
+        .problem_hash = archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports}),
+        .environment_hash = environment_hash_,
+        .sm = target_ == "triton" && !environment_.triton_version.empty() ? kHopper : 0};
     return emit_schedules(request, compiled_, session(), archive, scratch_);
   }
 
@@ -194,7 +223,8 @@ class Optimisation {
     for (const Json& kernel : reply["kernels"])
       if (!kernel.value("ok", false) && report_["verdict"] == "emitted") {
         report_["verdict"] = "fail";
-        report_["reason"] = kernel.value("name", "") + " does not compile for sm_" + std::to_string(kHopper) + ": " + kernel.value("error", "");
+        report_["reason"] = kernel.value("name", "") + " does not compile for sm_" + std::to_string(kHopper) + ": " +
+                            kernel.value("error", "");
       }
     add_machine_code(report_, reply, kHopper);
   }
@@ -205,7 +235,7 @@ class Optimisation {
     for (const Caution caution : kCautions) {
       Json attempt = report_;
       std::optional<Compiled> made = try_compile_at(caution);
-      if (!made || made->source == previous) continue;   // more caution changed nothing
+      if (!made || made->source == previous) continue;  // more caution changed nothing
       Compiled& compiled = *made;
       if (target_ == "cpu" && !compiled.kernels.empty()) need_compiler();
       previous = compiled.source;
@@ -226,7 +256,8 @@ class Optimisation {
       eager_errors_ = eager_errors(judgement.verdict);
       attempt["seconds"] = report_["seconds"];
       if (!judgement.passed() && caution != Caution::kLibrary) {
-        const std::string note = "The " + name_of(caution) + " candidate failed (" + judgement.verdict.reason + "); a more cautious one was tried.";
+        const std::string note = "The " + name_of(caution) + " candidate failed (" + judgement.verdict.reason +
+                                 "); a more cautious one was tried.";
         add_note(report_, note);
         progress_.note(note);
         continue;
@@ -237,12 +268,20 @@ class Optimisation {
     }
     add_kernels(report_, compiled_);
     if (options_.policy == "relaxed") add_note(report_, "policy relaxed: TF32 and 16-bit products were allowed");
-    if (!file_.imports.empty()) add_note(report_, "the file imports modules from its own folder; the candidate needs them beside it, too");
+    if (!file_.imports.empty())
+      add_note(report_, "the file imports modules from its own folder; the candidate needs them beside it, too");
   }
 
   VerifyRequest verify_request() const {
-    return {.problem = file_.path, .size = file_.size, .candidate = "", .device = device(), .policy = options_.policy, .seed = options_.seed, .draws = options_.draws,
-            .input_bytes = 0, .is_ours = true};
+    return {.problem = file_.path,
+            .size = file_.size,
+            .candidate = "",
+            .device = device(),
+            .policy = options_.policy,
+            .seed = options_.seed,
+            .draws = options_.draws,
+            .input_bytes = 0,
+            .is_ours = true};
   }
 
   Judgement judged(const std::string& candidate, const Compiled& compiled) {
@@ -252,14 +291,18 @@ class Optimisation {
     return judge(session(), request);
   }
 
-  // Registers and spills of the verified candidate's kernels, which are in Triton's cache by now, into the report; the groups whose kernels spill.
+  // Registers and spills of the verified candidate's kernels, which are in Triton's cache by now, into the report; the
+  // groups whose kernels spill.
   std::vector<size_t> spilling_groups() {
     if (target_ != "triton" || compiled_.kernels.empty()) return {};
     std::set<std::string> spilling;
     try {
       const Json devices = session().hello()["cuda"];
-      const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number() ? devices[0]["sm"].get<int>() : kHopper;
-      add_machine_code(report_, session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm), sm);
+      const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number()
+                         ? devices[0]["sm"].get<int>()
+                         : kHopper;
+      add_machine_code(report_, session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm),
+                       sm);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       add_note(report_, "spilled registers were not looked for: " + error.text().message);
@@ -271,16 +314,32 @@ class Optimisation {
   }
 
   SearchRequest search_request(Archive& archive, double seconds) {
-    return {.problem = file_.path, .size = file_.size, .problem_hash = key_.problem, .environment_hash = environment_hash_, .policy = options_.policy,
-            .device = device(), .budget_seconds = seconds, .evaluations = 0, .proposer = nullptr, .proposed_by = "search",
-            .verify_seconds = verify_seconds_, .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
-            .seed = options_.seed.value_or(options_.search_seed), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors_,
-            .compile = compile_options(Caution::kNone), .spilling = {}, .only_relief = false,
-            .description = known_device(archive, environment_, environment_hash_, target_), .accept = {}, .check = {}};
+    return {.problem = file_.path,
+            .size = file_.size,
+            .problem_hash = key_.problem,
+            .environment_hash = environment_hash_,
+            .policy = options_.policy,
+            .device = device(),
+            .budget_seconds = seconds,
+            .evaluations = 0,
+            .proposer = nullptr,
+            .proposed_by = "search",
+            .verify_seconds = verify_seconds_,
+            .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
+            .seed = options_.seed.value_or(options_.search_seed),
+            .input_bytes = input_bytes(compiled_.graph),
+            .eager_errors = eager_errors_,
+            .compile = compile_options(Caution::kNone),
+            .spilling = {},
+            .only_relief = false,
+            .description = known_device(archive, environment_, environment_hash_, target_),
+            .accept = {},
+            .check = {}};
   }
 
-  // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes its place. Where a kernel spills registers, those that ask
-  // for fewer are tried whether or not a search was asked for: which of them is faster is measured. Then, or instead, those that are evaluated by count.
+  // Other schedules of the verified candidate's graph, for as long as was asked for; each better one that passes takes
+  // its place. Where a kernel spills registers, those that ask for fewer are tried whether or not a search was asked
+  // for: which of them is faster is measured. Then, or instead, those that are evaluated by count.
   void search(Archive& archive) {
     if ((options_.budget_seconds <= 0 && options_.evaluations <= 0) || compiled_.kernels.empty()) return;
     const double began = seconds_now();
@@ -298,7 +357,7 @@ class Optimisation {
     if (by_count) {
       const double counted = seconds_now();
       request.only_relief = false;
-      if (compiled_.source != first) request.spilling.clear();   // they were the groups of another schedule
+      if (compiled_.source != first) request.spilling.clear();  // they were the groups of another schedule
       request.evaluations = options_.evaluations;
       request.proposer = options_.proposer;
       request.proposed_by = options_.proposed_by;
@@ -308,10 +367,12 @@ class Optimisation {
     if (!spilling.empty() && compiled_.source != first) spilling_groups();
   }
 
-  // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators called one by one, which nothing that is
-  // written may be slower than. The better one is timed beside all baselines and is the answer.
+  // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators
+  // called one by one, which nothing that is written may be slower than. The better one is timed beside all baselines
+  // and is the answer.
   void improve(Archive& archive) {
-    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup))) return;
+    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup)))
+      return;
     const double began = seconds_now();
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
@@ -324,7 +385,9 @@ class Optimisation {
     add_seconds("rescue", began);
   }
 
-  bool has_time_to_try() const { return options_.try_seconds <= 0 || seconds_now() + verify_seconds_ < began_ + options_.try_seconds; }
+  bool has_time_to_try() const {
+    return options_.try_seconds <= 0 || seconds_now() + verify_seconds_ < began_ + options_.try_seconds;
+  }
 
   void try_library(Archive& archive) {
     Compiled calls = compile_at(Caution::kLibrary);
@@ -350,23 +413,26 @@ class Optimisation {
     const Json verified = report_;
     request.accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); };
     // What came after a search need not be right unless it is faster; what is there to be counted has to be.
-    if (request.proposer && !options_.search_first) request.check = [&](const Compiled& other) -> std::string {
-      const Judgement& judgement = check(archive, other).judgement;
-      return judgement.passed() ? "" : judgement.verdict.reason;
-    };
+    if (request.proposer && !options_.search_first)
+      request.check = [&](const Compiled& other) -> std::string {
+        const Judgement& judgement = check(archive, other).judgement;
+        return judgement.passed() ? "" : judgement.verdict.reason;
+      };
     report_[key] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
   }
 
   struct Checked {
     Judgement judgement;
-    std::string candidate, verdict;            // hashes
+    std::string candidate, verdict;  // hashes
   };
 
   // Verified, once for each source.
   const Checked& check(Archive& archive, const Compiled& other) {
     const auto known = checked_.find(other.source);
     if (known != checked_.end()) return known->second;
-    Checked checked{.judgement = judged(scratch_.write(file_.name + "_kw.py", other.source), other), .candidate = "", .verdict = ""};
+    Checked checked{.judgement = judged(scratch_.write(file_.name + "_kw.py", other.source), other),
+                    .candidate = "",
+                    .verdict = ""};
     std::tie(checked.candidate, checked.verdict) = store_attempt(archive, other, checked.judgement);
     return checked_[other.source] = std::move(checked);
   }
@@ -404,22 +470,25 @@ class Optimisation {
       reply = timed_samples();
       add_measurement(report_, reply);
       const Json timed = report_;
-      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()), cache_bytes(session(), device()));
-      if (report_["code"] == "too-fast" || (report_["roofline"].is_object() && report_["roofline"].value("fraction", 0.0) > 1)) {
+      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
+                   cache_bytes(session(), device()));
+      if (report_["code"] == "too-fast" ||
+          (report_["roofline"].is_object() && report_["roofline"].value("fraction", 0.0) > 1)) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
-        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), true), cache_bytes(session(), device()));
+        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), true),
+                     cache_bytes(session(), device()));
       }
     } catch (const Error& error) {
       // It is verified all the same: say what is missing from the report and go on.
       if (error.kind() == ErrorKind::kInternal) throw;
       return add_note(report_, "not measured: " + error.text().message);
-    } catch (const WorkerFailure& failure) {
-      return add_note(report_, "not measured: the process " + failure.what);
-    }
+    } catch (const WorkerFailure& failure) { return add_note(report_, "not measured: the process " + failure.what); }
     add_seconds("measure", began);
-    store([&] { measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()}); });
-    if (!passed(report_)) {   // what was re-checked after timing did not hold
+    store([&] {
+      measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()});
+    });
+    if (!passed(report_)) {  // what was re-checked after timing did not hold
       output_.put_back();
       keep_rejected();
     }
@@ -428,8 +497,17 @@ class Optimisation {
   Json timed_samples() {
     // Not the output itself: another command may write there meanwhile.
     const std::string timed = scratch_.write(file_.name + "_kw.py", compiled_.source);
-    MeasureRequest request{.problem = file_.path, .size = file_.size, .candidate = timed, .device = device(), .policy = options_.policy, .baselines = options_.baselines, .kernels = compiled_.kernels,
-                           .budget_seconds = options_.timing_seconds(), .input_bytes = input_bytes(compiled_.graph), .eager_errors = eager_errors_, .is_ours = true};
+    MeasureRequest request{.problem = file_.path,
+                           .size = file_.size,
+                           .candidate = timed,
+                           .device = device(),
+                           .policy = options_.policy,
+                           .baselines = options_.baselines,
+                           .kernels = compiled_.kernels,
+                           .budget_seconds = options_.timing_seconds(),
+                           .input_bytes = input_bytes(compiled_.graph),
+                           .eager_errors = eager_errors_,
+                           .is_ours = true};
     try {
       return session().measure(request);
     } catch (const WorkerFailure& failure) {
@@ -446,20 +524,21 @@ class Optimisation {
     if (report_.contains("archive_error")) return;
     try {
       body();
-    } catch (const Error& error) {
-      report_["archive_error"] = error.text().message + " " + error.text().hint;
-    }
+    } catch (const Error& error) { report_["archive_error"] = error.text().message + " " + error.text().hint; }
   }
 
   // The hashes of candidate and verdict.
-  std::pair<std::string, std::string> store_attempt(Archive& archive, const Compiled& compiled, const Judgement& judgement) {
+  std::pair<std::string, std::string> store_attempt(Archive& archive, const Compiled& compiled,
+                                                    const Judgement& judgement) {
     std::string candidate, verdict;
     store([&] {
       archive.together([&] {
         archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
         candidate = archive.add_candidate(compiled.source);
-        archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter, schedule_to_json(compiled.schedule)});
-        verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy, judgement.passed(), judgement.verdict.reason, judgement.figures.dump()});
+        archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter,
+                                   schedule_to_json(compiled.schedule)});
+        verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy,
+                                            judgement.passed(), judgement.verdict.reason, judgement.figures.dump()});
       });
     });
     return {candidate, verdict};
@@ -489,7 +568,8 @@ class Optimisation {
   }
 
   void finish() {
-    if (const double waited = session().waited_seconds() - waited_before_; waited > kShortWait) seconds_["waiting"] = waited;
+    if (const double waited = session().waited_seconds() - waited_before_; waited > kShortWait)
+      seconds_["waiting"] = waited;
     seconds_["total"] = seconds_now() - began_;
     report_["from_archive"] = false;
     report_["seconds"] = seconds_;
@@ -498,7 +578,7 @@ class Optimisation {
   struct Answer {
     Compiled compiled;
     Json report;
-    std::string candidate, verdict, measurement;   // hashes
+    std::string candidate, verdict, measurement;  // hashes
     std::map<std::string, double> eager_errors;
   };
 
@@ -517,12 +597,14 @@ class Optimisation {
   Graph graph_;
   Compiled compiled_;
   Json report_, seconds_ = Json::object();
-  std::map<std::string, Checked> checked_;     // by source
-  std::map<std::string, double> eager_errors_; // of the answer's verdict
+  std::map<std::string, Checked> checked_;      // by source
+  std::map<std::string, double> eager_errors_;  // of the answer's verdict
 };
 
 }  // namespace
 
-Json optimize(const OptimizeOptions& options, Progress& progress, Session* shared) { return Optimisation(options, progress, shared).run(); }
+Json optimize(const OptimizeOptions& options, Progress& progress, Session* shared) {
+  return Optimisation(options, progress, shared).run();
+}
 
 }  // namespace kw

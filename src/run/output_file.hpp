@@ -13,9 +13,9 @@ class OutputFile {
 
   const std::string& path() const { return path_; }
   std::string absolute_path() const;
-  void remember();                             // what put_back() restores; the first write() does so, too
-  void write(const std::string& source);       // whole or not at all
-  void put_back();                             // nothing where nothing was remembered, or another command has written since
+  void remember();                        // what put_back() restores; the first write() does so, too
+  void write(const std::string& source);  // whole or not at all
+  void put_back();                        // nothing where nothing was remembered, or another command has written since
 
  private:
   std::string path_;

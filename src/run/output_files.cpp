@@ -23,17 +23,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kProbeBytes = 1 << 16;   // about what the largest of our outputs takes
+constexpr size_t kProbeBytes = 1 << 16;  // about what the largest of our outputs takes
 
 [[noreturn]] void refuse(const std::string& message, const std::string& hint) {
-  throw Error(ErrorKind::kUser, ErrorText{.message = message, .where = "", .source = "", .hint = hint, .detail = "", .code = "bad-output"});
+  throw Error(
+      ErrorKind::kUser,
+      ErrorText{.message = message, .where = "", .source = "", .hint = hint, .detail = "", .code = "bad-output"});
 }
 
 bool is_there(const struct stat& status) { return status.st_ino != 0; }
 
 // Through symbolic links; st_ino is 0 where there is nothing.
 struct stat look_at(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) != 0) status = {};
   return status;
 }
@@ -47,12 +49,17 @@ fs::path folder_of(const std::string& path) {
 
 void probe_output(const std::string& path, const std::string& what) {
   const struct stat status = look_at(path);
-  if (S_ISDIR(status.st_mode)) refuse(what + " " + path + " is a folder.", "Name a file in it, such as " + (fs::path(path) / "name").string() + ".");
+  if (S_ISDIR(status.st_mode))
+    refuse(what + " " + path + " is a folder.",
+           "Name a file in it, such as " + (fs::path(path) / "name").string() + ".");
   if (is_stream(path)) return;
   const fs::path folder = folder_of(path);
   std::error_code error;
-  if (!fs::is_directory(folder, error)) refuse("there is no folder " + folder.string() + " for " + what + " " + path + ".", "Create it, or name another place.");
-  if (is_there(status) && access(path.c_str(), W_OK) != 0) refuse(what + " " + path + " cannot be written: " + std::strerror(errno) + ".", "Name another place.");
+  if (!fs::is_directory(folder, error))
+    refuse("there is no folder " + folder.string() + " for " + what + " " + path + ".",
+           "Create it, or name another place.");
+  if (is_there(status) && access(path.c_str(), W_OK) != 0)
+    refuse(what + " " + path + " cannot be written: " + std::strerror(errno) + ".", "Name another place.");
   // The folder's permissions alone say little: it may be on a full disk, or on one that is mounted read-only.
   try {
     const std::string probe = path + ".probe" + std::to_string(getpid());
@@ -60,9 +67,15 @@ void probe_output(const std::string& path, const std::string& what) {
     fs::remove(probe, error);
   } catch (const Error& failure) {
     if (failure.kind() == ErrorKind::kMissing)
-      throw Error(ErrorKind::kMissing, ErrorText{.message = "there is no space for " + what + " " + path + ".", .where = "", .source = "", .hint = "Free some, or write to another disk.",
-                                                 .detail = failure.text().message, .code = "disk-full"});
-    refuse("the folder " + folder.string() + " cannot be written, where " + what + " " + path + " is to go (" + failure.text().message + ").", "Name another place.");
+      throw Error(ErrorKind::kMissing, ErrorText{.message = "there is no space for " + what + " " + path + ".",
+                                                 .where = "",
+                                                 .source = "",
+                                                 .hint = "Free some, or write to another disk.",
+                                                 .detail = failure.text().message,
+                                                 .code = "disk-full"});
+    refuse("the folder " + folder.string() + " cannot be written, where " + what + " " + path + " is to go (" +
+               failure.text().message + ").",
+           "Name another place.");
   }
 }
 
@@ -72,7 +85,8 @@ void check_replaceable(const std::string& path, const std::string& hint) {
   const std::string content = read_file(path);
   if (is_unedited(content)) return;
   const bool ours = content.starts_with("# Made by Kernelwright");
-  refuse(ours ? path + " was edited since Kernelwright wrote it, or an earlier version wrote it." : "there is a file " + path + " already, and Kernelwright did not write it.",
+  refuse(ours ? path + " was edited since Kernelwright wrote it, or an earlier version wrote it."
+              : "there is a file " + path + " already, and Kernelwright did not write it.",
          hint);
 }
 
@@ -90,7 +104,11 @@ CommandFiles::Place CommandFiles::place_of(const std::string& path, const std::s
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
   const fs::path resolved = fs::weakly_canonical(absolute, error);
-  return {.given = path, .what = what, .resolved = (error ? absolute.lexically_normal() : resolved).string(), .device = status.st_dev, .inode = status.st_ino,
+  return {.given = path,
+          .what = what,
+          .resolved = (error ? absolute.lexically_normal() : resolved).string(),
+          .device = status.st_dev,
+          .inode = status.st_ino,
           .regular = !is_stream(path)};
 }
 
@@ -112,7 +130,9 @@ void CommandFiles::reads_problem(const std::string& path) {
   }
 }
 
-void CommandFiles::writes(const std::string& path, const std::string& what) { outputs_.push_back(place_of(path, what)); }
+void CommandFiles::writes(const std::string& path, const std::string& what) {
+  outputs_.push_back(place_of(path, what));
+}
 
 void CommandFiles::writes_json(const std::string& path, const std::string& what) {
   writes(path, what);
@@ -123,26 +143,35 @@ void CommandFiles::check() const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Place& output = outputs_[i];
     for (const Place& input : inputs_)
-      if (same(output, input)) refuse(output.what + " " + output.given + " would overwrite " + input.what + " " + input.given + ".", "Name another file.");
+      if (same(output, input))
+        refuse(output.what + " " + output.given + " would overwrite " + input.what + " " + input.given + ".",
+               "Name another file.");
     for (size_t j = 0; j < i; ++j)
-      if (same(output, outputs_[j])) refuse(outputs_[j].what + " " + outputs_[j].given + " and " + output.what + " " + output.given + " are the same file.", "Name another for one of them.");
+      if (same(output, outputs_[j]))
+        refuse(outputs_[j].what + " " + outputs_[j].given + " and " + output.what + " " + output.given +
+                   " are the same file.",
+               "Name another for one of them.");
   }
   // The archive is written, too.
   for (const Place& archive : inputs_)
     for (const Place& input : inputs_)
       if (archive.what == "the archive" && input.what != archive.what && same(archive, input))
-        refuse("the archive's path " + archive.given + " (KW_ARCHIVE) is " + input.what + " itself.", "Set KW_ARCHIVE to another file.");
+        refuse("the archive's path " + archive.given + " (KW_ARCHIVE) is " + input.what + " itself.",
+               "Set KW_ARCHIVE to another file.");
   for (const std::string& path : json_) {
     const struct stat status = look_at(path);
     if (!S_ISREG(status.st_mode) || is_stream(path)) continue;
     const std::string content = read_file(path);
     const size_t first = content.find_first_not_of(" \t\r\n");
-    if (first != std::string::npos && content[first] != '{') refuse("there is a file " + path + " already, and it holds no JSON.", "Remove it, or name another file.");
+    if (first != std::string::npos && content[first] != '{')
+      refuse("there is a file " + path + " already, and it holds no JSON.", "Remove it, or name another file.");
   }
   for (const Place& output : outputs_) probe_output(output.given, output.what);
 }
 
-std::string output_path(const std::string& asked, const std::string& problem) { return asked.empty() ? fs::path(problem).stem().string() + "_kw.py" : asked; }
+std::string output_path(const std::string& asked, const std::string& problem) {
+  return asked.empty() ? fs::path(problem).stem().string() + "_kw.py" : asked;
+}
 
 std::string resolve_output(const std::string& asked, const std::string& problem, bool force) {
   const std::string output = output_path(asked, problem);

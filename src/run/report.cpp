@@ -21,12 +21,13 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kWidestInterval = 0.1;   // half of it, of the median: beyond that a figure is said to be noisy
+constexpr double kWidestInterval = 0.1;  // half of it, of the median: beyond that a figure is said to be noisy
 
 // Largest error over its bound: 1 is the bound itself. Null where the bound is zero or an error is no number.
 Json share_of_bound(const OutputVerdict& output) {
   double share = 0;
-  for (const auto& [error, bound] : {std::pair(output.ours.norm, output.bound.norm), std::pair(output.ours.max, output.bound.max)}) {
+  for (const auto& [error, bound] :
+       {std::pair(output.ours.norm, output.bound.norm), std::pair(output.ours.max, output.bound.max)}) {
     if (error == 0) continue;
     if (!(bound > 0) || !(error < 1e300)) return nullptr;
     share = std::max(share, error / bound);
@@ -49,7 +50,9 @@ Json noise_of(const Json& reply, const Json& times, const Json& intervals) {
   for (const auto& [name, interval] : intervals.items()) {
     const double middle = times[name], half = (interval[1].get<double>() - interval[0].get<double>()) / 2;
     if (half > kWidestInterval * middle)
-      noise["reasons"].push_back("the 95 % interval of " + (name == "compile" ? "torch.compile" : name) + "'s median reaches " + std::to_string(std::lround(100 * half / middle)) + " % to either side");
+      noise["reasons"].push_back("the 95 % interval of " + (name == "compile" ? "torch.compile" : name) +
+                                 "'s median reaches " + std::to_string(std::lround(100 * half / middle)) +
+                                 " % to either side");
   }
   noise["noisy"] = !noise["reasons"].empty();
   return noise;
@@ -65,7 +68,8 @@ Work work_of(const Graph& graph) {
       work.read_bytes += static_cast<double>(graph.type(input.value).bytes());
   std::set<ValueId> written;
   for (const GraphOutput& output : graph.outputs)
-    if (output.value != kNoValue && written.insert(output.value).second) work.write_bytes += static_cast<double>(graph.type(output.value).bytes());
+    if (output.value != kNoValue && written.insert(output.value).second)
+      work.write_bytes += static_cast<double>(graph.type(output.value).bytes());
   double most = 0;
   for (const Node& node : graph.nodes) {
     const double amount = flops(graph, node);
@@ -90,14 +94,17 @@ void note_original(Json& report, const std::optional<std::string>& why) {
 }  // namespace
 
 Json sandbox_json(const std::vector<std::string>& missing) {
-  const bool has_namespaces = std::none_of(missing.begin(), missing.end(), [](const std::string& what) { return what.find("namespaces") != std::string::npos; });
+  const bool has_namespaces = std::none_of(missing.begin(), missing.end(), [](const std::string& what) {
+    return what.find("namespaces") != std::string::npos;
+  });
   return {{"kind", has_namespaces ? "namespaces" : "none"}, {"missing", missing}};
 }
 
 void add_judgement(Json& report, const Judgement& judgement) {
   const Verdict& verdict = judgement.verdict;
   Json fields = to_json(verdict);
-  for (size_t i = 0; i < verdict.errors.size(); ++i) fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
+  for (size_t i = 0; i < verdict.errors.size(); ++i)
+    fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
   report.update(fields);
   note_original(report, judgement.runs_original);
   if (judgement.figures.empty()) {
@@ -110,12 +117,15 @@ void add_judgement(Json& report, const Judgement& judgement) {
   report["draws"] = judgement.draws;
   if (judgement.missing_protections) report["sandbox"] = sandbox_json(*judgement.missing_protections);
   for (const VacuousOutput& output : verdict.vacuous)
-    add_note(report, "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
-  if (!verdict.reference_note.empty()) add_note(report, "reference " + verdict.reference + ": " + verdict.reference_note);
+    add_note(report,
+             "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
+  if (!verdict.reference_note.empty())
+    add_note(report, "reference " + verdict.reference + ": " + verdict.reference_note);
 }
 
 void add_measurement(Json& report, const Json& reply) {
-  Json times = {{"ours", nullptr}, {"eager", nullptr}, {"compile", nullptr}}, intervals = Json::object(), speedups = Json::object();
+  Json times = {{"ours", nullptr}, {"eager", nullptr}, {"compile", nullptr}}, intervals = Json::object(),
+       speedups = Json::object();
   const std::vector<double> ours = samples_of(reply, "ours");
   for (const char* name : {"ours", "eager", "compile"}) {
     const std::vector<double> samples = samples_of(reply, name);
@@ -125,13 +135,21 @@ void add_measurement(Json& report, const Json& reply) {
     intervals[name] = {estimate.low, estimate.high};
     if (ours.empty() || std::string_view(name) == "ours") continue;
     const Speedup ratio = speedup(samples, ours);
-    speedups[name] = {{"value", ratio.ratio.value}, {"low", ratio.ratio.low}, {"high", ratio.ratio.high}, {"difference", name_of(ratio.difference)}, {"detectable", ratio.detectable}};
+    speedups[name] = {{"value", ratio.ratio.value},
+                      {"low", ratio.ratio.low},
+                      {"high", ratio.ratio.high},
+                      {"difference", name_of(ratio.difference)},
+                      {"detectable", ratio.detectable}};
   }
   report["time_ms"] = times;
   report["time_interval_ms"] = intervals;
   report["noise"] = noise_of(reply, times, intervals);
   if (const double untold = reply.contains("untold_ms") ? number_of(reply["untold_ms"]) : 0; untold > 0)
-    add_note(report, fmt::format("the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time", untold));
+    add_note(
+        report,
+        fmt::format(
+            "the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time",
+            untold));
   note_original(report, runs_original(reply));
   report["speedup"] = speedups;
   report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
@@ -151,7 +169,7 @@ void add_measurement(Json& report, const Json& reply) {
   if (!reply.contains("timed")) return;
   report["timed_outputs_judged"] = reply["timed"]["draws"].size();
   const Verdict timed = judge(reply["timed"], policy_of(report.value("policy", "reference")));
-  if (timed.pass || timed.code == "nothing-compared") return;   // memory did not allow keeping any
+  if (timed.pass || timed.code == "nothing-compared") return;  // memory did not allow keeping any
   report["verdict"] = "fail";
   report["code"] = "timed-" + timed.code;
   report["reason"] = "The result of a timed call was not right. " + timed.reason;
@@ -164,8 +182,9 @@ void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, d
   const Work work = work_of(graph);
   const Ceilings ceilings = ceilings_from_json(ceilings_json);
   const Roofline line = roofline(work, ceilings, time.get<double>());
-  report["roofline"] = {{"fraction", line.share}, {"floor_ms", line.floor_ms}, {"bound", line.limit},
-                        {"bytes", work.read_bytes + work.write_bytes}, {"flops", work.flops}, {"device", ceilings.name}};
+  report["roofline"] = {{"fraction", line.share}, {"floor_ms", line.floor_ms},
+                        {"bound", line.limit},    {"bytes", work.read_bytes + work.write_bytes},
+                        {"flops", work.flops},    {"device", ceilings.name}};
   if (!report["time_ms"]["ours"].is_number()) return;
   if (const auto doubt = too_fast_to_be_true(work, ceilings, cache_bytes, time.get<double>())) {
     report["verdict"] = "fail";

@@ -13,15 +13,18 @@ namespace kw {
 // "sandbox": which protections a candidate's process had none of.
 nlohmann::ordered_json sandbox_json(const std::vector<std::string>& missing);
 
-// verdict, reason, errors, draws, reference, checks, vacuous and gate; of a candidate that raised also where, source and hint.
+// verdict, reason, errors, draws, reference, checks, vacuous and gate; of a candidate that raised also where, source
+// and hint.
 void add_judgement(nlohmann::ordered_json& report, const Judgement& judgement);
 
-// time_ms, time_interval_ms, speedup, slower_than_eager, wall_ms, memory, share_in_our_kernels, recheck; the roofline where work and ceilings are known.
+// time_ms, time_interval_ms, speedup, slower_than_eager, wall_ms, memory, share_in_our_kernels, recheck; the roofline
+// where work and ceilings are known.
 void add_measurement(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply);
 
-// roofline: floor_ms, bound, fraction. `graph` after the passes: what it reads, writes and computes is the floor's work.
-// A time that no memory could have served turns the verdict to "fail".
-void add_roofline(nlohmann::ordered_json& report, const Graph& graph, const nlohmann::ordered_json& ceilings, double cache_bytes);
+// roofline: floor_ms, bound, fraction. `graph` after the passes: what it reads, writes and computes is the floor's
+// work. A time that no memory could have served turns the verdict to "fail".
+void add_roofline(nlohmann::ordered_json& report, const Graph& graph, const nlohmann::ordered_json& ceilings,
+                  double cache_bytes);
 
 // kernels, library_calls, library_ops, schedule summary.
 void add_kernels(nlohmann::ordered_json& report, const Compiled& compiled);

@@ -23,7 +23,8 @@ struct Interval {
 };
 
 std::optional<Interval> speedup_of(const Json& line, const char* baseline) {
-  if (!line.contains("speedup") || !line["speedup"].is_object() || !line["speedup"].contains(baseline)) return std::nullopt;
+  if (!line.contains("speedup") || !line["speedup"].is_object() || !line["speedup"].contains(baseline))
+    return std::nullopt;
   const Json& figure = line["speedup"][baseline];
   if (!figure.is_object() || !figure.contains("value") || !figure["value"].is_number()) return std::nullopt;
   const double value = figure["value"];
@@ -52,17 +53,24 @@ Json against(const std::vector<const Json*>& lines, const char* baseline) {
   }
   Json fast = Json::object();
   for (const double threshold : kThresholds)
-    fast[fmt::format("{}", threshold)] = lines.empty() ? 0.0 : static_cast<double>(faster[threshold]) / static_cast<double>(lines.size());
-  Json out = {{"measured", measured}, {"fast_p", fast}, {"geometric_mean", nullptr}, {"wins", wins}, {"losses", losses},
-              {"no_difference", measured - wins - losses}, {"below_0.97", slower_than_097}};
+    fast[fmt::format("{}", threshold)] = lines.empty() ? 0.0
+                                                       : static_cast<double>(faster[threshold]) /
+                                                             static_cast<double>(lines.size());
+  Json out = {{"measured", measured},
+              {"fast_p", fast},
+              {"geometric_mean", nullptr},
+              {"wins", wins},
+              {"losses", losses},
+              {"no_difference", measured - wins - losses},
+              {"below_0.97", slower_than_097}};
   if (measured) out["geometric_mean"] = std::exp(log_sum / measured);
   return out;
 }
 
-// Of a language model: the mean over all problems; one that has no figure (the file does not load) counts as 0. Only the k that all the others have.
-// Also best@k, the geometric mean of theirs.
+// Of a language model: the mean over all problems; one that has no figure (the file does not load) counts as 0. Only
+// the k that all the others have. Also best@k, the geometric mean of theirs.
 void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
-  std::map<int, std::pair<double, int>> sums, best;   // of the logarithms
+  std::map<int, std::pair<double, int>> sums, best;  // of the logarithms
   int sampled = 0, judged = 0;
   for (const Json* line : lines) {
     if (!line->contains("pass_at_k")) continue;
@@ -86,7 +94,8 @@ void add_pass_at_k(Json& out, const std::vector<const Json*>& lines) {
   for (const auto& [k, sum] : sums)
     if (sum.second == sampled) out["pass_at_k"][std::to_string(k)] = sum.first / static_cast<double>(lines.size());
   for (const auto& [k, sum] : best)
-    if (sum.second == sampled) out["best_at_k"][std::to_string(k)] = std::exp(sum.first / static_cast<double>(lines.size()));
+    if (sum.second == sampled)
+      out["best_at_k"][std::to_string(k)] = std::exp(sum.first / static_cast<double>(lines.size()));
 }
 
 // Where a model came after the compiler: whose candidates were kept, and what each proposer had right and cost.
@@ -104,7 +113,8 @@ void add_proposers(Json& out, const std::vector<const Json*>& lines) {
       add("kept", passed(*line) && one.value("proposer", "") == line->value("winner", "") ? 1 : 0);
       for (const char* field : {"seconds", "judged", "passed", "answers", "evaluated", "cost"})
         if (one.contains(field)) add(field, one[field]);
-      if (one.contains("tokens")) add("tokens_read", one["tokens"]["prompt"]), add("tokens_written", one["tokens"]["completion"]);
+      if (one.contains("tokens"))
+        add("tokens_read", one["tokens"]["prompt"]), add("tokens_written", one["tokens"]["completion"]);
     }
   }
 }
@@ -133,14 +143,19 @@ void add_spilling(Json& spilling, const Json& line) {
   if (!line.contains("compiled") || !line["compiled"].is_object() || !line["compiled"].contains("each")) return;
   for (const Json& kernel : line["compiled"]["each"])
     if (kernel.contains("spills") && kernel["spills"].is_number() && kernel["spills"] > 0)
-      spilling.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"kernel", kernel.value("name", "")}, {"bytes", kernel["spills"]},
+      spilling.push_back({{"problem", line.value("name", line.value("problem", ""))},
+                          {"kernel", kernel.value("name", "")},
+                          {"bytes", kernel["spills"]},
                           {"registers", kernel["registers"]}});
 }
 
 // Right, and slower than eager beyond the noise of the timing.
 void add_slower(Json& slower, const Json& line) {
   const auto speedup = speedup_of(line, "eager");
-  if (passed(line) && speedup && speedup->high < kNotSlower) slower.push_back({{"problem", line.value("name", line.value("problem", ""))}, {"speedup", speedup->value}, {"high", speedup->high}});
+  if (passed(line) && speedup && speedup->high < kNotSlower)
+    slower.push_back({{"problem", line.value("name", line.value("problem", ""))},
+                      {"speedup", speedup->value},
+                      {"high", speedup->high}});
 }
 
 std::string reason_of(const Json& line) {
@@ -151,7 +166,9 @@ std::string reason_of(const Json& line) {
   return line.value("reason", "");
 }
 
-std::string figure(const Json& value, const char* format) { return value.is_number() ? fmt::format(fmt::runtime(format), value.get<double>()) : "-"; }
+std::string figure(const Json& value, const char* format) {
+  return value.is_number() ? fmt::format(fmt::runtime(format), value.get<double>()) : "-";
+}
 
 }  // namespace
 
@@ -165,65 +182,87 @@ Json summarise(const std::vector<Json>& lines) {
     add_spilling(spilling, line);
     add_slower(slower, line);
     if (line.contains("noise") && line["noise"].value("noisy", false))
-      noisy.push_back({{"problem", line.value("problem", "")}, {"reasons", line["noise"].value("reasons", Json::array())}});
+      noisy.push_back(
+          {{"problem", line.value("problem", "")}, {"reasons", line["noise"].value("reasons", Json::array())}});
     const std::string verdict = line.value("verdict", "");
     if (verdict != "pass" && verdict != "emitted")
-      failures.push_back({{"problem", line.value("problem", "")}, {"category", line.value("category", "")}, {"verdict", verdict}, {"reason", reason_of(line)}});
+      failures.push_back({{"problem", line.value("problem", "")},
+                          {"category", line.value("category", "")},
+                          {"verdict", verdict},
+                          {"reason", reason_of(line)}});
   }
   Json by_category = Json::object();
   for (const auto& [name, members] : categories) by_category[name.empty() ? "." : name] = group_figures(members);
-  return {{"all", group_figures(all)}, {"categories", by_category}, {"slower", slower}, {"spilling", spilling}, {"noisy", noisy}, {"failures", failures}};
+  return {{"all", group_figures(all)},
+          {"categories", by_category},
+          {"slower", slower},
+          {"spilling", spilling},
+          {"noisy", noisy},
+          {"failures", failures}};
 }
 
 std::string summary_text(const Json& summary) {
   std::string text;
   const auto row = [&](const std::string& name, const Json& group) {
     const bool emit_only = group.contains("emitted");
-    text += fmt::format("{:<24} {:>8} {:>8}", name, group["problems"].get<int>(), emit_only ? group["emitted"].get<int>() : group["correct"].get<int>());
+    text += fmt::format("{:<24} {:>8} {:>8}", name, group["problems"].get<int>(),
+                        emit_only ? group["emitted"].get<int>() : group["correct"].get<int>());
     for (const char* baseline : kBaselines) {
       if (emit_only) break;
       const Json& figures = group[baseline];
-      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", figure(figures["geometric_mean"], "{:.2f}x"), figures["wins"].get<int>(),
-                          figures["no_difference"].get<int>(), figures["losses"].get<int>());
+      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", figure(figures["geometric_mean"], "{:.2f}x"),
+                          figures["wins"].get<int>(), figures["no_difference"].get<int>(),
+                          figures["losses"].get<int>());
     }
     text += "\n";
   };
   const Json& all = summary["all"];
   text += fmt::format("{:<24} {:>8} {:>8}", "category", "problems", all.contains("emitted") ? "emitted" : "correct");
   if (!all.contains("emitted"))
-    for (const char* baseline : kBaselines) text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", baseline, "won", "even", "lost");
+    for (const char* baseline : kBaselines)
+      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", baseline, "won", "even", "lost");
   text += "\n";
   for (const auto& [name, group] : summary["categories"].items()) row(name, group);
   if (summary["categories"].size() > 1) row("all", all);
   for (const char* baseline : kBaselines) {
     if (all[baseline]["measured"] == 0) continue;
     text += fmt::format("\nfast_p against {:<8}", baseline);
-    for (const auto& [threshold, share] : all[baseline]["fast_p"].items()) text += fmt::format("  {}: {:.3f}", threshold, share.get<double>());
+    for (const auto& [threshold, share] : all[baseline]["fast_p"].items())
+      text += fmt::format("  {}: {:.3f}", threshold, share.get<double>());
   }
   if (all.contains("pass_at_k")) {
     text += fmt::format("\n{} samples", all["samples"].get<int>());
-    for (const auto& [k, share] : all["pass_at_k"].items()) text += fmt::format("  pass@{}: {:.1f}%", k, 100 * share.get<double>());
+    for (const auto& [k, share] : all["pass_at_k"].items())
+      text += fmt::format("  pass@{}: {:.1f}%", k, 100 * share.get<double>());
     if (all.contains("best_at_k")) {
       text += "\nover eager, which stands in for what did not pass";
-      for (const auto& [k, speedup] : all["best_at_k"].items()) text += fmt::format("  best@{}: {:.2f}x", k, speedup.get<double>());
+      for (const auto& [k, speedup] : all["best_at_k"].items())
+        text += fmt::format("  best@{}: {:.2f}x", k, speedup.get<double>());
     }
   }
   if (all.contains("proposers"))
     for (const auto& [name, sums] : all["proposers"].items()) {
-      text += fmt::format("\nproposer {:<20} kept for {} of {}", name, sums["kept"].get<int>(), sums["problems"].get<int>());
-      if (sums.contains("evaluated")) text += fmt::format(", {} of {} answers evaluated", sums["evaluated"].get<int>(), sums["answers"].get<int>());
-      else if (sums.contains("judged")) text += fmt::format(", {} of {} answers right", sums["passed"].get<int>(), sums["judged"].get<int>());
-      if (sums.contains("tokens_read")) text += fmt::format(", {} tokens", sums["tokens_read"].get<int64_t>() + sums["tokens_written"].get<int64_t>());
+      text += fmt::format("\nproposer {:<20} kept for {} of {}", name, sums["kept"].get<int>(),
+                          sums["problems"].get<int>());
+      if (sums.contains("evaluated"))
+        text += fmt::format(", {} of {} answers evaluated", sums["evaluated"].get<int>(), sums["answers"].get<int>());
+      else if (sums.contains("judged"))
+        text += fmt::format(", {} of {} answers right", sums["passed"].get<int>(), sums["judged"].get<int>());
+      if (sums.contains("tokens_read"))
+        text += fmt::format(", {} tokens", sums["tokens_read"].get<int64_t>() + sums["tokens_written"].get<int64_t>());
       if (sums.contains("cost")) text += fmt::format(" for {:.4g}", sums["cost"].get<double>());
       text += fmt::format(", {:.0f} s", sums["seconds"].get<double>());
     }
   if (all.contains("kernels_compiled"))
-    text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(), all["kernels_compiled"]["of"].get<int>());
+    text += fmt::format("\n{} of {} kernels compiled to machine code", all["kernels_compiled"]["ok"].get<int>(),
+                        all["kernels_compiled"]["of"].get<int>());
   if (const Json& spilling = summary["spilling"]; !spilling.empty()) {
-    text += fmt::format("\n{} kernel{} spill{} registers:", spilling.size(), spilling.size() == 1 ? "" : "s", spilling.size() == 1 ? "s" : "");
+    text += fmt::format("\n{} kernel{} spill{} registers:", spilling.size(), spilling.size() == 1 ? "" : "s",
+                        spilling.size() == 1 ? "s" : "");
     const char* separator = " ";
     for (const Json& kernel : spilling) {
-      text += fmt::format("{}{}/{} {} B", separator, kernel["problem"].get<std::string>(), kernel["kernel"].get<std::string>(), kernel["bytes"].get<int64_t>());
+      text += fmt::format("{}{}/{} {} B", separator, kernel["problem"].get<std::string>(),
+                          kernel["kernel"].get<std::string>(), kernel["bytes"].get<int64_t>());
       separator = ", ";
     }
   }
@@ -237,11 +276,13 @@ std::string summary_text(const Json& summary) {
   }
   if (const Json& noisy = summary["noisy"]; !noisy.empty()) {
     text += fmt::format("\n{} timed while the machine was too noisy:", noisy.size());
-    for (const Json& one : noisy) text += fmt::format("\n  {:<40} {}", one["problem"].get<std::string>(), one["reasons"][0].get<std::string>());
+    for (const Json& one : noisy)
+      text += fmt::format("\n  {:<40} {}", one["problem"].get<std::string>(), one["reasons"][0].get<std::string>());
   }
   const Json& failures = summary["failures"];
   if (!failures.empty()) text += fmt::format("\n\n{} without a verified module:", failures.size());
-  for (const Json& failure : failures) text += fmt::format("\n  {:<40} {}", failure["problem"].get<std::string>(), failure["reason"].get<std::string>());
+  for (const Json& failure : failures)
+    text += fmt::format("\n  {:<40} {}", failure["problem"].get<std::string>(), failure["reason"].get<std::string>());
   return text + "\n";
 }
 

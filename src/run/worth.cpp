@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kSearchWorthTrying = 30;      // seconds beyond timing that --budget is advised to leave for a search
+constexpr double kSearchWorthTrying = 30;  // seconds beyond timing that --budget is advised to leave for a search
 
 const Json* over_eager(const Json& report) {
   if (!report.contains("speedup") || !report["speedup"].is_object()) return nullptr;

@@ -40,8 +40,10 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   if (outputs.empty() || (nodes.size() == 1 && facts_.classes[nodes[0]] == OpClass::kExtern)) {
     entry.emplace();
     if (!outputs.empty()) {
-      const Schedule alone{.target = device_.target, .groups = {{.nodes = nodes, .scheduler = "extern", .parameters = {}}}};
-      entry->library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
+      const Schedule alone{.target = device_.target,
+                           .groups = {{.nodes = nodes, .scheduler = "extern", .parameters = {}}}};
+      entry->library_seconds = device_.launch_seconds +
+                               roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
     }
     return &*entry;
   }
@@ -68,7 +70,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
     for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
       place->second += device_.launch_seconds + estimate(one.kernel, device_).seconds;
   } catch (const Error&) {
-    place->second = std::numeric_limits<double>::infinity();   // parameters that do not go together
+    place->second = std::numeric_limits<double>::infinity();  // parameters that do not go together
   }
   return place->second;
 }
@@ -76,10 +78,9 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
 double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& parameters) const {
   double most = 0;
   try {
-    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels) most = std::max(most, estimate(one.kernel, device_).registers);
-  } catch (const Error&) {
-    return std::numeric_limits<double>::infinity();
-  }
+    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
+      most = std::max(most, estimate(one.kernel, device_).registers);
+  } catch (const Error&) { return std::numeric_limits<double>::infinity(); }
   return most;
 }
 
@@ -93,7 +94,8 @@ double Catalogue::seconds(const Schedule& schedule) {
   return total;
 }
 
-std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(const std::vector<std::vector<NodeId>>& groups) const {
+std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(
+    const std::vector<std::vector<NodeId>>& groups) const {
   const Graph& graph = facts_.graph;
   std::vector<int> holder(graph.nodes.size(), -1);
   for (size_t group = 0; group < groups.size(); ++group)
@@ -108,7 +110,8 @@ std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(const std::v
     for (const NodeId node : groups[group])
       for_each_operand(graph.nodes[node], [&](ValueId operand) {
         const NodeId producer = graph.values[facts_.roots[operand]].producer;
-        if (producer != kNoNode && !std::binary_search(groups[group].begin(), groups[group].end(), producer)) after(holder[producer], static_cast<int>(group));
+        if (producer != kNoNode && !std::binary_search(groups[group].begin(), groups[group].end(), producer))
+          after(holder[producer], static_cast<int>(group));
       });
   // What draws random numbers keeps its order.
   NodeId previous = kNoNode;
@@ -149,7 +152,7 @@ std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> gro
       schedule.groups.push_back(known.groups[place]);
       continue;
     }
-    if (outputs[group].empty()) continue;   // every reader has its own copy
+    if (outputs[group].empty()) continue;  // every reader has its own copy
     GroupEntry* entry = find(nodes, outputs[group]);
     if (!entry) return std::nullopt;
     GroupSchedule one{.nodes = nodes, .scheduler = "extern", .parameters = {}};

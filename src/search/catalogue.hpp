@@ -1,5 +1,6 @@
-// What is known of each possible group of a graph: can it be a kernel, which scheduler takes it, its parameters, their ranges, what they cost.
-// Groups are looked at once and remembered, so that thousands of schedules can be compared in the time of a few.
+// What is known of each possible group of a graph: can it be a kernel, which scheduler takes it, its parameters, their
+// ranges, what they cost. Groups are looked at once and remembered, so that thousands of schedules can be compared in
+// the time of a few.
 #pragma once
 
 #include <map>
@@ -21,13 +22,14 @@ std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, con
 std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule);
 
 struct GroupEntry {
-  std::string text;                                 // group_text(); layers that are repeated share it, and their parameters
-  const plan::Scheduler* scheduler = nullptr;       // nullptr: a library call, or a group that stores nothing
+  std::string text;                            // group_text(); layers that are repeated share it, and their parameters
+  const plan::Scheduler* scheduler = nullptr;  // nullptr: a library call, or a group that stores nothing
   plan::LoweredGroup lowered;
   plan::Parameters defaults;
   std::vector<plan::ParameterRange> space;
-  double library_seconds = 0;                       // of a library call
-  std::shared_ptr<std::map<plan::Parameters, double>> seconds;   // by parameters, as asked for; of all groups of this text
+  double library_seconds = 0;                                   // of a library call
+  std::shared_ptr<std::map<plan::Parameters, double>> seconds;  // by parameters, as asked for; of all groups of this
+                                                                // text
 };
 
 class Catalogue {
@@ -40,11 +42,12 @@ class Catalogue {
   // Seconds that the cost model gives a group under these parameters; infinity where it cannot be lowered so.
   double seconds(GroupEntry& entry, const plan::Parameters& parameters);
   double seconds(const Schedule& schedule);
-  // Registers that a thread of its hungriest kernel asks for, by the cost model; infinity where it cannot be lowered so.
+  // Registers that a thread of its hungriest kernel asks for, by the cost model; infinity where it cannot be lowered
+  // so.
   double registers(const GroupEntry& entry, const plan::Parameters& parameters) const;
 
-  // The groups in an order in which they can run, each with its scheduler and defaults; parameters of groups that `known` has too (with the same
-  // outputs) stay. nullopt: there is no order, or a group is no kernel.
+  // The groups in an order in which they can run, each with its scheduler and defaults; parameters of groups that
+  // `known` has too (with the same outputs) stay. nullopt: there is no order, or a group is no kernel.
   std::optional<Schedule> complete(std::vector<std::vector<NodeId>> groups, const Schedule& known);
 
   const Graph& graph() const { return facts_.graph; }
@@ -57,7 +60,7 @@ class Catalogue {
   plan::GraphFacts facts_;
   DeviceDescription device_;
   std::map<std::pair<std::vector<NodeId>, std::vector<ValueId>>, std::optional<GroupEntry>> entries_;
-  std::map<std::string, std::shared_ptr<std::map<plan::Parameters, double>>> seconds_;   // by text
+  std::map<std::string, std::shared_ptr<std::map<plan::Parameters, double>>> seconds_;  // by text
 };
 
 }  // namespace kw::search

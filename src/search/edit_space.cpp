@@ -12,7 +12,7 @@ namespace kw::search {
 
 namespace {
 
-constexpr size_t kMostOperations = 24;       // of a group that are named
+constexpr size_t kMostOperations = 24;  // of a group that are named
 
 struct Meaning {
   std::string_view parameter, target, text;
@@ -23,14 +23,18 @@ constexpr Meaning kMeanings[] = {
     {"across", "cpu", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
     {"along", "cpu", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
     {"columns", "cpu", "columns that are folded side by side; more keeps more partial results in registers and cache"},
-    {"keep", "cpu", "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
+    {"keep", "cpu",
+     "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
     {"piece", "cpu", "elements of a scan that are computed with SIMD at a time"},
     {"rows", "cpu", "rows of a scan that are walked side by side"},
-    {"share", "cpu", "number of elements from which on threads share the work; a small one uses all threads, a huge one only one"},
+    {"share", "cpu",
+     "number of elements from which on threads share the work; a small one uses all threads, a huge one only one"},
     {"tile", "cpu", "side of the square tiles where an operand is transposed"},
     {"block", "triton", "elements a program computes"},
     {"columns", "triton", "results side by side in a row that a thread computes from what it has read"},
-    {"exchange", "triton", "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not shared"},
+    {"exchange", "triton",
+     "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not "
+     "shared"},
     {"layout", "triton", "0 flat, 1 row by row, 2 square tiles"},
     {"num_warps", "triton", "warps a program has, of 32 threads each"},
     {"persistent", "triton", "1: a row is kept on chip and read once; 0: it is walked in blocks"},
@@ -73,7 +77,8 @@ std::string work_of(const Catalogue& catalogue, const std::vector<NodeId>& nodes
     operations.resize(kMostOperations);
     operations.push_back("...");
   }
-  return join(operations, ", ") + "; reads " + list_of(graph, read) + "; writes " + list_of(graph, {outputs.begin(), outputs.end()});
+  return join(operations, ", ") + "; reads " + list_of(graph, read) + "; writes " +
+         list_of(graph, {outputs.begin(), outputs.end()});
 }
 
 }  // namespace
@@ -87,8 +92,13 @@ std::vector<EditedGroup> edit_space(Catalogue& catalogue, const Schedule& first)
   std::map<std::string, int> names;
   for (const size_t group : standing.worth) {
     const GroupSchedule& now = first.groups[group];
-    EditedGroup one{.name = label(catalogue.graph(), now.nodes), .groups = standing.alike[group], .work = work_of(catalogue, now.nodes, outputs[group]), .scheduler = now.scheduler,
-                    .seconds = standing.seconds[group] * static_cast<double>(standing.alike[group].size()), .ranges = {}, .defaults = {}};
+    EditedGroup one{.name = label(catalogue.graph(), now.nodes),
+                    .groups = standing.alike[group],
+                    .work = work_of(catalogue, now.nodes, outputs[group]),
+                    .scheduler = now.scheduler,
+                    .seconds = standing.seconds[group] * static_cast<double>(standing.alike[group].size()),
+                    .ranges = {},
+                    .defaults = {}};
     for (const plan::ParameterRange& range : standing.entries[group]->space) {
       const auto known = now.parameters.find(range.name);
       const int64_t own = known == now.parameters.end() ? 0 : known->second;
@@ -109,8 +119,9 @@ Schedule edited(const std::vector<EditedGroup>& space, const Schedule& first, co
   Schedule schedule = first;
   for (size_t i = 0; i < space.size(); ++i)
     for (size_t range = 0; range < space[i].ranges.size(); ++range) {
-      if (edit[i][range] == space[i].defaults[range]) continue;   // as it is, also where that is to say nothing
-      for (const size_t group : space[i].groups) schedule.groups[group].parameters[space[i].ranges[range].name] = edit[i][range];
+      if (edit[i][range] == space[i].defaults[range]) continue;  // as it is, also where that is to say nothing
+      for (const size_t group : space[i].groups)
+        schedule.groups[group].parameters[space[i].ranges[range].name] = edit[i][range];
     }
   return schedule;
 }
@@ -120,7 +131,8 @@ std::string change_text(const std::vector<EditedGroup>& space, const Edit& edit)
   for (size_t i = 0; i < space.size(); ++i) {
     std::vector<std::string> changes;
     for (size_t range = 0; range < space[i].ranges.size(); ++range)
-      if (edit[i][range] != space[i].defaults[range]) changes.push_back(space[i].ranges[range].name + " " + std::to_string(edit[i][range]));
+      if (edit[i][range] != space[i].defaults[range])
+        changes.push_back(space[i].ranges[range].name + " " + std::to_string(edit[i][range]));
     if (!changes.empty()) groups.push_back(space[i].name + ": " + join(changes, ", "));
   }
   return groups.empty() ? "as it is" : join(groups, "; ");

@@ -52,13 +52,20 @@ std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, con
     for_each_operand(node, [&](ValueId& operand) {
       const bool fresh = !renamed.contains(operand) && std::find(made.begin(), made.end(), operand) == made.end();
       operand = rename(operand);
-      if (fresh) small.inputs.push_back({.value = operand, .kind = InputKind::kUser, .target = "args." + std::to_string(small.inputs.size()), .access = "", .requires_grad = false, .data = ""});
+      if (fresh)
+        small.inputs.push_back({.value = operand,
+                                .kind = InputKind::kUser,
+                                .target = "args." + std::to_string(small.inputs.size()),
+                                .access = "",
+                                .requires_grad = false,
+                                .data = ""});
     });
     for (ValueId& result : node.results)
       if (result != kNoValue) result = rename(result);
     small.nodes.push_back(std::move(node));
   }
-  for (const ValueId output : outputs) small.outputs.push_back({.value = rename(output), .kind = OutputKind::kUser, .target = ""});
+  for (const ValueId output : outputs)
+    small.outputs.push_back({.value = rename(output), .kind = OutputKind::kUser, .target = ""});
   link_producers(small);
   return print(small);
 }

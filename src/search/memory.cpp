@@ -20,7 +20,10 @@ constexpr const char* kForm = "1";
 }  // namespace
 
 Memory::Memory(Archive& archive, std::string environment, std::string emitter, std::string policy)
-    : archive_(archive), environment_(std::move(environment)), emitter_(std::move(emitter)), policy_(std::move(policy)) {}
+    : archive_(archive),
+      environment_(std::move(environment)),
+      emitter_(std::move(emitter)),
+      policy_(std::move(policy)) {}
 
 std::string Memory::schedule_key(const Graph& graph, const Schedule& schedule) {
   if (printed_ != &graph) {
@@ -32,20 +35,21 @@ std::string Memory::schedule_key(const Graph& graph, const Schedule& schedule) {
     for (Node& node : plain.nodes) node.location.clear();
     graph_hash_ = sha256_hex(print(plain));
   }
-  return std::string("schedule ") + kForm + " " + sha256_hex(graph_hash_ + "\n" + emitter_ + "\n" + policy_ + "\n" + schedule_to_json(schedule));
+  return std::string("schedule ") + kForm + " " +
+         sha256_hex(graph_hash_ + "\n" + emitter_ + "\n" + policy_ + "\n" + schedule_to_json(schedule));
 }
 
-std::string Memory::group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs, const std::string& target) const {
-  return std::string("group ") + kForm + " " + sha256_hex(emitter_ + "\n" + target + "\n" + group_text(graph, nodes, outputs));
+std::string Memory::group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs,
+                              const std::string& target) const {
+  return std::string("group ") + kForm + " " +
+         sha256_hex(emitter_ + "\n" + target + "\n" + group_text(graph, nodes, outputs));
 }
 
 void Memory::store(const std::string& name, const std::string& value) {
   if (!fault_.empty()) return;
   try {
     archive_.add_fact(environment_, name, value);
-  } catch (const Error& error) {
-    fault_ = error.text().message + " " + error.text().hint;
-  }
+  } catch (const Error& error) { fault_ = error.text().message + " " + error.text().hint; }
 }
 
 std::optional<Outcome> Memory::find(const Graph& graph, const Schedule& schedule) {
@@ -55,7 +59,9 @@ std::optional<Outcome> Memory::find(const Graph& graph, const Schedule& schedule
   if (!json.is_object() || !json.contains("state")) return std::nullopt;
   Outcome outcome;
   const std::string state = json.value("state", "");
-  outcome.state = state == "measured" ? Outcome::State::kMeasured : state == "pruned" ? Outcome::State::kPruned : Outcome::State::kFailed;
+  outcome.state = state == "measured" ? Outcome::State::kMeasured
+                  : state == "pruned" ? Outcome::State::kPruned
+                                      : Outcome::State::kFailed;
   outcome.ratio = json.value("ratio", 0.0);
   outcome.low = json.value("low", 0.0);
   outcome.high = json.value("high", 0.0);
@@ -65,8 +71,14 @@ std::optional<Outcome> Memory::find(const Graph& graph, const Schedule& schedule
 }
 
 void Memory::add(const Graph& graph, const Schedule& schedule, const Outcome& outcome) {
-  const char* state = outcome.state == Outcome::State::kMeasured ? "measured" : outcome.state == Outcome::State::kPruned ? "pruned" : "failed";
-  const Json json = {{"state", state}, {"ratio", outcome.ratio}, {"low", outcome.low}, {"high", outcome.high}, {"reason", outcome.reason}};
+  const char* state = outcome.state == Outcome::State::kMeasured ? "measured"
+                      : outcome.state == Outcome::State::kPruned ? "pruned"
+                                                                 : "failed";
+  const Json json = {{"state", state},
+                     {"ratio", outcome.ratio},
+                     {"low", outcome.low},
+                     {"high", outcome.high},
+                     {"reason", outcome.reason}};
   store(schedule_key(graph, schedule), json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -77,9 +89,12 @@ std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule&
   Schedule known = schedule;
   for (size_t group = 0; group < groups.size(); ++group) {
     if (schedule.groups[group].parameters.empty()) continue;
-    const auto text = archive_.find_fact(environment_, group_key(catalogue.graph(), groups[group], outputs[group], schedule.target));
+    const auto text = archive_.find_fact(environment_,
+                                         group_key(catalogue.graph(), groups[group], outputs[group], schedule.target));
     const Json json = text ? Json::parse(*text, nullptr, false) : Json();
-    if (!json.is_object() || json.value("scheduler", "") != schedule.groups[group].scheduler || !json["parameters"].is_object()) continue;
+    if (!json.is_object() || json.value("scheduler", "") != schedule.groups[group].scheduler ||
+        !json["parameters"].is_object())
+      continue;
     known.groups[group].parameters = json["parameters"].get<plan::Parameters>();
   }
   if (known == schedule) return std::nullopt;
@@ -92,7 +107,8 @@ void Memory::learn(Catalogue& catalogue, const Schedule& first, const Schedule& 
   const auto outputs = stored_values(catalogue.facts(), groups);
   for (size_t group = 0; group < groups.size(); ++group) {
     const GroupSchedule& one = winner.groups[group];
-    if (one.parameters.empty() || std::find(first.groups.begin(), first.groups.end(), one) != first.groups.end()) continue;
+    if (one.parameters.empty() || std::find(first.groups.begin(), first.groups.end(), one) != first.groups.end())
+      continue;
     const Json json = {{"scheduler", one.scheduler}, {"parameters", one.parameters}, {"ratio", ratio}};
     store(group_key(catalogue.graph(), one.nodes, outputs[group], winner.target), json.dump());
   }

@@ -1,5 +1,6 @@
-// What searches have learnt, in the archive: how each schedule of a graph did, and for each kernel group the best parameters known, whatever
-// problem it stood in. A group is addressed by the text of its own small graph (operations, shapes, dtypes, strides), the device and the emitter.
+// What searches have learnt, in the archive: how each schedule of a graph did, and for each kernel group the best
+// parameters known, whatever problem it stood in. A group is addressed by the text of its own small graph (operations,
+// shapes, dtypes, strides), the device and the emitter.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,8 @@ namespace kw::search {
 
 class Memory {
  public:
-  // `environment` stands for the device, as in every fact of the archive. Where the archive fails, nothing is remembered and `fault` says why.
+  // `environment` stands for the device, as in every fact of the archive. Where the archive fails, nothing is
+  // remembered and `fault` says why.
   Memory(Archive& archive, std::string environment, std::string emitter, std::string policy);
 
   std::optional<Outcome> find(const Graph& graph, const Schedule& schedule);
@@ -27,7 +29,8 @@ class Memory {
 
  private:
   std::string schedule_key(const Graph& graph, const Schedule& schedule);
-  std::string group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs, const std::string& target) const;
+  std::string group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs,
+                        const std::string& target) const;
   void store(const std::string& name, const std::string& value);
 
   Archive& archive_;

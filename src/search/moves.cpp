@@ -17,9 +17,9 @@ using Nodes = std::vector<NodeId>;
 
 namespace {
 
-constexpr size_t kMostCombinations = 4096;   // of one group's parameters; beyond, only every other value is combined
+constexpr size_t kMostCombinations = 4096;  // of one group's parameters; beyond, only every other value is combined
 constexpr size_t kMostJoinedNodes = 96;
-constexpr int kMostAttempts = 8;             // per regrouping that is wanted
+constexpr int kMostAttempts = 8;  // per regrouping that is wanted
 
 bool contains(const Nodes& nodes, NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); }
 
@@ -96,7 +96,8 @@ class Grouping {
       std::set<Nodes> seen;
       // Reductions first: their results are small, so that storing them costs least.
       Nodes order = nodes;
-      std::stable_partition(order.begin(), order.end(), [&](NodeId node) { return facts().classes[node] == OpClass::kReduce; });
+      std::stable_partition(order.begin(), order.end(),
+                            [&](NodeId node) { return facts().classes[node] == OpClass::kReduce; });
       for (const NodeId node : order) {
         if (made >= most_ || attempts_ >= kMostAttempts * most_) break;
         const Nodes first = needed_by(nodes, node), rest = without(nodes, first);
@@ -128,14 +129,18 @@ class Grouping {
       for (size_t other = 0; other < groups_.size(); ++other) {
         if (made >= 2 * most_ || attempts_ >= kMostAttempts * most_) return;
         const auto [left, right] = std::minmax(one, other);
-        if (left == right || library_[other] || groups_[left].size() + groups_[right].size() > kMostJoinedNodes || !seen.insert({left, right}).second) continue;
+        if (left == right || library_[other] || groups_[left].size() + groups_[right].size() > kMostJoinedNodes ||
+            !seen.insert({left, right}).second)
+          continue;
         std::vector<ValueId> common;
-        std::set_intersection(touched[left].begin(), touched[left].end(), touched[right].begin(), touched[right].end(), std::back_inserter(common));
+        std::set_intersection(touched[left].begin(), touched[left].end(), touched[right].begin(), touched[right].end(),
+                              std::back_inserter(common));
         if (common.empty() && right != left + 1) continue;
         std::vector<Nodes> groups = groups_;
         groups[left] = joined(groups_[left], groups_[right]);
         groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(right));
-        made += add(std::move(groups), "join " + label(graph(), groups_[left]) + " and " + label(graph(), groups_[right]));
+        made += add(std::move(groups),
+                    "join " + label(graph(), groups_[left]) + " and " + label(graph(), groups_[right]));
       }
   }
 
@@ -151,7 +156,8 @@ class Grouping {
       Nodes shared = groups_[in.front()];
       for (const size_t group : in) {
         Nodes both;
-        std::set_intersection(shared.begin(), shared.end(), groups_[group].begin(), groups_[group].end(), std::back_inserter(both));
+        std::set_intersection(shared.begin(), shared.end(), groups_[group].begin(), groups_[group].end(),
+                              std::back_inserter(both));
         shared = std::move(both);
       }
       std::vector<Nodes> groups = groups_;
@@ -171,7 +177,8 @@ class Grouping {
       bool possible = true;
       for (const NodeId node : nodes) {
         possible = possible && facts().classes[node] != OpClass::kReduce;
-        for (const ValueId result : graph().nodes[node].results) possible = possible && (result == kNoValue || !facts().escapes[result]);
+        for (const ValueId result : graph().nodes[node].results)
+          possible = possible && (result == kNoValue || !facts().escapes[result]);
       }
       if (!possible) continue;
       std::vector<Nodes> groups;
@@ -180,12 +187,15 @@ class Grouping {
         if (other == group) continue;
         bool reads = false;
         for (const NodeId node : groups_[other])
-          for_each_producer(node, [&](NodeId producer) { reads = reads || (contains(nodes, producer) && !contains(groups_[other], producer)); });
+          for_each_producer(node, [&](NodeId producer) {
+            reads = reads || (contains(nodes, producer) && !contains(groups_[other], producer));
+          });
         if (reads && library_[other]) possible = false;
         readers += reads;
         groups.push_back(reads && !library_[other] ? joined(groups_[other], nodes) : groups_[other]);
       }
-      if (possible && readers > 1) made += add(std::move(groups), "compute " + label(graph(), nodes) + " again in its readers");
+      if (possible && readers > 1)
+        made += add(std::move(groups), "compute " + label(graph(), nodes) + " again in its readers");
     }
   }
 
@@ -198,7 +208,8 @@ class Grouping {
   std::vector<Move> moves_;
 };
 
-Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const GroupStanding& standing, size_t group, const plan::Parameters& parameters) {
+Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const GroupStanding& standing, size_t group,
+                     const plan::Parameters& parameters) {
   const GroupSchedule& now = schedule.groups[group];
   Move move{schedule, label(catalogue.graph(), now.nodes) + ": " + text_of(parameters, now.parameters), false, 0};
   const double each = catalogue.seconds(*standing.entries[group], parameters) - standing.seconds[group];
@@ -213,7 +224,8 @@ std::string text_of(const plan::Parameters& parameters, const plan::Parameters& 
   std::string text;
   for (const auto& [name, value] : parameters) {
     const auto known = before.find(name);
-    if (known == before.end() || known->second != value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    if (known == before.end() || known->second != value)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
   }
   return text;
 }
@@ -263,7 +275,8 @@ std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule
     std::vector<std::pair<double, size_t>> order;
     const std::vector<plan::Parameters> all = combinations(*entry, now.parameters);
     for (size_t i = 0; i < all.size(); ++i)
-      if (const double seconds = catalogue.seconds(*entry, all[i]); std::isfinite(seconds)) order.emplace_back(seconds, i);
+      if (const double seconds = catalogue.seconds(*entry, all[i]); std::isfinite(seconds))
+        order.emplace_back(seconds, i);
     std::sort(order.begin(), order.end());
     // Equal to the last digit: the scheduler clamps both to the same kernel.
     double previous = -1;
@@ -279,6 +292,8 @@ std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule
   return moves;
 }
 
-std::vector<Move> grouping_moves(Catalogue& catalogue, const Schedule& schedule, int most) { return Grouping(catalogue, schedule, most).run(); }
+std::vector<Move> grouping_moves(Catalogue& catalogue, const Schedule& schedule, int most) {
+  return Grouping(catalogue, schedule, most).run();
+}
 
 }  // namespace kw::search

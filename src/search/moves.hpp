@@ -1,5 +1,6 @@
-// The space of schedules: from one schedule, those that differ in one decision. Parameters of a group (tiles, warps, splits) and the grouping itself
-// (a group cut in two, two joined, a value stored instead of computed again, or the other way round) are neighbours alike.
+// The space of schedules: from one schedule, those that differ in one decision. Parameters of a group (tiles, warps,
+// splits) and the grouping itself (a group cut in two, two joined, a value stored instead of computed again, or the
+// other way round) are neighbours alike.
 #pragma once
 
 #include <string>
@@ -11,13 +12,13 @@ namespace kw::search {
 
 struct Move {
   Schedule schedule;
-  std::string change;            // "softmax: num_warps 8", "cut after mul", "join add and relu"
+  std::string change;  // "softmax: num_warps 8", "cut after mul", "join add and relu"
   bool regroups = false;
-  double seconds = 0;            // of the whole schedule, by the cost model
+  double seconds = 0;  // of the whole schedule, by the cost model
 };
 
-// All three look at the groups that cost most, and leave out those that together make less than a tenth of the time: a graph of a thousand nodes has as
-// many neighbours as one of twenty.
+// All three look at the groups that cost most, and leave out those that together make less than a tenth of the time: a
+// graph of a thousand nodes has as many neighbours as one of twenty.
 
 // All combinations of a group's parameters, from `now` on, or of every other value of each where those are too many.
 std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now);
@@ -28,7 +29,8 @@ std::string text_of(const plan::Parameters& parameters, const plan::Parameters& 
 // One parameter of one group set to another of its values.
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule);
 
-// Per group, the `most` combinations of all parameters that the cost model likes best; parameters that say the same to the scheduler stand once.
+// Per group, the `most` combinations of all parameters that the cost model likes best; parameters that say the same to
+// the scheduler stand once.
 std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule, int most);
 
 // Other groupings, at most `most` of each kind. Only those that are kernels throughout.

@@ -9,7 +9,7 @@ namespace kw::search {
 
 SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evaluator& evaluator, int evaluations) {
   Ranking ranking(first, evaluator);
-  std::map<std::string, Outcome> known;   // by identity
+  std::map<std::string, Outcome> known;  // by identity
   const std::string own = evaluator.identity(first);
   known[own] = {Outcome::State::kMeasured, 1, 1, 1, false, ""};
   while (ranking.result().standing.tried < evaluations && evaluator.has_time()) {
@@ -17,7 +17,8 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
     const std::vector<Proposal> proposals = proposer.propose(wanted);
     if (proposals.empty()) break;
     std::vector<Told> told(proposals.size());
-    std::vector<size_t> fresh;             // not known from earlier batches, nor from this one: the second of two that are the same is a repetition
+    std::vector<size_t> fresh;  // not known from earlier batches, nor from this one: the second of two that are the
+                                // same is a repetition
     for (size_t i = 0; i < proposals.size(); ++i) {
       told[i].reason = proposals[i].fault;
       if (!proposals[i].schedule) continue;
@@ -26,12 +27,15 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
         told[i].reason = evaluator.unfit();
         continue;
       }
-      const bool repeated = known.contains(told[i].identity) || std::any_of(fresh.begin(), fresh.end(), [&](size_t other) { return told[other].identity == told[i].identity; });
+      const bool repeated = known.contains(told[i].identity) ||
+                            std::any_of(fresh.begin(), fresh.end(),
+                                        [&](size_t other) { return told[other].identity == told[i].identity; });
       told[i].kind = repeated ? Told::Kind::kRepeated : Told::Kind::kPassedOver;
       if (!repeated) fresh.push_back(i);
     }
     std::erase_if(fresh, [&](size_t i) { return !(proposals[i].expected <= kHopeless); });
-    std::stable_sort(fresh.begin(), fresh.end(), [&](size_t left, size_t right) { return proposals[left].expected < proposals[right].expected; });
+    std::stable_sort(fresh.begin(), fresh.end(),
+                     [&](size_t left, size_t right) { return proposals[left].expected < proposals[right].expected; });
     fresh.resize(std::min(fresh.size(), static_cast<size_t>(wanted)));
     std::vector<Candidate> batch;
     for (const size_t i : fresh) {
@@ -55,8 +59,9 @@ SearchResult evaluate_proposals(const Schedule& first, Proposer& proposer, Evalu
         one.outcome = found->second;
         const Ranking::Known* ranked = ranking.find(one.identity);
         one.refused = ranked && ranked->rejected;
-        one.verified = one.outcome.state != Outcome::State::kFailed && !one.refused && (one.identity == own || (ranked && ranked->confirmed) || evaluator.verifies());
-      } else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;   // as the one before it
+        one.verified = one.outcome.state != Outcome::State::kFailed && !one.refused &&
+                       (one.identity == own || (ranked && ranked->confirmed) || evaluator.verifies());
+      } else if (one.kind == Told::Kind::kRepeated) one.kind = Told::Kind::kPassedOver;  // as the one before it
     }
     proposer.told(told);
     evaluator.report(ranking.result().standing);

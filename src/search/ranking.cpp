@@ -6,11 +6,13 @@ namespace kw::search {
 
 namespace {
 
-constexpr double kBetter = 0.99;        // less than one percent is not worth another kernel
+constexpr double kBetter = 0.99;  // less than one percent is not worth another kernel
 
 }  // namespace
 
-bool Ranking::is_better(const Outcome& outcome) { return outcome.state == Outcome::State::kMeasured && outcome.ratio < kBetter && outcome.high < 1; }
+bool Ranking::is_better(const Outcome& outcome) {
+  return outcome.state == Outcome::State::kMeasured && outcome.ratio < kBetter && outcome.high < 1;
+}
 
 void Ranking::take(const Candidate& candidate, const Outcome& outcome) {
   Standing& standing = result_.standing;
@@ -23,7 +25,8 @@ void Ranking::take(const Candidate& candidate, const Outcome& outcome) {
 }
 
 const Ranking::Known* Ranking::find(const std::string& identity) const {
-  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.candidate.identity == identity; });
+  const auto found = std::find_if(known_.begin(), known_.end(),
+                                  [&](const Known& one) { return one.candidate.identity == identity; });
   return found == known_.end() ? nullptr : &*found;
 }
 
@@ -37,7 +40,8 @@ Ranking::Known* Ranking::leader() {
 void Ranking::settle_leader(double before, bool at_once) {
   Known* best = leader();
   if (best && best->outcome.ratio < kBetter * before) {
-    result_.history.push_back({evaluator_.seconds(), result_.standing.tried, best->outcome.ratio, best->candidate.change});
+    result_.history.push_back(
+        {evaluator_.seconds(), result_.standing.tried, best->outcome.ratio, best->candidate.change});
     if (!best->confirmed) settle(*best, at_once);
   }
   best = leader();

@@ -11,13 +11,14 @@
 namespace kw::search {
 namespace {
 
-constexpr double kFewer = 0.8;           // of the registers: less of a change would spill as well
-constexpr int kMostCuts = 2;             // of each group
+constexpr double kFewer = 0.8;  // of the registers: less of a change would spill as well
+constexpr int kMostCuts = 2;    // of each group
 constexpr int kCutsLookedAt = 6;
 
 }  // namespace
 
-std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, const std::vector<size_t>& spilling, int most) {
+std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, const std::vector<size_t>& spilling,
+                               int most) {
   if (spilling.empty()) return {};
   const auto outputs = stored_values(catalogue.facts(), nodes_of(schedule));
   const double total = catalogue.seconds(schedule);
@@ -30,16 +31,22 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
     std::vector<size_t> alike;
     for (size_t other = 0; other < schedule.groups.size(); ++other) {
       const GroupEntry* its = catalogue.find(schedule.groups[other].nodes, outputs[other]);
-      if (its && its->text == entry->text && schedule.groups[other].parameters == now.parameters) alike.push_back(other);
+      if (its && its->text == entry->text && schedule.groups[other].parameters == now.parameters)
+        alike.push_back(other);
     }
-    const double before = catalogue.seconds(*entry, now.parameters), registers = catalogue.registers(*entry, now.parameters);
-    std::set<double> seen{before};   // equal to the last digit: the same kernel
+    const double before = catalogue.seconds(*entry, now.parameters),
+                 registers = catalogue.registers(*entry, now.parameters);
+    std::set<double> seen{before};  // equal to the last digit: the same kernel
     for (const plan::Parameters& parameters : combinations(*entry, now.parameters)) {
       const double seconds = catalogue.seconds(*entry, parameters);
-      if (!std::isfinite(seconds) || seen.contains(seconds) || catalogue.registers(*entry, parameters) > kFewer * registers) continue;
+      if (!std::isfinite(seconds) || seen.contains(seconds) ||
+          catalogue.registers(*entry, parameters) > kFewer * registers)
+        continue;
       seen.insert(seconds);
-      Move move{schedule, fmt::format("{}: {}", plan::base_name(catalogue.graph().nodes[now.nodes.back()]), text_of(parameters, now.parameters)), false,
-                total + (seconds - before) * static_cast<double>(alike.size())};
+      Move move{schedule,
+                fmt::format("{}: {}", plan::base_name(catalogue.graph().nodes[now.nodes.back()]),
+                            text_of(parameters, now.parameters)),
+                false, total + (seconds - before) * static_cast<double>(alike.size())};
       for (const size_t same : alike) move.schedule.groups[same].parameters = parameters;
       moves.push_back(std::move(move));
     }
@@ -51,7 +58,8 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
   for (Move& move : grouping_moves(catalogue, schedule, kCutsLookedAt)) {
     const auto stays = [&](size_t group) {
       return std::any_of(move.schedule.groups.begin(), move.schedule.groups.end(), [&](const GroupSchedule& one) {
-        return std::includes(one.nodes.begin(), one.nodes.end(), schedule.groups[group].nodes.begin(), schedule.groups[group].nodes.end());
+        return std::includes(one.nodes.begin(), one.nodes.end(), schedule.groups[group].nodes.begin(),
+                             schedule.groups[group].nodes.end());
       });
     };
     if (std::none_of(spilling.begin(), spilling.end(), stays)) cuts.push_back(std::move(move));
@@ -59,7 +67,8 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
   std::stable_sort(cuts.begin(), cuts.end(), faster);
   const size_t cut = std::min<size_t>(cuts.size(), kMostCuts), rest = static_cast<size_t>(std::max(most, 0));
   moves.resize(std::min(moves.size(), rest - std::min(rest, cut)));
-  moves.insert(moves.end(), std::make_move_iterator(cuts.begin()), std::make_move_iterator(cuts.begin() + static_cast<std::ptrdiff_t>(std::min(cut, rest))));
+  moves.insert(moves.end(), std::make_move_iterator(cuts.begin()),
+               std::make_move_iterator(cuts.begin() + static_cast<std::ptrdiff_t>(std::min(cut, rest))));
   return moves;
 }
 

@@ -14,7 +14,7 @@ namespace kw::search {
 
 namespace {
 
-constexpr double kWorthExpanding = 1.1; // of the best
+constexpr double kWorthExpanding = 1.1;  // of the best
 
 class Search {
  public:
@@ -62,7 +62,8 @@ class Search {
       queue.erase(Order{known->second.first, tie(candidate.schedule), key});
     }
     waiting_[key] = {candidate.expected, regroups};
-    (regroups ? groupings_ : frontier_).emplace(Order{candidate.expected, tie(candidate.schedule), key}, std::move(candidate));
+    (regroups ? groupings_ : frontier_)
+        .emplace(Order{candidate.expected, tie(candidate.schedule), key}, std::move(candidate));
   }
 
   void offer_moves(std::vector<Move> moves, double ratio, double seconds) {
@@ -106,7 +107,8 @@ class Search {
     return false;
   }
 
-  // The most promising first; of every batch, one in three is another grouping, since the model knows least about those.
+  // The most promising first; of every batch, one in three is another grouping, since the model knows least about
+  // those.
   std::vector<Candidate> pick() {
     std::vector<Candidate> batch;
     while (static_cast<int>(batch.size()) < options_.batch && !full()) {
@@ -142,7 +144,8 @@ class Search {
   }
 
   // Improvements of different groups add up.
-  void combine(const std::vector<Candidate>& batch, const std::vector<Outcome>& outcomes, const std::vector<size_t>& improving) {
+  void combine(const std::vector<Candidate>& batch, const std::vector<Outcome>& outcomes,
+               const std::vector<size_t>& improving) {
     const Ranking::Known* best = ranking_.leader();
     if (!best) return;
     const Schedule base = best->candidate.schedule;
@@ -153,12 +156,14 @@ class Search {
       Schedule both = base;
       bool same_groups = true;
       for (size_t group = 0; group < base.groups.size(); ++group) {
-        same_groups = same_groups && base.groups[group].nodes == other.groups[group].nodes && base.groups[group].scheduler == other.groups[group].scheduler;
+        same_groups = same_groups && base.groups[group].nodes == other.groups[group].nodes &&
+                      base.groups[group].scheduler == other.groups[group].scheduler;
         if (same_groups && group < first_.groups.size() && first_.groups[group].nodes == base.groups[group].nodes &&
             base.groups[group].parameters == first_.groups[group].parameters)
           both.groups[group].parameters = other.groups[group].parameters;
       }
-      if (same_groups && both != base) offer({std::move(both), batch[i].change + ", together", "", base_ratio * outcomes[i].ratio}, false);
+      if (same_groups && both != base)
+        offer({std::move(both), batch[i].change + ", together", "", base_ratio * outcomes[i].ratio}, false);
     }
   }
 
@@ -169,15 +174,16 @@ class Search {
   Evaluator& evaluator_;
   const SearchOptions& options_;
   Queue frontier_, groupings_;
-  std::map<std::string, std::pair<double, bool>> waiting_;   // schedule → where it stands: expected, among the groupings
-  std::set<std::string> popped_, seen_;                      // schedules; identities
+  std::map<std::string, std::pair<double, bool>> waiting_;  // schedule → where it stands: expected, among the groupings
+  std::set<std::string> popped_, seen_;                     // schedules; identities
   Ranking ranking_;
   int picked_ = 0;
 };
 
 }  // namespace
 
-SearchResult search(Catalogue& catalogue, const Schedule& first, std::vector<Candidate> given, Evaluator& evaluator, const SearchOptions& options) {
+SearchResult search(Catalogue& catalogue, const Schedule& first, std::vector<Candidate> given, Evaluator& evaluator,
+                    const SearchOptions& options) {
   return Search(catalogue, first, evaluator, options).run(std::move(given));
 }
 

@@ -9,8 +9,8 @@ namespace kw::search {
 
 namespace {
 
-constexpr size_t kMostGroups = 16;           // looked at from one schedule
-constexpr double kWorthLooking = 0.9;        // of the time is in the groups that are looked at
+constexpr size_t kMostGroups = 16;     // looked at from one schedule
+constexpr double kWorthLooking = 0.9;  // of the time is in the groups that are looked at
 
 std::vector<std::vector<ValueId>> outputs_of(const Catalogue& catalogue, const Schedule& schedule) {
   std::vector<std::vector<NodeId>> groups;
@@ -20,7 +20,9 @@ std::vector<std::vector<ValueId>> outputs_of(const Catalogue& catalogue, const S
 
 }  // namespace
 
-std::string label(const Graph& graph, const std::vector<NodeId>& nodes) { return std::string(plan::base_name(graph.nodes[nodes.back()])); }
+std::string label(const Graph& graph, const std::vector<NodeId>& nodes) {
+  return std::string(plan::base_name(graph.nodes[nodes.back()]));
+}
 
 GroupStanding standing_of(Catalogue& catalogue, const Schedule& schedule) {
   GroupStanding standing;
@@ -40,12 +42,15 @@ GroupStanding standing_of(Catalogue& catalogue, const Schedule& schedule) {
     if (first == group) standing.worth.push_back(group);
     standing.alike[first].push_back(group);
   }
-  const auto cost = [&](size_t group) { return standing.seconds[group] * static_cast<double>(standing.alike[group].size()); };
+  const auto cost = [&](size_t group) {
+    return standing.seconds[group] * static_cast<double>(standing.alike[group].size());
+  };
   std::stable_sort(standing.worth.begin(), standing.worth.end(), [&](size_t a, size_t b) { return cost(a) > cost(b); });
   double ours = 0, seen = 0;
   for (const size_t group : standing.worth) ours += cost(group);
   size_t kept = 0;
-  while (kept < std::min(standing.worth.size(), kMostGroups) && (kept < 2 || seen < kWorthLooking * ours)) seen += cost(standing.worth[kept++]);
+  while (kept < std::min(standing.worth.size(), kMostGroups) && (kept < 2 || seen < kWorthLooking * ours))
+    seen += cost(standing.worth[kept++]);
   standing.worth.resize(kept);
   return standing;
 }

@@ -10,10 +10,12 @@
 namespace kw::search {
 
 struct GroupStanding {
-  std::vector<GroupEntry*> entries;      // nullptr: nothing to choose
+  std::vector<GroupEntry*> entries;  // nullptr: nothing to choose
   std::vector<double> seconds;
-  std::vector<std::vector<size_t>> alike;   // per group: those of the same work and parameters, itself the first of them; empty for the others
-  std::vector<size_t> worth;             // the most expensive first, one of those that are alike; not those that together make less than a tenth of the time
+  std::vector<std::vector<size_t>> alike;  // per group: those of the same work and parameters, itself the first of
+                                           // them; empty for the others
+  std::vector<size_t> worth;  // the most expensive first, one of those that are alike; not those that together make
+                              // less than a tenth of the time
   double total = 0;
 };
 

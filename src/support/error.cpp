@@ -4,11 +4,15 @@
 
 namespace kw {
 
-Error::Error(ErrorKind kind, ErrorText text)
-    : std::runtime_error(text.message), kind_(kind), text_(std::move(text)) {}
+Error::Error(ErrorKind kind, ErrorText text) : std::runtime_error(text.message), kind_(kind), text_(std::move(text)) {}
 
 Error::Error(ErrorKind kind, std::string message, std::string hint)
-    : Error(kind, ErrorText{.message = std::move(message), .where = "", .source = "", .hint = std::move(hint), .detail = "", .code = ""}) {}
+    : Error(kind, ErrorText{.message = std::move(message),
+                            .where = "",
+                            .source = "",
+                            .hint = std::move(hint),
+                            .detail = "",
+                            .code = ""}) {}
 
 int Error::exit_code() const {
   switch (kind_) {

@@ -43,8 +43,8 @@ std::string render(const Error& error);
 [[noreturn]] void fail_internal(const char* file, int line, const std::string& what);
 
 // An invariant of ours. Not for anything that input can break.
-#define KW_ASSERT(condition, what) \
-  do {                             \
+#define KW_ASSERT(condition, what)                                   \
+  do {                                                               \
     if (!(condition)) ::kw::fail_internal(__FILE__, __LINE__, what); \
   } while (false)
 

@@ -20,8 +20,8 @@ const char* name_of(ErrorKind kind) {
 
 nlohmann::ordered_json to_json(const Error& error) {
   const ErrorText& text = error.text();
-  return {{"kind", name_of(error.kind())}, {"code", text.code},     {"message", text.message}, {"where", text.where},
-          {"source", text.source},         {"hint", text.hint},     {"detail", text.detail}};
+  return {{"kind", name_of(error.kind())}, {"code", text.code}, {"message", text.message}, {"where", text.where},
+          {"source", text.source},         {"hint", text.hint}, {"detail", text.detail}};
 }
 
 }  // namespace kw

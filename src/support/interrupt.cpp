@@ -35,17 +35,18 @@ void on_signal(int signal) {
 }  // namespace
 
 void install_interrupt_handler() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = 0;   // no SA_RESTART: a blocked read or wait returns, and its caller sees the flag
+  action.sa_flags = 0;  // no SA_RESTART: a blocked read or wait returns, and its caller sees the flag
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
   // A pipe closed by `kw … | head` is reported by write, not by death in the middle of storing a result.
   std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted() {
-  return signals_seen.load() > 0 || (interactive.load() && interactive_seen.load() > 0 && pthread_equal(pthread_self(), interactive_thread.load()));
+  return signals_seen.load() > 0 || (interactive.load() && interactive_seen.load() > 0 &&
+                                     pthread_equal(pthread_self(), interactive_thread.load()));
 }
 
 // Called by the signal handler.

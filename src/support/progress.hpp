@@ -12,7 +12,8 @@ class Progress {
   virtual void update(const std::string& /*detail*/, double /*fraction, or negative*/) {}
   virtual void end(double /*seconds*/) {}
   virtual void note(const std::string& /*line*/) {}
-  // Again and again while another process has the device: who it is ("" at the end), and the seconds since the last time.
+  // Again and again while another process has the device: who it is ("" at the end), and the seconds since the last
+  // time.
   virtual void waiting(const std::string& /*whom*/, double /*seconds*/) {}
 };
 
@@ -30,6 +31,6 @@ class Stage {
   double began_;
 };
 
-double seconds_now();   // of a steady clock
+double seconds_now();  // of a steady clock
 
 }  // namespace kw

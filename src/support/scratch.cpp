@@ -37,8 +37,10 @@ Scratch::Scratch() {
   const fs::path parent = fs::temp_directory_path(error);
   std::string pattern = (parent / (std::string(kMade) + "XXXXXX")).string();
   if (error || mkdtemp(pattern.data()) == nullptr)
-    throw Error(ErrorKind::kMissing, "cannot create a folder in " + parent.string() + ": " + (error ? error.message() : std::strerror(errno)) + ".",
-                "Free some space, or set TMPDIR to a folder that can be written.");
+    throw Error(
+        ErrorKind::kMissing,
+        "cannot create a folder in " + parent.string() + ": " + (error ? error.message() : std::strerror(errno)) + ".",
+        "Free some space, or set TMPDIR to a folder that can be written.");
   lock_ = lock(pattern);
   folder_ = pattern;
   const fs::path locked = parent / (std::string(kInUse) + pattern.substr(pattern.size() - 6));

@@ -14,7 +14,7 @@ std::string digest_of(std::string_view text) { return sha256_hex(text).substr(0,
 }  // namespace
 
 std::string stamped(const std::string& source) {
-  const size_t end = source.find('\n') + 1;   // 0 where there is no line: the stamp is then the first
+  const size_t end = source.find('\n') + 1;  // 0 where there is no line: the stamp is then the first
   return source.substr(0, end) + std::string(kStamp) + digest_of(source) + "\n" + source.substr(end);
 }
 
@@ -23,7 +23,8 @@ bool is_unedited(std::string_view content) {
   if (end == std::string_view::npos) return false;
   const std::string_view line = content.substr(begin, end - begin);
   if (!line.starts_with(kStamp)) return false;
-  return line.substr(kStamp.size()) == digest_of(std::string(content.substr(0, begin)) + std::string(content.substr(end + 1)));
+  return line.substr(kStamp.size()) ==
+         digest_of(std::string(content.substr(0, begin)) + std::string(content.substr(end + 1)));
 }
 
 }  // namespace kw

@@ -19,13 +19,14 @@ namespace kw {
 namespace {
 
 constexpr size_t kErrorTailBytes = 64 << 10;
-constexpr double kPollSeconds = 0.5;   // how late an interrupt that arrived just before poll() is seen
+constexpr double kPollSeconds = 0.5;  // how late an interrupt that arrived just before poll() is seen
 
 struct Pipe {
   int read_end = -1, write_end = -1;
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) throw Error(ErrorKind::kMissing, std::string("cannot make a pipe: ") + std::strerror(errno) + ".");
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      throw Error(ErrorKind::kMissing, std::string("cannot make a pipe: ") + std::strerror(errno) + ".");
     read_end = ends[0];
     write_end = ends[1];
   }
@@ -37,10 +38,11 @@ void close_quietly(int& descriptor) {
 }
 
 // After fork: only async-signal-safe calls.
-[[noreturn]] void become(char* const* argv, char* const* envp, const std::vector<std::string>& paths, int in, int out, int err, int report, pid_t parent) {
+[[noreturn]] void become(char* const* argv, char* const* envp, const std::vector<std::string>& paths, int in, int out,
+                         int err, int report, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);   // the parent died between fork and prctl
+  if (getppid() != parent) _exit(127);  // the parent died between fork and prctl
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
@@ -69,14 +71,17 @@ std::vector<std::string> places_of(const std::string& program) {
 
 }  // namespace
 
-double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 Subprocess::Subprocess(const Options& options) {
   Pipe in, out, err, report;
   std::vector<std::string> variables;
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view name(*variable, std::strcspn(*variable, "=") + 1);
-    const bool replaced = std::any_of(options.environment.begin(), options.environment.end(), [&](const std::string& other) { return other.starts_with(name); });
+    const bool replaced = std::any_of(options.environment.begin(), options.environment.end(),
+                                      [&](const std::string& other) { return other.starts_with(name); });
     if (!replaced) variables.emplace_back(*variable);
   }
   variables.insert(variables.end(), options.environment.begin(), options.environment.end());
@@ -90,9 +95,10 @@ Subprocess::Subprocess(const Options& options) {
   const pid_t parent = getpid();
 
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), envp.data(), places, in.read_end, out.write_end, err.write_end, report.write_end, parent);
+  if (pid_ == 0)
+    become(argv.data(), envp.data(), places, in.read_end, out.write_end, err.write_end, report.write_end, parent);
   const int fork_error = errno;
-  if (pid_ > 0) setpgid(pid_, pid_);   // also here: a kill of the group may come before the child has run
+  if (pid_ > 0) setpgid(pid_, pid_);  // also here: a kill of the group may come before the child has run
   close_quietly(in.read_end);
   close_quietly(out.write_end);
   close_quietly(err.write_end);
@@ -112,7 +118,8 @@ Subprocess::Subprocess(const Options& options) {
     close_quietly(error_);
     throw Error(ErrorKind::kMissing, "cannot start " + options.command.front() + ": " + std::strerror(reason) + ".");
   }
-  for (const int descriptor : {input_, output_, error_}) fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  for (const int descriptor : {input_, output_, error_})
+    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
   registration_ = std::make_unique<KilledOnInterrupt>(pid_);
 }
 

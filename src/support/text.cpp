@@ -74,7 +74,8 @@ std::string behind_links(const std::string& path) {
   constexpr int kMostLinks = 40;
   std::error_code error;
   std::filesystem::path place = path;
-  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(place, error); ++links) place = place.parent_path() / std::filesystem::read_symlink(place, error);
+  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(place, error); ++links)
+    place = place.parent_path() / std::filesystem::read_symlink(place, error);
   return place.string();
 }
 
@@ -83,22 +84,25 @@ std::string behind_links(const std::string& path) {
 bool is_stream(const std::string& path) {
   for (const char* opened : {"/dev/std", "/dev/fd/", "/proc/"})
     if (path.starts_with(opened)) return true;
-  struct stat status {};
+  struct stat status{};
   return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 void write_file_atomically(const std::string& path, std::string_view content) {
   const bool stream = is_stream(path);
   const std::string target = stream ? path : behind_links(path), temporary = target + ".tmp" + std::to_string(getpid());
-  const bool good = write_and_close(std::fopen(stream ? path.c_str() : temporary.c_str(), stream ? "ab" : "wb"), content) &&
+  const bool good = write_and_close(std::fopen(stream ? path.c_str() : temporary.c_str(), stream ? "ab" : "wb"),
+                                    content) &&
                     (stream || std::rename(temporary.c_str(), target.c_str()) == 0);
   if (!good) {
     const int code = errno;
     const std::string reason = std::strerror(code);
     if (!stream) std::remove(temporary.c_str());
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-      throw Error(ErrorKind::kMissing, "cannot write " + path + ": " + reason + ".", "Free some space, or write to another disk.");
-    throw Error(ErrorKind::kUser, "cannot write " + path + ": " + reason, "Check that the folder exists, is writable and has space.");
+      throw Error(ErrorKind::kMissing, "cannot write " + path + ": " + reason + ".",
+                  "Free some space, or write to another disk.");
+    throw Error(ErrorKind::kUser, "cannot write " + path + ": " + reason,
+                "Check that the folder exists, is writable and has space.");
   }
 }
 

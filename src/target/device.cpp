@@ -45,7 +45,8 @@ DeviceDescription default_device(std::string_view target) {
     device.launch_seconds = 2.5e-6;
     return device;
   }
-  if (target != "cpu") throw Error(ErrorKind::kUser, "unknown target '" + std::string(target) + "'", "Use triton or cpu.");
+  if (target != "cpu")
+    throw Error(ErrorKind::kUser, "unknown target '" + std::string(target) + "'", "Use triton or cpu.");
   device.name = "generic CPU";
   device.units = 2;
   device.cache_bytes = 32 << 20;

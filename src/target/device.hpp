@@ -1,4 +1,5 @@
-// What the planner knows of the machine that a candidate runs on. Defaults are measured figures; a worker's measured ceilings replace them.
+// What the planner knows of the machine that a candidate runs on. Defaults are measured figures; a worker's measured
+// ceilings replace them.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +10,26 @@ namespace kw {
 
 struct DeviceDescription {
   std::string name;
-  std::string target;                       // "triton" or "cpu"
-  int64_t units = 1;                        // multiprocessors, or cores
-  int64_t cache_bytes = 0;                  // of the last level that all units share
-  int64_t unit_cache_bytes = 0;             // registers of a multiprocessor, L2 of a core
-  int64_t vector_bytes = 16;                // SIMD register, or the widest load of a GPU thread
+  std::string target;            // "triton" or "cpu"
+  int64_t units = 1;             // multiprocessors, or cores
+  int64_t cache_bytes = 0;       // of the last level that all units share
+  int64_t unit_cache_bytes = 0;  // registers of a multiprocessor, L2 of a core
+  int64_t vector_bytes = 16;     // SIMD register, or the widest load of a GPU thread
   double copy_bytes_per_second = 0;
   double fp32_flops = 0;
   double launch_seconds = 0;
   // By `kw device --calibrate`; 0: not measured, the cost model goes by the figures above.
   double read_bytes_per_second = 0;
-  double strided_bytes_per_second = 0;      // useful bytes, one 4-byte element a line
-  double gather_bytes_per_second = 0;       // useful bytes, 4-byte elements at random
-  double cache_bytes_per_second = 0;        // of the last level
-  double shared_bytes_per_second = 0;       // shared memory of a multiprocessor, first level of a core; all units together
-  double synchronise_seconds = 0;           // the host waits for an idle device, or for the other threads
+  double strided_bytes_per_second = 0;  // useful bytes, one 4-byte element a line
+  double gather_bytes_per_second = 0;   // useful bytes, 4-byte elements at random
+  double cache_bytes_per_second = 0;    // of the last level
+  double shared_bytes_per_second = 0;   // shared memory of a multiprocessor, first level of a core; all units together
+  double synchronise_seconds = 0;       // the host waits for an idle device, or for the other threads
 
   bool operator==(const DeviceDescription&) const = default;
 };
 
-DeviceDescription default_device(std::string_view target);   // an H200 for "triton", a small AVX2 machine for "cpu"
+DeviceDescription default_device(std::string_view target);  // an H200 for "triton", a small AVX2 machine for "cpu"
 
 // Fields as named above, all optional but "target"; those left out keep default_device's. Throws kUser.
 DeviceDescription device_from_json(std::string_view text);

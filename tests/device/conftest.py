@@ -13,7 +13,9 @@ HERE = Path(__file__).resolve().parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if ON_CPU or torch.cuda.is_available():
         return
-    skip = pytest.mark.skip(reason="needs a GPU: torch.cuda.is_available() is false (KW_DEVICE_TESTS_ON_CPU=1 tries the tests themselves on the CPU)")
+    skip = pytest.mark.skip(
+        reason="needs a GPU: torch.cuda.is_available() is false (KW_DEVICE_TESTS_ON_CPU=1 tries the tests themselves on the CPU)"
+    )
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(skip)

@@ -38,7 +38,21 @@ def whole_channels(x: Tensor) -> Tensor:
     return F.dropout1d(torch.relu(x).view(-1, 4, 25), 0.4) * 2.0
 
 
-SIZES = [(1,), (2,), (255,), (257,), (1000,), (1002,), (64, 1000), (1 << 20,), (270_336 * 4 + 4,), (4_000_003,), (4_000_002,), (4_000_000,), (33, 1000, 1000)]
+SIZES = [
+    (1,),
+    (2,),
+    (255,),
+    (257,),
+    (1000,),
+    (1002,),
+    (64, 1000),
+    (1 << 20,),
+    (270_336 * 4 + 4,),
+    (4_000_003,),
+    (4_000_002,),
+    (4_000_000,),
+    (33, 1000, 1000),
+]
 
 
 def compiled(function: Callable[..., Any], x: Tensor, **options: Any) -> tuple[nn.Module, Any, dict[str, Any]]:
@@ -74,7 +88,9 @@ def test_masks_are_pytorchs(shape: tuple[int, ...], dtype: torch.dtype, tmp_path
     compare(dropped, torch.where(x.abs() < 1e-3, 0.0, x), tmp_path)
 
 
-@pytest.mark.parametrize("function, shape", [(several, (1000, 999)), (several, (512, 512)), (whole_channels, (300, 1000))])
+@pytest.mark.parametrize(
+    "function, shape", [(several, (1000, 999)), (several, (512, 512)), (whole_channels, (300, 1000))]
+)
 def test_several_draws(function: Callable[..., Any], shape: tuple[int, ...], tmp_path: Any) -> None:
     compare(function, torch.randn(shape, device="cuda"), tmp_path)
 

@@ -40,7 +40,9 @@ class Case:
     path: str = ""
 
 
-def function(call: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, path: str = "") -> Case:
+def function(
+    call: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, path: str = ""
+) -> Case:
     return Case(lambda: Wrapped(call), lambda: [torch.randn(shape).to(dtype) for shape in shapes], path)
 
 
@@ -55,7 +57,9 @@ def dropped(x: Tensor) -> Tensor:
 CASES: dict[str, Case] = {
     "gelu": function(lambda x: F.gelu(x) * 1.5, (1000, 4099)),
     "broadcast": function(lambda x, y, z: torch.tanh(x + y) * z, (64, 128, 257), (128, 1), (64, 1, 257)),
-    "transposed": Case(lambda: Wrapped(lambda x, y: torch.sigmoid(x) + y), lambda: [torch.randn(300, 1000).t(), torch.randn(1000, 300)]),
+    "transposed": Case(
+        lambda: Wrapped(lambda x, y: torch.sigmoid(x) + y), lambda: [torch.randn(300, 1000).t(), torch.randn(1000, 300)]
+    ),
     "strided": Case(lambda: Wrapped(lambda x: x.exp() - 1.0), lambda: [torch.randn(700, 514)[:, ::2]]),
     "half": function(lambda x, y: F.silu(x) * y, (512, 1023), (512, 1023), dtype=torch.float16),
     "bfloat16": function(lambda x: F.mish(x) + x.abs().sqrt(), (511, 1024), dtype=torch.bfloat16),
@@ -72,17 +76,32 @@ CASES: dict[str, Case] = {
     "softmax_exchange": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="exchange"),
     "log_softmax_exchange": function(lambda x: torch.log_softmax(x * 2.0, -1), (700, 65_535), path="exchange"),
     "few_rows_exchange": function(lambda x: torch.softmax(x, -1), (3, 100_000), path="exchange"),
-    "two_exchanges": function(lambda x: torch.softmax(F.layer_norm(x, (50_000,)), -1) + x.prod(-1, keepdim=True), (300, 50_000), path="exchange"),
-    "extremes_exchange": function(lambda x: (x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)), (300, 70_001), path="exchange"),
+    "two_exchanges": function(
+        lambda x: torch.softmax(F.layer_norm(x, (50_000,)), -1) + x.prod(-1, keepdim=True),
+        (300, 50_000),
+        path="exchange",
+    ),
+    "extremes_exchange": function(
+        lambda x: (x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)),
+        (300, 70_001),
+        path="exchange",
+    ),
     "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
-    "loss_of_rows": function(lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean"), (20_000, 1000), (20_000, 1000), path="persistent"),
+    "loss_of_rows": function(
+        lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean"),
+        (20_000, 1000),
+        (20_000, 1000),
+        path="persistent",
+    ),
     "log_softmax_half": function(lambda x: torch.log_softmax(x, -1), (777, 1025), dtype=torch.float16),
     "layer_norm_persistent": layer(lambda: nn.LayerNorm(768), 2048, 768, path="persistent"),
     "layer_norm_split": layer(lambda: nn.LayerNorm((64, 256, 256)), 4, 64, 256, 256, path="split"),
     "layer_norm_exchange": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="exchange"),
     "instance_norm_exchange": layer(lambda: nn.InstanceNorm2d(32, affine=True), 8, 32, 301, 299, path="exchange"),
     "group_norm_exchange": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 256, path="exchange"),
-    "group_norm_uneven": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="split"),  # blocks would cross channels
+    "group_norm_uneven": layer(
+        lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="split"
+    ),  # blocks would cross channels
     "rms_norm_of_channels": function(lambda x: x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6), (8, 64, 4096)),
     "group_norm": layer(lambda: nn.GroupNorm(8, 64), 16, 64, 33, 31),
     "instance_norm": layer(lambda: nn.InstanceNorm2d(32), 16, 32, 64, 64),
@@ -90,7 +109,9 @@ CASES: dict[str, Case] = {
     "batch_norm_evaluation": layer(lambda: Then(nn.BatchNorm2d(32), torch.relu).eval(), 16, 32, 33, 40),
     "linear": layer(lambda: Then(nn.Linear(256, 512), lambda x: F.gelu(x) * 0.5), 128, 256),
     "matmul": function(lambda x, y: torch.softmax(x @ y, -1), (256, 300), (300, 500)),
-    "convolution": layer(lambda: Then(nn.Conv2d(16, 32, 3, padding=1), lambda x: torch.tanh(x.relu() + 0.5)), 8, 16, 40, 40),
+    "convolution": layer(
+        lambda: Then(nn.Conv2d(16, 32, 3, padding=1), lambda x: torch.tanh(x.relu() + 0.5)), 8, 16, 40, 40
+    ),
     "dropout": Case(lambda: Wrapped(dropped), lambda: [torch.randn(256, 1000)]),
 }
 
@@ -101,16 +122,25 @@ def moved(values: list[Tensor], device: str) -> list[Tensor]:
 
 
 @pytest.fixture
-def compiled(request: pytest.FixtureRequest, device: str, target: str) -> tuple[Case, nn.Module, nn.Module, list[Tensor]]:
+def compiled(
+    request: pytest.FixtureRequest, device: str, target: str
+) -> tuple[Case, nn.Module, nn.Module, list[Tensor]]:
     torch.manual_seed(0)
     case = CASES[request.param]
     module, inputs = case.module().to(device), moved(case.inputs(), device)
-    return case, module, kernelwright.optimize(module, inputs, target=target, unverified_kernels_may_be_wrong=True), inputs
+    return (
+        case,
+        module,
+        kernelwright.optimize(module, inputs, target=target, unverified_kernels_may_be_wrong=True),
+        inputs,
+    )
 
 
 @pytest.mark.time_limit(300)
 @pytest.mark.parametrize("compiled", CASES, indirect=True)
-def test_fused_kernels_pass_the_contract(compiled: tuple[Case, nn.Module, nn.Module, list[Tensor]], device: str) -> None:
+def test_fused_kernels_pass_the_contract(
+    compiled: tuple[Case, nn.Module, nn.Module, list[Tensor]], device: str
+) -> None:
     _, module, made, inputs = compiled
     assert made.report["caution"] == "fused" and made.report["kernels"]
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -125,9 +155,14 @@ def test_fused_kernels_pass_the_contract(compiled: tuple[Case, nn.Module, nn.Mod
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.path])
 def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
     case = CASES[name]
-    schedule = library.compile_graph(export.export_module(case.module(), tuple(case.inputs()), device="cuda"), "triton")["schedule"]
+    schedule = library.compile_graph(
+        export.export_module(case.module(), tuple(case.inputs()), device="cuda"), "triton"
+    )["schedule"]
     found = [group["parameters"] for group in schedule["groups"]]
-    kinds = {next((kind for kind in ("exchange", "split", "persistent") if one.get(kind, 0) > (kind == "split")), "looped") for one in found}
+    kinds = {
+        next((kind for kind in ("exchange", "split", "persistent") if one.get(kind, 0) > (kind == "split")), "looped")
+        for one in found
+    }
     assert case.path in kinds, found
 
 
@@ -176,7 +211,9 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
         assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("shape", [(4096, 4096), (3000, 4096), (300, 32767), (20000, 48), (64, 64, 1000), (1024, 65536)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(4096, 4096), (3000, 4096), (300, 32767), (20000, 48), (64, 64, 1000), (1024, 65536)], ids=str
+)
 def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: str, target: str) -> None:
     """Which products of a row leave the range of floats, and to 0, infinity or NaN, hangs on the order of multiplication: bit for bit."""
     if device == "cpu":

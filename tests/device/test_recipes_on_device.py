@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from random_modules import REDUCTIONS, normalisation, normalisation_recipes, pointwise_recipes, reduction, reduction_recipes
+from random_modules import (
+    REDUCTIONS,
+    normalisation,
+    normalisation_recipes,
+    pointwise_recipes,
+    reduction,
+    reduction_recipes,
+)
 from recipe_check import Recipe, check, emit, examples, load
 
 counted = settings(max_examples=examples(full=25, quick=5), deadline=None, derandomize=True)

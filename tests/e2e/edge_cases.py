@@ -101,7 +101,17 @@ def misaligned(rows: int, columns: int, offset: int) -> torch.Tensor:
 
 
 def reductions(x: torch.Tensor, dim: int = -1) -> list[torch.Tensor]:
-    return [x.sum(dim), x.mean(dim), x.amax(dim), x.amin(dim), x.argmax(dim), x.argmin(dim), x.logsumexp(dim), x.softmax(dim), x.log_softmax(dim)]
+    return [
+        x.sum(dim),
+        x.mean(dim),
+        x.amax(dim),
+        x.amin(dim),
+        x.argmax(dim),
+        x.argmin(dim),
+        x.logsumexp(dim),
+        x.softmax(dim),
+        x.log_softmax(dim),
+    ]
 
 
 def pointwise_zeros(x: torch.Tensor) -> list[torch.Tensor]:
@@ -118,17 +128,53 @@ def roots(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def pointwise_subnormals(x: torch.Tensor) -> list[torch.Tensor]:
-    return [x + x, x * 0.5, x * 2.0, x * 4e38, x.abs().sqrt(), torch.relu(x), x.abs().log(), x.sigmoid(), x.tanh(), x.expm1(), x.log1p(), x.sin(), x / 3.0, x.double()]
+    return [
+        x + x,
+        x * 0.5,
+        x * 2.0,
+        x * 4e38,
+        x.abs().sqrt(),
+        torch.relu(x),
+        x.abs().log(),
+        x.sigmoid(),
+        x.tanh(),
+        x.expm1(),
+        x.log1p(),
+        x.sin(),
+        x / 3.0,
+        x.double(),
+    ]
 
 
 def integer_arithmetic(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-    return [x + y, x - y, x * y, -x, x.abs(), x * 3 + 1, x & y, x | y, x ^ y, x > y, torch.maximum(x, y), torch.minimum(x, y), x.float(), x.square()]
+    return [
+        x + y,
+        x - y,
+        x * y,
+        -x,
+        x.abs(),
+        x * 3 + 1,
+        x & y,
+        x | y,
+        x ^ y,
+        x > y,
+        torch.maximum(x, y),
+        torch.minimum(x, y),
+        x.float(),
+        x.square(),
+    ]
 
 
 def integer_division(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     # PyTorch itself dies of the smallest integer divided by -1.
     y = torch.where((y == 0) | (y == -1), 1, y) if x.dtype.is_signed else torch.where(y == 0, 1, y)
-    return [torch.div(x, y, rounding_mode="floor"), torch.div(x, y, rounding_mode="trunc"), x % y, torch.fmod(x, y), x / y]
+    return [
+        torch.div(x, y, rounding_mode="floor"),
+        torch.div(x, y, rounding_mode="trunc"),
+        x % y,
+        torch.fmod(x, y),
+        x / y,
+    ]
 
 
 def integer_sums(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -271,7 +317,26 @@ def eight_bit_range() -> torch.Tensor:
     values = values[values.isfinite()].unique()
     middles = (values[1:] + values[:-1]) / 2
     near = [middles.nextafter(torch.full_like(middles, bound)) for bound in (INF, -INF)]
-    extremes = torch.tensor([448.0, 463.9, 464.0, 464.1, 479.9, 480.0, 57344.0, 61439.9, 61440.0, 65536.0, 3e38, 1e-45, 1e-40, INF, NAN, -0.0])
+    extremes = torch.tensor(
+        [
+            448.0,
+            463.9,
+            464.0,
+            464.1,
+            479.9,
+            480.0,
+            57344.0,
+            61439.9,
+            61440.0,
+            65536.0,
+            3e38,
+            1e-45,
+            1e-40,
+            INF,
+            NAN,
+            -0.0,
+        ]
+    )
     return torch.cat([values, middles, *near, extremes, -extremes])
 
 
@@ -295,19 +360,25 @@ def check(edge: Edge, candidate: ModuleType, on_gpu: bool = False) -> None:
         assert _strides(mine) == _strides(theirs), f"{where}: strides {mine.stride()}, eager's {theirs.stride()}"
         if edge.exact or not mine.dtype.is_floating_point:
             wrong = _bits(mine) != _bits(theirs)
-            assert not wrong.any(), f"{where}: {int(wrong.sum())} of {wrong.numel()}: ours {_some(mine, wrong)}, eager's {_some(theirs, wrong)}"
+            assert not wrong.any(), (
+                f"{where}: {int(wrong.sum())} of {wrong.numel()}: ours {_some(mine, wrong)}, eager's {_some(theirs, wrong)}"
+            )
             continue
         mine, theirs, exact = mine.double(), theirs.double(), exact.double()
         apart = (mine.isnan() != theirs.isnan()) | (mine.isinf() != theirs.isinf()) | (mine.isinf() & (mine != theirs))
         assert not apart.any(), f"{where}: ours {_some(mine, apart)}, eager's {_some(theirs, apart)}"
         if edge.zero_signs:
             wrong = (mine == 0) & (theirs == 0) & (mine.signbit() != theirs.signbit())
-            assert not wrong.any(), f"{where}: signs of zeros: ours {_some(mine, wrong)}, eager's {_some(theirs, wrong)}"
+            assert not wrong.any(), (
+                f"{where}: signs of zeros: ours {_some(mine, wrong)}, eager's {_some(theirs, wrong)}"
+            )
         finite = theirs.isfinite() & exact.isfinite()
         scale = exact[finite].abs().max().item() if finite.any() else 0.0
         epsilon = torch.finfo(eager[index].dtype).eps
         errors = [(one - exact)[finite].abs().max().item() if finite.any() else 0.0 for one in (mine, theirs)]
-        assert errors[0] <= 2 * errors[1] + 4 * epsilon * scale + 1e-45, f"{where}: error {errors[0]:.3g}, eager's {errors[1]:.3g}, largest value {scale:.3g}"
+        assert errors[0] <= 2 * errors[1] + 4 * epsilon * scale + 1e-45, (
+            f"{where}: error {errors[0]:.3g}, eager's {errors[1]:.3g}, largest value {scale:.3g}"
+        )
 
 
 def _leaves(result: Any) -> list[torch.Tensor]:

@@ -22,7 +22,9 @@ def suite(kw):
 
 @pytest.mark.slow
 def test_every_problem_has_a_line_and_a_second_run_skips_them(suite):
-    result = suite("bench", "suite", "--emit-only", "--target", "triton", "--out", "out", "--jobs", 1, "--json", "summary.json")
+    result = suite(
+        "bench", "suite", "--emit-only", "--target", "triton", "--out", "out", "--jobs", 1, "--json", "summary.json"
+    )
     assert result.code == 1  # one problem has no module
     lines = lines_of(suite)
     assert [line["name"] for line in lines] == ["2_softmax", "10_narrow", "broken"]
@@ -47,7 +49,9 @@ def test_every_problem_has_a_line_and_a_second_run_skips_them(suite):
 
 @pytest.mark.slow
 def test_crash_and_hang_of_one_problem_do_not_stop_the_run(kw):
-    kw.file("suite/a_crash.py", GOOD.replace("return torch.softmax", "import os; os.abort()\n        return torch.softmax"))
+    kw.file(
+        "suite/a_crash.py", GOOD.replace("return torch.softmax", "import os; os.abort()\n        return torch.softmax")
+    )
     kw.file("suite/b_hang.py", GOOD.replace("return torch.softmax", "while True: pass\n        return torch.softmax"))
     kw.file("suite/c_good.py", GOOD)
     result = kw("bench", "suite", "--target", "cpu", "--out", "out", "--budget", 0, "--draws", 1, "--timeout", 25)

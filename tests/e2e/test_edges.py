@@ -20,7 +20,11 @@ each_edge = pytest.mark.parametrize("name", EDGES)
 def emitted(name: str, target: str, folder: Path) -> tuple[dict[str, Any], Path]:
     edge = EDGES[name]
     module, inputs = edge.module(), tuple(edge.inputs())
-    made = library.compile_graph(export.export_module(module, inputs, device="cpu"), target) if target == "cpu" else compile_for_gpu(module, *inputs)
+    made = (
+        library.compile_graph(export.export_module(module, inputs, device="cpu"), target)
+        if target == "cpu"
+        else compile_for_gpu(module, *inputs)
+    )
     if edge.ours:
         assert made["kernels"] and made["library_ops"] == []
     path = folder / f"{name}_{target}.py"
@@ -47,5 +51,7 @@ def test_in_triton(name: str, tmp_path: Path, interpreter: InterpreterProcess) -
     if "The programs of the row wait for each other." not in path.read_text():
         fault = interpreter.fault(edge=name, candidate=str(path))
         assert not fault, fault
-    rows = compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"] if made["kernels"] else []
+    rows = (
+        compile_only.run({"candidate": str(path)}, lambda stage, fraction: None)["kernels"] if made["kernels"] else []
+    )
     assert all(row["ok"] for row in rows), [row["error"] for row in rows]

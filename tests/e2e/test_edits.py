@@ -21,7 +21,10 @@ def edits(kw, model, *arguments, **options):
 
 def space_of(request: dict) -> dict[str, dict[str, list[int]]]:
     groups = request["response_format"]["json_schema"]["schema"]["properties"]
-    return {group: {name: choice["enum"] for name, choice in choices["properties"].items()} for group, choices in groups.items()}
+    return {
+        group: {name: choice["enum"] for name, choice in choices["properties"].items()}
+        for group, choices in groups.items()
+    }
 
 
 def check_curve(report: dict) -> None:
@@ -31,7 +34,15 @@ def check_curve(report: dict) -> None:
 
 
 def test_a_servers_picks_are_built_verified_and_timed(kw):
-    with ModelServer(["I cannot.", '{"softmax": {"share": 3}}', "Here: {}", '{"softmax": {"share": 1099511627776}}', '```json\n{"softmax": {"along": 1}}\n```']) as server:
+    with ModelServer(
+        [
+            "I cannot.",
+            '{"softmax": {"share": 3}}',
+            "Here: {}",
+            '{"softmax": {"share": 1099511627776}}',
+            '```json\n{"softmax": {"along": 1}}\n```',
+        ]
+    ) as server:
         result = edits(kw, server.url, "-k", 3, "--concurrency", 1, "--answers", 1)
     assert result.code == 0, result.text
     report = result.json()
@@ -66,17 +77,24 @@ def test_the_same_command_goes_on_from_the_archive(kw):
 
 
 def test_of_several_answers_the_most_promising_is_evaluated(kw):
-    with ModelServer(['{"softmax": {"share": 1099511627776}}', '{"softmax": {"along": 1}}', '{"softmax": {"share": 1099511627776}}']) as server:
+    with ModelServer(
+        ['{"softmax": {"share": 1099511627776}}', '{"softmax": {"along": 1}}', '{"softmax": {"share": 1099511627776}}']
+    ) as server:
         report = edits(kw, server.url, "-k", 2, "--concurrency", 1, "--answers", 3).json()
         again = edits(kw, server.url, "-k", 2, "--concurrency", 1, "--answers", 3).json()
         assert len(server.requests) == 3
     rows = report["edits"]["answers"]
-    assert sorted(row["code"] for row in rows if not row["evaluated"]) in (["pass", "passed-over"], ["passed-over", "passed-over"]), rows
+    assert sorted(row["code"] for row in rows if not row["evaluated"]) in (
+        ["pass", "passed-over"],
+        ["passed-over", "passed-over"],
+    ), rows
     assert sum(row["evaluated"] for row in rows) == 1 and report["edits"]["evaluations"] == 2
     # One that nobody looked at is neither right nor wrong; its tokens were paid for.
     assert report["judged"] == report["passed"] == sum(row["code"] == "pass" for row in rows)
     assert report["tokens"]["prompt"] == 300
-    assert [row["change"] for row in again["edits"]["answers"] if row["evaluated"]] == [row["change"] for row in rows if row["evaluated"]]
+    assert [row["change"] for row in again["edits"]["answers"] if row["evaluated"]] == [
+        row["change"] for row in rows if row["evaluated"]
+    ]
 
 
 def test_what_only_repeats_itself_is_not_allowed_any_more(kw):
@@ -106,7 +124,20 @@ def test_a_model_that_is_gone_costs_nothing_that_was_found(kw):
 
 
 def test_for_a_gpu_that_is_not_here_everything_up_to_its_code(kw):
-    report = kw("generate", kw.file("problem.py", PROBLEM), "--model", "random", "--edits", "--emit-only", "--target", "triton", "-k", 3, "--json", "-").json()
+    report = kw(
+        "generate",
+        kw.file("problem.py", PROBLEM),
+        "--model",
+        "random",
+        "--edits",
+        "--emit-only",
+        "--target",
+        "triton",
+        "-k",
+        3,
+        "--json",
+        "-",
+    ).json()
     assert report["verdict"] == "emitted"
     assert report["passed"] == report["judged"] > 0
     assert kw("generate", "problem.py", "--model", "random", "--emit-only").code == 2
@@ -115,23 +146,79 @@ def test_for_a_gpu_that_is_not_here_everything_up_to_its_code(kw):
 
 def test_the_prompt_shows_the_space(kw):
     shown = kw("generate", kw.file("problem.py", PROBLEM), "--edits", "--show-prompt", "--target", "cpu").out
-    for part in ('- "softmax": tanh, mul, softmax; reads f32[512] f32[256, 512]; writes f32[256, 512]', '"share": 0, 4096', "- share: number of elements", '{"softmax": {'):
+    for part in (
+        '- "softmax": tanh, mul, softmax; reads f32[512] f32[256, 512]; writes f32[256, 512]',
+        '"share": 0, 4096',
+        "- share: number of elements",
+        '{"softmax": {',
+    ):
         assert part in shown, shown
 
 
 def test_a_suite_and_auto_take_edits_too(kw):
     kw.file("suite/one.py", PROBLEM)
-    result = kw("bench", "suite", "--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-", "--proposer", "edits:random", "-k", 2)
+    result = kw(
+        "bench",
+        "suite",
+        "--target",
+        "cpu",
+        "--budget",
+        0,
+        "--draws",
+        1,
+        "--json",
+        "-",
+        "--proposer",
+        "edits:random",
+        "-k",
+        2,
+    )
     assert result.code == 0, result.text
     assert result.json()["all"]["correct"] == 1 and result.json()["all"]["pass_at_k"]["1"] == 1.0
-    result = kw("optimize", kw.file("problem.py", PROBLEM), "--target", "cpu", "--budget", 0, "--draws", 1, "--proposer", "auto", "--edits", "--model", "random", "-k", 2, "--json", "-")
+    result = kw(
+        "optimize",
+        kw.file("problem.py", PROBLEM),
+        "--target",
+        "cpu",
+        "--budget",
+        0,
+        "--draws",
+        1,
+        "--proposer",
+        "auto",
+        "--edits",
+        "--model",
+        "random",
+        "-k",
+        2,
+        "--json",
+        "-",
+    )
     assert result.code == 0, result.text
     report = result.json()
     assert [one["proposer"] for one in report["proposers"]] == ["scheduler", "edits:random"]
     assert report["winner"] in ("scheduler", "edits:random") and report["proposers"][1]["speedup_over_scheduler"] >= 1
     check_curve(report)
     # A suite's compiler goes on with the model's picks.
-    auto = ("bench", "suite", "--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-", "--proposer", "auto:random", "--edits", "-k", 2, "--out", "auto")
+    auto = (
+        "bench",
+        "suite",
+        "--target",
+        "cpu",
+        "--budget",
+        0,
+        "--draws",
+        1,
+        "--json",
+        "-",
+        "--proposer",
+        "auto:random",
+        "--edits",
+        "-k",
+        2,
+        "--out",
+        "auto",
+    )
     result = kw(*auto)
     assert result.code == 0, result.text
     group = result.json()["all"]
@@ -147,7 +234,27 @@ def test_a_model_that_dawdles_does_not_cost_a_suite_the_compilers_answer(kw):
     kw.file("suite/one.py", PROBLEM)
     for how in (("--edits",), ()):
         with ModelServer([late(4, "{}")]) as server:
-            result = kw("bench", "suite", "--target", "cpu", "--budget", 1, "--baseline", "eager", "--draws", 1, "--json", "-", "--proposer", f"auto:{server.url}", "-k", 50, *how, "--timeout", 36)
+            result = kw(
+                "bench",
+                "suite",
+                "--target",
+                "cpu",
+                "--budget",
+                1,
+                "--baseline",
+                "eager",
+                "--draws",
+                1,
+                "--json",
+                "-",
+                "--proposer",
+                f"auto:{server.url}",
+                "-k",
+                50,
+                *how,
+                "--timeout",
+                36,
+            )
         assert result.code == 0, result.text
         group = result.json()["all"]
         assert group["correct"] == 1 and group["proposers"]["scheduler"]["kept"] == 1
@@ -156,7 +263,9 @@ def test_a_model_that_dawdles_does_not_cost_a_suite_the_compilers_answer(kw):
 
 def test_what_a_suite_would_pick_for_a_gpu_that_is_not_here(kw):
     kw.file("suite/one.py", PROBLEM)
-    result = kw("bench", "suite", "--target", "triton", "--emit-only", "--json", "-", "--proposer", "edits:random", "-k", 2)
+    result = kw(
+        "bench", "suite", "--target", "triton", "--emit-only", "--json", "-", "--proposer", "edits:random", "-k", 2
+    )
     assert result.code == 0, result.text
     assert result.json()["all"]["emitted"] == 1
 
@@ -168,10 +277,16 @@ def test_what_a_suite_would_pick_for_a_gpu_that_is_not_here(kw):
 def test_every_answer_of_a_small_model_parses(kw):
     from kernelwright.llm import KernelLLM
 
-    form = kw("generate", kw.file("problem.py", PROBLEM), "--edits", "--show-prompt", "--target", "cpu", "--json", "-").json()
+    form = kw(
+        "generate", kw.file("problem.py", PROBLEM), "--edits", "--show-prompt", "--target", "cpu", "--json", "-"
+    ).json()
     model = KernelLLM("smollm2", context=2048)
     for seed in range(8):
-        answer = json.loads(model.generate_raw("The answer:", max_new_tokens=120, temperature=1.5, top_p=1.0, seed=seed, grammar=form["grammar"]))
+        answer = json.loads(
+            model.generate_raw(
+                "The answer:", max_new_tokens=120, temperature=1.5, top_p=1.0, seed=seed, grammar=form["grammar"]
+            )
+        )
         assert answer
         for group, changes in answer.items():
             for name, value in changes.items():

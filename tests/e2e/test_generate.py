@@ -39,7 +39,10 @@ def test_the_best_of_k_is_kept_and_every_sample_accounted_for(kw):
     assert kw("verify", "problem.py", written, "--target", "cpu", "--draws", 5).code == 0
     # Messages carry the problem and the form; sampling parameters are those that were asked for.
     sent = server.requests[0]
-    assert "torch.softmax(torch.tanh(x)" in sent["messages"][-1]["content"] and "compile_cpp" in sent["messages"][-1]["content"]
+    assert (
+        "torch.softmax(torch.tanh(x)" in sent["messages"][-1]["content"]
+        and "compile_cpp" in sent["messages"][-1]["content"]
+    )
     assert (sent["temperature"], sent["top_p"]) == (1.0, 0.97)
     assert len({request["seed"] for request in server.requests}) == 4
 
@@ -62,7 +65,13 @@ def test_more_samples_go_on_from_the_archive(kw):
         report = generate(kw, server, "-k", 5, "--concurrency", 1).json()
         assert len(server.requests) == 5
         assert report["judged"] == 5
-        assert [sample["turns"][0].get("reused", False) for sample in report["samples"]] == [True, True, False, False, False]
+        assert [sample["turns"][0].get("reused", False) for sample in report["samples"]] == [
+            True,
+            True,
+            False,
+            False,
+            False,
+        ]
         # Another seed, or --fresh, is another matter.
         generate(kw, server, "-k", 2, "--seed", 7)
         assert len(server.requests) == 7
@@ -97,14 +106,28 @@ def test_the_same_wrong_answer_ends_a_conversation(kw):
 
 
 # The same kernel, many times over.
-SLOW = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 60; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
+SLOW = RIGHT.replace(
+    "for (int64_t row = 0; row < rows; ++row) {",
+    "for (int repeat = 0; repeat < 60; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {",
+)
 
 
 def test_a_right_answer_that_is_slower_than_eager_is_not_written(kw):
     with ModelServer([fenced(SLOW)]) as server:
         timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--draws", 1)
         # With one thread, so that eager does not wait for a second where others keep the cores busy.
-        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *timed, "-k", 1, "--json", "slow.json", env={"OMP_NUM_THREADS": "1"})
+        result = kw(
+            "generate",
+            kw.file("problem.py", GOOD),
+            "--model",
+            server.url,
+            *timed,
+            "-k",
+            1,
+            "--json",
+            "slow.json",
+            env={"OMP_NUM_THREADS": "1"},
+        )
     assert result.code == 1 and result.out.startswith("slower "), result.text
     report = json.loads((kw.folder / "slow.json").read_text())
     assert report["verdict"] == "pass" and report["written"] is False
@@ -113,19 +136,41 @@ def test_a_right_answer_that_is_slower_than_eager_is_not_written(kw):
 
 def test_a_right_answer_is_told_its_times_and_may_be_improved(kw):
     with ModelServer([fenced(SLOW), fenced(RIGHT), fenced(WRONG)]) as server:
-        timed = ("--target", "cpu", "--budget", 2, "--baseline", "eager", "--min-speedup", 0, "--draws", 1, "--json", "-")
+        timed = (
+            "--target",
+            "cpu",
+            "--budget",
+            2,
+            "--baseline",
+            "eager",
+            "--min-speedup",
+            0,
+            "--draws",
+            1,
+            "--json",
+            "-",
+        )
         result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, *timed, "-k", 1, "--improve", 3)
         assert result.code == 0, result.text
         report = result.json()
         # The third answer is wrong, and --repair was not asked for.
         assert len(server.requests) == 3
         told = server.requests[1]["messages"][-1]["content"]
-        assert "ModelNew is right, and takes" in told and "times as long" in told and "outside PyTorch's operators" in told and "Make it faster" in told, told
+        assert (
+            "ModelNew is right, and takes" in told
+            and "times as long" in told
+            and "outside PyTorch's operators" in told
+            and "Make it faster" in told
+        ), told
         # A problem of a thousand elements; and nobody has said which kernels are whose.
         assert "bound by the launch of a kernel" in told and "the library's" not in told, told
         assert server.requests[1]["messages"][-2]["content"] == fenced(SLOW)
         turns = report["samples"][0]["turns"]
-        assert [turn["code"] for turn in turns] == ["pass", "pass", "inaccurate"] and "times" in turns[1] and "times" not in turns[2]
+        assert (
+            [turn["code"] for turn in turns] == ["pass", "pass", "inaccurate"]
+            and "times" in turns[1]
+            and "times" not in turns[2]
+        )
         assert report["passed"] == 1 and "repeat < 60" not in Path(report["candidate"]).read_text()
         assert report["best_at_k"]["1"] >= 1 and "best@1" in result.err
         # All of it is in the archive.
@@ -144,8 +189,33 @@ def test_asking_ends_with_its_time(kw):
 
 def test_search_and_model_share_what_the_budget_has_beyond_timing(kw):
     with ModelServer([late(1, "nothing")]) as server:
-        command = ("optimize", kw.file("problem.py", GOOD), "--proposer", "auto", "--model", server.url, "-k", 40, "--concurrency", 1)
-        result = kw(*command, "--target", "cpu", "--budget", 16, "--baseline", "eager", "--min-speedup", 0, "--draws", 1, "--json", "-")
+        command = (
+            "optimize",
+            kw.file("problem.py", GOOD),
+            "--proposer",
+            "auto",
+            "--model",
+            server.url,
+            "-k",
+            40,
+            "--concurrency",
+            1,
+        )
+        result = kw(
+            *command,
+            "--target",
+            "cpu",
+            "--budget",
+            16,
+            "--baseline",
+            "eager",
+            "--min-speedup",
+            0,
+            "--draws",
+            1,
+            "--json",
+            "-",
+        )
     assert result.code == 0, result.text
     report = result.json()
     assert report["winner"] == "scheduler" and report["search"]["budget_seconds"] == 3
@@ -194,7 +264,10 @@ def test_completions_are_exported_for_training(kw):
     with ModelServer([fenced(WRONG), fenced(RIGHT)]) as server:
         generate(kw, server, "-k", 1, "--repair", 1)
     lines = [json.loads(line) for line in kw("archive", "export", "--completions").out.splitlines()]
-    assert [(line["turn"], line["reward"]["passed"], line["reward"]["ran"]) for line in lines] == [(0, False, True), (1, True, True)]
+    assert [(line["turn"], line["reward"]["passed"], line["reward"]["ran"]) for line in lines] == [
+        (0, False, True),
+        (1, True, True),
+    ]
     assert [message["role"] for message in lines[1]["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     assert "class ModelNew" in lines[0]["candidate"]
     assert lines[0]["verdict"]["code"] == "inaccurate"
@@ -202,9 +275,33 @@ def test_completions_are_exported_for_training(kw):
 
 
 def test_timing_chooses_among_those_that_passed(kw):
-    slow = RIGHT.replace("for (int64_t row = 0; row < rows; ++row) {", "for (int repeat = 0; repeat < 200; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {")
+    slow = RIGHT.replace(
+        "for (int64_t row = 0; row < rows; ++row) {",
+        "for (int repeat = 0; repeat < 200; ++repeat)\n  for (int64_t row = 0; row < rows; ++row) {",
+    )
     with ModelServer([fenced(slow), fenced(RIGHT)]) as server:
-        result = kw("generate", kw.file("problem.py", GOOD), "--model", server.url, "-k", 2, "--concurrency", 1, "--target", "cpu", "--draws", 1, "--budget", 3, "--baseline", "eager", "--min-speedup", 0, "--json", "-")
+        result = kw(
+            "generate",
+            kw.file("problem.py", GOOD),
+            "--model",
+            server.url,
+            "-k",
+            2,
+            "--concurrency",
+            1,
+            "--target",
+            "cpu",
+            "--draws",
+            1,
+            "--budget",
+            3,
+            "--baseline",
+            "eager",
+            "--min-speedup",
+            0,
+            "--json",
+            "-",
+        )
     report = result.json()
     assert report["passed"] == 2 and report["time_ms"]["ours"] > 0
     assert "repeat" not in Path(report["candidate"]).read_text()
@@ -229,7 +326,9 @@ def harmful(what: str) -> str:
 
 
 def may_make_namespaces() -> bool:
-    return subprocess.run(["unshare", "--user", "--pid", "--net", "--fork", "true"], capture_output=True).returncode == 0
+    return (
+        subprocess.run(["unshare", "--user", "--pid", "--net", "--fork", "true"], capture_output=True).returncode == 0
+    )
 
 
 @pytest.mark.skipif(not may_make_namespaces(), reason="this system permits no user namespaces")
@@ -244,7 +343,9 @@ def test_harm_is_contained(kw):
         harmful("torch.hub.os.write(1, b'pass'); torch.hub.os.closerange(3, 64)"),
         harmful("torch.hub.os.ftruncate(torch.hub.os.open('large', 66), 1 << 45)"),
         harmful("self.kept = torch.ones(1 << 42, dtype=torch.uint8)"),
-        harmful("[torch.hub.os.fork() or torch.hub.os._exit(0) for _ in range(2000)]"),  # nobody waits for them, so that they all count
+        harmful(
+            "[torch.hub.os.fork() or torch.hub.os._exit(0) for _ in range(2000)]"
+        ),  # nobody waits for them, so that they all count
         fenced(RIGHT),
     ]
     with ModelServer(answers) as server:
@@ -253,13 +354,25 @@ def test_harm_is_contained(kw):
     assert target.read_text() == "precious"
     bounded = not any("bounded processes" in line for line in report["sandbox"]["missing"])
     # The shell's failure is its own; what is computed is right all the same. The others raise, or end their own process.
-    assert [sample["passed"] for sample in report["samples"]] == [False, True, False, False, False, False, False, not bounded, True], report["samples"]
+    assert [sample["passed"] for sample in report["samples"]] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        not bounded,
+        True,
+    ], report["samples"]
 
 
-@pytest.mark.skipif(not may_make_namespaces(), reason="this system permits no user namespaces, so that none can be forbidden")
+@pytest.mark.skipif(
+    not may_make_namespaces(), reason="this system permits no user namespaces, so that none can be forbidden"
+)
 def test_without_a_sandbox_the_report_says_what_is_missing(kw):
     """In a user namespace that allows no further ones."""
-    wrapper = kw.file("forbid.sh", "echo 0 > /proc/sys/user/max_user_namespaces\nexec \"$@\"\n")
+    wrapper = kw.file("forbid.sh", 'echo 0 > /proc/sys/user/max_user_namespaces\nexec "$@"\n')
     prefix = ["unshare", "--user", "--map-root-user", "sh", str(wrapper)]
     with ModelServer([fenced(RIGHT)]) as server:
         result = generate(kw, server, "-k", 1, prefix=prefix)
@@ -300,7 +413,9 @@ def test_the_compilers_kernels_become_examples_that_would_pass(kw):
     """In the form that models are asked for: said back as an answer, an example is right."""
     scaled = GOOD.replace("torch.softmax(torch.tanh(x) * self.weight, dim=-1)", "torch.tanh(x) * self.weight + 1")
     assert kw("optimize", kw.file("solved.py", scaled), "--target", "cpu", "--budget", 0, "--draws", 1).code == 0
-    shown = kw("generate", kw.file("like.py", scaled.replace("+ 1", "+ 2")), "--show-prompt", "--target", "cpu", "--shots", 2).out
+    shown = kw(
+        "generate", kw.file("like.py", scaled.replace("+ 1", "+ 2")), "--show-prompt", "--target", "cpu", "--shots", 2
+    ).out
     example = next((block.split("```")[0] for block in shown.split("```python\n") if "def kernel_forward" in block), "")
     assert "CPP_SOURCE" in example and "super().__init__()" in example and "def find_compiler" not in example, shown
     with ModelServer([fenced(example)]) as server:
@@ -327,7 +442,28 @@ def test_a_suite_gives_pass_at_k_and_goes_on_per_sample(kw):
 
 def test_a_suites_compiler_is_the_floor_too(kw):
     kw.file("suite/one.py", GOOD)
-    bench = ("bench", "suite", "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--json", "-", "-k", 1, "--concurrency", 1, "--price-read", 3, "--price-written", 15)
+    bench = (
+        "bench",
+        "suite",
+        "--target",
+        "cpu",
+        "--budget",
+        2,
+        "--draws",
+        1,
+        "--baseline",
+        "eager",
+        "--json",
+        "-",
+        "-k",
+        1,
+        "--concurrency",
+        1,
+        "--price-read",
+        3,
+        "--price-written",
+        15,
+    )
     with ModelServer([fenced(WRONG)]) as server:
         result = kw(*bench, "--proposer", f"auto:{server.url}")
         assert result.code == 0, result.text
@@ -341,7 +477,26 @@ def test_a_suites_compiler_is_the_floor_too(kw):
 
 
 def test_the_compilers_kernel_is_the_floor(kw):
-    command = ("optimize", kw.file("problem.py", GOOD), "--target", "cpu", "--budget", 2, "--draws", 1, "--baseline", "eager", "--min-speedup", 0, "--proposer", "auto", "--json", "-", "-k", 2)
+    command = (
+        "optimize",
+        kw.file("problem.py", GOOD),
+        "--target",
+        "cpu",
+        "--budget",
+        2,
+        "--draws",
+        1,
+        "--baseline",
+        "eager",
+        "--min-speedup",
+        0,
+        "--proposer",
+        "auto",
+        "--json",
+        "-",
+        "-k",
+        2,
+    )
     with ModelServer([fenced(SLOW), fenced(WRONG)]) as server:
         result = kw(*command, "--model", server.url, "--price-read", 3, "--price-written", 15)
     assert result.code == 0, result.text

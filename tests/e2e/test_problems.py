@@ -48,7 +48,9 @@ def test_every_module_has_both_sizes_and_is_full_without_a_choice() -> None:
         assert list(loaded.module.SIZES) == ["cpu", "full"], path
         assert inspect.signature(loaded.get_inputs).parameters["size"].default == "full", path
         with torch.device("meta"):
-            assert _forms(loaded.get_inputs()) == _forms(loaded.get_inputs("full")) != _forms(loaded.get_inputs("cpu")), path
+            assert (
+                _forms(loaded.get_inputs()) == _forms(loaded.get_inputs("full")) != _forms(loaded.get_inputs("cpu"))
+            ), path
 
 
 def _forms(inputs: list[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
@@ -76,6 +78,13 @@ def test_emits_for_both_targets_at_both_sizes(path: Path) -> None:
 def test_verifies_on_the_cpu(path: Path, tmp_path: Path) -> None:
     candidate = tmp_path / f"{path.stem}_kw.py"
     candidate.write_text(emitted(path, "cpu", "cpu")["source"])
-    request = {"problem": str(path), "size": "cpu", "candidate": str(candidate), "device": "cpu", "seed": 20, "draws": 3}
+    request = {
+        "problem": str(path),
+        "size": "cpu",
+        "candidate": str(candidate),
+        "device": "cpu",
+        "seed": 20,
+        "draws": 3,
+    }
     verdict = library.judge(verification.run(request, lambda stage, fraction: None), "reference")
     assert verdict["verdict"] == "pass", verdict["reason"]

@@ -43,7 +43,11 @@ def test_two_at_once_are_timed_one_after_the_other(kw, command):
     arguments = [command, problem, "--target", "cpu", "--budget", "4", "--baseline", "eager"]
     running = []
     for number in range(2):
-        extra = ["--output", kw.folder / f"{number}_kw.py", "--fresh", "--min-speedup", "0"] if command == "optimize" else []
+        extra = (
+            ["--output", kw.folder / f"{number}_kw.py", "--fresh", "--min-speedup", "0"]
+            if command == "optimize"
+            else []
+        )
         running.append(kw.start(*arguments, *extra, "--json", kw.folder / f"{number}.json"))
     said = [process.communicate(timeout=280) for process in running]
     assert [process.returncode for process in running] == [0, 0], said
@@ -52,7 +56,10 @@ def test_two_at_once_are_timed_one_after_the_other(kw, command):
     waits = [report["seconds"].get("waiting", 0.0) for report in reports]
     assert max(waits) > 0.5
     late = waits.index(max(waits))
-    assert f"waiting for the CPU: `kw {command} {problem} --target cpu" in said[late][1] and f"(process {running[1 - late].pid} of " in said[late][1]
+    assert (
+        f"waiting for the CPU: `kw {command} {problem} --target cpu" in said[late][1]
+        and f"(process {running[1 - late].pid} of " in said[late][1]
+    )
     medians = [report["time_ms"]["eager"] for report in reports]
     noisy = [reason for report in reports for reason in report["noise"]["reasons"]]
     assert max(medians) < 2 * min(medians), (medians, noisy)
@@ -74,7 +81,20 @@ def test_interrupted_while_it_waits(kw):
 def test_a_wait_is_not_counted_against_a_problem_of_a_bench(kw):
     problem = kw.file("suite/tiny.py", PROBLEM)
     with device_lock.hold("cpu", "timing", print):
-        process = kw.start("bench", problem, "--target", "cpu", "--budget", "1", "--baseline", "eager", "--timeout", "30", "--out", kw.folder / "out")
+        process = kw.start(
+            "bench",
+            problem,
+            "--target",
+            "cpu",
+            "--budget",
+            "1",
+            "--baseline",
+            "eager",
+            "--timeout",
+            "30",
+            "--out",
+            kw.folder / "out",
+        )
         assert "waiting for the CPU: `" in process.stderr.readline()
         time.sleep(31)
     out, err = process.communicate(timeout=80)

@@ -27,7 +27,14 @@ class Terminal:
         environment = kw.environment | {"TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
         # A session of its own, whose terminal this is: so Ctrl-C is a signal to it.
         self.process = subprocess.Popen(
-            [str(kw.binary), "repl", *arguments], stdin=slave, stdout=slave, stderr=slave, cwd=kw.folder, env=environment, start_new_session=True, preexec_fn=self._own_terminal
+            [str(kw.binary), "repl", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=kw.folder,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=self._own_terminal,
         )
         os.close(slave)
         self.seen = ""
@@ -106,7 +113,9 @@ def test_paste_stream_judge_repair_keep(kw, terminal):
         repl.type(":repair\r")
         repl.expect(r"answer 2   right .*eager .* ms.*built-in .* ms .*x eager.*this one .* ms .*x eager.*kw> ")
         said = server.requests[1]["messages"]
-        assert [message["role"] for message in said[-2:]] == ["assistant", "user"] and "not right" in said[-1]["content"]
+        assert [message["role"] for message in said[-2:]] == ["assistant", "user"] and "not right" in said[-1][
+            "content"
+        ]
         repl.type(":history\r")
         repl.expect(r"1  inaccurate .*2  right .*kw> ")
         repl.type(":keep mine.py\r")
@@ -139,7 +148,7 @@ def test_editing_history_and_interrupts(kw, terminal):
         repl.type(":set\r")
         repl.expect(r"temperature 0\.5.*kw> ")
         repl.type("\x1b[A\x1b[A")
-        repl.expect(r"temperature 0\.5")   # what is shown already is not drawn again
+        repl.expect(r"temperature 0\.5")  # what is shown already is not drawn again
         repl.type("\x03")
         repl.expect(r"kw> ")
         repl.type(":his\t\r")
@@ -164,7 +173,9 @@ def test_editing_history_and_interrupts(kw, terminal):
 
 
 def test_schedules_are_picked_and_a_verification_is_stopped(kw, terminal):
-    for_ever = RIGHT.replace("    def forward(self, x):\n", "    def forward(self, x):\n        while x is not None:\n            pass\n")
+    for_ever = RIGHT.replace(
+        "    def forward(self, x):\n", "    def forward(self, x):\n        while x is not None:\n            pass\n"
+    )
     kw.file("problem.py", GOOD.replace("torch.randn(16, 64)", "torch.randn(256, 512)").replace("[64]", "[512]"))
     with ModelServer([fenced(for_ever), '{"softmax": {"share": 1099511627776}}', fenced(RIGHT)]) as server:
         repl = terminal("--model", server.url, *QUICKLY, "--concurrency", 1, "problem.py")
@@ -186,7 +197,9 @@ def test_a_script_on_standard_input(kw):
     kw.file("problem.py", GOOD)
     script = f":open problem.py\n:show problem\n:nonsense\n:keep\n:quit\n{GOOD}"
     with ModelServer([fenced(RIGHT)]) as server:
-        process = kw.start("repl", "--model", server.url, "--target", "cpu", "--budget", 0, "--draws", 1, stdin=subprocess.PIPE)
+        process = kw.start(
+            "repl", "--model", server.url, "--target", "cpu", "--budget", 0, "--draws", 1, stdin=subprocess.PIPE
+        )
         out, err = process.communicate(script, timeout=120)
     assert "kw>" not in out
     assert "answer 1   right" in out and "torch.softmax(torch.tanh(x)" in out
@@ -198,7 +211,9 @@ def test_a_script_on_standard_input(kw):
 
 
 def test_a_server_that_is_gone_ends_the_answer_not_the_session(kw):
-    process = kw.start("repl", "--model", "http://127.0.0.1:9/v1", "--target", "cpu", "--retries", 1, stdin=subprocess.PIPE)
+    process = kw.start(
+        "repl", "--model", "http://127.0.0.1:9/v1", "--target", "cpu", "--retries", 1, stdin=subprocess.PIPE
+    )
     out, err = process.communicate(":help\n", timeout=60)
     assert "no server" in err and ":repair" in out and process.returncode == 3
     assert kw("repl").code == 2
@@ -210,7 +225,23 @@ def test_a_server_that_is_gone_ends_the_answer_not_the_session(kw):
 )
 def test_a_real_model_writes_and_can_be_stopped(kw, terminal):
     kw.file("problem.py", GOOD)
-    repl = terminal("--model", "smollm2", "--target", "cpu", "--budget", 0, "--draws", 1, "--shots", 0, "--max-tokens", 400, "--seed", 1, "problem.py")
+    repl = terminal(
+        "--model",
+        "smollm2",
+        "--target",
+        "cpu",
+        "--budget",
+        0,
+        "--draws",
+        1,
+        "--shots",
+        0,
+        "--max-tokens",
+        400,
+        "--seed",
+        1,
+        "problem.py",
+    )
     repl.expect(r"SmolLM2.*Paste a module.*built-in   verified")
     repl.expect(r"\n\S+")
     repl.type("\x03")

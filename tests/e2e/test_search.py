@@ -34,7 +34,21 @@ def kw(kw_binary, tmp_path_factory):
 
 
 def search(kw, *more):
-    result = kw("optimize", kw.file("branches.py", BRANCHES), "--target", "cpu", "--budget", 25, "--baseline", "eager", "--min-speedup", 0, "--json", "-", *more)
+    result = kw(
+        "optimize",
+        kw.file("branches.py", BRANCHES),
+        "--target",
+        "cpu",
+        "--budget",
+        25,
+        "--baseline",
+        "eager",
+        "--min-speedup",
+        0,
+        "--json",
+        "-",
+        *more,
+    )
     assert result.code == 0, result.text
     return result.json()
 
@@ -53,7 +67,21 @@ def test_a_search_reports_what_it_tried_and_is_remembered(kw):
     again = search(kw, "--fresh")["search"]
     # What the archive knows may lead it elsewhere than the first went, though not far.
     assert again["reused"] >= min(again["tried"], found["tried"] - found["failed"]) * 3 / 4
-    assert kw("optimize", kw.file("branches.py", BRANCHES), "--target", "cpu", "--baseline", "eager", "--min-speedup", 0, "--json", "-").json()["search"]["tried"] == again["tried"]
+    assert (
+        kw(
+            "optimize",
+            kw.file("branches.py", BRANCHES),
+            "--target",
+            "cpu",
+            "--baseline",
+            "eager",
+            "--min-speedup",
+            0,
+            "--json",
+            "-",
+        ).json()["search"]["tried"]
+        == again["tried"]
+    )
 
 
 # One kernel, so that only its loops can be searched.
@@ -79,7 +107,20 @@ def get_init_inputs():
 @pytest.mark.slow
 @pytest.mark.time_limit(300)
 def test_the_loops_of_a_single_cpu_kernel_are_searched(kw):
-    result = kw("optimize", kw.file("columns.py", COLUMNS), "--target", "cpu", "--budget", 25, "--baseline", "eager", "--min-speedup", 0, "--json", "-")
+    result = kw(
+        "optimize",
+        kw.file("columns.py", COLUMNS),
+        "--target",
+        "cpu",
+        "--budget",
+        25,
+        "--baseline",
+        "eager",
+        "--min-speedup",
+        0,
+        "--json",
+        "-",
+    )
     assert result.code == 0, result.text
     report = result.json()
     assert report["verdict"] == "pass"
@@ -88,13 +129,30 @@ def test_the_loops_of_a_single_cpu_kernel_are_searched(kw):
 
 @pytest.mark.slow
 def test_no_search_without_the_time_for_it(kw):
-    result = kw("optimize", kw.file("plain.py", BRANCHES + "\n"), "--target", "cpu", "--budget", 0.5, "--baseline", "eager", "--min-speedup", 0, "--draws", 1, "--json", "-")
+    result = kw(
+        "optimize",
+        kw.file("plain.py", BRANCHES + "\n"),
+        "--target",
+        "cpu",
+        "--budget",
+        0.5,
+        "--baseline",
+        "eager",
+        "--min-speedup",
+        0,
+        "--draws",
+        1,
+        "--json",
+        "-",
+    )
     assert result.code == 0 and "search" not in result.json()
 
 
 @pytest.mark.slow
 def test_ctrl_c_during_the_search_keeps_the_verified_candidate(kw):
-    process = kw.start("optimize", kw.file("stopped.py", BRANCHES + "# stopped\n"), "--target", "cpu", "--budget", 600, "--draws", 1)
+    process = kw.start(
+        "optimize", kw.file("stopped.py", BRANCHES + "# stopped\n"), "--target", "cpu", "--budget", 600, "--draws", 1
+    )
     seen = ""
     while "verify" not in seen:
         line = process.stderr.readline()

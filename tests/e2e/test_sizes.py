@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from command_line import GOOD, CommandLine
 
-SIZED = GOOD.replace("def get_inputs():\n    return [torch.randn(16, 64)]", "def get_inputs(size='full'):\n    return [torch.randn(SIZES[size]['rows'], 64)]").replace(
-    "class Model", "SIZES = {'cpu': {'rows': 3}, 'full': {'rows': 7}, 'tiny': {'rows': 1}}\n\n\nclass Model"
-)
+SIZED = GOOD.replace(
+    "def get_inputs():\n    return [torch.randn(16, 64)]",
+    "def get_inputs(size='full'):\n    return [torch.randn(SIZES[size]['rows'], 64)]",
+).replace("class Model", "SIZES = {'cpu': {'rows': 3}, 'full': {'rows': 7}, 'tiny': {'rows': 1}}\n\n\nclass Model")
 
 
 def rows(kw: CommandLine, problem: str, *arguments: str) -> int:
@@ -34,7 +35,13 @@ def test_the_option_chooses(kw: CommandLine) -> None:
 
 
 def test_a_parameter_size_without_a_table_is_the_files_own(kw: CommandLine) -> None:
-    problem = kw.file("own.py", GOOD.replace("def get_inputs():\n    return [torch.randn(16, 64)]", "def get_inputs(size=5):\n    return [torch.randn(size, 64)]"))
+    problem = kw.file(
+        "own.py",
+        GOOD.replace(
+            "def get_inputs():\n    return [torch.randn(16, 64)]",
+            "def get_inputs(size=5):\n    return [torch.randn(size, 64)]",
+        ),
+    )
     assert rows(kw, problem, "--target", "cpu") == 5
 
 

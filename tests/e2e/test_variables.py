@@ -38,7 +38,12 @@ def options(home: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def read(home: Path, options: set[str]) -> dict[str, Path]:
     """What the product reads or sets, and where; without the table itself."""
-    scripts = [*(home / "python").rglob("*.py"), *(home / "src").rglob("*.py"), *(home / "setup").glob("*.sh"), home / "kw"]
+    scripts = [
+        *(home / "python").rglob("*.py"),
+        *(home / "src").rglob("*.py"),
+        *(home / "setup").glob("*.sh"),
+        home / "kw",
+    ]
     sources = [path for path in (home / "src").rglob("*.[ch]pp") if path.name != "variables.cpp"]
     found = names_in(scripts) | names_in(sources, strings_alone=True)
     return {name: path for name, path in found.items() if name not in options}

@@ -40,7 +40,14 @@ def test_pytorch_too_old(kw):
 def test_python_part_is_missing(kw):
     shutil.copy(kw.binary, kw.folder / "kw")
     environment = {key: value for key, value in kw.environment.items() if key not in ("KW_PYTHONPATH", "PYTHONPATH")}
-    done = subprocess.run([kw.folder / "kw", "optimize", kw.file("good.py", GOOD)], env=environment, capture_output=True, text=True, cwd=kw.folder, check=False)
+    done = subprocess.run(
+        [kw.folder / "kw", "optimize", kw.file("good.py", GOOD)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=kw.folder,
+        check=False,
+    )
     assert done.returncode == 3
     assert "KW_PYTHONPATH" in done.stderr
 
@@ -119,7 +126,14 @@ def test_archive_on_a_full_disk(kw):
 
 def test_json_to_a_full_disk(kw):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([kw.binary, "archive", "list", "--json", "-"], env=kw.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [kw.binary, "archive", "list", "--json", "-"],
+            env=kw.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 3
     assert "No space left" in done.stderr
 
@@ -136,11 +150,11 @@ def test_json_to_a_full_disk(kw):
         (("verify", "x.py"), "CANDIDATE"),
         (("inspect", "x.py", "--stage", "graf"), "graf"),
         (("bench", "x.py", "--jobs", "0"), "jobs"),
-        (("optimize", "x.py", "--budget", "nan"), "--budget: \"nan\" is not a number"),
+        (("optimize", "x.py", "--budget", "nan"), '--budget: "nan" is not a number'),
         (("optimize", "x.py", "--budget", "1e300"), "a billion"),
         (("optimize", "x.py", "--timeout", "0"), "above 0"),
-        (("optimize", "x.py", "--timeout", "3s"), "--timeout: \"3s\""),
-        (("optimize", "x.py", "--seed", "abc"), "--seed: \"abc\" is not a whole number"),
+        (("optimize", "x.py", "--timeout", "3s"), '--timeout: "3s"'),
+        (("optimize", "x.py", "--seed", "abc"), '--seed: "abc" is not a whole number'),
         (("optimize", "x.py", "--seed", "-1"), "whole number"),
         (("optimize", "x.py", "--seed", ""), "whole number"),
         (("optimize", "x.py", "--seed", "99999999999999999999"), "whole number"),
@@ -152,7 +166,7 @@ def test_json_to_a_full_disk(kw):
         (("generate", "x.py", "--model", "smollm2", "--temperature", "nan"), "from 0 to 10"),
         (("generate", "x.py", "--model", "smollm2", "--top-p", "2"), "from 0 to 1"),
         (("generate", "x.py", "--model", "smollm2", "--silence", "inf"), "silence"),
-        (("bench", "x.py", "--devices", "0,first"), "\"first\""),
+        (("bench", "x.py", "--devices", "0,first"), '"first"'),
         (("bench", "x.py", "--out", ""), "empty"),
         (("archive", "list", "--limit", "none"), "kw archive list --help"),
         (("archive",), "`kw archive` needs one of its commands: list, show, export, move-aside"),

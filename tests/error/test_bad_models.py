@@ -42,7 +42,13 @@ BAD = [
     ("web_page", {"status": 200, "body": PAGE, "type": "text/html"}, 2, "not-an-api", "a web page"),
     ("too_long", {"status": 400, "body": error("maximum context length is 10")}, 2, "context-too-long", "context"),
     ("server_error", {"status": 500, "body": error("cuda died")}, 3, "server-error", "cuda died"),
-    ("rate_limit", {"status": 429, "body": error("slow down"), "headers": {"Retry_After": "0.1"}}, 3, "rate-limited", "slow down"),
+    (
+        "rate_limit",
+        {"status": 429, "body": error("slow down"), "headers": {"Retry_After": "0.1"}},
+        3,
+        "rate-limited",
+        "slow down",
+    ),
     ("half_a_stream", half, 3, "broken-answer", "in the middle"),
     ("hangs", hang, 3, "server-silent", "no answer within 1 s"),
 ]
@@ -50,7 +56,25 @@ BAD = [
 
 def run(kw, model, *arguments, samples=1, silence=1):
     problem = kw.file("problem.py", GOOD)
-    return kw("generate", problem, "--model", model, "-k", samples, "--target", "cpu", "--budget", 0, "--retries", 2, "--silence", silence, "--json", "-", *arguments)
+    return kw(
+        "generate",
+        problem,
+        "--model",
+        model,
+        "-k",
+        samples,
+        "--target",
+        "cpu",
+        "--budget",
+        0,
+        "--retries",
+        2,
+        "--silence",
+        silence,
+        "--json",
+        "-",
+        *arguments,
+    )
 
 
 @pytest.mark.parametrize("name, answer, code, slug, says", BAD, ids=[row[0] for row in BAD])
@@ -93,7 +117,11 @@ def test_prompt_longer_than_the_context_asks_nothing(kw):
 
 
 def test_model_files(kw):
-    for text, says in ((b"", "is empty"), (b"not a model at all", "is no GGUF file"), (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS")):
+    for text, says in (
+        (b"", "is empty"),
+        (b"not a model at all", "is no GGUF file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+    ):
         result = run(kw, kw.file("model.gguf", text))
         assert result.code == 2 and says in result.err, result.text
     assert run(kw, "nowhere.gguf").code == 2
@@ -107,6 +135,8 @@ def test_model_files(kw):
 
 def test_a_problem_that_does_not_load_asks_nothing(kw):
     with ModelServer(["x"]) as server:
-        result = kw("generate", kw.file("broken.py", "import torch\nclass Model(torch.nn.Module:\n"), "--model", server.url)
+        result = kw(
+            "generate", kw.file("broken.py", "import torch\nclass Model(torch.nn.Module:\n"), "--model", server.url
+        )
         assert result.code == 2 and "not valid Python" in result.err
         assert not server.requests

@@ -11,7 +11,9 @@ import time
 import pytest
 from command_line import GOOD
 
-HELPED = GOOD.replace("import torch\n", "import torch\nfrom helper import scale\n", 1).replace("torch.tanh(x)", "torch.tanh(x) * scale")
+HELPED = GOOD.replace("import torch\n", "import torch\nfrom helper import scale\n", 1).replace(
+    "torch.tanh(x)", "torch.tanh(x) * scale"
+)
 
 
 @pytest.fixture
@@ -70,7 +72,9 @@ def test_input_is_not_overwritten(model, arguments, kept):
     assert (model.folder / "link.py").is_symlink()
 
 
-@pytest.mark.parametrize("command", [("optimize", "model.py"), ("verify", "model.py", "candidate.py"), ("bench", "model.py")])
+@pytest.mark.parametrize(
+    "command", [("optimize", "model.py"), ("verify", "model.py", "candidate.py"), ("bench", "model.py")]
+)
 def test_archive_that_is_the_problem(model, command):
     result = model(*command, env={"KW_ARCHIVE": "model.py"})
     assert result.code == 2, result.text
@@ -150,7 +154,9 @@ def test_file_on_a_disk_in_memory_is_replaced(model):
 def test_link_is_followed(model):
     os.symlink("behind.json", model.folder / "front.json")
     assert model("archive", "list", "--json", "front.json").code == 0
-    assert (model.folder / "front.json").is_symlink() and json.loads((model.folder / "behind.json").read_text())["results"] == []
+    assert (model.folder / "front.json").is_symlink() and json.loads((model.folder / "behind.json").read_text())[
+        "results"
+    ] == []
 
 
 @pytest.mark.slow
@@ -192,7 +198,10 @@ def test_bench_keeps_an_edited_candidate(model):
 @pytest.mark.slow
 def test_two_commands_on_one_archive_and_one_output(kw):
     problem = kw.file("good.py", GOOD)
-    both = [kw.start("optimize", problem, "--target", "cpu", "--budget", "0", "--fresh", "--json", f"{name}.json") for name in "ab"]
+    both = [
+        kw.start("optimize", problem, "--target", "cpu", "--budget", "0", "--fresh", "--json", f"{name}.json")
+        for name in "ab"
+    ]
     for process in both:
         _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err

@@ -22,7 +22,9 @@ def test_files_with_the_names_of_modules(kw):
 def test_module_beside_the_problem_that_hides_a_library(kw):
     kw.file("queue.py", "import statistics\nscale = statistics.scale\n")
     kw.file("statistics.py", "scale = 3.0\n")
-    own = GOOD.replace("import torch\n", "import torch\nimport queue\nfrom queue import scale\n", 1).replace("torch.tanh(x)", "torch.tanh(x) * scale * queue.scale")
+    own = GOOD.replace("import torch\n", "import torch\nimport queue\nfrom queue import scale\n", 1).replace(
+        "torch.tanh(x)", "torch.tanh(x) * scale * queue.scale"
+    )
     result = kw("optimize", kw.file("owns.py", own), "--target", "cpu", "--budget", "0", "--json", "-")
     assert result.code == 0, result.text
     assert result.json()["verdict"] == "pass"
@@ -30,7 +32,13 @@ def test_module_beside_the_problem_that_hides_a_library(kw):
 
 @pytest.mark.slow
 def test_problem_with_the_name_of_a_module(kw):
-    result = kw("optimize", kw.file("random.py", "import random\nassert random.random\n" + GOOD), "--target", "cpu", "--emit-only")
+    result = kw(
+        "optimize",
+        kw.file("random.py", "import random\nassert random.random\n" + GOOD),
+        "--target",
+        "cpu",
+        "--emit-only",
+    )
     assert result.code == 0, result.text
 
 

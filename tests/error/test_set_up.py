@@ -44,10 +44,16 @@ def test_without_root_the_exact_command_is_printed(machine: Machine, tmp_path: P
             os.chown(path, 65534, 65534, follow_symlinks=False)
         run = subprocess.run(
             [shutil.which("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups", machine.checkout / "kw"],
-            env=machine.environment(MISSING="libfmt-dev libgtest-dev"), capture_output=True, text=True, timeout=60, check=False,
+            env=machine.environment(MISSING="libfmt-dev libgtest-dev"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
     assert run.returncode == 3
-    assert "sudo apt-get update && sudo apt-get install -y --no-install-recommends libfmt-dev libgtest-dev" in run.stderr
+    assert (
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends libfmt-dev libgtest-dev" in run.stderr
+    )
 
 
 def test_missing_packages_are_installed_as_root(machine: Machine) -> None:
@@ -66,7 +72,10 @@ def test_nothing_missing_leaves_apt_alone(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"TORCH_HERE": "none", "PIP_SAYS": "NewConnectionError: Failed to establish a new connection: [Errno -2] Name or service not known"},
+        {
+            "TORCH_HERE": "none",
+            "PIP_SAYS": "NewConnectionError: Failed to establish a new connection: [Errno -2] Name or service not known",
+        },
         {"TORCH_HERE": "none", "PIP_SAYS": "Temporary failure in name resolution"},
     ],
 )

@@ -4,7 +4,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return kw::fuzz(data, size, [](std::string_view text) {
-    const std::string printed = kw::kernel::print(kw::kernel::parse_kernel(text));
-    kw::require(kw::kernel::print(kw::kernel::parse_kernel(printed)) == printed, "a printed kernel reads back as another");
+    const std::string printed = kw::kernel_ir::print(kw::kernel_ir::parse_kernel(text));
+    kw::require(kw::kernel_ir::print(kw::kernel_ir::parse_kernel(printed)) == printed,
+                "a printed kernel reads back as another");
   });
 }

@@ -13,8 +13,8 @@
 
 namespace kw {
 
-// Runs `read` on the bytes; ends the process where it throws a fault of ours. Not where `ours`: only Kernelwright writes
-// such texts, so that a bad one is its fault.
+// Runs `read` on the bytes; ends the process where it throws a fault of ours. Not where `ours`: only Kernelwright
+// writes such texts, so that a bad one is its fault.
 template <typename Read>
 int fuzz(const uint8_t* data, size_t size, Read&& read, bool ours = false) {
   try {

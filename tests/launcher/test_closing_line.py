@@ -20,7 +20,7 @@ def suite_that(writes: str, status: int) -> list[str]:
     return ["bash", "-c", f"printf '%s' '{writes}' >junit.xml; exit {status}"]
 
 
-CASES = '<testsuite><testcase/><testcase><failure/></testcase><testcase><skipped/></testcase><testcase/></testsuite>'
+CASES = "<testsuite><testcase/><testcase><failure/></testcase><testcase><skipped/></testcase><testcase/></testsuite>"
 
 
 def count(runner, tmp_path: Path, monkeypatch, writes: str, status: int):
@@ -37,7 +37,9 @@ def test_a_suite_that_dies_without_a_report_is_a_failure(runner, tmp_path: Path,
 
 
 def test_a_suite_that_fails_outside_its_tests_is_a_failure(runner, tmp_path: Path, monkeypatch) -> None:
-    assert count(runner, tmp_path, monkeypatch, "<testsuite><testcase/></testsuite>", 3) == runner.Tally(passed=1, failed=1)
+    assert count(runner, tmp_path, monkeypatch, "<testsuite><testcase/></testsuite>", 3) == runner.Tally(
+        passed=1, failed=1
+    )
 
 
 def test_a_suite_with_nothing_selected_counts_nothing(runner, tmp_path: Path, monkeypatch) -> None:

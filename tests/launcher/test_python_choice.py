@@ -35,7 +35,9 @@ def test_an_active_environment_without_torch_is_passed_over(machine: Machine, tm
     assert chosen(machine.kw(CONDA_PREFIX=str(tmp_path / "active")).stdout) == str(machine.tools / "python3")
 
 
-def test_another_environment_is_chosen_anew_and_the_program_not_rebuilt_from_scratch(machine: Machine, tmp_path: Path) -> None:
+def test_another_environment_is_chosen_anew_and_the_program_not_rebuilt_from_scratch(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine.kw()
     active = python_in(tmp_path / "active")
     assert chosen(machine.kw(VIRTUAL_ENV=str(tmp_path / "active")).stdout) == str(active)

@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.time_limit(900)]
 
-OLDEST_GLIBC = (2, 34)   # what a wheel that is built on Debian 12 may ask for
+OLDEST_GLIBC = (2, 34)  # what a wheel that is built on Debian 12 may ask for
 
 USE = """
 import sys, kernelwright
@@ -28,8 +28,14 @@ print(prompt.count("class Model"), kernelwright.__file__)
 def run(*command: object, seconds: float = 600, **settings: str) -> subprocess.CompletedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KW_") and name != "PYTHONPATH"}
     return subprocess.run(
-        [str(part) for part in command], env=kept | settings, cwd="/", stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=seconds, check=False,
+        [str(part) for part in command],
+        env=kept | settings,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
     )
 
 

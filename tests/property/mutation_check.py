@@ -128,16 +128,20 @@ def load_together(texts: list[str], folder: Path) -> list[ModuleType]:
         lines = module.CPP_SOURCE.splitlines()
         includes |= {line for line in lines if line.startswith("#include")}
         text = "\n".join(line for line in lines if not line.startswith("#include"))
-        parts.append(f"namespace n{place} {{\n" + re.sub(r'extern "C" ([\w *]+?)(\w+)\(', rf'extern "C" \1p{place}_\2(',
-            text) + "\n}\n")
+        parts.append(
+            f"namespace n{place} {{\n"
+            + re.sub(r'extern "C" ([\w *]+?)(\w+)\(', rf'extern "C" \1p{place}_\2(', text)
+            + "\n}\n"
+        )
     if not parts:
         return modules
     path = folder / "kernels.cpp"
     path.write_text("\n".join(sorted(includes)) + "\n" + "\n".join(parts))
     flags = ["-O1" if flag == "-O3" else flag for flag in next(iter(with_kernels.values())).COMPILER_FLAGS]
     compiler = next(iter(with_kernels.values())).find_compiler()
-    done = subprocess.run([*compiler, *flags, path, "-o", folder / "kernels.so"], capture_output=True, text=True,
-        check=False)
+    done = subprocess.run(
+        [*compiler, *flags, path, "-o", folder / "kernels.so"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     library = ctypes.CDLL(str(folder / "kernels.so"))
     for place, module in with_kernels.items():
@@ -185,30 +189,38 @@ def _batch(first: int, count: int) -> tuple[collections.Counter[str], list[str]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Random programs of in-place updates against eager PyTorch, on the CPU.")
+    parser = argparse.ArgumentParser(
+        description="Random programs of in-place updates against eager PyTorch, on the CPU."
+    )
     parser.add_argument("--programs", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first program's seed")
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    batches = [(first, min(BATCH, options.first + options.programs - first)) for first in range(options.first,
-        options.first + options.programs, BATCH)]
+    batches = [
+        (first, min(BATCH, options.first + options.programs - first))
+        for first in range(options.first, options.first + options.programs, BATCH)
+    ]
     total: collections.Counter[str] = collections.Counter()
     # A program that kills its process fails the run: the executor says so, where a Pool would wait for ever.
     context = multiprocessing.get_context("spawn")
     for first in range(0, len(batches), ROUND * options.processes):
         # Processes of their own for each round: PyTorch's caches grow, and an executor that replaces its processes one by one can hang.
         with concurrent.futures.ProcessPoolExecutor(options.processes, context) as executor:
-            futures = {executor.submit(_batch, *batch): batch for batch in batches[first:first + ROUND * options.processes]}
+            futures = {
+                executor.submit(_batch, *batch): batch for batch in batches[first : first + ROUND * options.processes]
+            }
             for future in concurrent.futures.as_completed(futures):
                 try:
                     tally, wrong = future.result()
                 except concurrent.futures.process.BrokenProcessPool:
-                    print(f"a process died; seeds {futures[future][0]} and following were in work or waited", flush=True)
+                    print(
+                        f"a process died; seeds {futures[future][0]} and following were in work or waited", flush=True
+                    )
                     return 1
                 total += tally
                 for text in wrong:
                     print(text, flush=True)
-        done = sum(count for _, count in batches[:first + ROUND * options.processes])
+        done = sum(count for _, count in batches[: first + ROUND * options.processes])
         print(f"{done} of {options.programs} programs", file=sys.stderr, flush=True)
     counted = f"{total['right']} candidates right, {total['wrong']} wrong; {total['refused']} programs refused"
     print(f"{options.programs} programs: {counted}")

@@ -61,9 +61,36 @@ BINARY = {
     "lerp_like": lambda x, y: x + 0.3 * (y - x),
     "greater": lambda x, y: (x > y).to(x.dtype),
 }
-REDUCTIONS = ["sum", "mean", "amax", "amin", "prod", "argmax", "argmin", "any", "all", "var", "std", "norm2", "norm1", "logsumexp", "max_dim", "min_dim"]
+REDUCTIONS = [
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "prod",
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+    "var",
+    "std",
+    "norm2",
+    "norm1",
+    "logsumexp",
+    "max_dim",
+    "min_dim",
+]
 ONE_AXIS = {"argmax", "argmin", "prod", "max_dim", "min_dim"}
-NORMALISATIONS = ["softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "batch_norm_eval", "l2_normalize"]
+NORMALISATIONS = [
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
+    "instance_norm",
+    "batch_norm",
+    "batch_norm_eval",
+    "l2_normalize",
+]
 SCANS = ["cumsum", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
 # What surrounds a scan: from the end to the start; without the element itself, in the two ways of writing it; only some of the elements.
 SCAN_FORMS = ["plain", "plain", "reversed", "exclusive", "exclusive_slice", "exclusive_reversed", "masked"]
@@ -121,7 +148,13 @@ def pointwise_recipes(draw) -> dict[str, Any]:
         inputs.append({"shape": other, "dtype": dtype, "layout": draw(layouts())})
     steps = draw(st.lists(st.sampled_from(sorted(UNARY)), min_size=1, max_size=4))
     joins = [draw(st.sampled_from(sorted(BINARY))) for _ in inputs[1:]]
-    return {"family": "pointwise", "inputs": inputs, "steps": steps, "joins": joins, "second_output": draw(st.booleans())}
+    return {
+        "family": "pointwise",
+        "inputs": inputs,
+        "steps": steps,
+        "joins": joins,
+        "second_output": draw(st.booleans()),
+    }
 
 
 @st.composite
@@ -152,7 +185,11 @@ def normalisation_recipes(draw) -> dict[str, Any]:
     dtype = draw(st.sampled_from(["float32", "float32", "float16", "bfloat16", "float64"]))
     if core in ("group_norm", "instance_norm", "batch_norm", "batch_norm_eval"):
         channels = draw(st.sampled_from([2, 4, 6, 8]))
-        shape = [draw(st.sampled_from([2, 3, 5])), channels, *draw(st.lists(st.sampled_from([2, 3, 7, 16, 33]), min_size=1, max_size=2))]
+        shape = [
+            draw(st.sampled_from([2, 3, 5])),
+            channels,
+            *draw(st.lists(st.sampled_from([2, 3, 7, 16, 33]), min_size=1, max_size=2)),
+        ]
     else:
         shape = draw(shapes(1, 3, 257))
     return {
@@ -184,22 +221,63 @@ def scan_recipes(draw) -> dict[str, Any]:
     }
 
 
-def scan(core: str, shape: list[int], axis: int = -1, form: str = "plain", dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+def scan(
+    core: str,
+    shape: list[int],
+    axis: int = -1,
+    form: str = "plain",
+    dtype: str = "float32",
+    layout: str = "contiguous",
+    **others: Any,
+) -> dict[str, Any]:
     """One recipe of that family, written down."""
     inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
-    return {"family": "scan", "inputs": inputs, "core": core, "axis": axis % len(shape), "form": form, "prologue": [], "epilogue": []} | others
+    return {
+        "family": "scan",
+        "inputs": inputs,
+        "core": core,
+        "axis": axis % len(shape),
+        "form": form,
+        "prologue": [],
+        "epilogue": [],
+    } | others
 
 
-def reduction(core: str, shape: list[int], axes: tuple[int, ...] = (0,), dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+def reduction(
+    core: str,
+    shape: list[int],
+    axes: tuple[int, ...] = (0,),
+    dtype: str = "float32",
+    layout: str = "contiguous",
+    **others: Any,
+) -> dict[str, Any]:
     """One recipe of that family, written down."""
     inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
-    return {"family": "reduction", "inputs": inputs, "core": core, "axes": list(axes), "keepdim": False, "prologue": [], "epilogue": []} | others
+    return {
+        "family": "reduction",
+        "inputs": inputs,
+        "core": core,
+        "axes": list(axes),
+        "keepdim": False,
+        "prologue": [],
+        "epilogue": [],
+    } | others
 
 
-def normalisation(core: str, shape: list[int], dtype: str = "float32", layout: str = "contiguous", **others: Any) -> dict[str, Any]:
+def normalisation(
+    core: str, shape: list[int], dtype: str = "float32", layout: str = "contiguous", **others: Any
+) -> dict[str, Any]:
     """One recipe of that family, written down."""
     inputs = [{"shape": shape, "dtype": dtype, "layout": layout}]
-    return {"family": "normalisation", "inputs": inputs, "core": core, "axis": 0, "affine": False, "prologue": [], "epilogue": []} | others
+    return {
+        "family": "normalisation",
+        "inputs": inputs,
+        "core": core,
+        "axis": 0,
+        "affine": False,
+        "prologue": [],
+        "epilogue": [],
+    } | others
 
 
 def _reduce(recipe: dict[str, Any], x: torch.Tensor) -> Any:
@@ -246,7 +324,11 @@ def _scan(recipe: dict[str, Any], x: torch.Tensor) -> Any:
     def along(y: torch.Tensor) -> Any:
         if core.startswith("cumm"):
             return tuple(getattr(torch, core)(y, axis))
-        return getattr(torch, core)(y, axis, dtype=recipe["dtype"]) if recipe.get("dtype") else getattr(torch, core)(y, axis)
+        return (
+            getattr(torch, core)(y, axis, dtype=recipe["dtype"])
+            if recipe.get("dtype")
+            else getattr(torch, core)(y, axis)
+        )
 
     def shifted(y: torch.Tensor) -> torch.Tensor:
         return torch.cat((torch.zeros_like(y.select(axis, 0).unsqueeze(axis)), y), dim=axis)
@@ -281,8 +363,12 @@ class RecipeModule(torch.nn.Module):
         dtype = getattr(torch, recipe["inputs"][0]["dtype"])
         core = recipe.get("core")
         if core in ("layer_norm", "rms_norm"):
-            size = shape[recipe["axis"]:]
-            self.core = torch.nn.LayerNorm(size, elementwise_affine=recipe["affine"], dtype=dtype) if core == "layer_norm" else torch.nn.RMSNorm(size, elementwise_affine=recipe["affine"], dtype=dtype)
+            size = shape[recipe["axis"] :]
+            self.core = (
+                torch.nn.LayerNorm(size, elementwise_affine=recipe["affine"], dtype=dtype)
+                if core == "layer_norm"
+                else torch.nn.RMSNorm(size, elementwise_affine=recipe["affine"], dtype=dtype)
+            )
         elif core == "group_norm":
             self.core = torch.nn.GroupNorm(2, shape[1], affine=recipe["affine"], dtype=dtype)
         elif core == "instance_norm":

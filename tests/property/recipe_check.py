@@ -65,7 +65,9 @@ def _check_draw(module: RecipeModule, ours: Any, inputs: list[torch.Tensor], dra
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")  # a fallback to the original would warn
         actual = _named(ours(*inputs), ours.module)
-    assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in zip(kept, inputs)), f"{draw}an input was changed"
+    assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in zip(kept, inputs)), (
+        f"{draw}an input was changed"
+    )
     assert actual.keys() == eager.keys()
     moved: list[Named] = []
     for name, mine in actual.items():
@@ -105,7 +107,9 @@ def _complaint(mine: torch.Tensor, eagers: list[torch.Tensor], exact: torch.Tens
 def _errors(value: torch.Tensor, exact: torch.Tensor, where: torch.Tensor) -> tuple[float, float]:
     difference, exact = (value.double() - exact)[where], exact[where]
     tiny = 1e-300
-    return (difference.norm() / exact.norm().clamp_min(tiny)).item(), (difference.abs().max() / exact.abs().max().clamp_min(tiny)).item()
+    return (difference.norm() / exact.norm().clamp_min(tiny)).item(), (
+        difference.abs().max() / exact.abs().max().clamp_min(tiny)
+    ).item()
 
 
 def _kind(value: torch.Tensor) -> torch.Tensor:
@@ -117,7 +121,10 @@ def _run(module: RecipeModule, inputs: list[torch.Tensor], state: dict[str, torc
     """Eager's outputs and buffers, starting from `state`, which it leaves in the module."""
     with torch.no_grad():
         left = _named(module(*inputs), module)
-        left = {name: tensor.clone(memory_format=torch.preserve_format) if name.startswith("buffer") else tensor for name, tensor in left.items()}
+        left = {
+            name: tensor.clone(memory_format=torch.preserve_format) if name.startswith("buffer") else tensor
+            for name, tensor in left.items()
+        }
         module.load_state_dict(state)
     return left
 
@@ -167,7 +174,9 @@ def _nudged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
     wide = tensor.double()
-    return _same_form(torch.where(wide.isfinite(), wide * (1 + signs.double() * torch.finfo(tensor.dtype).eps), wide), tensor)
+    return _same_form(
+        torch.where(wide.isfinite(), wide * (1 + signs.double() * torch.finfo(tensor.dtype).eps), wide), tensor
+    )
 
 
 def interpreted(request: dict[str, Any]) -> None:

@@ -24,44 +24,131 @@ def program(name: str, buffers: dict[str, str], inputs: dict[str, str], *body: s
 
 
 KNOWN = [
-    program("a_running_mean_then_what_differs_from_it", MEAN,
-        {"x": "torch.sin(torch.arange(256.0 * 64)).view(256, 64)"}, "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)",
-        "return x - self.mean"),
+    program(
+        "a_running_mean_then_what_differs_from_it",
+        MEAN,
+        {"x": "torch.sin(torch.arange(256.0 * 64)).view(256, 64)"},
+        "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)",
+        "return x - self.mean",
+    ),
     program("read_then_overwritten", STATE, PAIR, "y = self.b0 * 2", "self.b0.copy_(x0)", "return y"),
     program("two_inputs_change_places", {}, PAIR, "old = x0.clone()", "x0.copy_(x1)", "x1.copy_(old)", "return x1"),
-    program("two_inputs_change_places_and_are_viewed", {}, PAIR, "old = x0.clone()", "x0.copy_(x1)", "x1.copy_(old)",
-        "return x1, x0[1:]"),
-    program("a_buffer_and_an_input_change_places", STATE, PAIR, "v = self.b0.clone()", "self.b0.copy_(x0)", "x0.copy_(v)", "return x1 * 2"),
+    program(
+        "two_inputs_change_places_and_are_viewed",
+        {},
+        PAIR,
+        "old = x0.clone()",
+        "x0.copy_(x1)",
+        "x1.copy_(old)",
+        "return x1, x0[1:]",
+    ),
+    program(
+        "a_buffer_and_an_input_change_places",
+        STATE,
+        PAIR,
+        "v = self.b0.clone()",
+        "self.b0.copy_(x0)",
+        "x0.copy_(v)",
+        "return x1 * 2",
+    ),
     program("its_own_transpose", {}, {"x": "torch.arange(16.0).view(4, 4)"}, "x.copy_(x.t().clone())", "return x + 1"),
-    program("rows_normalised_in_place", STATE, PAIR, "self.b0.sub_(self.b0.mean(1, keepdim=True))",
-        "return self.b0 * x0"),
+    program(
+        "rows_normalised_in_place", STATE, PAIR, "self.b0.sub_(self.b0.mean(1, keepdim=True))", "return self.b0 * x0"
+    ),
     program("shifted_in_place", STATE, PAIR, "self.b0[1:] += self.b0[:-1].clone()", "return self.b0"),
-    program("updated_read_updated", STATE, PAIR, "self.b0.mul_(0.5)", "y = self.b0 + x0", "self.b0.add_(y)",
-        "return y"),
-    program("a_buffer_of_two_names", STATE | {"self.b1": 'self.register_buffer("b1", self.b0)'}, PAIR,
-        "self.b1.mul_(0.5)", "y = self.b0 + x0", "self.b0.add_(1)", "return y, self.b1"),
+    program(
+        "updated_read_updated", STATE, PAIR, "self.b0.mul_(0.5)", "y = self.b0 + x0", "self.b0.add_(y)", "return y"
+    ),
+    program(
+        "a_buffer_of_two_names",
+        STATE | {"self.b1": 'self.register_buffer("b1", self.b0)'},
+        PAIR,
+        "self.b1.mul_(0.5)",
+        "y = self.b0 + x0",
+        "self.b0.add_(1)",
+        "return y, self.b1",
+    ),
     program("an_expanded_buffer_filled", STATE, PAIR, "self.b0.expand(2, 3, 4).zero_()", "return self.b0 + x0"),
-    program("by_index_into_a_transposed_input", {}, {"x": "torch.ones(8, 17).t()"},
-        "x.index_fill_(0, torch.tensor([1, 0]), 0.5)", "return x, x[1:3]"),
-    program("out_into_a_transposed_buffer_viewed_later", {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3).t())'},
-        {"x": "torch.arange(9.0).view(3, 3)"}, "torch.maximum(x, x * 0.5, out=self.b0)", "v = self.b0.unsqueeze(0).reshape(-1)",
-        "self.b0.mul_(0.9)", "return v[1:] * 2"),
-    program("copied_into_a_transposed_buffer_viewed_later", {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3).t())'},
-        {"x": "torch.arange(9.0).view(3, 3)"}, "self.b0.copy_(x)", "v = self.b0.reshape(-1)", "self.b0.mul_(0.9)", "return v[1:] * 2"),
-    program("a_transpose_copied_into_a_buffer_viewed_later", {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3))'},
-        {"x": "torch.arange(9.0).view(3, 3)"}, "self.b0.copy_(x.t())", "v = self.b0.reshape(-1)", "self.b0.mul_(0.9)", "return v[1:] * 2"),
+    program(
+        "by_index_into_a_transposed_input",
+        {},
+        {"x": "torch.ones(8, 17).t()"},
+        "x.index_fill_(0, torch.tensor([1, 0]), 0.5)",
+        "return x, x[1:3]",
+    ),
+    program(
+        "out_into_a_transposed_buffer_viewed_later",
+        {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3).t())'},
+        {"x": "torch.arange(9.0).view(3, 3)"},
+        "torch.maximum(x, x * 0.5, out=self.b0)",
+        "v = self.b0.unsqueeze(0).reshape(-1)",
+        "self.b0.mul_(0.9)",
+        "return v[1:] * 2",
+    ),
+    program(
+        "copied_into_a_transposed_buffer_viewed_later",
+        {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3).t())'},
+        {"x": "torch.arange(9.0).view(3, 3)"},
+        "self.b0.copy_(x)",
+        "v = self.b0.reshape(-1)",
+        "self.b0.mul_(0.9)",
+        "return v[1:] * 2",
+    ),
+    program(
+        "a_transpose_copied_into_a_buffer_viewed_later",
+        {"self.b0": 'self.register_buffer("b0", torch.zeros(3, 3))'},
+        {"x": "torch.arange(9.0).view(3, 3)"},
+        "self.b0.copy_(x.t())",
+        "v = self.b0.reshape(-1)",
+        "self.b0.mul_(0.9)",
+        "return v[1:] * 2",
+    ),
     program("a_number_flipped", STATE, PAIR, "v = self.b0[0, 0]", "v.copy_(v.flip(0))", "return v * x0"),
-    program("a_transposed_buffer_zeroed_and_its_part_filled", {"self.b0": 'self.register_buffer("b0", torch.ones(3, 3).t())'}, PAIR,
-        "self.b0.zero_()", "v = self.b0[1:]", "v.zero_()", "v[0].fill_(0.3)", "return v + x0[:2, :3]"),
-    program("a_part_of_an_expanded_input_updated", {}, {"x": "torch.arange(16.0).view(4, 4)"}, "v = x.expand(2, 4, 4)", "v.chunk(2)[1].add_(1)",
-        "return v[::2] * 2"),
-    program("sums_in_place_of_what_lies_transposed", {}, {"x": "torch.arange(16.0).view(2, 8).t()"},
-        "v = x[1:3].clone()", "v.cumsum_(0)", "return v.as_strided((2,), (1,), 1)"),
-    program("filled_in_place_and_viewed_as_it_lies", {}, {"x": "torch.arange(64.0).view(8, 8).t()"},
-        "v = x.t().view(-1)", "x.masked_fill_(x > 40, 0.5)", "x.tril_()", "x.mul_(0.5)", "return v[1:] * 2"),
+    program(
+        "a_transposed_buffer_zeroed_and_its_part_filled",
+        {"self.b0": 'self.register_buffer("b0", torch.ones(3, 3).t())'},
+        PAIR,
+        "self.b0.zero_()",
+        "v = self.b0[1:]",
+        "v.zero_()",
+        "v[0].fill_(0.3)",
+        "return v + x0[:2, :3]",
+    ),
+    program(
+        "a_part_of_an_expanded_input_updated",
+        {},
+        {"x": "torch.arange(16.0).view(4, 4)"},
+        "v = x.expand(2, 4, 4)",
+        "v.chunk(2)[1].add_(1)",
+        "return v[::2] * 2",
+    ),
+    program(
+        "sums_in_place_of_what_lies_transposed",
+        {},
+        {"x": "torch.arange(16.0).view(2, 8).t()"},
+        "v = x[1:3].clone()",
+        "v.cumsum_(0)",
+        "return v.as_strided((2,), (1,), 1)",
+    ),
+    program(
+        "filled_in_place_and_viewed_as_it_lies",
+        {},
+        {"x": "torch.arange(64.0).view(8, 8).t()"},
+        "v = x.t().view(-1)",
+        "x.masked_fill_(x > 40, 0.5)",
+        "x.tril_()",
+        "x.mul_(0.5)",
+        "return v[1:] * 2",
+    ),
     program("one_tensor_for_two_inputs", STATE, PAIR, "x0.add_(1)", "return x0 * x1", x1="x0"),
-    program("a_view_of_another_input", STATE, {"x0": "torch.ones(12)", "x1": "torch.ones(4)"}, "x0.mul_(2)",
-        "return x1 + 1", x1="x0[2:6]"),
+    program(
+        "a_view_of_another_input",
+        STATE,
+        {"x0": "torch.ones(12)", "x1": "torch.ones(4)"},
+        "x0.mul_(2)",
+        "return x1 + 1",
+        x1="x0[2:6]",
+    ),
     program("a_buffer_as_input", STATE, PAIR, "self.b0.copy_(x1)", "return x0 * 2", x0="m.b0"),
 ]
 
@@ -69,8 +156,9 @@ KNOWN = [
 def check(programs: list[Program]) -> None:
     wrong, refused = [], []
     for one, caution, text in faults(programs):
-        (refused
-            if caution == "refused" else wrong).append(f"{one.name}, {caution}: {text}\n{one.text}") if text else None
+        (refused if caution == "refused" else wrong).append(
+            f"{one.name}, {caution}: {text}\n{one.text}"
+        ) if text else None
     assert not wrong, "\n".join(wrong)
     assert len(refused) <= len(programs) // 10, "\n".join(refused)
 
@@ -116,8 +204,13 @@ def test_shared_memory_of_the_module_is_refused_by_name() -> None:
     from kernelwright import errors
     from kernelwright.capture import export
 
-    space = program("aliases", STATE | {"self.b1": 'self.register_buffer("b1", self.b0[1:])'}, PAIR,
-        "self.b0.mul_(0.5)", "return self.b1 + x0[1:]").namespace()
+    space = program(
+        "aliases",
+        STATE | {"self.b1": 'self.register_buffer("b1", self.b0[1:])'},
+        PAIR,
+        "self.b0.mul_(0.5)",
+        "return self.b1 + x0[1:]",
+    ).namespace()
     with pytest.raises(errors.Error, match="forward writes to self.b0, whose memory is that of self.b1 as well"):
         export.export_module(space["Model"](), tuple(space["get_inputs"]()), device="cpu")
     assert capture(program("alone", STATE, PAIR, "self.b0.mul_(0.5)", "return x0"))["outputs"]

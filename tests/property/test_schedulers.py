@@ -10,7 +10,15 @@ from typing import Any, Callable, Iterator
 import pytest
 from hypothesis import example, given, settings
 from interpreter_process import InterpreterProcess
-from random_modules import normalisation, normalisation_recipes, pointwise_recipes, reduction, reduction_recipes, scan, scan_recipes
+from random_modules import (
+    normalisation,
+    normalisation_recipes,
+    pointwise_recipes,
+    reduction,
+    reduction_recipes,
+    scan,
+    scan_recipes,
+)
 from random_pools import pooling, pooling_recipes
 from recipe_check import Recipe, check, emit, examples, load
 
@@ -26,7 +34,9 @@ def kernels_of(recipe: Recipe, target: str, folder: Path) -> tuple[Path, list[st
     if recipe["inputs"][0]["dtype"] == "float32":
         # Library calls alone would be right, too.
         head = "void {}(" if target == "cpu" else "def {}("
-        assert emitted["kernels"] and all(head.format(name) in emitted["source"] for name in emitted["kernels"]), emitted["library_ops"]
+        assert emitted["kernels"] and all(head.format(name) in emitted["source"] for name in emitted["kernels"]), (
+            emitted["library_ops"]
+        )
         if recipe["family"] != "normalisation":
             assert emitted["library_ops"] == []
     path = folder / f"candidate_{hashlib.sha256(emitted['source'].encode()).hexdigest()[:16]}.py"
@@ -92,17 +102,31 @@ def test_normalisations(recipe: Recipe, check_recipe: Check) -> None:
 @example(recipe=pooling("max_pool", [2, 1, 2], [2], [1], padding=[1], dilation=[3]))  # a window of padding alone
 @example(recipe=pooling("avg_pool", [1, 2, 22, 23], [11, 11], [11, 11]))
 @example(recipe=pooling("max_pool", [1, 2, 40, 41], [9, 9], [3, 3], padding=[4, 4], ceil_mode=True))
-@example(recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False))
-@example(recipe=pooling("max_pool", [3, 5, 64], [3], [1], padding=[1], prologue=["sigmoid"]))  # four results side by side
+@example(
+    recipe=pooling("avg_pool", [1, 2, 5, 7], [3, 3], [2, 2], padding=[1, 1], ceil_mode=True, count_include_pad=False)
+)
+@example(
+    recipe=pooling("max_pool", [3, 5, 64], [3], [1], padding=[1], prologue=["sigmoid"])
+)  # four results side by side
 @example(recipe=pooling("avg_pool", [3, 5, 72], [3], [1]))  # the last vector of elements reaches past the end
-@example(recipe=pooling("avg_pool", [3, 5, 64], [3], [2], padding=[1], dtype="bfloat16", count_include_pad=False))  # two results side by side
-@example(recipe=pooling("max_pool", [2, 7, 64], [2, 3], [1, 1], padding=[1, 1], prologue=["relu"]))  # tiles of rows and vectors
+@example(
+    recipe=pooling("avg_pool", [3, 5, 64], [3], [2], padding=[1], dtype="bfloat16", count_include_pad=False)
+)  # two results side by side
+@example(
+    recipe=pooling("max_pool", [2, 7, 64], [2, 3], [1, 1], padding=[1, 1], prologue=["relu"])
+)  # tiles of rows and vectors
 @example(recipe=pooling("adaptive_avg_pool", [2, 5, 60, 60], [7, 9]))  # windows of uneven sizes that lie far apart
-@example(recipe=pooling("adaptive_max_pool", [3, 130], [48], prologue=["sigmoid"]))  # and side by side, of a value that is computed
+@example(
+    recipe=pooling("adaptive_max_pool", [3, 130], [48], prologue=["sigmoid"])
+)  # and side by side, of a value that is computed
 @example(recipe=pooling("adaptive_max_pool", [2, 3, 5, 3], [7, 1, 5]))  # more windows than elements, and one window
 @example(recipe=pooling("adaptive_avg_pool", [2, 2, 67, 3], [2, 1], dtype="bfloat16"))
-@example(recipe=pooling("adaptive_max_pool", [2, 9, 20, 33], [2, 7, 10], prologue=["sigmoid"]))  # rows are folded before windows
-@example(recipe=pooling("adaptive_avg_pool", [40, 97], [11]))  # windows that start anywhere, of more than a vector's elements
+@example(
+    recipe=pooling("adaptive_max_pool", [2, 9, 20, 33], [2, 7, 10], prologue=["sigmoid"])
+)  # rows are folded before windows
+@example(
+    recipe=pooling("adaptive_avg_pool", [40, 97], [11])
+)  # windows that start anywhere, of more than a vector's elements
 def test_pooling(recipe: Recipe, check_recipe: Check) -> None:
     check_recipe(recipe)
 

@@ -40,12 +40,16 @@ def compare(module, *args, tolerance=1e-5, **kwargs):
             assert ours.stride() == theirs.stride()
         else:
             assert ours == theirs and type(ours) is type(theirs)
-    changed = {name: tensor for name, tensor in eager.named_buffers() if not torch.equal(tensor, state.get(name, tensor))}
+    changed = {
+        name: tensor for name, tensor in eager.named_buffers() if not torch.equal(tensor, state.get(name, tensor))
+    }
     for name, tensor in changed.items():
         torch.testing.assert_close(mutated[name], tensor, rtol=tolerance, atol=tolerance)
     for position, (before, after) in enumerate(zip(args, eager_args)):
         if isinstance(before, torch.Tensor):
-            torch.testing.assert_close(mutated.get(f"args.{position}", before), after, rtol=tolerance, atol=tolerance, equal_nan=True)
+            torch.testing.assert_close(
+                mutated.get(f"args.{position}", before), after, rtol=tolerance, atol=tolerance, equal_nan=True
+            )
     return graph
 
 

@@ -54,7 +54,9 @@ def load(source: str) -> types.ModuleType:
     return candidate
 
 
-def check_on_the_cpu(make: Callable[[Draw], Case], around: Callable[[], Any] = contextlib.nullcontext, seeds: range = SEEDS) -> None:
+def check_on_the_cpu(
+    make: Callable[[Draw], Case], around: Callable[[], Any] = contextlib.nullcontext, seeds: range = SEEDS
+) -> None:
     for seed in seeds:
         case = make(Draw(seed))
         emitted = emit(case, "cpu")
@@ -63,7 +65,13 @@ def check_on_the_cpu(make: Callable[[Draw], Case], around: Callable[[], Any] = c
         assert not fault, f"seed {seed}: {fault}\n{emitted['source']}"
 
 
-def check_in_triton(name: str, emit_of: Callable[[Draw], dict[str, Any]], interpreter: InterpreterProcess, folder: Path, seeds: range = SEEDS) -> None:
+def check_in_triton(
+    name: str,
+    emit_of: Callable[[Draw], dict[str, Any]],
+    interpreter: InterpreterProcess,
+    folder: Path,
+    seeds: range = SEEDS,
+) -> None:
     """`name` is what the interpreter's process knows the case by."""
     from kernelwright import compile_only
 

@@ -20,4 +20,7 @@ def looked_up(b: Buffers) -> Buffers:
 
 def scanned_columns(b: Buffers) -> Buffers:
     x, mask = b["x"].view(2, 30, 100).float(), b["mask"].view(2, 30, 100)
-    return {"out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(), "counted": mask.flip(1).cumsum(1).flip(1)}
+    return {
+        "out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(),
+        "counted": mask.flip(1).cumsum(1).flip(1),
+    }

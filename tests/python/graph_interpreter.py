@@ -78,7 +78,13 @@ def run(graph, module, args=(), kwargs=None):
             assert list(tensor.stride()) == described["strides"]
         elif item["access"] is not None:
             tensor = eval(item["access"], {"self": module})
-            assert item["kind"] == "constant" or tensor is dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])[item["target"]]
+            assert (
+                item["kind"] == "constant"
+                or tensor
+                is dict(
+                    [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+                )[item["target"]]
+            )
         else:
             tensor = torch.tensor(nested(item["data"]), dtype=DTYPES[described["dtype"]]).reshape(described["shape"])
         check_against(described, tensor)

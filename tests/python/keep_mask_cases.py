@@ -84,12 +84,17 @@ def expected(x: torch.Tensor, seed: int, offset: int) -> torch.Tensor:
     def drop(value: torch.Tensor, p: float) -> torch.Tensor:
         nonlocal offset
         elements = value.numel()
-        kept = numbers(elements, vector_of(elements, value.dtype), seed, offset, threads_for(elements)) < torch.tensor(1.0 - p).item()
+        kept = (
+            numbers(elements, vector_of(elements, value.dtype), seed, offset, threads_for(elements))
+            < torch.tensor(1.0 - p).item()
+        )
         offset += advance(elements)
         return value * kept.view(value.shape) * (1.0 / (1.0 - p))
 
     y = drop(torch.relu(x), 0.3) + 1.0
-    channels = numbers(x.shape[0] * x.shape[1], 1, seed, offset, threads_for(x.shape[0] * x.shape[1])).view(x.shape[0], x.shape[1], 1)
+    channels = numbers(x.shape[0] * x.shape[1], 1, seed, offset, threads_for(x.shape[0] * x.shape[1])).view(
+        x.shape[0], x.shape[1], 1
+    )
     offset += advance(x.shape[0] * x.shape[1])
     whole = y * ((channels < 0.75).float() / 0.75).to(x.dtype)
     return torch.abs(whole) - drop(y * 0.5, 0.1)

@@ -110,7 +110,9 @@ def check(path: Path) -> list[str]:
         ours.train(reference.training)
     args, kwargs = made_for()
     leaves = torch.utils._pytree.tree_leaves(ours(*args, **kwargs))
-    if any(True for _ in ours.parameters()) and not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+    if any(True for _ in ours.parameters()) and not any(
+        isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
+    ):
         faults.append("outside no_grad the result has no gradient")
     return faults
 

@@ -83,7 +83,9 @@ def case(make: Callable[[Draw], Case]) -> Callable[[Draw], Case]:
 def pictures_of_few_channels(draw: Draw) -> Case:
     """Rows of pixels whose channels are few and no power of two, mirrored or not, whatever their last block leaves out."""
     channels, width = draw.choice([(3, 80), (3, 164), (5, 48), (6, 160)])
-    picture = torch.randint(0, 256, (draw.number(2, 3), draw.number(30, 37), width, channels), generator=draw.generator).to(torch.uint8)
+    picture = torch.randint(
+        0, 256, (draw.number(2, 3), draw.number(30, 37), width, channels), generator=draw.generator
+    ).to(torch.uint8)
     bias, flips = draw.plain(channels, 1, 1), draw.choice([[3], [2, 3], []])
     return Case(lambda x, b: x.permute(0, 3, 1, 2).flip(flips).float() - b, (picture, bias))
 
@@ -91,20 +93,30 @@ def pictures_of_few_channels(draw: Draw) -> Case:
 @case
 def embedding(d: Draw) -> Case:
     rows = d.number(1, 20)
-    return Case(lambda w, i: F.embedding(i, w), (d.floats([rows, d.number(1, 70)]), d.indices(rows, d.shape(d.number(1, 3)))))
+    return Case(
+        lambda w, i: F.embedding(i, w), (d.floats([rows, d.number(1, 70)]), d.indices(rows, d.shape(d.number(1, 3))))
+    )
 
 
 @case
 def embedding_fused(d: Draw) -> Case:
     rows, width = d.number(2, 20), d.number(2, 70)
     x = d.indices(rows, d.shape(2))
-    return Case(lambda w, i, p: F.layer_norm(F.embedding(i, w) + p, [width]), (d.plain(rows, width), x, d.plain(x.shape[1], width)), exact=False)
+    return Case(
+        lambda w, i, p: F.layer_norm(F.embedding(i, w) + p, [width]),
+        (d.plain(rows, width), x, d.plain(x.shape[1], width)),
+        exact=False,
+    )
 
 
 @case
 def embedding_of_computed_table_and_index(d: Draw) -> Case:
     rows = d.number(2, 20)
-    return Case(lambda w, i: F.embedding((i + 1) % rows, w * 2).relu(), (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2))), exact=False)
+    return Case(
+        lambda w, i: F.embedding((i + 1) % rows, w * 2).relu(),
+        (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2))),
+        exact=False,
+    )
 
 
 @case
@@ -125,51 +137,76 @@ def gather(d: Draw) -> Case:
 @case
 def take_along_dim(d: Draw) -> Case:
     shape = d.shape(2)
-    return Case(lambda x, i: torch.take_along_dim(x, i, 1), (d.floats(shape), d.indices(shape[1], [shape[0], d.number(1, 12)], narrow=False)))
+    return Case(
+        lambda x, i: torch.take_along_dim(x, i, 1),
+        (d.floats(shape), d.indices(shape[1], [shape[0], d.number(1, 12)], narrow=False)),
+    )
 
 
 @case
 def take(d: Draw) -> Case:
     shape = d.shape(2)
-    return Case(lambda x, i: torch.take(x, i), (d.plain(*shape), d.indices(shape[0] * shape[1], d.shape(2), negative=True, narrow=False)))
+    return Case(
+        lambda x, i: torch.take(x, i),
+        (d.plain(*shape), d.indices(shape[0] * shape[1], d.shape(2), negative=True, narrow=False)),
+    )
 
 
 @case
 def index_rows(d: Draw) -> Case:
     shape = d.shape(d.number(1, 4), least=2)
-    return Case(lambda x, i: x[i], (d.floats(shape), d.indices(shape[0], d.shape(d.number(1, 2), least=2), negative=True)))
+    return Case(
+        lambda x, i: x[i], (d.floats(shape), d.indices(shape[0], d.shape(d.number(1, 2), least=2), negative=True))
+    )
 
 
 @case
 def index_inner(d: Draw) -> Case:
     shape = d.shape(3, least=2)
-    return Case(lambda x, i: x[:, i], (d.floats(shape), d.indices(shape[1], d.shape(d.number(1, 2), least=2), negative=True)))
+    return Case(
+        lambda x, i: x[:, i], (d.floats(shape), d.indices(shape[1], d.shape(d.number(1, 2), least=2), negative=True))
+    )
 
 
 @case
 def index_neighbours_that_broadcast(d: Draw) -> Case:
     shape = d.shape(4)
     rows, columns = d.number(1, 5), d.number(1, 5)
-    arguments = (d.plain(*shape), d.indices(shape[1], [rows, 1], negative=True), d.indices(shape[2], [columns], negative=True))
+    arguments = (
+        d.plain(*shape),
+        d.indices(shape[1], [rows, 1], negative=True),
+        d.indices(shape[2], [columns], negative=True),
+    )
     return Case(lambda x, i, j: x[:, i, j], arguments)
 
 
 @case
 def index_apart(d: Draw) -> Case:
     shape, count = d.shape(4, least=2), d.number(2, 6)
-    return Case(lambda x, i, j: x[:, i, :, j], (d.floats(shape), d.indices(shape[1], [count], negative=True), d.indices(shape[3], [count])))
+    return Case(
+        lambda x, i, j: x[:, i, :, j],
+        (d.floats(shape), d.indices(shape[1], [count], negative=True), d.indices(shape[3], [count])),
+    )
 
 
 @case
 def index_of_padded(d: Draw) -> Case:
     shape = d.shape(2)
-    return Case(lambda x, i: F.pad(x, (1, 2))[:, i] * 2, (d.plain(*shape), d.indices(shape[1] + 3, [d.number(1, 9)], negative=True)), exact=False)
+    return Case(
+        lambda x, i: F.pad(x, (1, 2))[:, i] * 2,
+        (d.plain(*shape), d.indices(shape[1] + 3, [d.number(1, 9)], negative=True)),
+        exact=False,
+    )
 
 
 @case
 def index_reduced(d: Draw) -> Case:
     shape = d.shape(3)
-    return Case(lambda x, i: x[:, i].sum(1), (d.plain(*shape), d.indices(shape[1], [d.number(1, 12)], negative=True)), exact=False)
+    return Case(
+        lambda x, i: x[:, i].sum(1),
+        (d.plain(*shape), d.indices(shape[1], [d.number(1, 12)], negative=True)),
+        exact=False,
+    )
 
 
 @case
@@ -255,7 +292,11 @@ def diagonals_of_matrices(d: Draw) -> Case:
 @case
 def evenly_spaced(d: Draw) -> Case:
     steps = d.number(1, 40)
-    return Case(lambda x: x * torch.linspace(-1.5, 3, steps, dtype=x.dtype), (d.plain(d.number(1, 5), steps, dtype=d.choice([torch.float32, torch.float64])),), exact=False)
+    return Case(
+        lambda x: x * torch.linspace(-1.5, 3, steps, dtype=x.dtype),
+        (d.plain(d.number(1, 5), steps, dtype=d.choice([torch.float32, torch.float64])),),
+        exact=False,
+    )
 
 
 def resized(d: Draw, mode: str, rank: int, exact: bool = False, **options: Any) -> Case:
@@ -318,7 +359,11 @@ def class_loss(d: Draw, loss: Callable[..., Tensor], weighted: bool, **options: 
     scores = d.plain(*shape[:1], classes, *shape[1:])
     arguments = (scores, target) + ((d.plain(classes).abs(),) if weighted else ())
     reduction = d.choice(["mean", "sum", "none"])
-    return Case(lambda x, t, *w: loss(x, t, weight=w[0] if w else None, ignore_index=ignored, reduction=reduction, **options), arguments, exact=False)
+    return Case(
+        lambda x, t, *w: loss(x, t, weight=w[0] if w else None, ignore_index=ignored, reduction=reduction, **options),
+        arguments,
+        exact=False,
+    )
 
 
 @case
@@ -341,7 +386,11 @@ def cross_entropy_of_shares(d: Draw) -> Case:
     shape = [d.number(1, 9), d.number(2, 9), d.number(1, 4)]
     reduction, smoothing = d.choice(["mean", "sum", "none"]), d.choice([0.0, 0.2])
     arguments = (d.plain(*shape), d.plain(*shape).softmax(1), d.plain(shape[1]).abs())
-    return Case(lambda x, t, w: F.cross_entropy(x, t, weight=w, reduction=reduction, label_smoothing=smoothing), arguments, exact=False)
+    return Case(
+        lambda x, t, w: F.cross_entropy(x, t, weight=w, reduction=reduction, label_smoothing=smoothing),
+        arguments,
+        exact=False,
+    )
 
 
 @case
@@ -353,7 +402,11 @@ def nll_weighted(d: Draw) -> Case:
 def multi_margin(d: Draw) -> Case:
     rows, classes = d.number(1, 9), d.number(2, 12)
     p, reduction = d.choice([1, 2]), d.choice(["mean", "sum", "none"])
-    return Case(lambda x, t: F.multi_margin_loss(x, t, p=p, reduction=reduction), (d.plain(rows, classes), d.indices(classes, [rows], narrow=False)), exact=False)
+    return Case(
+        lambda x, t: F.multi_margin_loss(x, t, p=p, reduction=reduction),
+        (d.plain(rows, classes), d.indices(classes, [rows], narrow=False)),
+        exact=False,
+    )
 
 
 @case
@@ -368,7 +421,9 @@ def multilabel_margin(d: Draw) -> Case:
     rows, classes, reduction = d.number(1, 6), d.number(2, 12), d.choice(["mean", "sum", "none"])
     target = torch.stack([torch.randperm(classes, generator=d.generator) for _ in range(rows)])
     target[torch.rand(rows, classes, generator=d.generator) < 0.3] = -1
-    return Case(lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), (d.plain(rows, classes), target), exact=False)
+    return Case(
+        lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), (d.plain(rows, classes), target), exact=False
+    )
 
 
 @case
@@ -376,7 +431,9 @@ def fold(d: Draw) -> Case:
     size, dilation, stride = ([d.number(1, 4) for _ in range(2)] for _ in range(3))
     padding = [d.number(0, 2) for _ in range(2)]
     image = [d.number(max(1, dilation[dim] * (size[dim] - 1) + 1 - 2 * padding[dim]), 14) for dim in range(2)]
-    counts = [(image[dim] + 2 * padding[dim] - dilation[dim] * (size[dim] - 1) - 1) // stride[dim] + 1 for dim in range(2)]
+    counts = [
+        (image[dim] + 2 * padding[dim] - dilation[dim] * (size[dim] - 1) - 1) // stride[dim] + 1 for dim in range(2)
+    ]
     columns = d.floats([*d.shape(d.number(0, 1), 3), d.number(1, 3) * size[0] * size[1], counts[0] * counts[1]])
     return Case(lambda x: F.fold(torch.relu(x), image, size, dilation, padding, stride) * 2, (columns,), exact=False)
 
@@ -392,7 +449,11 @@ def fold_side_by_side(d: Draw) -> Case:
 @case
 def bag_of_rows(d: Draw) -> Case:
     rows, mode = d.number(2, 20), d.choice(["sum", "mean", "max"])
-    return Case(lambda w, i: F.embedding_bag(i, w, mode=mode), (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2), narrow=False)), exact=False)
+    return Case(
+        lambda w, i: F.embedding_bag(i, w, mode=mode),
+        (d.plain(rows, d.number(1, 40)), d.indices(rows, d.shape(2), narrow=False)),
+        exact=False,
+    )
 
 
 @case
@@ -410,10 +471,29 @@ def _offsets(d: Draw, bags: int, entries: int, last: bool) -> Tensor:
 
 @case
 def bag_of_any_size(d: Draw) -> Case:
-    rows, mode, bags, entries, last = d.number(2, 20), d.choice(["sum", "mean", "max"]), d.number(1, 9), d.number(2, 40), bool(d.number(0, 1))
+    rows, mode, bags, entries, last = (
+        d.number(2, 20),
+        d.choice(["sum", "mean", "max"]),
+        d.number(1, 9),
+        d.number(2, 40),
+        bool(d.number(0, 1)),
+    )
     padding = d.choice([None, 0, -1])
-    arguments = (d.floats([rows, d.choice([1, 3, 16, 40])]), d.indices(rows, [entries], narrow=False), _offsets(d, bags, entries, last))
-    return Case(lambda w, i, o: F.embedding_bag(i, torch.relu(w) if rows < 4 else w, o, mode=mode, include_last_offset=last, padding_idx=padding) * 2, arguments, exact=False)
+    arguments = (
+        d.floats([rows, d.choice([1, 3, 16, 40])]),
+        d.indices(rows, [entries], narrow=False),
+        _offsets(d, bags, entries, last),
+    )
+    return Case(
+        lambda w, i, o: (
+            F.embedding_bag(
+                i, torch.relu(w) if rows < 4 else w, o, mode=mode, include_last_offset=last, padding_idx=padding
+            )
+            * 2
+        ),
+        arguments,
+        exact=False,
+    )
 
 
 @case
@@ -421,7 +501,11 @@ def weighted_bag_of_any_size(d: Draw) -> Case:
     rows, bags, entries, padding = d.number(2, 20), d.number(1, 9), d.number(2, 40), d.choice([None, 1])
     weight = d.plain(rows, d.number(1, 40))
     arguments = (weight, d.indices(rows, [entries], narrow=False), _offsets(d, bags, entries, False), d.plain(entries))
-    return Case(lambda w, i, o, s: F.embedding_bag(i, w, o, per_sample_weights=s * 3, mode="sum", padding_idx=padding), arguments, exact=False)
+    return Case(
+        lambda w, i, o, s: F.embedding_bag(i, w, o, per_sample_weights=s * 3, mode="sum", padding_idx=padding),
+        arguments,
+        exact=False,
+    )
 
 
 def _pooled_at_random(d: Draw, dims: int) -> Case:
@@ -429,7 +513,9 @@ def _pooled_at_random(d: Draw, dims: int) -> Case:
     kernel = [d.number(1, 4) for _ in range(dims)]
     output = [d.number(1, 9) for _ in range(dims)]
     planes = d.shape(d.number(1, 2), 3)
-    dtype = d.choice([torch.float32, torch.float32, torch.float16, torch.float64])  # Triton's interpreter does not round to bfloat16
+    dtype = d.choice(
+        [torch.float32, torch.float32, torch.float16, torch.float64]
+    )  # Triton's interpreter does not round to bfloat16
     x = d.floats([*planes, *(k + o - 1 + d.number(1, 14) for k, o in zip(kernel, output))], dtype).clone().round_()
     for special in (float("nan"), float("-inf")):
         x[torch.rand(x.shape, generator=d.generator) < 0.05] = special
@@ -497,4 +583,6 @@ def _strides(tensor: Tensor) -> list[int]:
 
 def interpreted(request: dict[str, Any]) -> str:
     """{"case": name, "seed", "candidate": path}, in Triton's interpreter."""
-    return fault_of(CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0])
+    return fault_of(
+        CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0]
+    )

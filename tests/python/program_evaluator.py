@@ -17,8 +17,16 @@ HOME = Path(__file__).resolve().parents[2]
 PLAN_TOOL = HOME / "build" / "tests" / "unit" / "plan_tool"
 
 DTYPES = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-    "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b1": torch.bool,
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "b1": torch.bool,
 }
 Tensor = torch.Tensor
 
@@ -33,18 +41,72 @@ def _bounded(index: Tensor, size: Tensor) -> Tensor:
 
 
 OPS: dict[str, Callable[..., Tensor]] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "floor_div": torch.floor_divide,
-    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "remainder": torch.remainder, "fmod": torch.fmod, "neg": torch.neg,
-    "abs": torch.abs, "sign": torch.sign, "reciprocal": torch.reciprocal, "minimum": torch.minimum, "maximum": torch.maximum, "fmin": torch.fmin,
-    "fmax": torch.fmax, "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round, "exp": torch.exp, "exp2": torch.exp2,
-    "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-    "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "atan2": torch.atan2,
-    "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf,
-    "erfc": torch.erfc, "sigmoid": torch.sigmoid, "pow": torch.pow, "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le,
-    "greater": torch.gt, "greater_equal": torch.ge, "is_nan": torch.isnan, "is_inf": torch.isinf, "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or, "logical_xor": torch.logical_xor, "logical_not": torch.logical_not, "bit_and": torch.bitwise_and,
-    "bit_or": torch.bitwise_or, "bit_xor": torch.bitwise_xor, "bit_not": torch.bitwise_not, "shift_left": torch.bitwise_left_shift,
-    "shift_right": torch.bitwise_right_shift, "select": _select, "bounded": _bounded,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "floor_div": torch.floor_divide,
+    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "reciprocal": torch.reciprocal,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "fmin": torch.fmin,
+    "fmax": torch.fmax,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "trunc": torch.trunc,
+    "round": torch.round,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "atan2": torch.atan2,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "sigmoid": torch.sigmoid,
+    "pow": torch.pow,
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "is_nan": torch.isnan,
+    "is_inf": torch.isinf,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "logical_not": torch.logical_not,
+    "bit_and": torch.bitwise_and,
+    "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor,
+    "bit_not": torch.bitwise_not,
+    "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift,
+    "select": _select,
+    "bounded": _bounded,
 }
 
 
@@ -58,7 +120,11 @@ def plan(graph: dict[str, Any], target: str, folder: Path) -> str:
 
 
 def _number(text: str) -> float:
-    return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(text, None) if text in ("inf", "-inf", "nan") else float(text)  # type: ignore[return-value]
+    return (
+        {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(text, None)
+        if text in ("inf", "-inf", "nan")
+        else float(text)
+    )  # type: ignore[return-value]
 
 
 class Kernel:
@@ -91,7 +157,9 @@ class Kernel:
                     continue
                 shape = torch.broadcast_shapes(index.shape, values[value].shape, mask.shape)
                 index, stored, mask = index.expand(shape), values[value].expand(shape), mask.expand(shape)
-                assert index[mask].unique().numel() == index[mask].numel(), f"{self.name} stores twice to one place of {buffer}"
+                assert index[mask].unique().numel() == index[mask].numel(), (
+                    f"{self.name} stores twice to one place of {buffer}"
+                )
                 memory[buffer][index[mask]] = stored[mask]
                 continue
             if found := re.match(r"(%\S+) = scatter (\w+)\((%\S+), (%\S+)\)", line):
@@ -102,12 +170,19 @@ class Kernel:
 
     def scatter(self, memory: Tensor, index: Tensor, fold: str, place: Tensor, value: Tensor) -> None:
         """At every point of the axes in order, whether or not anything of it varies there."""
-        place, value = (index + place).expand(self.full).flatten().long(), value.expand(self.full).flatten().to(memory.dtype)
+        place, value = (
+            (index + place).expand(self.full).flatten().long(),
+            value.expand(self.full).flatten().to(memory.dtype),
+        )
         if fold == "put":
             for at, one in zip(place.tolist(), value):
                 memory[at] = one
         else:
-            memory.copy_(memory.scatter_reduce(0, place, value, {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[fold]))
+            memory.copy_(
+                memory.scatter_reduce(
+                    0, place, value, {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[fold]
+                )
+            )
 
     def access(self, text: str, names: dict[str, Any]) -> tuple[str, Tensor, Tensor, float]:
         otherwise = 0.0
@@ -115,7 +190,11 @@ class Kernel:
             text, otherwise = found[1], _number(found[2])
         text, _, guards = text.partition(" if ")
         buffer, index = re.match(r"(\w+)\[(.*)\]$", text).groups()  # type: ignore[union-attr]
-        where = torch.as_tensor(eval(index, {}, names)).broadcast_to([1] * len(self.axes)) if not re.search("[a-z]", index) else eval(index, {}, names)
+        where = (
+            torch.as_tensor(eval(index, {}, names)).broadcast_to([1] * len(self.axes))
+            if not re.search("[a-z]", index)
+            else eval(index, {}, names)
+        )
         return buffer, where, self.mask(guards, names), otherwise
 
     def mask(self, guards: str, names: dict[str, Any]) -> Tensor:
@@ -126,18 +205,40 @@ class Kernel:
             mask = mask & (torch.as_tensor(position) >= int(low)) & (torch.as_tensor(position) < int(high))
         return mask
 
-    def value(self, body: str, dtype: torch.dtype, values: dict[str, Tensor], names: dict[str, Any], memory: dict[str, Tensor]) -> Tensor:
+    def value(
+        self, body: str, dtype: torch.dtype, values: dict[str, Tensor], names: dict[str, Any], memory: dict[str, Tensor]
+    ) -> Tensor:
         kind, _, rest = body.partition(" ")
         if kind == "constant":
-            return torch.full([1] * len(self.axes), {"true": True, "false": False}.get(rest, rest) if rest in ("true", "false") else (_number(rest) if dtype.is_floating_point else int(float(rest)) if "e" in rest or "." in rest else int(rest)), dtype=dtype)
+            return torch.full(
+                [1] * len(self.axes),
+                {"true": True, "false": False}.get(rest, rest)
+                if rest in ("true", "false")
+                else (
+                    _number(rest)
+                    if dtype.is_floating_point
+                    else int(float(rest))
+                    if "e" in rest or "." in rest
+                    else int(rest)
+                ),
+                dtype=dtype,
+            )
         if kind == "index":
-            return torch.as_tensor(eval(rest, {}, names)).to(dtype).broadcast_to(torch.broadcast_shapes([1] * len(self.axes), torch.as_tensor(eval(rest, {}, names)).shape))
+            return (
+                torch.as_tensor(eval(rest, {}, names))
+                .to(dtype)
+                .broadcast_to(
+                    torch.broadcast_shapes([1] * len(self.axes), torch.as_tensor(eval(rest, {}, names)).shape)
+                )
+            )
         if kind == "load":
             buffer, index, mask, otherwise = self.access(rest, names)
             shape = torch.broadcast_shapes(index.shape, mask.shape)
             index, mask = index.expand(shape), mask.expand(shape)
             inside = torch.where(mask, index, 0)
-            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, f"{self.name} reads outside {buffer}"
+            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, (
+                f"{self.name} reads outside {buffer}"
+            )
             return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
         if kind == "gather":
             text, at, condition = re.match(r"(.*) at (%\S+)(?: where (%\S+))?$", rest).groups()  # type: ignore[union-attr]
@@ -146,15 +247,20 @@ class Kernel:
             mask = mask & values[condition] if condition else mask
             shape = torch.broadcast_shapes(index.shape, mask.shape)
             inside = torch.where(mask, index, 0).expand(shape)
-            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, f"{self.name} reads outside {buffer}"
+            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, (
+                f"{self.name} reads outside {buffer}"
+            )
             return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
         if kind == "reduce":
             rest, _, guards = rest.partition(" if ")
             op, operands = re.match(r"(\S+?)\((.*)\)$", rest).groups()  # type: ignore[union-attr]
             folded = [values[one] for one in operands.split(", ")]
             if guards:
-                nothing = torch.tensor({"max": -math.inf, "min": math.inf}.get(op, 0.0)) if dtype.is_floating_point else torch.tensor(
-                    {"max": torch.iinfo(dtype).min, "min": torch.iinfo(dtype).max}.get(op, 0))
+                nothing = (
+                    torch.tensor({"max": -math.inf, "min": math.inf}.get(op, 0.0))
+                    if dtype.is_floating_point
+                    else torch.tensor({"max": torch.iinfo(dtype).min, "min": torch.iinfo(dtype).max}.get(op, 0))
+                )
                 folded = [torch.where(self.mask(guards, names), one, nothing.to(one.dtype)) for one in folded]
             return self.fold(op, folded, dtype)
         if kind == "scan":
@@ -182,14 +288,18 @@ class Kernel:
         return (result.flip(axis) if self.reversed else result).to(dtype)
 
     def fold(self, op: str, operands: list[Tensor], dtype: torch.dtype) -> Tensor:
-        shape = [self.full[i] if i in self.reduce else max(one.shape[i] for one in operands) for i in range(len(self.full))]
+        shape = [
+            self.full[i] if i in self.reduce else max(one.shape[i] for one in operands) for i in range(len(self.full))
+        ]
         operands = [one.expand(shape) for one in operands]
         x, over = operands[0], self.reduce
         name, _, component = op.partition(".")
         if not over:
             return x
         simple = {
-            "sum": lambda: x.sum(over, keepdim=True), "max": lambda: x.amax(over, keepdim=True), "min": lambda: x.amin(over, keepdim=True),
+            "sum": lambda: x.sum(over, keepdim=True),
+            "max": lambda: x.amax(over, keepdim=True),
+            "min": lambda: x.amin(over, keepdim=True),
             "any": lambda: x.any(over[0], keepdim=True) if len(over) == 1 else x.flatten(over[0]).any(-1),
             "all": lambda: x.all(over[0], keepdim=True) if len(over) == 1 else x.flatten(over[0]).all(-1),
         }
@@ -222,7 +332,11 @@ def _type(text: str) -> tuple[torch.dtype, list[int], list[int], int]:
     dtype, shape = re.match(r"(\w+)\[([\d, ]*)\]", text).groups()  # type: ignore[union-attr]
     sizes = [int(one) for one in shape.split(",") if one.strip()]
     found = re.search(r"strides \[([\d, ]*)\]", text)
-    strides = [int(one) for one in found[1].split(",") if one.strip()] if found else list(torch.empty(sizes, device="meta").stride())
+    strides = (
+        [int(one) for one in found[1].split(",") if one.strip()]
+        if found
+        else list(torch.empty(sizes, device="meta").stride())
+    )
     offset = re.search(r"offset (\d+)", text)
     return DTYPES[dtype], sizes, strides, int(offset[1]) if offset else 0
 
@@ -267,7 +381,11 @@ def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[s
     """The graph's outputs in order, and the lines of the program's steps."""
     kernels = {one.name: one for one in (Kernel("kernel " + part) for part in text.split("\nkernel ")[1:])}
     tensors = dict(inputs)
-    program = text.split("\nprogram {\n")[1].partition("}\n")[0] if "\nprogram {\n}" in text else text.split("\nprogram {\n")[1].split("\n}")[0]
+    program = (
+        text.split("\nprogram {\n")[1].partition("}\n")[0]
+        if "\nprogram {\n}" in text
+        else text.split("\nprogram {\n")[1].split("\n}")[0]
+    )
     steps = [line.strip() for line in program.splitlines()]
     for step in steps:
         if found := re.match(r"allocate (?:zeros )?(\w+) : (.*)", step):

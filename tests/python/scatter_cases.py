@@ -13,7 +13,17 @@ from kernelwright.running import problem
 
 Tensor = torch.Tensor
 FOLDED = (torch.float32, torch.float32, torch.float64, torch.int64, torch.int32)
-MOVED = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
+MOVED = (
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.uint8,
+    torch.bool,
+)
 
 # It warns once that it may change, which would count as the candidate's fallback.
 with warnings.catch_warnings():
@@ -41,7 +51,9 @@ def numbers(d: Draw, shape: list[int], dtype: torch.dtype) -> Tensor:
 
 def different(d: Draw, size: int, shape: list[int], dim: int) -> Tensor:
     """Indices that differ along `dim`, so that no element is written twice."""
-    ranks = torch.rand([size if axis == dim else length for axis, length in enumerate(shape)], generator=d.generator).argsort(dim)
+    ranks = torch.rand(
+        [size if axis == dim else length for axis, length in enumerate(shape)], generator=d.generator
+    ).argsort(dim)
     return ranks.narrow(dim, 0, shape[dim]).contiguous()
 
 
@@ -74,7 +86,11 @@ def messages(d: Draw) -> Case:
     def function(x: Tensor, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         return x + torch.zeros_like(x).index_add(0, target, x[source] * weight[:, None])
 
-    return Case(function, (d.plain(nodes, width), d.indices(nodes, [edges]), d.indices(nodes, [edges]), d.plain(edges)), exact=False)
+    return Case(
+        function,
+        (d.plain(nodes, width), d.indices(nodes, [edges]), d.indices(nodes, [edges]), d.plain(edges)),
+        exact=False,
+    )
 
 
 @case
@@ -102,27 +118,43 @@ def scatter_add(d: Draw) -> Case:
 def scatter_add_by_slices(d: Draw) -> Case:
     rows, width, count = d.number(1, 9), d.number(1, 40), d.number(1, 40)
     arguments = (d.plain(rows, width), d.indices(rows, [count], narrow=False), d.plain(count, width))
-    return Case(lambda x, i, s: (x * 2).scatter_add(0, i[:, None].expand(count, width), s.exp()).relu(), arguments, exact=False)
+    return Case(
+        lambda x, i, s: (x * 2).scatter_add(0, i[:, None].expand(count, width), s.exp()).relu(), arguments, exact=False
+    )
 
 
 @case
 def scatter_add_of_a_number(d: Draw) -> Case:
     rows, count = d.number(1, 9), d.number(1, 40)
-    return Case(lambda x, i: x.scatter_add(0, i[:1].expand(count), torch.ones(count, dtype=x.dtype)), (d.plain(rows), d.indices(rows, [count], narrow=False)), exact=False)
+    return Case(
+        lambda x, i: x.scatter_add(0, i[:1].expand(count), torch.ones(count, dtype=x.dtype)),
+        (d.plain(rows), d.indices(rows, [count], narrow=False)),
+        exact=False,
+    )
 
 
 @case
 def put_accumulating(d: Draw) -> Case:
     shape, count = d.shape(3), d.number(1, 30)
     dtype = d.choice(FOLDED)
-    arguments = (numbers(d, shape, dtype), d.indices(shape[0], [count], True), d.indices(shape[1], [count], True), numbers(d, [count, shape[2]], dtype))
+    arguments = (
+        numbers(d, shape, dtype),
+        d.indices(shape[0], [count], True),
+        d.indices(shape[1], [count], True),
+        numbers(d, [count, shape[2]], dtype),
+    )
     return Case(lambda x, i, j, v: x.index_put((i, j), v, accumulate=True), arguments, exact=False)
 
 
 @case
 def put_accumulating_apart(d: Draw) -> Case:
     shape, rows, count = d.shape(3), d.number(1, 5), d.number(1, 9)
-    arguments = (d.plain(*shape), d.indices(shape[0], [rows, 1], True, narrow=False), d.indices(shape[2], [count], True, narrow=False), d.plain(1, count, 1))
+    arguments = (
+        d.plain(*shape),
+        d.indices(shape[0], [rows, 1], True, narrow=False),
+        d.indices(shape[2], [count], True, narrow=False),
+        d.plain(1, count, 1),
+    )
     return Case(lambda x, i, j, v: torch.ops.aten.index_put(x, [i, None, j], v, True), arguments, exact=False)
 
 
@@ -157,7 +189,11 @@ def folded(d: Draw, reduce: str) -> Case:
             if tensor.numel() > 2 and reduce != "mean":
                 tensor[tuple(0 for _ in shape)] = d.choice([math.nan, math.inf, -math.inf, -0.0])
     arguments = (x, d.indices(shape[dim], index, narrow=False), source)
-    return Case(lambda x, i, s: x.scatter_reduce(dim, i, s, reduce, include_self=include), arguments, exact=reduce in ("amax", "amin"))
+    return Case(
+        lambda x, i, s: x.scatter_reduce(dim, i, s, reduce, include_self=include),
+        arguments,
+        exact=reduce in ("amax", "amin"),
+    )
 
 
 @case
@@ -201,7 +237,10 @@ def index_reduced(d: Draw) -> Case:
 def scatter(d: Draw) -> Case:
     shape, dim = target(d, d.number(1, 4))
     index, dtype = smaller(d, shape, dim, shape[dim]), d.choice(MOVED)
-    return Case(lambda x, i, s: x.scatter(dim, i, s), (numbers(d, shape, dtype), different(d, shape[dim], index, dim), numbers(d, index, dtype)))
+    return Case(
+        lambda x, i, s: x.scatter(dim, i, s),
+        (numbers(d, shape, dtype), different(d, shape[dim], index, dim), numbers(d, index, dtype)),
+    )
 
 
 @case
@@ -209,7 +248,9 @@ def scatter_a_number(d: Draw) -> Case:
     shape, dim = target(d, d.number(1, 4))
     index, dtype = smaller(d, shape, dim, 12), d.choice(MOVED)
     number = True if dtype == torch.bool else 3
-    return Case(lambda x, i: x.scatter(dim, i, number), (numbers(d, shape, dtype), d.indices(shape[dim], index, narrow=False)))
+    return Case(
+        lambda x, i: x.scatter(dim, i, number), (numbers(d, shape, dtype), d.indices(shape[dim], index, narrow=False))
+    )
 
 
 @case
@@ -250,13 +291,17 @@ def index_copy(d: Draw) -> Case:
 @case
 def index_fill(d: Draw) -> Case:
     shape, dim = target(d, d.number(1, 3))
-    return Case(lambda x, i: x.index_fill(dim, i, 2.5), (d.floats(shape), d.indices(shape[dim], [d.number(1, 9)], narrow=False)))
+    return Case(
+        lambda x, i: x.index_fill(dim, i, 2.5), (d.floats(shape), d.indices(shape[dim], [d.number(1, 9)], narrow=False))
+    )
 
 
 @case
 def one_of_many(d: Draw) -> Case:
     rows, classes = d.number(1, 30), d.number(1, 12)
-    return Case(lambda i: torch.zeros(rows, classes).scatter(1, i[:, None], 1.0), (d.indices(classes, [rows], narrow=False),))
+    return Case(
+        lambda i: torch.zeros(rows, classes).scatter(1, i[:, None], 1.0), (d.indices(classes, [rows], narrow=False),)
+    )
 
 
 @case
@@ -273,4 +318,6 @@ def in_place(d: Draw) -> Case:
 
 def interpreted(request: dict[str, Any]) -> str:
     """{"case": name, "seed", "candidate": path}, in Triton's interpreter."""
-    return fault_of(CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0])
+    return fault_of(
+        CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0]
+    )

@@ -33,7 +33,9 @@ def on_the_cpu(make: Callable[[Draw], Case]) -> Callable[[Draw], Case]:
     return make
 
 
-def rows(d: Draw, most: int = 70, dtypes: Any = (*MOVED, torch.float32, torch.float32), least: int = 1) -> tuple[Tensor, int]:
+def rows(
+    d: Draw, most: int = 70, dtypes: Any = (*MOVED, torch.float32, torch.float32), least: int = 1
+) -> tuple[Tensor, int]:
     """Rows with ties, NaN, infinities and both zeros, and the dim along which they lie."""
     shape, dim = target(d, d.number(1, 3))
     shape[dim] = max(least, d.choice([1, 2, 17, 64, d.number(3, most)]))
@@ -156,7 +158,9 @@ def scaled_by_another(d: Draw) -> Case:
 
 @case
 def sorted_and_summed(d: Draw) -> Case:
-    return Case(lambda x: torch.sort(x.abs() + 1).values.cumsum(1), (d.plain(d.number(1, 9), d.number(1, 40)),), exact=False)
+    return Case(
+        lambda x: torch.sort(x.abs() + 1).values.cumsum(1), (d.plain(d.number(1, 9), d.number(1, 40)),), exact=False
+    )
 
 
 @case
@@ -173,12 +177,16 @@ def sums_sorted(d: Draw) -> Case:
 
 @case
 def turned_round(d: Draw) -> Case:
-    return Case(lambda x: tuple(part.flip(1) for part in x.flip(1).sort(1)), (finite(d, d.number(1, 9), d.number(1, 40)),))
+    return Case(
+        lambda x: tuple(part.flip(1) for part in x.flip(1).sort(1)), (finite(d, d.number(1, 9), d.number(1, 40)),)
+    )
 
 
 @case
 def with_more_behind(d: Draw) -> Case:
-    return Case(lambda x: torch.cat((x.sort(1).values, x * 2, x[:, :1]), 1), (finite(d, d.number(1, 9), d.number(1, 40)),))
+    return Case(
+        lambda x: torch.cat((x.sort(1).values, x * 2, x[:, :1]), 1), (finite(d, d.number(1, 9), d.number(1, 40)),)
+    )
 
 
 @case
@@ -207,4 +215,8 @@ def row_beyond_the_stack(d: Draw) -> Case:
 
 def interpreted(request: dict[str, Any]) -> str:
     """{"case": name, "seed", "candidate": path}, in Triton's interpreter."""
-    return fault_of(CASES[request["case"]](Draw(request["seed"])), problem.load_module(request["candidate"], kind="candidate")[0], AROUND)
+    return fault_of(
+        CASES[request["case"]](Draw(request["seed"])),
+        problem.load_module(request["candidate"], kind="candidate")[0],
+        AROUND,
+    )

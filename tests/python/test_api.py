@@ -13,7 +13,8 @@ from kernelwright import errors
 from kernelwright.backend import kernelwright as backend
 
 pytestmark = pytest.mark.skipif(
-    not (Path(__file__).resolve().parents[2] / "build" / "libkernelwright.so").exists(), reason="libkernelwright.so is not built"
+    not (Path(__file__).resolve().parents[2] / "build" / "libkernelwright.so").exists(),
+    reason="libkernelwright.so is not built",
 )
 
 
@@ -239,7 +240,10 @@ def test_a_setting_that_makes_no_sense_is_refused_at_once(settings, says):
         kernelwright.optimize(Gated(), torch.randn(8, 16), **settings)
 
 
-@pytest.mark.parametrize("options, says", [({"verified": False}, "unverified_kernels_may_be_wrong"), ({"speed": 11}, "no setting speed"), *BAD_SETTINGS])
+@pytest.mark.parametrize(
+    "options, says",
+    [({"verified": False}, "unverified_kernels_may_be_wrong"), ({"speed": 11}, "no setting speed"), *BAD_SETTINGS],
+)
 def test_backend_refuses_settings_it_does_not_know(options, says):
     torch._dynamo.reset()
     with pytest.raises(Exception, match=says):

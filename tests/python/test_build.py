@@ -29,7 +29,13 @@ def test_candidates_are_built_side_by_side_and_faults_are_told(tmp_path):
         paths.append(str(path))
     # In a process without other threads, as the worker's builder is.
     script = f"from kernelwright import build; import json; print(json.dumps(build.run({{'candidates': {paths!r}, 'jobs': 2}}, lambda *_: None)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": os.environ["KW_PYTHONPATH"]})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.environ["KW_PYTHONPATH"]},
+    )
     results = json.loads(done.stdout.splitlines()[-1])["results"]
     assert [row["ok"] for row in results] == [True, False, True]
     assert "no such instruction" in results[1]["error"]
@@ -88,7 +94,13 @@ def test_triton_finds_in_its_cache_what_was_built_ahead(tmp_path, emitter):
     answer = emitter(emitter.kw.file("ahead.py", PROBLEM), "triton")
     assert answer["verdict"] == "emitted", answer
     environment = {**os.environ, "PYTHONPATH": os.environ["KW_PYTHONPATH"], "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(LAUNCH), answer["candidate"]], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LAUNCH), answer["candidate"]],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["ahead"] == found["kernels"] >= 2

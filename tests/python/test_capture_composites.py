@@ -117,18 +117,28 @@ def test_long_sequences_are_not_traced_step_by_step():
     assert "lstm.input" in ops(graph) and time.monotonic() - began < 20
     values = [graph["values"][item["value"]]["shape"] for item in graph["outputs"]]
     assert values == [[2, 4096, 6], [4, 2, 3], [4, 2, 6]]
-    assert ops(export.export_module(nn.GRU(4, 5).half(), (torch.randn(4096, 2, 4).half(), torch.zeros(1, 2, 5).half()))) == ["gru.input"]
-    assert torch.equal(layer.eval()(torch.ones(2, 3, 4))[0], layer(torch.ones(2, 3, 4))[0]), "the layer itself no longer works"
+    assert ops(
+        export.export_module(nn.GRU(4, 5).half(), (torch.randn(4096, 2, 4).half(), torch.zeros(1, 2, 5).half()))
+    ) == ["gru.input"]
+    assert torch.equal(layer.eval()(torch.ones(2, 3, 4))[0], layer(torch.ones(2, 3, 4))[0]), (
+        "the layer itself no longer works"
+    )
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_attention_stays_whole(training):
-    graph = compare(nn.MultiheadAttention(8, 2, batch_first=True).train(training), *torch.randn(3, 2, 5, 8), need_weights=False)
+    graph = compare(
+        nn.MultiheadAttention(8, 2, batch_first=True).train(training), *torch.randn(3, 2, 5, 8), need_weights=False
+    )
     assert ops(graph).count("scaled_dot_product_attention.default") == 1
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(training)
-    assert {"linear.default", "layer_norm.default", "scaled_dot_product_attention.default"} <= set(ops(compare(layer, torch.randn(2, 5, 8))))
+    assert {"linear.default", "layer_norm.default", "scaled_dot_product_attention.default"} <= set(
+        ops(compare(layer, torch.randn(2, 5, 8)))
+    )
 
 
 def test_einsum_becomes_products_and_views():
-    graph = compare(module_of(lambda self, x, y: torch.einsum("bij,bkj->bik", x, y)), torch.randn(2, 3, 4), torch.randn(2, 5, 4))
+    graph = compare(
+        module_of(lambda self, x, y: torch.einsum("bij,bkj->bik", x, y)), torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    )
     assert "bmm.default" in ops(graph) and "einsum.default" not in ops(graph)

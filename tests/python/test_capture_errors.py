@@ -60,7 +60,13 @@ def with_forward(body, inputs=INPUTS, extra=""):
         (b"caf\xe9 = 1", "user", "not-text", "problem.py", ""),
         ("x = 1\ny = (2\nz = 3", "user", "syntax-error", "problem.py:2", "y = (2\n    ^"),
         ("def f():\n\treturn 1\n        return 2", "user", "syntax-error", "problem.py:3", None),
-        ("import no_such_package_anywhere", "missing", "missing-package", "problem.py:1", "import no_such_package_anywhere"),
+        (
+            "import no_such_package_anywhere",
+            "missing",
+            "missing-package",
+            "problem.py:1",
+            "import no_such_package_anywhere",
+        ),
         ("from torch import no_such_name", "user", "import-failed", "problem.py:1", "from torch import no_such_name"),
         ("import torch.no_such_part", "user", "import-failed", "problem.py:1", "import torch.no_such_part"),
         ("x = 1\n1 / 0", "user", "import-raised", "problem.py:2", "1 / 0"),
@@ -68,19 +74,67 @@ def with_forward(body, inputs=INPUTS, extra=""):
         (MODEL.replace("Model(", "Net(") + INPUTS + INIT, "user", "no-model", "problem.py", ""),
         ("class Model:\n    pass" + INPUTS + INIT, "user", "model-not-module", "problem.py:1", "class Model:"),
         ("Model = 3" + INPUTS + INIT, "user", "model-not-module", "problem.py:1", "Model = 3"),
-        ("import torch\nclass Model(torch.nn.Module):\n    pass" + INPUTS + INIT, "user", "no-forward", "problem.py:2", "class Model(torch.nn.Module):"),
+        (
+            "import torch\nclass Model(torch.nn.Module):\n    pass" + INPUTS + INIT,
+            "user",
+            "no-forward",
+            "problem.py:2",
+            "class Model(torch.nn.Module):",
+        ),
         (MODEL + INIT, "user", "no-get-inputs", "problem.py", ""),
         (MODEL + INPUTS, "user", "no-get-init-inputs", "problem.py", ""),
         (MODEL + INIT + "get_inputs = [1]", "user", "no-get-inputs", "problem.py:11", "get_inputs = [1]"),
-        (MODEL + INIT + "def get_inputs():\n    return torch.ones(2)", "user", "bad-inputs", "problem.py:11", "def get_inputs():"),
-        (MODEL + INIT + "def get_inputs():\n    return [unknown]", "user", "get-inputs-raised", "problem.py:12", "return [unknown]"),
-        (MODEL + INPUTS + "def get_init_inputs():\n    return 4", "user", "bad-init-inputs", "problem.py:11", "def get_init_inputs():"),
-        (MODEL + INPUTS + "def get_init_inputs():\n    raise OSError('no')", "user", "get-init-inputs-raised", "problem.py:12", "raise OSError('no')"),
-        (MODEL.replace("(size, size)", "('a')") + INPUTS + INIT, "user", "constructor-raised", "problem.py:5", "self.layer = torch.nn.Linear('a')"),
+        (
+            MODEL + INIT + "def get_inputs():\n    return torch.ones(2)",
+            "user",
+            "bad-inputs",
+            "problem.py:11",
+            "def get_inputs():",
+        ),
+        (
+            MODEL + INIT + "def get_inputs():\n    return [unknown]",
+            "user",
+            "get-inputs-raised",
+            "problem.py:12",
+            "return [unknown]",
+        ),
+        (
+            MODEL + INPUTS + "def get_init_inputs():\n    return 4",
+            "user",
+            "bad-init-inputs",
+            "problem.py:11",
+            "def get_init_inputs():",
+        ),
+        (
+            MODEL + INPUTS + "def get_init_inputs():\n    raise OSError('no')",
+            "user",
+            "get-init-inputs-raised",
+            "problem.py:12",
+            "raise OSError('no')",
+        ),
+        (
+            MODEL.replace("(size, size)", "('a')") + INPUTS + INIT,
+            "user",
+            "constructor-raised",
+            "problem.py:5",
+            "self.layer = torch.nn.Linear('a')",
+        ),
         (MODEL + INPUTS + "def get_init_inputs():\n    return []", "user", "constructor-raised", None, None),
-        (MODEL + INPUTS + "def get_init_inputs():\n    return [5]", "user", "forward-raised", "problem.py:7", "return self.layer(x)"),
+        (
+            MODEL + INPUTS + "def get_init_inputs():\n    return [5]",
+            "user",
+            "forward-raised",
+            "problem.py:7",
+            "return self.layer(x)",
+        ),
         (with_forward("raise KeyError('gone')"), "user", "forward-raised", "problem.py:5", "raise KeyError('gone')"),
-        (with_forward("return helper(x)", extra="def helper(x):\n    return x @ x"), "user", "forward-raised", "problem.py:3", "return x @ x"),
+        (
+            with_forward("return helper(x)", extra="def helper(x):\n    return x @ x"),
+            "user",
+            "forward-raised",
+            "problem.py:3",
+            "return x @ x",
+        ),
     ],
 )
 def test_wrong_files(write, source, kind, code, where, line):
@@ -136,9 +190,13 @@ def test_forward_that_depends_on_its_data(write, body, line):
 
 
 def test_enormous_shapes_are_refused_before_they_are_allocated(write):
-    error = failure(write(with_forward("return x + 1", "def get_inputs():\n    return [torch.rand(1 << 21, 1 << 21)]")), "cuda")
+    error = failure(
+        write(with_forward("return x + 1", "def get_inputs():\n    return [torch.rand(1 << 21, 1 << 21)]")), "cuda"
+    )
     assert error.code == "too-large" and "17.59 TB" in error.message
-    error = failure(write(with_forward("return x[:, None] * x", "def get_inputs():\n    return [torch.rand(1 << 21)]")), "cuda")
+    error = failure(
+        write(with_forward("return x[:, None] * x", "def get_inputs():\n    return [torch.rand(1 << 21)]")), "cuda"
+    )
     assert (error.code, error.where) == ("too-large", "problem.py:5")
     error = failure(write((MODEL + INPUTS + INIT).replace("return [4]", "return [1 << 22]")), "cpu")
     assert error.code == "too-large" and "layer.weight" in error.message
@@ -152,7 +210,10 @@ def test_layers_without_a_shape_yet_are_named(write):
 def test_unsupported_dtypes_and_layouts(write):
     error = failure(write(with_forward("return x.to(torch.uint16)")))
     assert (error.code, error.where) == ("unsupported-dtype", "problem.py:5")
-    assert failure(write(with_forward("return x", "def get_inputs():\n    return [torch.eye(3).to_sparse()]"))).code == "unsupported-layout"
+    assert (
+        failure(write(with_forward("return x", "def get_inputs():\n    return [torch.eye(3).to_sparse()]"))).code
+        == "unsupported-layout"
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +224,11 @@ def test_unsupported_dtypes_and_layouts(write):
         ("import numpy\nreturn x * numpy.random.rand()", "foreign-random", None),
         ("torch.manual_seed(0)\nreturn x + torch.rand(4)", "seeds-generator", "problem.py:5"),
         ("return x + torch.rand(4, generator=torch.Generator().manual_seed(1))", "unsupported-constant", None),
-        ("y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))\nreturn y", "higher-order", "problem.py:5"),
+        (
+            "y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))\nreturn y",
+            "higher-order",
+            "problem.py:5",
+        ),
         ("return x * 2j", "unsupported-constant", "problem.py:5"),
     ],
 )
@@ -209,15 +274,22 @@ def test_seeds_decide_weights_and_inputs(write):
 def test_dataclasses_pickle_and_neighbouring_files_work(write, tmp_path):
     (tmp_path / "beside_the_problem.py").write_text("WIDTH = 4")
     extra = "import dataclasses, pickle\nfrom beside_the_problem import WIDTH\n@dataclasses.dataclass\nclass Config:\n    width: int = WIDTH\n"
-    source = MODEL.replace("import torch\n", "import torch\n" + extra).replace("Linear(size, size)", "Linear(pickle.loads(pickle.dumps(Config())).width, 4)")
+    source = MODEL.replace("import torch\n", "import torch\n" + extra).replace(
+        "Linear(size, size)", "Linear(pickle.loads(pickle.dumps(Config())).width, 4)"
+    )
     assert problem.load(write(source + INPUTS + INIT)).construct().layer.in_features == 4
 
 
 def test_constructors_and_inputs_that_need_real_numbers(write):
-    source = MODEL.replace("super().__init__()", "super().__init__()\n        self.rates = [value.item() for value in torch.linspace(0, 1, 3)]")
+    source = MODEL.replace(
+        "super().__init__()",
+        "super().__init__()\n        self.rates = [value.item() for value in torch.linspace(0, 1, 3)]",
+    )
     source = source.replace("self.layer(x)", "self.layer(x) * self.rates[1]")
     inputs = "def get_inputs():\n    n = int(torch.randint(2, 3, ()).item())\n    return [torch.randn(n, 4)]"
-    graph = export.run({"problem": str(write(source + inputs + INIT)), "device": "cuda"}, lambda stage, fraction: None)["graph"]
+    graph = export.run({"problem": str(write(source + inputs + INIT)), "device": "cuda"}, lambda stage, fraction: None)[
+        "graph"
+    ]
     assert [node["op"] for node in graph["nodes"]] == ["aten.linear.default", "aten.mul.Tensor"]
     assert graph["nodes"][1]["args"][1] == ["other", 0.5]
     assert {value["device"] for value in graph["values"]} == {"cuda"}
@@ -228,7 +300,9 @@ def capture_for_cuda(path):
 
 
 def test_tensors_made_from_numbers_on_the_inputs_device(write):
-    source = with_forward("return torch.minimum(x, torch.tensor(0.5, device=x.device)) + torch.as_tensor([1.0, 2, 3, 4], device='cuda')")
+    source = with_forward(
+        "return torch.minimum(x, torch.tensor(0.5, device=x.device)) + torch.as_tensor([1.0, 2, 3, 4], device='cuda')"
+    )
     graph = capture_for_cuda(write(source))
     assert [node["op"] for node in graph["nodes"]] == ["aten.full.default", "aten.minimum.default", "aten.add.Tensor"]
     assert [item["data"] for item in graph["inputs"] if item["kind"] == "constant"] == [[1.0, 2.0, 3.0, 4.0]]
@@ -238,12 +312,21 @@ def test_tensors_made_from_numbers_on_the_inputs_device(write):
 def test_one_number_made_on_the_cpu_and_moved(write):
     graph = capture_for_cuda(write(with_forward("return x * torch.tensor(0.5).to(x.device)")))
     assert [item["data"] for item in graph["inputs"] if item["kind"] == "constant"] == [0.5]
-    assert graph["nodes"][-1]["op"] == "aten.mul.Tensor" and graph["values"][graph["outputs"][0]["value"]]["device"] == "cuda"
+    assert (
+        graph["nodes"][-1]["op"] == "aten.mul.Tensor"
+        and graph["values"][graph["outputs"][0]["value"]]["device"] == "cuda"
+    )
 
 
 def test_files_that_name_cuda_themselves(write):
-    source = with_forward("return x.cuda() + self.table", "def get_inputs():\n    return [torch.rand(2, 4).cuda(), torch.rand(4).to('cuda')][:1]")
-    source = source.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.table = torch.ones(4).cuda(0)\n    def forward")
+    source = with_forward(
+        "return x.cuda() + self.table",
+        "def get_inputs():\n    return [torch.rand(2, 4).cuda(), torch.rand(4).to('cuda')][:1]",
+    )
+    source = source.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.table = torch.ones(4).cuda(0)\n    def forward",
+    )
     graph = capture_for_cuda(write(source))
     assert [node["op"] for node in graph["nodes"]] == ["aten.add.Tensor"]
     assert {value["device"] for value in graph["values"]} == {"cuda"}

@@ -24,7 +24,9 @@ def test_nested_results_keep_their_shape():
 
 
 def test_numbers_among_the_inputs_become_constants():
-    graph = compare(module_of(lambda self, x, scale, text=None, flag=False: x * scale + 1 if flag else x), x34, 2.5, flag=True)
+    graph = compare(
+        module_of(lambda self, x, scale, text=None, flag=False: x * scale + 1 if flag else x), x34, 2.5, flag=True
+    )
     assert graph["user_inputs"] == [
         {"path": ["args", 0], "name": "x", "value": 0},
         {"path": ["args", 1], "name": "scale", "constant": 2.5},
@@ -39,7 +41,9 @@ def test_nested_and_keyword_inputs_have_paths():
         return pair[0] + pair[1]["k"] + rest[0] + rest[1] + mask + others["extra"]
 
     tensors = list(torch.randn(6, 3, 4))
-    graph = compare(module_of(forward), (tensors[0], {"k": tensors[1]}), tensors[2], tensors[3], mask=tensors[4], extra=tensors[5])
+    graph = compare(
+        module_of(forward), (tensors[0], {"k": tensors[1]}), tensors[2], tensors[3], mask=tensors[4], extra=tensors[5]
+    )
     assert [(item["path"], item["name"]) for item in graph["user_inputs"]] == [
         (["args", 0, 0], "pair"),
         (["args", 0, 1, "k"], "pair"),
@@ -65,9 +69,25 @@ def test_forward_that_returns_its_input_or_a_parameter():
 # -- dtypes, strides, sizes
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    ],
+)
 def test_dtypes(dtype):
-    compare(module_of(lambda self, x: (x + x, x > 1, x.sum(), x.to(torch.float32))), torch.arange(12).reshape(3, 4).to(dtype))
+    compare(
+        module_of(lambda self, x: (x + x, x > 1, x.sum(), x.to(torch.float32))),
+        torch.arange(12).reshape(3, 4).to(dtype),
+    )
 
 
 def test_booleans_and_complex_numbers():
@@ -106,7 +126,10 @@ def test_empty_tensors(shape):
 
 
 def test_scalars_and_special_numbers():
-    graph = compare(module_of(lambda self, x: torch.clamp(x, min=float("-inf"), max=2).nan_to_num(nan=float("inf")) + 1.0), torch.tensor(1.5))
+    graph = compare(
+        module_of(lambda self, x: torch.clamp(x, min=float("-inf"), max=2).nan_to_num(nan=float("inf")) + 1.0),
+        torch.tensor(1.5),
+    )
     assert graph["values"][0]["shape"] == []
     assert '"f": "-inf"' in json.dumps(graph["nodes"])
 
@@ -154,7 +177,9 @@ def test_access_expressions_are_as_one_would_write_them():
 
 
 def test_tensor_attribute_behind_a_class_attribute():
-    Model = type("Model", (nn.Module,), {"mask": None, "forward": lambda self, x: x if self.mask is None else x * self.mask})
+    Model = type(
+        "Model", (nn.Module,), {"mask": None, "forward": lambda self, x: x if self.mask is None else x * self.mask}
+    )
     module = Model()
     module.mask = torch.arange(4.0)
     graph = compare(module, x34)
@@ -182,7 +207,11 @@ def test_parameters_say_whether_they_are_trained():
     layer = nn.Linear(4, 5)
     layer.bias.requires_grad_(False)
     graph = compare(layer, x34)
-    assert {item["target"]: item["requires_grad"] for item in graph["inputs"]} == {"weight": True, "bias": False, "args.0": False}
+    assert {item["target"]: item["requires_grad"] for item in graph["inputs"]} == {
+        "weight": True,
+        "bias": False,
+        "args.0": False,
+    }
 
 
 def test_nodes_name_the_line_of_the_users_file():
@@ -195,7 +224,9 @@ def test_nodes_name_the_line_of_the_users_file():
 
     graph = compare(module_of(lambda self, x: helper(forward(self, x)), layer=nn.Linear(4, 4)), x34)
     first = forward.__code__.co_firstlineno
-    assert [node["location"] for node in graph["nodes"]] == [f"test_capture_graph.py:{first + line}" for line in (1, 2, 5)]
+    assert [node["location"] for node in graph["nodes"]] == [
+        f"test_capture_graph.py:{first + line}" for line in (1, 2, 5)
+    ]
 
 
 def test_weight_norm_and_parametrizations():
@@ -273,7 +304,9 @@ def test_state_left_on_the_cpu_is_captured_where_it_settles():
         self.state = torch.tanh(self.layer(x + self.state.to(x.device)))
         return self.state
 
-    graph = export.export_module(module_of(forward, layer=nn.Linear(4, 4), state=torch.zeros(3, 4)), (x34,), device="cuda")
+    graph = export.export_module(
+        module_of(forward, layer=nn.Linear(4, 4), state=torch.zeros(3, 4)), (x34,), device="cuda"
+    )
     assert {value["device"] for value in graph["values"]} == {"cuda"}
 
 

@@ -41,7 +41,14 @@ def test_state_may_have_the_names_of_a_graph_modules_own_attributes():
     module.register_buffer("meta", torch.zeros(4))
     module.graph = nn.Linear(4, 4)
     graph = compare(module, x34)
-    assert {item["target"] for item in graph["inputs"]} == {"code", "code_of_model", "meta", "graph.weight", "graph.bias", "args.0"}
+    assert {item["target"] for item in graph["inputs"]} == {
+        "code",
+        "code_of_model",
+        "meta",
+        "graph.weight",
+        "graph.bias",
+        "args.0",
+    }
     assert [item["target"] for item in graph["outputs"] if item["kind"] == "buffer_mutation"] == ["meta"]
 
 

@@ -97,13 +97,17 @@ def test_prints_and_reads_of_user_code_stay_out_of_the_protocol(shared_worker, p
 
 
 def test_sys_exit_in_user_code_is_an_error_with_its_line(shared_worker, problem):
-    error = shared_worker.ask("capture", problem=problem(MODEL + PARTS + "import sys\nsys.exit(4)\n"), device="cpu")["error"]
+    error = shared_worker.ask("capture", problem=problem(MODEL + PARTS + "import sys\nsys.exit(4)\n"), device="cpu")[
+        "error"
+    ]
     assert (error["kind"], error["code"], error["source"]) == ("user", "exits", "sys.exit(4)")
 
 
 def test_hard_exit_of_user_code_ends_the_worker_without_a_reply(problem):
     worker = Worker()
-    worker.send({"id": 1, "method": "capture", "params": {"problem": problem("import os\nos._exit(9)"), "device": "cpu"}})
+    worker.send(
+        {"id": 1, "method": "capture", "params": {"problem": problem("import os\nos._exit(9)"), "device": "cpu"}}
+    )
     assert "event" in worker.receive()
     assert worker.process.stdout.read() == b""
     assert worker.process.wait(timeout=30) == 9
@@ -128,7 +132,7 @@ import os, struct, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-m", "kernelwright.worker"], stdin=subprocess.PIPE)
 child.stdin.write(struct.pack("<I", {len(body)}) + {body!r})
 child.stdin.flush()
-while not os.path.exists({str(tmp_path / 'pid')!r}):
+while not os.path.exists({str(tmp_path / "pid")!r}):
     time.sleep(0.05)
 os._exit(0)
 """
@@ -156,7 +160,9 @@ def test_a_result_that_is_not_json_becomes_an_error(monkeypatch):
 
     sent = []
     monkeypatch.setattr(worker, "handler", lambda method: lambda params, progress: {"value": object()})
-    monkeypatch.setattr(protocol.Channel, "send", lambda self, message: sent.append(json.loads(protocol.encode(message)[4:])))
+    monkeypatch.setattr(
+        protocol.Channel, "send", lambda self, message: sent.append(json.loads(protocol.encode(message)[4:]))
+    )
     worker.answer(protocol.Channel(-1, -1), {"id": 3, "method": "odd"})
     assert [message["error"]["kind"] for message in sent] == ["internal"] and sent[0]["id"] == 3
 
@@ -207,7 +213,10 @@ class Model(torch.nn.Module):
         with open(path) as source:
             text = source.read()
         with open(path + ".candidate.py", "w") as candidate:
-            candidate.write(text.split("def get_inputs")[0].replace("time.sleep(0.2)", "pass") + "\nclass ModelNew(Model):\n    def forward(self, x):\n        return x + 1\n")
+            candidate.write(
+                text.split("def get_inputs")[0].replace("time.sleep(0.2)", "pass")
+                + "\nclass ModelNew(Model):\n    def forward(self, x):\n        return x + 1\n"
+            )
         answer = worker.ask("verify", candidate=path + ".candidate.py", **given)
         assert len(answer["result"]["draws"]) == 7
         assert len(open(marks).readlines()) == 14

@@ -21,8 +21,16 @@ PRINTER = HOME / "build" / "tests" / "unit" / "print_cpu_module"
 GOLDEN = sorted((HOME / "tests" / "golden" / "cpu").glob("*.txt"))
 
 DTYPES = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-    "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b1": torch.bool,
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "b1": torch.bool,
 }
 FLOATS = ["f64", "f32"]
 STORED_FLOATS = ["f64", "f32", "f16", "bf16"]
@@ -73,16 +81,25 @@ def close(actual: torch.Tensor, expected: torch.Tensor, ulps: float = 4.0) -> No
         assert torch.equal(actual, expected)
         return
     epsilon = torch.finfo(expected.dtype).eps
-    torch.testing.assert_close(actual, expected, rtol=ulps * epsilon, atol=ulps * torch.finfo(expected.dtype).tiny, equal_nan=True)
+    torch.testing.assert_close(
+        actual, expected, rtol=ulps * epsilon, atol=ulps * torch.finfo(expected.dtype).tiny, equal_nan=True
+    )
 
 
 # --- Golden kernels --------------------------------------------------------------------------------------------------------------
 
+
 def statistics(b: Buffers) -> Buffers:
     x, count = b["x"].view(4, 180), b["count"].view(4, 180)
     return {
-        "total": x.double().sum(1).float(), "product": x.double().prod(1).float(), "largest": x.amax(1), "smallest": x.amin(1),
-        "any_positive": (x > 0).any(1), "all_positive": (x > 0).all(1), "counted": count.sum(1), "count_max": count.amax(1),
+        "total": x.double().sum(1).float(),
+        "product": x.double().prod(1).float(),
+        "largest": x.amax(1),
+        "smallest": x.amin(1),
+        "any_positive": (x > 0).any(1),
+        "all_positive": (x > 0).all(1),
+        "counted": count.sum(1),
+        "count_max": count.amax(1),
     }
 
 
@@ -94,7 +111,8 @@ def layer_norm(b: Buffers) -> Buffers:
 def scattered(b: Buffers) -> Buffers:
     x, half, place = b["x"].view(30, 12), b["half"].view(30, 12), (b["token"].long() % 20)[:, None].expand(30, 12)
     return {
-        "products": b["products"].view(20, 12).scatter_reduce(0, place, x, "prod"), "smallest": b["smallest"].view(20, 12).scatter_reduce(0, place, half, "amin"),
+        "products": b["products"].view(20, 12).scatter_reduce(0, place, x, "prod"),
+        "smallest": b["smallest"].view(20, 12).scatter_reduce(0, place, half, "amin"),
         "put": b["put"].view(20, 12).scatter(0, place, x),
     }
 
@@ -105,22 +123,39 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "layer_norm": layer_norm,
     "layer_norm_looped": lambda b: {"out": F.layer_norm(b["x"].view(6, 1000).float(), (1000,))},
     "gelu": lambda b: {"out": F.gelu(b["x"].view(100, 10) + b["bias"], approximate="tanh")},
-    "arg_max_columns": lambda b: {"out": b["x"].view(3, 70, 20).argmax(1), "at_least": b["x"].view(3, 70, 20).argmin(1)},
+    "arg_max_columns": lambda b: {
+        "out": b["x"].view(3, 70, 20).argmax(1),
+        "at_least": b["x"].view(3, 70, 20).argmin(1),
+    },
     "pad_guard": lambda b: {"out": F.pad(b["x"].view(10, 12), (2, 3), value=7.1).clamp_min(0.1)},
     "all_reductions": statistics,
     "gather_rows": looked_up,
     "windows": pooled,
     "scan_rows_reversed": lambda b: {
-        "sums": b["x"].view(7, 1000).flip(1).double().cumsum(1).flip(1).float() * 2, "products": b["x"].view(7, 1000).flip(1).double().cumprod(1).flip(1).float(),
+        "sums": b["x"].view(7, 1000).flip(1).double().cumsum(1).flip(1).float() * 2,
+        "products": b["x"].view(7, 1000).flip(1).double().cumprod(1).flip(1).float(),
     },
     "scan_extremes": lambda b: {
-        "largest": b["x"].view(4, 1000).cummax(1)[0], "largest_at": b["x"].view(4, 1000).cummax(1)[1], "smallest": b["x"].view(4, 1000).cummin(1)[0],
+        "largest": b["x"].view(4, 1000).cummax(1)[0],
+        "largest_at": b["x"].view(4, 1000).cummax(1)[1],
+        "smallest": b["x"].view(4, 1000).cummin(1)[0],
     },
     "scan_columns": scanned_columns,
     "columns_as_told": lambda b: {"out": torch.softmax(b["x"].view(800, 60), 0)},
-    "joined_rows": lambda b: {"out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)},
-    "rolled": lambda b: {"out": torch.cat([b["x"].view(60, 100)[:56].roll(5, 1), torch.cat([b["x"].view(60, 100)[56:, 95:], b["x"].view(60, 100)[56:, 5:]], 1)])},
-    "scatter_owners": lambda b: {"sums": b["sums"].view(20, 12).index_add(0, b["token"].long() % 20, b["x"].view(3000, 12) * 2)},
+    "joined_rows": lambda b: {
+        "out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)
+    },
+    "rolled": lambda b: {
+        "out": torch.cat(
+            [
+                b["x"].view(60, 100)[:56].roll(5, 1),
+                torch.cat([b["x"].view(60, 100)[56:, 95:], b["x"].view(60, 100)[56:, 5:]], 1),
+            ]
+        )
+    },
+    "scatter_owners": lambda b: {
+        "sums": b["sums"].view(20, 12).index_add(0, b["token"].long() % 20, b["x"].view(3000, 12) * 2)
+    },
     "scatter_folds": scattered,
 }
 
@@ -147,7 +182,9 @@ def test_golden_kernel_agrees_with_pytorch(path: Path, special: bool, tmp_path: 
 def test_loops_as_told_compute_the_same(path: Path, choices: str, tmp_path: Path) -> None:
     kept = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("  loops")]
     launch = next(index for index, line in enumerate(kept) if line.startswith("  launch"))
-    agrees_with_pytorch(path.stem, "".join([*kept[: launch + 1], f"  loops {choices}\n", *kept[launch + 1 :]]), True, tmp_path)
+    agrees_with_pytorch(
+        path.stem, "".join([*kept[: launch + 1], f"  loops {choices}\n", *kept[launch + 1 :]]), True, tmp_path
+    )
 
 
 def agrees_with_pytorch(stem: str, text: str, special: bool, folder: Path) -> None:
@@ -157,32 +194,114 @@ def agrees_with_pytorch(stem: str, text: str, special: bool, folder: Path) -> No
     name = text.split()[1]
     getattr(module, f"launch_{name}")(*buffers.values())
     for output, wanted in expected.items():
-        torch.testing.assert_close(buffers[output], wanted.flatten(), equal_nan=True, msg=lambda text, output=output: f"{output}: {text}")
+        torch.testing.assert_close(
+            buffers[output], wanted.flatten(), equal_nan=True, msg=lambda text, output=output: f"{output}: {text}"
+        )
 
 
 # --- Operations ------------------------------------------------------------------------------------------------------------------
 
 UNARY = {
-    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "reciprocal": torch.reciprocal, "floor": torch.floor, "ceil": torch.ceil,
-    "trunc": torch.trunc, "round": torch.round, "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
-    "log10": torch.log10, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan,
-    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
-    "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "sigmoid": torch.sigmoid,
-    "is_nan": torch.isnan, "is_inf": torch.isinf, "logical_not": torch.logical_not,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "reciprocal": torch.reciprocal,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "trunc": torch.trunc,
+    "round": torch.round,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "sigmoid": torch.sigmoid,
+    "is_nan": torch.isnan,
+    "is_inf": torch.isinf,
+    "logical_not": torch.logical_not,
 }
 BINARY = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "fmod": torch.fmod, "remainder": torch.remainder,
-    "floor_div": lambda a, b: torch.div(a, b, rounding_mode="floor"), "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "minimum": torch.minimum, "maximum": torch.maximum, "fmin": torch.fmin, "fmax": torch.fmax, "atan2": torch.atan2, "pow": torch.pow,
-    "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt, "greater_equal": torch.ge,
-    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
-    "bit_and": torch.bitwise_and, "bit_or": torch.bitwise_or, "bit_xor": torch.bitwise_xor,
-    "shift_left": torch.bitwise_left_shift, "shift_right": torch.bitwise_right_shift,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "floor_div": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "fmin": torch.fmin,
+    "fmax": torch.fmax,
+    "atan2": torch.atan2,
+    "pow": torch.pow,
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "bit_and": torch.bitwise_and,
+    "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor,
+    "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift,
 }
-LOGICAL = {"is_nan", "is_inf", "logical_not", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"}
+LOGICAL = {
+    "is_nan",
+    "is_inf",
+    "logical_not",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+}
 INTEGER_UNARY = ["neg", "abs", "sign", "logical_not"]
-INTEGER_BINARY = ["add", "sub", "mul", "fmod", "remainder", "floor_div", "trunc_div", "minimum", "maximum", "equal", "less", "logical_xor", "bit_and",
-                  "bit_or", "bit_xor", "shift_left", "shift_right"]
+INTEGER_BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "fmod",
+    "remainder",
+    "floor_div",
+    "trunc_div",
+    "minimum",
+    "maximum",
+    "equal",
+    "less",
+    "logical_xor",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "shift_left",
+    "shift_right",
+]
 FLOAT_BINARY = [name for name in BINARY if not name.startswith(("bit_", "shift_"))]
 COUNT = 5003
 
@@ -190,13 +309,18 @@ COUNT = 5003
 def pointwise_kernel(op: str, dtype: str, operands: int) -> str:
     result = "b1" if op in LOGICAL else dtype
     names = ["x", "y"][:operands]
-    lines = [f"buffer {name} : {dtype}[{COUNT}] input" for name in names] + [f"buffer out : {result}[{COUNT}] output", f"axis element = {COUNT} parallel block 1"]
+    lines = [f"buffer {name} : {dtype}[{COUNT}] input" for name in names] + [
+        f"buffer out : {result}[{COUNT}] output",
+        f"axis element = {COUNT} parallel block 1",
+    ]
     lines += [f"%{name} = load {name}[element] : {dtype}" for name in names]
     lines += [f"%r = {op}({', '.join('%' + name for name in names)}) : {result}", "store %r to out[element]"]
     return "kernel " + f"{op}_kernel " + "{\n" + "\n".join(lines) + "\n}\n"
 
 
-def check_pointwise(folder: Path, dtype: str, ops: list[str], table: dict[str, Callable[..., torch.Tensor]], operands: int) -> None:
+def check_pointwise(
+    folder: Path, dtype: str, ops: list[str], table: dict[str, Callable[..., torch.Tensor]], operands: int
+) -> None:
     module = build(folder, *(pointwise_kernel(op, dtype, operands) for op in ops))
     inputs = [draw(dtype, COUNT, seed, special=True) for seed in range(operands)]
     plain = [draw(dtype, COUNT, seed, special=False) for seed in range(operands)]
@@ -207,7 +331,12 @@ def check_pointwise(folder: Path, dtype: str, ops: list[str], table: dict[str, C
         arguments = list(plain if op in ("floor_div", "trunc_div", "remainder", "fmod") and dtype in FLOATS else inputs)
         if op.startswith("shift") and dtype != "u8":
             arguments[1] = arguments[1].abs()
-        exact = dtype == "f32" and op not in ("floor_div", "trunc_div", "remainder", "fmod")   # wide results would not be the rounded ones
+        exact = dtype == "f32" and op not in (
+            "floor_div",
+            "trunc_div",
+            "remainder",
+            "fmod",
+        )  # wide results would not be the rounded ones
         wanted = table[op](*(argument.double() if exact else argument for argument in arguments))
         wanted = wanted.to(torch.bool if op in LOGICAL else DTYPES[dtype])
         out = torch.empty(COUNT, dtype=wanted.dtype)
@@ -255,7 +384,14 @@ def test_casts_between_all_types(tmp_path: Path) -> None:
         x = draw(source, COUNT, 3, special=target in STORED_FLOATS + ["b1"])
         out = torch.empty(COUNT, dtype=DTYPES[target])
         getattr(module, f"launch_cast_{source}_{target}")(x, out)
-        torch.testing.assert_close(out, x.to(DTYPES[target]), rtol=0, atol=0, equal_nan=True, msg=lambda text, s=source, t=target: f"{s} to {t}: {text}")
+        torch.testing.assert_close(
+            out,
+            x.to(DTYPES[target]),
+            rtol=0,
+            atol=0,
+            equal_nan=True,
+            msg=lambda text, s=source, t=target: f"{s} to {t}: {text}",
+        )
 
 
 # --- Reductions in each loop form ----------------------------------------------------------------------------------------------------
@@ -301,9 +437,15 @@ def reduction_kernel(form: str, name: str, body: list[str], dtype: str, outputs:
     total = math.prod(extents)
     lines = [f"buffer x : {dtype}[{total}] input"]
     lines += [f"buffer {out} : {kind}[{total if each else outer}] output" for out, (kind, each) in outputs.items()]
-    lines += [f"axis {axis} = {extent} {'parallel block 1' if i < parallel else f'reduce block {extent}'}" for i, (axis, extent) in enumerate(zip(names, extents))]
+    lines += [
+        f"axis {axis} = {extent} {'parallel block 1' if i < parallel else f'reduce block {extent}'}"
+        for i, (axis, extent) in enumerate(zip(names, extents))
+    ]
     lines += [f"%x = load x[{everywhere}] : {dtype}"] + body
-    lines += [f"store %{out}_v to {out}[{everywhere if each else ' + '.join(terms) or '0'}]" for out, (_, each) in outputs.items()]
+    lines += [
+        f"store %{out}_v to {out}[{everywhere if each else ' + '.join(terms) or '0'}]"
+        for out, (_, each) in outputs.items()
+    ]
     return f"kernel {name} {{\n" + "\n".join(lines) + "\n}\n"
 
 
@@ -322,17 +464,34 @@ def test_reductions(form: str, dtype: str, special: bool, tmp_path: Path) -> Non
     body = list(head)
     for name, op in {"total": "sum", "largest": "max", "smallest": "min"}.items():
         body += [f"%{name}_{suffix} = reduce {op}({x}) : {computed}", *back(name)]
-    body += [f"%largest_at_v = reduce arg_max({x}) : i64", f"%smallest_at_v = reduce arg_min({x}) : i64",
-             f"%zero = constant 0.0 : {computed}", f"%positive = greater({x}, %zero) : b1",
-             "%any_v = reduce any(%positive) : b1", "%all_v = reduce all(%positive) : b1"]
-    outputs = {"total": (dtype, False), "largest": (dtype, False), "smallest": (dtype, False), "largest_at": ("i64", False), "smallest_at": ("i64", False),
-               "any": ("b1", False), "all": ("b1", False)}
+    body += [
+        f"%largest_at_v = reduce arg_max({x}) : i64",
+        f"%smallest_at_v = reduce arg_min({x}) : i64",
+        f"%zero = constant 0.0 : {computed}",
+        f"%positive = greater({x}, %zero) : b1",
+        "%any_v = reduce any(%positive) : b1",
+        "%all_v = reduce all(%positive) : b1",
+    ]
+    outputs = {
+        "total": (dtype, False),
+        "largest": (dtype, False),
+        "smallest": (dtype, False),
+        "largest_at": ("i64", False),
+        "smallest_at": ("i64", False),
+        "any": ("b1", False),
+        "all": ("b1", False),
+    }
     module = build(tmp_path, reduction_kernel(form, "reductions", body, dtype, outputs))
     source = draw(dtype, math.prod(layout(form)[0]), 5, special)
     rows = view(source, form)
     wanted = {
-        "total": rows.double().sum(-1).to(rows.dtype), "largest": rows.amax(-1), "smallest": rows.amin(-1), "largest_at": rows.argmax(-1),
-        "smallest_at": rows.argmin(-1), "any": (rows > 0).any(-1), "all": (rows > 0).all(-1),
+        "total": rows.double().sum(-1).to(rows.dtype),
+        "largest": rows.amax(-1),
+        "smallest": rows.amin(-1),
+        "largest_at": rows.argmax(-1),
+        "smallest_at": rows.argmin(-1),
+        "any": (rows > 0).any(-1),
+        "all": (rows > 0).all(-1),
     }
     results = {name: torch.empty(max(value.numel(), 1), dtype=value.dtype) for name, value in wanted.items()}
     module.launch_reductions(source, *results.values())
@@ -346,7 +505,12 @@ def test_reductions(form: str, dtype: str, special: bool, tmp_path: Path) -> Non
 @pytest.mark.parametrize("form", list(SHAPES))
 @pytest.mark.parametrize("dtype", ["i64", "i32", "u8", "b1"])
 def test_integer_reductions(form: str, dtype: str, tmp_path: Path) -> None:
-    body = ["%wide = cast(%x) : i64", "%total_v = reduce sum(%wide) : i64", f"%largest_v = reduce max(%x) : {dtype}", f"%smallest_v = reduce min(%x) : {dtype}"]
+    body = [
+        "%wide = cast(%x) : i64",
+        "%total_v = reduce sum(%wide) : i64",
+        f"%largest_v = reduce max(%x) : {dtype}",
+        f"%smallest_v = reduce min(%x) : {dtype}",
+    ]
     outputs = {"total": ("i64", False), "largest": (dtype, False), "smallest": (dtype, False)}
     if dtype != "b1":
         body.append("%largest_at_v = reduce arg_max(%x) : i64")
@@ -373,27 +537,49 @@ def test_softmax_and_normalisation(form: str, dtype: str, special: bool, tmp_pat
     extents, _, parallel = layout(form)
     count = math.prod(extents[parallel:])
     body = head + [
-        f"%row_max = reduce max_sum_exp.0({x}) : {computed}", f"%row_sum = reduce max_sum_exp.1({x}) : {computed}",
-        f"%shifted = sub({x}, %row_max) : {computed}", f"%numerator = exp(%shifted) : {computed}", f"%softmax_{suffix} = div(%numerator, %row_sum) : {computed}",
+        f"%row_max = reduce max_sum_exp.0({x}) : {computed}",
+        f"%row_sum = reduce max_sum_exp.1({x}) : {computed}",
+        f"%shifted = sub({x}, %row_max) : {computed}",
+        f"%numerator = exp(%shifted) : {computed}",
+        f"%softmax_{suffix} = div(%numerator, %row_sum) : {computed}",
         *cast("softmax"),
-        f"%mean = reduce moments.0({x}) : {computed}", f"%squares = reduce moments.1({x}) : {computed}", f"%count = constant {float(count)} : {computed}",
-        f"%variance = div(%squares, %count) : {computed}", f"%epsilon = constant 1e-05 : {computed}", f"%shifted_variance = add(%variance, %epsilon) : {computed}",
-        f"%scale = rsqrt(%shifted_variance) : {computed}", f"%centred = sub({x}, %mean) : {computed}", f"%norm_{suffix} = mul(%centred, %scale) : {computed}",
+        f"%mean = reduce moments.0({x}) : {computed}",
+        f"%squares = reduce moments.1({x}) : {computed}",
+        f"%count = constant {float(count)} : {computed}",
+        f"%variance = div(%squares, %count) : {computed}",
+        f"%epsilon = constant 1e-05 : {computed}",
+        f"%shifted_variance = add(%variance, %epsilon) : {computed}",
+        f"%scale = rsqrt(%shifted_variance) : {computed}",
+        f"%centred = sub({x}, %mean) : {computed}",
+        f"%norm_{suffix} = mul(%centred, %scale) : {computed}",
         *cast("norm"),
     ]
-    module = build(tmp_path, reduction_kernel(form, "normalise", body, dtype, {"softmax": (dtype, True), "norm": (dtype, True)}))
+    module = build(
+        tmp_path, reduction_kernel(form, "normalise", body, dtype, {"softmax": (dtype, True), "norm": (dtype, True)})
+    )
     source = draw(dtype, math.prod(extents), 7, special)
-    source = torch.where(source.abs().double().isfinite() & (source.abs() > 1e30), torch.ones_like(source), source)   # its square is infinite in f32
+    source = torch.where(
+        source.abs().double().isfinite() & (source.abs() > 1e30), torch.ones_like(source), source
+    )  # its square is infinite in f32
     softmax, norm = torch.empty_like(source), torch.empty_like(source)
     module.launch_normalise(source, softmax, norm)
     rows = view(source, form).double()
     wanted_norm = (rows - rows.mean(-1, keepdim=True)) * torch.rsqrt(rows.var(-1, correction=0, keepdim=True) + 1e-5)
     for actual, wanted in ((softmax, torch.softmax(rows, -1)), (norm, wanted_norm)):
-        epsilon = torch.finfo(source.dtype).eps * (8 if dtype == "f64" else 1)   # the f64 reference has an error of its own
-        torch.testing.assert_close(view(actual, form).double(), wanted, rtol=8 * epsilon, atol=8 * epsilon * (1e-3 if actual is softmax else 1.0), equal_nan=True)
+        epsilon = torch.finfo(source.dtype).eps * (
+            8 if dtype == "f64" else 1
+        )  # the f64 reference has an error of its own
+        torch.testing.assert_close(
+            view(actual, form).double(),
+            wanted,
+            rtol=8 * epsilon,
+            atol=8 * epsilon * (1e-3 if actual is softmax else 1.0),
+            equal_nan=True,
+        )
 
 
 # --- Indices ---------------------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("inner, divides", [(16, False), (4, True)])
 def test_collapsed_axes_are_split_unless_that_leaves_short_loops(tmp_path: Path, inner: int, divides: bool) -> None:
@@ -454,7 +640,9 @@ def test_guarded_loads_and_stores(tmp_path: Path) -> None:
 
 
 def test_empty_tensors(tmp_path: Path) -> None:
-    module = build(tmp_path, """kernel empty_kernel {
+    module = build(
+        tmp_path,
+        """kernel empty_kernel {
       buffer x : f32[0] input
       buffer out : f32[5] output
       axis row = 5 parallel block 1
@@ -463,7 +651,8 @@ def test_empty_tensors(tmp_path: Path) -> None:
       %total = reduce sum(%x) : f32
       store %total to out[row]
     }
-    """)
+    """,
+    )
     out = torch.ones(5)
     module.launch_empty_kernel(torch.empty(0), out)
     assert torch.equal(out, torch.zeros(5))

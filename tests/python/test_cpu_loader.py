@@ -44,7 +44,9 @@ def script(tmp_path: Path) -> Path:
 
 def start(script: Path, **environment: str) -> subprocess.Popen[str]:
     variables = {**os.environ, "XDG_CACHE_HOME": str(script.parent / "cache"), **environment}
-    return subprocess.Popen([sys.executable, script], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, script], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(script: Path, **environment: str) -> tuple[int, str, str]:

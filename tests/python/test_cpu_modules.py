@@ -47,11 +47,13 @@ def check(function: Callable[..., Any], *arguments: Tensor) -> None:
         candidate = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(candidate)
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("error")   # a fallback to the original would warn
+            warnings.simplefilter("error")  # a fallback to the original would warn
             expected = module(*arguments)
             exact = module(*(a.double() if a.is_floating_point() else a for a in arguments))
             actual = candidate.ModelNew(module)(*arguments)
-    for ours, eager, reference in zip(*(one if isinstance(one, tuple) else (one,) for one in (actual, expected, exact))):
+    for ours, eager, reference in zip(
+        *(one if isinstance(one, tuple) else (one,) for one in (actual, expected, exact))
+    ):
         assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
         if not eager.is_floating_point():
             assert torch.equal(ours, eager)
@@ -61,7 +63,9 @@ def check(function: Callable[..., Any], *arguments: Tensor) -> None:
         scale = finite.abs().max().item() if finite.numel() else 0.0
         bound = 2 * (eager.double() - reference).abs() + 8 * torch.finfo(eager.dtype).eps * max(scale, 1e-30)
         difference = (ours.double() - reference).abs()
-        assert bool(((difference <= bound) | (ours == eager) | eager.isnan()).all()), f"{difference.max()} beyond {bound.max()}"
+        assert bool(((difference <= bound) | (ours == eager) | eager.isnan()).all()), (
+            f"{difference.max()} beyond {bound.max()}"
+        )
 
 
 FLOATS = st.sampled_from([torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64])
@@ -91,8 +95,17 @@ def test_short_axes(index: int) -> None:
 def row_functions(x: Tensor) -> Any:
     y = x.clamp(-4, 4)
     return (
-        torch.softmax(x, -1), F.layer_norm(x, x.shape[-1:]), x.amax(-1), x.amin((-2, -1)), (y * 0.1 + 1).prod(-1), (x > 1).any(-1), (x < 3).all(-1),
-        torch.logsumexp(x, -1), x / x.norm(dim=-1, keepdim=True), *torch.var_mean(x, -1, correction=0), x.sum(1),
+        torch.softmax(x, -1),
+        F.layer_norm(x, x.shape[-1:]),
+        x.amax(-1),
+        x.amin((-2, -1)),
+        (y * 0.1 + 1).prod(-1),
+        (x > 1).any(-1),
+        (x < 3).all(-1),
+        torch.logsumexp(x, -1),
+        x / x.norm(dim=-1, keepdim=True),
+        *torch.var_mean(x, -1, correction=0),
+        x.sum(1),
     )
 
 
@@ -101,7 +114,12 @@ def test_rows_that_do_not_fill_vectors(length: int) -> None:
     generator = torch.Generator().manual_seed(length)
     check(row_functions, torch.randn(3, 5, length, generator=generator))
     special = torch.randn(3, 5, length, generator=generator)
-    special[0, 0, -1], special[1, 0, 0], special[2, 0, -1], special[2, 3, 0] = -float("inf"), float("inf"), float("nan"), -float("inf")
+    special[0, 0, -1], special[1, 0, 0], special[2, 0, -1], special[2, 3, 0] = (
+        -float("inf"),
+        float("inf"),
+        float("nan"),
+        -float("inf"),
+    )
     check(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1), x.logsumexp(-1), (x == x).all(-1)), special)
     check(lambda x: x - 100 - (x - 100).amax(-1, keepdim=True), special.double())
     check(lambda x: (x.sum(-1), x.amax(-1), x.amin(-1) * 2), torch.randint(-50, -3, (6, length), dtype=torch.int32))
@@ -136,7 +154,6 @@ def test_scans_of_what_was_scanned() -> None:
     check(lambda x: x.relu().cumsum(-1), torch.randn(12, 2000).bfloat16())
 
 
-
 def draw_tensor(shape: list[int], dtype: torch.dtype, seed: int, layout: str) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     if layout == "permuted":
@@ -155,34 +172,61 @@ POINTWISE: list[Callable[..., Any]] = [
     lambda x, y: F.silu(x) / (1 + y.square()) + torch.maximum(x, y).floor(),
 ]
 REDUCTIONS: list[Callable[..., Any]] = [
-    lambda x, dim: x.sum(dim), lambda x, dim: x.mean(dim, keepdim=True), lambda x, dim: (x.amax(dim), x.amin(dim)), lambda x, dim: x.argmax(dim),
-    lambda x, dim: x.var(dim, correction=0), lambda x, dim: torch.logsumexp(x, dim), lambda x, dim: (x > 0).any(dim), lambda x, dim: torch.linalg.vector_norm(x, dim=dim),
+    lambda x, dim: x.sum(dim),
+    lambda x, dim: x.mean(dim, keepdim=True),
+    lambda x, dim: (x.amax(dim), x.amin(dim)),
+    lambda x, dim: x.argmax(dim),
+    lambda x, dim: x.var(dim, correction=0),
+    lambda x, dim: torch.logsumexp(x, dim),
+    lambda x, dim: (x > 0).any(dim),
+    lambda x, dim: torch.linalg.vector_norm(x, dim=dim),
 ]
 ROWS: list[Callable[..., Any]] = [
-    lambda x, dim: torch.softmax(x, dim), lambda x, dim: torch.log_softmax(x, dim), lambda x, dim: F.layer_norm(x, x.shape[-1:]),
-    lambda x, dim: x * torch.rsqrt(x.square().mean(dim, keepdim=True) + 1e-6), lambda x, dim: torch.softmax(F.gelu(x), dim) * 2,
+    lambda x, dim: torch.softmax(x, dim),
+    lambda x, dim: torch.log_softmax(x, dim),
+    lambda x, dim: F.layer_norm(x, x.shape[-1:]),
+    lambda x, dim: x * torch.rsqrt(x.square().mean(dim, keepdim=True) + 1e-6),
+    lambda x, dim: torch.softmax(F.gelu(x), dim) * 2,
 ]
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(POINTWISE) - 1), broadcast=st.integers(0, 15))
+@given(
+    shape=SIZES,
+    dtype=FLOATS,
+    seed=SEEDS,
+    layout=LAYOUTS,
+    which=st.integers(0, len(POINTWISE) - 1),
+    broadcast=st.integers(0, 15),
+)
 def test_pointwise(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, broadcast: int) -> None:
     x = draw_tensor(shape, dtype, seed, layout)
-    y = draw_tensor([1 if broadcast >> axis & 1 else size for axis, size in enumerate(shape)], dtype, seed + 1, "contiguous")
+    y = draw_tensor(
+        [1 if broadcast >> axis & 1 else size for axis, size in enumerate(shape)], dtype, seed + 1, "contiguous"
+    )
     check(POINTWISE[which], x, y)
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(REDUCTIONS) - 1), axis=st.integers(0, 3))
+@given(
+    shape=SIZES,
+    dtype=FLOATS,
+    seed=SEEDS,
+    layout=LAYOUTS,
+    which=st.integers(0, len(REDUCTIONS) - 1),
+    axis=st.integers(0, 3),
+)
 def test_reductions(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
     check(lambda x: REDUCTIONS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@given(shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(ROWS) - 1), axis=st.integers(0, 3))
+@given(
+    shape=SIZES, dtype=FLOATS, seed=SEEDS, layout=LAYOUTS, which=st.integers(0, len(ROWS) - 1), axis=st.integers(0, 3)
+)
 def test_rows(shape: list[int], dtype: torch.dtype, seed: int, layout: str, which: int, axis: int) -> None:
     check(lambda x: ROWS[which](x, axis % len(shape)), draw_tensor(shape, dtype, seed, layout))
 

@@ -38,7 +38,13 @@ def holder():
 
     def start(shared=False, first="pass", **options):
         source = textwrap.dedent(HOLDER) % (shared, first)
-        process = subprocess.Popen([sys.executable, "-c", source, "model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+        process = subprocess.Popen(
+            [sys.executable, "-c", source, "model.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            **options,
+        )
         running.append(process)
         assert process.stdout.readline().strip() == "held"
         return process
@@ -54,7 +60,13 @@ class Taker(threading.Thread):
 
     def __init__(self, shared=False):
         super().__init__(daemon=True)
-        self.shared, self.told, self.waited, self.has, self.enough = shared, [], 0.0, threading.Event(), threading.Event()
+        self.shared, self.told, self.waited, self.has, self.enough = (
+            shared,
+            [],
+            0.0,
+            threading.Event(),
+            threading.Event(),
+        )
         self.start()
 
     def run(self):
@@ -84,7 +96,9 @@ def test_who_waits_is_told_by_whom_and_how_long(holder):
     taker = Taker()
     assert until(lambda: taker.told) and not taker.has.is_set()
     user = device_lock._myself("")["user"]
-    assert taker.told[0].startswith(f"waiting for the CPU: `-c model.py` (process {other.pid} of {user}, timing since ") and taker.told[0].endswith(") has it")
+    assert taker.told[0].startswith(
+        f"waiting for the CPU: `-c model.py` (process {other.pid} of {user}, timing since "
+    ) and taker.told[0].endswith(") has it")
     other.communicate("x")
     assert taker.has.wait(10) and abs(taker.waited - (time.monotonic() - began)) < 0.5
     assert taker.told[-1] == ""
@@ -106,7 +120,7 @@ def test_a_command_does_not_tell_that_it_waits_for_itself(holder, monkeypatch):
 
 def test_nobody_waits_for_a_dead_owner(holder):
     # Nor for the children that it left: they have the file too.
-    other = holder(first='child = os.fork() or (os.close(0), os.close(1), time.sleep(30), os._exit(0))')
+    other = holder(first="child = os.fork() or (os.close(0), os.close(1), time.sleep(30), os._exit(0))")
     taker = Taker()
     assert until(lambda: taker.told)
     died = time.monotonic()
@@ -173,13 +187,19 @@ def test_all_users_share_it(locks):
     finally:
         os.umask(before)
     assert stat.S_IMODE(locks.stat().st_mode) == 0o1777
-    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in locks.iterdir()} == {"cpu.lock": 0o666, "cpu.queue": 0o666}
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in locks.iterdir()} == {
+        "cpu.lock": 0o666,
+        "cpu.queue": 0o666,
+    }
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path, monkeypatch, locks):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KW_LOCK_DIR", str(tmp_path / "file"))
-    with pytest.raises(errors.Error, match="cannot be opened: Not a directory") as caught, device_lock.hold("cpu", "timing", print):
+    with (
+        pytest.raises(errors.Error, match="cannot be opened: Not a directory") as caught,
+        device_lock.hold("cpu", "timing", print),
+    ):
         pass
     assert caught.value.kind == "missing" and "KW_LOCK_DIR" in caught.value.hint
 

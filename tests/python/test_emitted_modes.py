@@ -58,7 +58,20 @@ X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
         (Asks(0.5).eval(), (3, 4), [["self", False]]),
         (nn.Sequential(Hides(0.5), nn.ReLU()), (3, 4), [["self[0]", True]]),
     ],
-    ids=["norm", "norm-eval", "dropout-0", "dropout-eval", "frozen-norm", "gru", "lstm-dropout", "encoder-0", "asks-0", "asks", "asks-eval", "hides"],
+    ids=[
+        "norm",
+        "norm-eval",
+        "dropout-0",
+        "dropout-eval",
+        "frozen-norm",
+        "gru",
+        "lstm-dropout",
+        "encoder-0",
+        "asks-0",
+        "asks",
+        "asks-eval",
+        "hides",
+    ],
 )
 def test_capture_tells_whose_mode_matters(module: nn.Module, shape: tuple[int, ...], modes: list[Any]) -> None:
     flags = [one.training for one in module.modules()]
@@ -80,7 +93,9 @@ def load(source: str, folder: Path, name: str = "emitted_for_test") -> ModuleTyp
 
 def emitted(module: nn.Module, *arguments: torch.Tensor, folder: Path, name: str = "emitted_for_test") -> nn.Module:
     """ModelNew of a file made for the CPU, around `module` and in its mode."""
-    made: nn.Module = load(library.compile_graph(export.export_module(module, arguments), "cpu")["source"], folder, name).ModelNew(module)
+    made: nn.Module = load(
+        library.compile_graph(export.export_module(module, arguments), "cpu")["source"], folder, name
+    ).ModelNew(module)
     return made.train(module.training)
 
 
@@ -106,11 +121,11 @@ def test_a_layer_in_the_other_mode_runs_the_original(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
     made = emitted(module, X, folder=tmp_path)
     assert calls(made, X)[1] == []
-    made.module[1].eval()   # the whole stays in training mode
+    made.module[1].eval()  # the whole stays in training mode
     result, warned = calls(made, X)
     assert len(warned) == 1 and "it was made for training mode; call train()" in warned[0]
     torch.testing.assert_close(result, module(X))
-    assert calls(made, X)[1] == []   # once for each reason
+    assert calls(made, X)[1] == []  # once for each reason
     made.eval()
     made.module[1].train()
     before = module[1].num_batches_tracked.item()
@@ -134,14 +149,19 @@ def test_the_warning_stands_at_the_line_of_the_call(tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             call(*arguments)
-        return [(Path(one.filename).name, Path(one.filename).read_text().splitlines()[one.lineno - 1].strip()) for one in caught]
+        return [
+            (Path(one.filename).name, Path(one.filename).read_text().splitlines()[one.lineno - 1].strip())
+            for one in caught
+        ]
 
     here = Path(__file__).name
     assert warned_at(user_calls, made, X) == [(here, "return made(x)  # the user's own line")]
     assert warned_at(user_calls, made, X) == []
     # Through other modules' frames and the decorator's of PyTorch, to the line that is not PyTorch's.
     assert warned_at(user_calls, Outer(made), X[:2]) == [(here, "return self.inner(x)")]
-    assert warned_at(user_calls, nn.Sequential(made), X.t().contiguous().t()) == [(here, "return made(x)  # the user's own line")]
+    assert warned_at(user_calls, nn.Sequential(made), X.t().contiguous().t()) == [
+        (here, "return made(x)  # the user's own line")
+    ]
 
 
 def user_calls(made: nn.Module, x: torch.Tensor) -> Any:
@@ -152,7 +172,10 @@ def user_calls(made: nn.Module, x: torch.Tensor) -> Any:
     ("spoiled", "why"),
     [
         (lambda x: x[:2], "input is not a tensor of shape (3, 4); pass one, or make kernels for the other shape"),
-        (lambda x: x.t().contiguous().t(), "input does not have the strides (4, 1); copy it into a tensor that has, or make kernels for its own"),
+        (
+            lambda x: x.t().contiguous().t(),
+            "input does not have the strides (4, 1); copy it into a tensor that has, or make kernels for its own",
+        ),
     ],
     ids=["shape", "strides"],
 )

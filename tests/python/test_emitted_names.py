@@ -19,7 +19,26 @@ from kernelwright import library
 from kernelwright.capture import export
 
 X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
-AWKWARD = ("class", "lambda", "int", "self", "torch", "tl", "sum", "kernel_forward", "load_kernels", "threads", "row", "div", "exp", "bounded", "exp_f32", "y0", "out_", "ctypes")
+AWKWARD = (
+    "class",
+    "lambda",
+    "int",
+    "self",
+    "torch",
+    "tl",
+    "sum",
+    "kernel_forward",
+    "load_kernels",
+    "threads",
+    "row",
+    "div",
+    "exp",
+    "bounded",
+    "exp_f32",
+    "y0",
+    "out_",
+    "ctypes",
+)
 
 
 class Awkward(nn.Module):
@@ -30,7 +49,9 @@ class Awkward(nn.Module):
         for index, name in enumerate(AWKWARD):
             self.register_buffer(name, torch.full((8,), float(index)))
 
-    def forward(self, input: torch.Tensor, len: list[torch.Tensor], repr: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, input: torch.Tensor, len: list[torch.Tensor], repr: float = 2.0
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         total = input
         for name in AWKWARD:
             total = total + self._buffers[name]
@@ -42,11 +63,19 @@ class Slices(nn.Module):
 
     def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, ...]:
         added = input + 1.0
-        return added.abs().amax((1, 3)), (added + input).sum((1, 3)), torch.softmax(added + input, -1), input.round().exp().log()
+        return (
+            added.abs().amax((1, 3)),
+            (added + input).sum((1, 3)),
+            torch.softmax(added + input, -1),
+            input.round().exp().log(),
+        )
 
 
 def sources(module: nn.Module, *arguments: Any) -> dict[str, str]:
-    graphs = {"cpu": export.export_module(module, arguments), "triton": export.export_module(module, arguments, device="cuda")}
+    graphs = {
+        "cpu": export.export_module(module, arguments),
+        "triton": export.export_module(module, arguments, device="cuda"),
+    }
     return {target: library.compile_graph(graph, target)["source"] for target, graph in graphs.items()}
 
 
@@ -59,8 +88,15 @@ def test_no_builtin_is_hidden(case: str) -> None:
         tree = ast.parse(source)
         forward = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward")
         theirs = {argument.arg for argument in forward.args.args}
-        modules = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
-        assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        modules = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+        }
+        assigned = {
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} - theirs - {"self"}
         assert not (assigned | parameters) & (set(dir(builtins)) | modules)
 
@@ -69,12 +105,25 @@ def test_no_builtin_is_hidden(case: str) -> None:
 def test_no_function_of_c_is_hidden(case: str) -> None:
     kernels = CASES[case]()["cpu"].partition("}  // namespace")[2].partition('"""')[0]
     declared = set(re.findall(r"(?:float|double|bool|\w+_t)\*? (\w+)(?=[ ,;\[)])", kernels))
-    assert {"x", "row", "input"} & declared and not declared & {"exp", "log", "div", "abs", "y0", "index", "round", "gamma", "bounded", "exp_f32"}
+    assert {"x", "row", "input"} & declared and not declared & {
+        "exp",
+        "log",
+        "div",
+        "abs",
+        "y0",
+        "index",
+        "round",
+        "gamma",
+        "bounded",
+        "exp_f32",
+    }
 
 
 def test_awkward_names_compute_what_they_should(tmp_path: Path) -> None:
     module = Awkward()
-    made = load(library.compile_graph(export.export_module(module, (X, [X])), "cpu")["source"], tmp_path).ModelNew(module)
+    made = load(library.compile_graph(export.export_module(module, (X, [X])), "cpu")["source"], tmp_path).ModelNew(
+        module
+    )
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
         torch.testing.assert_close(made(input=X, len=[X]), module(X, [X]))

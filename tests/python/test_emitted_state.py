@@ -61,7 +61,9 @@ def test_copies_are_modules_of_their_own(made: nn.Module) -> None:
 def test_a_state_dict_is_loaded(made: nn.Module) -> None:
     ours, other = copy.deepcopy(made), Counted()
     nn.init.normal_(other.norm.weight)
-    assert ours.load_state_dict({"module." + name: value for name, value in other.state_dict().items()}).missing_keys == []
+    assert (
+        ours.load_state_dict({"module." + name: value for name, value in other.state_dict().items()}).missing_keys == []
+    )
     same(ours, other, X, warns=False)
 
 
@@ -75,7 +77,9 @@ def test_another_dtype_runs_the_original_until_it_is_the_first_again(made: nn.Mo
 def test_gradients_come_from_the_original(made: nn.Module) -> None:
     ours = copy.deepcopy(made)
     x = X.clone().requires_grad_()
-    with pytest.warns(UserWarning, match=r"gradients are wanted, which the kernels do not compute; call it under torch.no_grad\(\)"):
+    with pytest.warns(
+        UserWarning, match=r"gradients are wanted, which the kernels do not compute; call it under torch.no_grad\(\)"
+    ):
         sys.modules["emitted_state_for_test"].warn_once.cache_clear()
         ours(x).sum().backward()
     assert x.grad is not None and ours.module.norm.weight.grad is not None
@@ -119,7 +123,12 @@ def test_a_fresh_process_without_a_writable_cache(made: nn.Module, tmp_path: Pat
     )
     folders = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent.parent / "python")])
     (tmp_path / "scratch").mkdir()
-    environment = {**os.environ, "PYTHONPATH": folders, "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path / "scratch")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": folders,
+        "XDG_CACHE_HOME": "/dev/null/cache",
+        "TMPDIR": str(tmp_path / "scratch"),
+    }
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "scratch").iterdir() if path.name.startswith("kernels-")] == []

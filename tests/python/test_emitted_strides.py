@@ -46,13 +46,19 @@ def test_strides_that_the_library_chooses_otherwise(tmp_path: Path) -> None:
 
     loaded.restore_strides = watched
     with torch.no_grad():
-        for library_call, copies in ((torch.ops.aten, [False]), (SimpleNamespace(conv2d=SimpleNamespace(default=channels_last)), [True])):
+        for library_call, copies in (
+            (torch.ops.aten, [False]),
+            (SimpleNamespace(conv2d=SimpleNamespace(default=channels_last)), [True]),
+        ):
             loaded.aten, copied[:] = library_call, []
             ours, expected = made(X), module(X)
             torch.testing.assert_close(ours, expected)
-            assert copied == copies   # only what the kernel reads, and only where it differs
+            assert copied == copies  # only what the kernel reads, and only where it differs
             assert ours[0].stride() == expected[0].stride()
-            assert ours[1].stride() == library_call.conv2d.default(X, module.second.weight, bias=module.second.bias).stride()
+            assert (
+                ours[1].stride()
+                == library_call.conv2d.default(X, module.second.weight, bias=module.second.bias).stride()
+            )
 
 
 def test_what_always_comes_as_captured_is_not_asked() -> None:

@@ -66,4 +66,6 @@ def test_both_kernels_are_compiled_as_one(tmp_path: Path) -> None:
     for entry in module.KERNEL_SIGNATURES:
         code = compile_only.compile_entry(module, entry, 90).asm["ptx"]
         # All of a program's stores come before its count, and the last program's loads after it.
-        assert re.search(r"atom\.global\.gpu\.acq_rel\.add|atom\.add\.acq_rel|atom\.global\.acq_rel\.gpu\.add", code), re.findall(r"atom[.\w]*", code)
+        assert re.search(r"atom\.global\.gpu\.acq_rel\.add|atom\.add\.acq_rel|atom\.global\.acq_rel\.gpu\.add", code), (
+            re.findall(r"atom[.\w]*", code)
+        )

@@ -18,7 +18,11 @@ from movement_cases import Wrapped
     [
         ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
         ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-        ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
     ],
 )
 def test_known_answers(counter: Any, key: Any, drawn: Any) -> None:
@@ -41,7 +45,9 @@ interpreter = interpreter_of("keep_mask_cases:interpreted")
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("seed, offset", [(0, 0), (2**64 - 3, 4 * (2**32 - 1))])
-def test_masks_are_the_streams(shape: tuple[int, ...], dtype: str, seed: int, offset: int, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+def test_masks_are_the_streams(
+    shape: tuple[int, ...], dtype: str, seed: int, offset: int, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
     """The counter's lower half overflows on the way."""
     emitted = compile_for_gpu(Dropped(), torch.zeros(shape, dtype=getattr(torch, dtype)))
     assert emitted["library_ops"] == [] and "keep_mask_kernel" in emitted["kernels"]
@@ -67,18 +73,29 @@ def test_masks_compile_for_hopper(dtype: torch.dtype, tmp_path: Path) -> None:
 def test_draws_below_a_bound_are_numbers_below_a_probability(keep: float) -> None:
     namespace: dict[str, Any] = {}
     source = compile_for_gpu(Dropped(), torch.zeros(2, 3, 4))["source"]
-    exec("import functools\nimport torch\n" + source[source.index("@functools.cache\ndef least_beyond") : source.index("@functools.cache\ndef threads_of")], namespace)
+    exec(
+        "import functools\nimport torch\n"
+        + source[source.index("@functools.cache\ndef least_beyond") : source.index("@functools.cache\ndef threads_of")],
+        namespace,
+    )
     bound = namespace["least_beyond"](keep)
-    draws = torch.tensor([one for one in (0, 1, bound - 200, bound - 1, bound, bound + 1, bound + 200, 2**32 - 1) if 0 <= one < 2**32])
+    draws = torch.tensor(
+        [one for one in (0, 1, bound - 200, bound - 1, bound, bound + 1, bound + 200, 2**32 - 1) if 0 <= one < 2**32]
+    )
     below = draws.float() * 2.0**-32 + 2.0**-33 < torch.tensor(keep)
     assert torch.equal(draws < bound, below)
 
 
 def test_the_address_of_what_the_caller_passes_is_looked_at() -> None:
     """It decides how many elements PyTorch's kernel takes side by side."""
-    source = compile_for_gpu(Wrapped(lambda x: torch.nn.functional.dropout(x).relu()).train(), torch.zeros(65)[1:])["source"]
+    source = compile_for_gpu(Wrapped(lambda x: torch.nn.functional.dropout(x).relu()).train(), torch.zeros(65)[1:])[
+        "source"
+    ]
     assert "beside=" in source.split("def kernel_forward")[1]
-    assert "beside=" not in compile_for_gpu(Wrapped(between).train(), torch.zeros(64))["source"].split("def kernel_forward")[1]
+    assert (
+        "beside="
+        not in compile_for_gpu(Wrapped(between).train(), torch.zeros(64))["source"].split("def kernel_forward")[1]
+    )
 
 
 def alone(x: torch.Tensor) -> torch.Tensor:
@@ -100,4 +117,6 @@ def between(x: torch.Tensor) -> torch.Tensor:
 )
 def test_what_the_library_draws(function: Any, x: torch.Tensor, calls: list[str]) -> None:
     assert compile_for_gpu(Wrapped(function).train(), x)["library_ops"] == calls
-    assert compile_for_gpu(Wrapped(function).train(), x, caution="library-draws")["library_ops"] == ["aten.native_dropout"]
+    assert compile_for_gpu(Wrapped(function).train(), x, caution="library-draws")["library_ops"] == [
+        "aten.native_dropout"
+    ]

@@ -51,7 +51,14 @@ def server():
                 while b"\r\n\r\n" not in data:
                     data += connection.recv(65536)
                 head, _, body = data.partition(b"\r\n\r\n")
-                length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
+                length = next(
+                    (
+                        int(line.split(b":")[1])
+                        for line in head.split(b"\r\n")
+                        if line.lower().startswith(b"content-length")
+                    ),
+                    0,
+                )
                 while len(body) < length:
                     body += connection.recv(65536)
                 requests.append((head.decode(), body.decode()))
@@ -67,7 +74,15 @@ def server():
 
 
 def params(url, **more):
-    return {"url": url, "method": "POST", "body": "{}", "key_variable": "KW_TEST_KEY", "connect_seconds": 5, "silence_seconds": 2, **more}
+    return {
+        "url": url,
+        "method": "POST",
+        "body": "{}",
+        "key_variable": "KW_TEST_KEY",
+        "connect_seconds": 5,
+        "silence_seconds": 2,
+        **more,
+    }
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

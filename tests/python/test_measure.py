@@ -38,7 +38,13 @@ def get_init_inputs():
 def timed(tmp_path):
     def run(candidate, problem=PROBLEM, **params):
         (tmp_path / "problem.py").write_text(problem)
-        given = {"problem": str(tmp_path / "problem.py"), "device": "cpu", "seed": 3, "baselines": ["eager"], "budget_seconds": 0.2}
+        given = {
+            "problem": str(tmp_path / "problem.py"),
+            "device": "cpu",
+            "seed": 3,
+            "baselines": ["eager"],
+            "budget_seconds": 0.2,
+        }
         if candidate is not None:
             (tmp_path / "candidate.py").write_text(problem.split("def get_inputs")[0] + candidate)
             given["candidate"] = str(tmp_path / "candidate.py")
@@ -63,12 +69,17 @@ def test_without_a_candidate_only_the_baselines_are_timed(timed):
 
 
 def test_a_slow_candidate_reads_slow(timed):
-    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.2)\n        return super().forward(x)\n")
+    result = timed(
+        "import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.2)\n        return super().forward(x)\n"
+    )
     assert min(result["samples_ms"]["ours"]) >= 200 > min(result["samples_ms"]["eager"])
 
 
 def test_a_budget_that_is_too_small_still_gives_three_samples(timed):
-    result = timed("import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.05)\n        return super().forward(x)\n", budget_seconds=0.01)
+    result = timed(
+        "import time\nclass ModelNew(Model):\n    def forward(self, x):\n        time.sleep(0.05)\n        return super().forward(x)\n",
+        budget_seconds=0.01,
+    )
     assert len(result["samples_ms"]["ours"]) == 3
 
 
@@ -118,19 +129,30 @@ def test_inputs_of_8_bit_floats_change_between_calls():
     assert torch.equal(codes.view(torch.uint8).sort().values, before.view(torch.uint8))
 
 
-TIES = PROBLEM.replace("torch.tanh(x) * 2", "x.topk(9, 1).indices").replace("torch.rand(64, 64)", "torch.randint(0, 3, (64, 64)).float()")
+TIES = PROBLEM.replace("torch.tanh(x) * 2", "x.topk(9, 1).indices").replace(
+    "torch.rand(64, 64)", "torch.randint(0, 3, (64, 64)).float()"
+)
 
 
-@pytest.mark.parametrize(("positions", "ok"), [("63 - x.flip(1).sort(1, True).indices[:, :9]", True), ("x.sort(1).indices[:, :9].contiguous()", False)])
+@pytest.mark.parametrize(
+    ("positions", "ok"),
+    [("63 - x.flip(1).sort(1, True).indices[:, :9]", True), ("x.sort(1).indices[:, :9].contiguous()", False)],
+)
 def test_ties_that_eager_leaves_open_pass_the_recheck(timed, positions, ok):
-    assert timed(f"class ModelNew(Model):\n    def forward(self, x):\n        return ({positions}).contiguous()\n", TIES)["recheck"]["ok"] is ok
+    assert (
+        timed(f"class ModelNew(Model):\n    def forward(self, x):\n        return ({positions}).contiguous()\n", TIES)[
+            "recheck"
+        ]["ok"]
+        is ok
+    )
 
 
 @pytest.mark.slow
 def test_random_modules_and_running_statistics_pass_the_recheck(timed):
-    problem = PROBLEM.replace("    def forward", "    def __init__(self):\n        super().__init__()\n        self.bn = nn.BatchNorm1d(64)\n    def forward").replace(
-        "torch.tanh(x) * 2", "torch.dropout(self.bn(x), 0.5, True)"
-    )
+    problem = PROBLEM.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.bn = nn.BatchNorm1d(64)\n    def forward",
+    ).replace("torch.tanh(x) * 2", "torch.dropout(self.bn(x), 0.5, True)")
     assert timed("class ModelNew(Model):\n    pass\n", problem)["recheck"]["ok"]
 
 
@@ -151,8 +173,14 @@ class Model""",
 
 
 def test_a_baseline_that_fails_is_reported_and_left_out(timed):
-    result = timed("class ModelNew(nn.Module):\n    def forward(self, x):\n        return x * 2\n", UNTRACEABLE, baselines=["eager", "compile"])
-    assert set(result["samples_ms"]) == {"ours", "eager"} and "ZeroDivisionError" in result["baseline_errors"]["compile"]
+    result = timed(
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x * 2\n",
+        UNTRACEABLE,
+        baselines=["eager", "compile"],
+    )
+    assert (
+        set(result["samples_ms"]) == {"ours", "eager"} and "ZeroDivisionError" in result["baseline_errors"]["compile"]
+    )
 
 
 def test_a_baseline_that_compiles_for_ever_is_given_up(timed):
@@ -191,8 +219,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def test_freed_memory_is_kept_while_timing():
     def faults(*arguments: str) -> int:
-        thresholds = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}  # what glibc begins with, held there
-        done = subprocess.run([sys.executable, "-c", PAGES, *arguments], env=os.environ | thresholds, capture_output=True, text=True, check=True)
+        thresholds = {
+            "MALLOC_MMAP_THRESHOLD_": "131072",
+            "MALLOC_TRIM_THRESHOLD_": "131072",
+        }  # what glibc begins with, held there
+        done = subprocess.run(
+            [sys.executable, "-c", PAGES, *arguments],
+            env=os.environ | thresholds,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return int(done.stdout)
 
     # Ten calls of three tensors of 16 MB, 4096 pages each: 122,880.
@@ -245,8 +282,16 @@ KERNEL_SIGNATURES = [
 def test_kernels_compile_for_hopper_without_a_gpu(tmp_path):
     pytest.importorskip("triton")
     (tmp_path / "kernels.py").write_text(KERNELS)
-    good, bad = compile_only.run({"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None)["kernels"]
-    assert good["ok"] and good["name"] == "scale_kernel" and 0 < good["registers"] <= 255 and good["spills"] == 0 and good["shared_bytes"] >= 0
+    good, bad = compile_only.run(
+        {"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None
+    )["kernels"]
+    assert (
+        good["ok"]
+        and good["name"] == "scale_kernel"
+        and 0 < good["registers"] <= 255
+        and good["spills"] == 0
+        and good["shared_bytes"] >= 0
+    )
     assert not bad["ok"] and "nothing" in bad["error"]
 
 
@@ -277,7 +322,9 @@ KERNEL_SIGNATURES = [
 def test_spilled_registers_are_told_from_what_a_sine_keeps_on_the_stack(tmp_path):
     pytest.importorskip("triton")
     (tmp_path / "kernels.py").write_text(SPILLING)
-    spilling, sine = compile_only.run({"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None)["kernels"]
+    spilling, sine = compile_only.run(
+        {"candidate": str(tmp_path / "kernels.py"), "target": "triton", "sm": 90}, lambda stage, fraction: None
+    )["kernels"]
     assert spilling["ok"] and spilling["registers"] == 64 and spilling["spills"] > 100, spilling
     assert sine["ok"] and sine["spills"] == 0, sine
 
@@ -319,7 +366,9 @@ def test_what_timed_calls_return_is_judged_by_the_whole_contract(timed):
     assert cheat["recheck"]["ok"] and judged(cheat)["code"] == "inaccurate"
 
 
-LOOKUP = PROBLEM.replace("torch.tanh(x) * 2", "x.sort().values").replace("torch.rand(64, 64)", "torch.randint(1 << 30, (1 << 16,))")
+LOOKUP = PROBLEM.replace("torch.tanh(x) * 2", "x.sort().values").replace(
+    "torch.rand(64, 64)", "torch.randint(1 << 30, (1 << 16,))"
+)
 
 BY_WHOLE_CONTENT = """
 class ModelNew(Model):

@@ -19,7 +19,9 @@ def counters(monkeypatch):
 
     def after(*differences, threads, cores=2, elapsed=1.0):
         now = [0.0]
-        values = iter([(10.0, 5.0, 2.0, 1.0), tuple(start + more for start, more in zip((10.0, 5.0, 2.0, 1.0), differences))])
+        values = iter(
+            [(10.0, 5.0, 2.0, 1.0), tuple(start + more for start, more in zip((10.0, 5.0, 2.0, 1.0), differences))]
+        )
         monkeypatch.setattr(noise.Noise, "_counters", lambda self: next(values))
         monkeypatch.setattr(noise.time, "monotonic", lambda: now[0])
         monkeypatch.setattr(noise.os, "sched_getaffinity", lambda _: set(range(cores)))
@@ -43,16 +45,22 @@ def test_a_quiet_machine_has_no_reasons(counters):
 
 
 def test_others_on_the_cores_that_are_timed_are_named(counters):
-    assert counters(2.0, 0.0, 0.7, 0.0, threads=2)["reasons"] == ["other processes used 1.3 of 2 cores while this was timed"]
+    assert counters(2.0, 0.0, 0.7, 0.0, threads=2)["reasons"] == [
+        "other processes used 1.3 of 2 cores while this was timed"
+    ]
 
 
 def test_others_on_cores_that_nobody_needs_are_no_noise(counters):
     assert counters(3.0, 0.0, 2.0, 0.0, threads=2, cores=8)["reasons"] == []
-    assert counters(8.0, 0.0, 1.0, 0.0, threads=2, cores=8)["reasons"] == ["other processes used 7.0 of 8 cores while this was timed"]
+    assert counters(8.0, 0.0, 1.0, 0.0, threads=2, cores=8)["reasons"] == [
+        "other processes used 7.0 of 8 cores while this was timed"
+    ]
 
 
 def test_a_hypervisor_and_a_limit_that_take_the_processor_away_are_named(counters):
-    assert counters(2.0, 0.4, 2.0, 0.0, threads=2)["reasons"] == ["the hypervisor gave 0.4 of 2 cores to others while this was timed"]
+    assert counters(2.0, 0.4, 2.0, 0.0, threads=2)["reasons"] == [
+        "the hypervisor gave 0.4 of 2 cores to others while this was timed"
+    ]
     assert counters(4.0, 0.0, 4.0, 0.5, threads=2, elapsed=2.0)["reasons"] == [
         "the control group's limit on processor time held this process up for 0.5 of 2.0 s while this was timed"
     ]
@@ -80,7 +88,9 @@ def test_a_process_that_computes_beside_is_seen_and_named():
 def test_the_largest_process_is_named(monkeypatch):
     made = noise.Noise(1)
     made.processes = {(7, "ninja"): 1.0, (8, "cc1plus"): 1.0}
-    monkeypatch.setattr(noise, "_processor_seconds_by_process", lambda: {(7, "ninja"): 1.1, (8, "cc1plus"): 2.2, (9, "new"): 0.1})
+    monkeypatch.setattr(
+        noise, "_processor_seconds_by_process", lambda: {(7, "ninja"): 1.1, (8, "cc1plus"): 2.2, (9, "new"): 0.1}
+    )
     assert made._largest(1.3) == "another process (cc1plus, process 8)"
     assert made._largest(2.0) == "another process (cc1plus, process 8) and others"
     assert made._largest(3.0) == "other processes"
@@ -88,9 +98,14 @@ def test_the_largest_process_is_named(monkeypatch):
 
 @pytest.mark.parametrize("eager, noisy", [([1.0, 1.01, 0.99] * 10, []), ([1.0, 2.0, 3.0] * 5, ["eager"])])
 def test_intervals_too_wide_to_say_anything_are_noise(eager, noisy):
-    report = library.summarise({"samples_ms": {"ours": [1.0] * len(eager), "eager": eager}, "noise": {"reasons": [], "cores": 2}})
+    report = library.summarise(
+        {"samples_ms": {"ours": [1.0] * len(eager), "eager": eager}, "noise": {"reasons": [], "cores": 2}}
+    )
     assert report["noise"]["noisy"] == bool(noisy) and report["noise"]["cores"] == 2
-    assert [reason.startswith(f"the 95 % interval of {name}'s median reaches ") for reason, name in zip(report["noise"]["reasons"], noisy, strict=True)] == [True] * len(noisy)
+    assert [
+        reason.startswith(f"the 95 % interval of {name}'s median reaches ")
+        for reason, name in zip(report["noise"]["reasons"], noisy, strict=True)
+    ] == [True] * len(noisy)
 
 
 def test_reasons_of_the_worker_mark_the_figures():

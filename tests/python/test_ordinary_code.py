@@ -44,20 +44,34 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "bits of another type": (lambda x: (x * 2).view(torch.int32) + 1, (numbers(4, 6),)),
     "rows behind each other, few columns": (lambda x, y: torch.cat([x, y]), (numbers(4, 6, dtype=torch.float16),) * 2),
     "a size among the results": (lambda x: (x * 2, x.shape[1:]), (numbers(2, 3, 4),)),
-    "a loss of whole numbers": (lambda x, y, t: F.cosine_embedding_loss(x, y, t, 0.5), (whole(5, 5), whole(5, 5) + 1, whole(5).sign() | 1)),
-    "a ranking loss of whole numbers": (lambda x, y, t: F.margin_ranking_loss(x, y, t), (whole(5), -whole(5), whole(5) | 1)),
-    "a Poisson loss of counts": (lambda x, t: F.poisson_nll_loss(x, t, full=True), (numbers(4, 6), whole(4, 6, low=1, high=9))),
+    "a loss of whole numbers": (
+        lambda x, y, t: F.cosine_embedding_loss(x, y, t, 0.5),
+        (whole(5, 5), whole(5, 5) + 1, whole(5).sign() | 1),
+    ),
+    "a ranking loss of whole numbers": (
+        lambda x, y, t: F.margin_ranking_loss(x, y, t),
+        (whole(5), -whole(5), whole(5) | 1),
+    ),
+    "a Poisson loss of counts": (
+        lambda x, t: F.poisson_nll_loss(x, t, full=True),
+        (numbers(4, 6), whole(4, 6, low=1, high=9)),
+    ),
     "a convolution of no channels": (lambda x, w: F.conv2d(x, w), (numbers(2, 0, 6, 6), numbers(2, 0, 3, 3))),
     "a linear system": (lambda x, y: torch.linalg.solve(x * 2, y) + 1, (regular(), numbers(3, 5, 2))),
     "an inverse": (lambda x: torch.linalg.inv(x * 2) + 1, (regular(),)),
     "an inverse by its older name": (lambda x: torch.inverse(x), (regular(),)),
-    "an inverse of a tensor": (lambda x: torch.linalg.tensorinv(x.view(2, 3, 6), ind=2), (numbers(6, 6) + 6 * torch.eye(6),)),
+    "an inverse of a tensor": (
+        lambda x: torch.linalg.tensorinv(x.view(2, 3, 6), ind=2),
+        (numbers(6, 6) + 6 * torch.eye(6),),
+    ),
     "a Cholesky factor": (lambda x: torch.linalg.cholesky(x * 2) + 1, (regular(),)),
     "a QR factorisation": (lambda x: torch.linalg.qr(x * 2).R + 1, (regular(),)),
     "an LU factorisation": (lambda x: torch.linalg.lu_factor(x * 2), (regular(),)),
     "an LDL factorisation": (lambda x: torch.linalg.ldl_factor(x * 2), (regular(),)),
     "a likelihood that factorises": (
-        lambda x, y: torch.distributions.MultivariateNormal(y, covariance_matrix=x, validate_args=False).log_prob(y * 2),
+        lambda x, y: torch.distributions.MultivariateNormal(y, covariance_matrix=x, validate_args=False).log_prob(
+            y * 2
+        ),
         (regular(), numbers(3, 5)),
     ),
     "bits of a narrower type": (lambda x: (x * 2).view(torch.int8), (numbers(4, 6),)),
@@ -97,7 +111,9 @@ def _(x: torch.Tensor, count: int) -> list[torch.Tensor]:
 
 
 def shares(result: torch.Tensor, arguments: tuple[torch.Tensor, ...]) -> bool:
-    return any(result.untyped_storage().data_ptr() == one.untyped_storage().data_ptr() for one in arguments if one.numel())
+    return any(
+        result.untyped_storage().data_ptr() == one.untyped_storage().data_ptr() for one in arguments if one.numel()
+    )
 
 
 @pytest.mark.parametrize("caution", ["fused", "library"])
@@ -136,7 +152,9 @@ def test_a_singular_matrix_raises_as_in_eager() -> None:
 
 
 def test_an_operator_with_an_effect_is_named() -> None:
-    module = Wrapped(lambda x: (aten._linalg_check_errors(torch.linalg.inv_ex(x).info, "here", is_matrix=False), x + 1)[1])
+    module = Wrapped(
+        lambda x: (aten._linalg_check_errors(torch.linalg.inv_ex(x).info, "here", is_matrix=False), x + 1)[1]
+    )
     with pytest.raises(errors.Error) as caught:
         export.export_module(module, (regular(),))
     assert caught.value.code == "unsupported-effect" and "_linalg_check_errors" in caught.value.message

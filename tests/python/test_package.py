@@ -22,13 +22,22 @@ with torch.no_grad():
 def run(script: str, *options: str) -> str:
     """What a script prints in a fresh Python that finds the checkout's package."""
     environment = os.environ | {"PYTHONPATH": str(HOME / "python")}
-    done = subprocess.run([sys.executable, *options, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, *options, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_dir_shows_the_interface_without_pytorch():
-    shown = run("import sys, kernelwright; print(*dir(kernelwright)); print('torch' in sys.modules, kernelwright.errors.Error.__name__, 'torch' in sys.modules)")
+    shown = run(
+        "import sys, kernelwright; print(*dir(kernelwright)); print('torch' in sys.modules, kernelwright.errors.Error.__name__, 'torch' in sys.modules)"
+    )
     names, torch_there = shown.splitlines()
     public = [name for name in names.split() if not name.startswith("__")]
     assert public == ["UnverifiedKernelsWarning", "VerificationError", "errors", "measure", "optimize", "verify"]
@@ -48,7 +57,10 @@ def test_every_name_that_dir_shows_is_there():
 def test_program_library_and_package_are_of_one_version(kw_binary):
     import kernelwright
 
-    assert subprocess.run([kw_binary, "--version"], capture_output=True, text=True, check=True).stdout.strip() == f"kw {kernelwright.__version__}"
+    assert (
+        subprocess.run([kw_binary, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        == f"kw {kernelwright.__version__}"
+    )
     assert kernelwright.library.version() == kernelwright.__version__
 
 

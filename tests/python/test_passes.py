@@ -29,20 +29,56 @@ class Module(torch.nn.Module):
 
 
 def _arithmetic(self, x, y, labels):
-    return 2 - x, torch.rsub(x, y, alpha=3), x * 1, x + 0, x - 0.0, x / 4, x / 3, 1 * x, x**2, x**3, x**0.5, x**1, -(-x), x // 2, torch.true_divide(labels, 2)
+    return (
+        2 - x,
+        torch.rsub(x, y, alpha=3),
+        x * 1,
+        x + 0,
+        x - 0.0,
+        x / 4,
+        x / 3,
+        1 * x,
+        x**2,
+        x**3,
+        x**0.5,
+        x**1,
+        -(-x),
+        x // 2,
+        torch.true_divide(labels, 2),
+    )
 
 
 def _promotion(self, x, y, labels):
     two, third = torch.tensor(2.0), torch.tensor(1 / 3)
     half = x.half()
-    return labels * two, labels + 1, labels * 1, half * two, half + third, x * torch.tensor(2), labels > third, torch.where(x > 0, 1.0, x), x.bfloat16() * 3
+    return (
+        labels * two,
+        labels + 1,
+        labels * 1,
+        half * two,
+        half + third,
+        x * torch.tensor(2),
+        labels > third,
+        torch.where(x > 0, 1.0, x),
+        x.bfloat16() * 3,
+    )
 
 
 def _constants(self, x, y, labels):
     ones = torch.ones(6, 8)
     zero = torch.zeros(())
     mask = torch.full((6, 8), True)
-    return x * ones, x + zero, x - zero, ones + ones, torch.where(mask, x, y), ones[:3] * 5, x * torch.full((8,), 0.1), zero / zero, x.fill_(3.0) + y
+    return (
+        x * ones,
+        x + zero,
+        x - zero,
+        ones + ones,
+        torch.where(mask, x, y),
+        ones[:3] * 5,
+        x * torch.full((8,), 0.1),
+        zero / zero,
+        x.fill_(3.0) + y,
+    )
 
 
 def _views(self, x, y, labels):
@@ -54,7 +90,17 @@ def _views(self, x, y, labels):
 
 def _copies(self, x, y, labels):
     z = torch.exp(x)
-    return z.clone(), z, x.clone(), x.to(torch.float32), z.contiguous(), F.dropout(z, 0.0), F.dropout(z, 0.5, training=False), x.clone() + 1, z.detach().clone().sin()
+    return (
+        z.clone(),
+        z,
+        x.clone(),
+        x.to(torch.float32),
+        z.contiguous(),
+        F.dropout(z, 0.0),
+        F.dropout(z, 0.5, training=False),
+        x.clone() + 1,
+        z.detach().clone().sin(),
+    )
 
 
 def _reductions(self, x, y, labels):
@@ -101,7 +147,8 @@ LOSSES = {
 }  # fmt: skip
 
 EXACT_CASES = {
-    function.__name__.strip("_"): function for function in (_arithmetic, _promotion, _constants, _views, _copies, _reductions, _pointwise, _mutation, _chains)
+    function.__name__.strip("_"): function
+    for function in (_arithmetic, _promotion, _constants, _views, _copies, _reductions, _pointwise, _mutation, _chains)
 }
 
 
@@ -128,7 +175,9 @@ def _inputs(special: bool) -> dict[str, torch.Tensor]:
     torch.manual_seed(7)
     x, y = torch.randn(6, 8), torch.randn(6, 8)
     if special:
-        x.view(-1)[:10] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-40, 3e38, -1.0, 1.0, -3e38])
+        x.view(-1)[:10] = torch.tensor(
+            [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-40, 3e38, -1.0, 1.0, -3e38]
+        )
         y.view(-1)[:6] = torch.tensor([-0.0, 0.0, float("inf"), 2.0, float("nan"), -1e-42])
     return {"x": x, "y": y, "labels": torch.randint(0, 8, (6, 8))}
 
@@ -136,14 +185,26 @@ def _inputs(special: bool) -> dict[str, torch.Tensor]:
 def _strided_inputs() -> dict[str, torch.Tensor]:
     """The same sizes where memory is not row-major: transposed, expanded, a window of a larger tensor."""
     torch.manual_seed(8)
-    return {"x": torch.randn(8, 6).t(), "y": torch.randn(1, 8).expand(6, 8), "labels": torch.randint(0, 8, (8, 10))[1:7, 1:9]}
+    return {
+        "x": torch.randn(8, 6).t(),
+        "y": torch.randn(1, 8).expand(6, 8),
+        "labels": torch.randint(0, 8, (8, 10))[1:7, 1:9],
+    }
 
 
 def _copy(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     copies = {}
     for name, tensor in inputs.items():
-        extent = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
-        copies[name] = tensor.as_strided((extent,), (1,), 0).clone().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        extent = (
+            tensor.storage_offset()
+            + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+            + 1
+        )
+        copies[name] = (
+            tensor.as_strided((extent,), (1,), 0)
+            .clone()
+            .as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        )
     return copies
 
 
@@ -151,7 +212,10 @@ def _assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, text: str) -> No
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape and ours.stride() == theirs.stride()
     if ours.is_floating_point():
         assert torch.equal(ours.isnan(), theirs.isnan()), text
-        ours, theirs = torch.nan_to_num(ours, nan=7.0, posinf=8.0, neginf=9.0), torch.nan_to_num(theirs, nan=7.0, posinf=8.0, neginf=9.0)
+        ours, theirs = (
+            torch.nan_to_num(ours, nan=7.0, posinf=8.0, neginf=9.0),
+            torch.nan_to_num(theirs, nan=7.0, posinf=8.0, neginf=9.0),
+        )
         assert torch.equal(ours.signbit(), theirs.signbit()), text
     assert torch.equal(ours, theirs), text
 
@@ -174,7 +238,9 @@ def test_exact_passes_keep_strides(after_passes, name):
     module, inputs = Module(EXACT_CASES[name]), _strided_inputs()
     before, after = after_passes(module, inputs, []), after_passes(module, inputs, EXACT)
     with torch.no_grad():
-        for ours, theirs in zip(graph_text.run(after, module, _copy(inputs)), graph_text.run(before, module, _copy(inputs)), strict=True):
+        for ours, theirs in zip(
+            graph_text.run(after, module, _copy(inputs)), graph_text.run(before, module, _copy(inputs)), strict=True
+        ):
             _assert_same_bits(ours, theirs, after)
 
 
@@ -204,14 +270,28 @@ def test_formulas_that_pytorch_has_an_operator_for(after_passes, special):
     if special:
         inputs["x"].view(-1)[10:16] = torch.tensor([-50.0, -95.0, -110.0, -160.0, 2e5, -800.0])
     text = after_passes(module, inputs, ["all"])
-    assert len(re.findall(r"= aten.log_softmax", text)) == 3 and not re.search(r"= aten.(sigmoid|tanh|softplus|xlogy)", text), text
+    assert len(re.findall(r"= aten.log_softmax", text)) == 3 and not re.search(
+        r"= aten.(sigmoid|tanh|softplus|xlogy)", text
+    ), text
     with torch.no_grad():
         ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
-        reference = module(**{name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in _copy(inputs).items()})
+        reference = module(
+            **{
+                name: tensor.double() if tensor.is_floating_point() else tensor
+                for name, tensor in _copy(inputs).items()
+            }
+        )
     for mine, theirs, exact in zip(ours, eager, reference, strict=True):
         agreed = (theirs.isfinite() & exact.isfinite()) | (theirs.isnan() & exact.isnan()) | (theirs == exact)
-        torch.testing.assert_close(torch.where(agreed, mine, 0.0), torch.where(agreed, theirs, 0.0), rtol=4e-6, atol=2e-6, equal_nan=True)
-        differs = ~agreed & ~torch.isclose(mine.double(), exact, rtol=4e-6, equal_nan=True) & (mine != theirs) & ~(mine.isnan() & theirs.isnan())
+        torch.testing.assert_close(
+            torch.where(agreed, mine, 0.0), torch.where(agreed, theirs, 0.0), rtol=4e-6, atol=2e-6, equal_nan=True
+        )
+        differs = (
+            ~agreed
+            & ~torch.isclose(mine.double(), exact, rtol=4e-6, equal_nan=True)
+            & (mine != theirs)
+            & ~(mine.isnan() & theirs.isnan())
+        )
         assert not differs.any(), (mine[differs], theirs[differs], exact[differs])
 
 
@@ -235,27 +315,50 @@ def _broadcast_sums(self, x, y, labels):
 @pytest.mark.parametrize("special", [False, True], ids=["numbers", "special values"])
 def test_folds_of_broadcasts(after_passes, special):
     inputs = _inputs(special)
-    inputs["x"][inputs["x"].abs() == 3e38] = 1e15   # PyTorch's sums overflow where ours need not
+    inputs["x"][inputs["x"].abs() == 3e38] = 1e15  # PyTorch's sums overflow where ours need not
     for function, exact in (_broadcast_extremes, True), (_broadcast_sums, False):
         module = Module(function)
         text = after_passes(module, inputs, ["canonicalise", "broadcasts", "dead_code"])
-        folds = [line for line in text.splitlines() if re.search(r"= aten.(sum|mean|amax|amin|argmax|argmin|prod|var|std|logsumexp|linalg_vector_norm|any|all)\.", line)]
+        folds = [
+            line
+            for line in text.splitlines()
+            if re.search(
+                r"= aten.(sum|mean|amax|amin|argmax|argmin|prod|var|std|logsumexp|linalg_vector_norm|any|all)\.", line
+            )
+        ]
         with torch.no_grad():
             ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
         assert len(folds) < len(eager) - 3, text
         for mine, theirs in zip(ours, eager, strict=True):
             if exact and not (special and theirs.is_floating_point()):
                 _assert_same_bits(mine, theirs, text)
-            else:   # which of two zeros an extreme takes is PyTorch's affair, whether anything else differs is not
-                tolerance = 0 if exact else {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(theirs.dtype, 0)
-                torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=True)
+            else:  # which of two zeros an extreme takes is PyTorch's affair, whether anything else differs is not
+                tolerance = (
+                    0
+                    if exact
+                    else {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(theirs.dtype, 0)
+                )
+                torch.testing.assert_close(
+                    mine, theirs, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=True
+                )
 
 
 def _row_losses(self, x, y, labels):
     wide = torch.cat([x, y, x, -y, x * y, x], dim=1)
     probability, share = torch.softmax(wide, -1), wide / wide.norm(dim=1, keepdim=True)
-    sums = (probability * wide).sum(), share.sum(dtype=torch.float64), share.to(torch.bfloat16).mean(), share.half().sum(dtype=torch.float32)
-    return *sums, (probability * torch.log_softmax(2 * wide, 1)).mean((0, 1)), probability.amax(), share.amin((1, 0), keepdim=True), probability.sum(0)
+    sums = (
+        (probability * wide).sum(),
+        share.sum(dtype=torch.float64),
+        share.to(torch.bfloat16).mean(),
+        share.half().sum(dtype=torch.float32),
+    )
+    return (
+        *sums,
+        (probability * torch.log_softmax(2 * wide, 1)).mean((0, 1)),
+        probability.amax(),
+        share.amin((1, 0), keepdim=True),
+        probability.sum(0),
+    )
 
 
 def test_folding_rows_first_keeps_sums(after_passes):

@@ -23,14 +23,30 @@ def _step(rng: random.Random, values: list[Tensor]) -> tuple[Step, Tensor] | Non
     x = values[at]
     rank = x.dim()
     dim = rng.randrange(rank) if rank else 0
-    kind = rng.choice(["unary", "unary", "binary", "binary", "reduce", "norm", "view", "view", "cat", "pad", "normalise"])
+    kind = rng.choice(
+        ["unary", "unary", "binary", "binary", "reduce", "norm", "view", "view", "cat", "pad", "normalise"]
+    )
     if kind == "unary":
-        function = rng.choice([torch.relu, torch.sigmoid, torch.tanh, F.gelu, F.silu, torch.abs, torch.neg, lambda t: t * 0.5 + 1, lambda t: t.clamp(-1, 1)])
+        function = rng.choice(
+            [
+                torch.relu,
+                torch.sigmoid,
+                torch.tanh,
+                F.gelu,
+                F.silu,
+                torch.abs,
+                torch.neg,
+                lambda t: t * 0.5 + 1,
+                lambda t: t.clamp(-1, 1),
+            ]
+        )
         step: Step = lambda v: function(v[at])
     elif kind == "binary":
         others = [i for i, y in enumerate(values) if _broadcasts(x, y)] or [at]
         other = rng.choice(others)
-        function = rng.choice([torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, b * 2)])
+        function = rng.choice(
+            [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, b * 2)]
+        )
         step = lambda v: function(v[at], v[other])
     elif rank == 0:
         return None
@@ -39,12 +55,25 @@ def _step(rng: random.Random, values: list[Tensor]) -> tuple[Step, Tensor] | Non
         function = rng.choice([torch.sum, torch.mean, torch.amax, torch.amin, torch.logsumexp])
         step = lambda v: function(v[at], dim, keepdim=keep)
     elif kind == "norm":
-        step = rng.choice([lambda v: torch.softmax(v[at], dim), lambda v: F.layer_norm(v[at], v[at].shape[-1:]), lambda v: torch.log_softmax(v[at], dim)])
+        step = rng.choice(
+            [
+                lambda v: torch.softmax(v[at], dim),
+                lambda v: F.layer_norm(v[at], v[at].shape[-1:]),
+                lambda v: torch.log_softmax(v[at], dim),
+            ]
+        )
     elif kind == "normalise":
-        step = lambda v: (v[at] - v[at].mean(dim, keepdim=True)) / (v[at].var(dim, keepdim=True, correction=0) + 1.0).sqrt()
+        step = lambda v: (
+            (v[at] - v[at].mean(dim, keepdim=True)) / (v[at].var(dim, keepdim=True, correction=0) + 1.0).sqrt()
+        )
     elif kind == "view":
         other = rng.randrange(rank)
-        choices: list[Step] = [lambda v: v[at].transpose(dim, other), lambda v: v[at].unsqueeze(dim), lambda v: v[at].flatten(), lambda v: v[at].flip(dim)]
+        choices: list[Step] = [
+            lambda v: v[at].transpose(dim, other),
+            lambda v: v[at].unsqueeze(dim),
+            lambda v: v[at].flatten(),
+            lambda v: v[at].flip(dim),
+        ]
         if x.shape[dim] > 2:
             choices += [lambda v: v[at].narrow(dim, 1, v[at].shape[dim] - 1), lambda v: v[at].select(dim, 1)]
         if x.shape[dim] % 2 == 0:

@@ -54,7 +54,12 @@ def test_several_results_in_one_program(tmp_path: Path) -> None:
     """Windows that overlap are computed several at a time where there are many: the last rows, slices and columns of results are not full."""
     check(lambda x: F.max_pool2d(torch.relu(x), 3, 1, 1), randn(8, 9, 181, 192), tmp_path=tmp_path, launches=1)
     check(lambda x: F.avg_pool2d(x, 2, 1), randn(8, 9, 182, 188), tmp_path=tmp_path, launches=1)
-    check(lambda x: F.avg_pool3d(x * 2, 3, 2, 1, count_include_pad=False), randn(4, 16, 33, 65, 128), tmp_path=tmp_path, launches=1)
+    check(
+        lambda x: F.avg_pool3d(x * 2, 3, 2, 1, count_include_pad=False),
+        randn(4, 16, 33, 65, 128),
+        tmp_path=tmp_path,
+        launches=1,
+    )
 
 
 @pytest.mark.parametrize("ceil_mode", [False, True])
@@ -82,7 +87,12 @@ def test_uneven_windows_of_every_count(length: int, tmp_path: Path) -> None:
 
 
 def test_windows_that_step_over_the_input_are_the_librarys(tmp_path: Path) -> None:
-    check(lambda x: F.max_pool2d(x, 2, 1, 1, 3, return_indices=True), randn(1, 2, 2, 2), tmp_path=tmp_path, library_calls=1)
+    check(
+        lambda x: F.max_pool2d(x, 2, 1, 1, 3, return_indices=True),
+        randn(1, 2, 2, 2),
+        tmp_path=tmp_path,
+        library_calls=1,
+    )
 
 
 def test_costly_producers_of_many_windows_are_stored(tmp_path: Path) -> None:
@@ -95,9 +105,21 @@ def test_windows_that_start_where_random_numbers_say(dtype: torch.dtype, tmp_pat
     samples = torch.rand(40, 3, 3, generator=torch.Generator().manual_seed(7)).to(dtype)
     x = randn(40, 3, 97, 41, dtype=dtype)
     for size in ((1, 1), (2, 7), (60, 39), (95, 20)):
-        check(lambda x, s, size=size: torch.ops.aten.fractional_max_pool2d(x, [3, 2], size, s), x, samples[..., :2].contiguous(), tmp_path=tmp_path, launches=1)
+        check(
+            lambda x, s, size=size: torch.ops.aten.fractional_max_pool2d(x, [3, 2], size, s),
+            x,
+            samples[..., :2].contiguous(),
+            tmp_path=tmp_path,
+            launches=1,
+        )
     boxes = randn(40, 3, 41, 8, 12, dtype=dtype)
-    check(lambda x, s: torch.ops.aten.fractional_max_pool3d(torch.relu(x), [2, 1, 3], [9, 6, 5], s), boxes, samples * 9 - 4, tmp_path=tmp_path, launches=1)
+    check(
+        lambda x, s: torch.ops.aten.fractional_max_pool3d(torch.relu(x), [2, 1, 3], [9, 6, 5], s),
+        boxes,
+        samples * 9 - 4,
+        tmp_path=tmp_path,
+        launches=1,
+    )
 
 
 @pytest.mark.parametrize("size", [3, 4])

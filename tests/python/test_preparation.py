@@ -99,7 +99,11 @@ def params(tmp_path):
 
 def verify(given, tmp_path):
     """The report as it is sent, where NaN equals NaN, without the time that it took."""
-    report = json.loads(protocol.encode(verification.run(given | {"candidate": str(tmp_path / "candidate.py")}, lambda stage, fraction: None))[4:])
+    report = json.loads(
+        protocol.encode(
+            verification.run(given | {"candidate": str(tmp_path / "candidate.py")}, lambda stage, fraction: None)
+        )[4:]
+    )
     del report["prepared_seconds"]
     return report
 
@@ -125,7 +129,10 @@ def test_the_report_is_the_same_where_memory_ends_the_work_early(params, tmp_pat
 
 
 def test_a_wrong_candidate_is_found_on_the_same_draws(params, tmp_path):
-    given = params(PROBLEMS["buffers"], "class ModelNew(Model):\n    def forward(self, x):\n        return torch.relu(self.fc(x))\n")
+    given = params(
+        PROBLEMS["buffers"],
+        "class ModelNew(Model):\n    def forward(self, x):\n        return torch.relu(self.fc(x))\n",
+    )
     expected = verify(given, tmp_path)
     list(preparation.work(given))
     assert verify(given, tmp_path) == expected
@@ -140,7 +147,9 @@ def test_other_parameters_do_not_get_what_was_prepared(params):
 
 
 def test_a_problem_that_cannot_be_constructed_is_told_by_the_verification(params, tmp_path):
-    given = params("class Model(nn.Module):\n    def __init__(self):\n        raise ValueError('no')\n    def forward(self, x):\n        return x\n")
+    given = params(
+        "class Model(nn.Module):\n    def __init__(self):\n        raise ValueError('no')\n    def forward(self, x):\n        return x\n"
+    )
     with pytest.raises(errors.Error):
         next(preparation.work(given))
     with pytest.raises(errors.Error, match="constructing Model: ValueError: no"):

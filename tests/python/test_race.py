@@ -23,7 +23,9 @@ def get_init_inputs():
     return []
 """
 AS_EAGER = PROBLEM + "\n\nModelNew = Model\n"
-OTHERWISE = AS_EAGER.replace("ModelNew = Model", "class ModelNew(Model):\n    def forward(self, x):\n        return 1.7 * super().forward(x)")
+OTHERWISE = AS_EAGER.replace(
+    "ModelNew = Model", "class ModelNew(Model):\n    def forward(self, x):\n        return 1.7 * super().forward(x)"
+)
 
 
 @pytest.mark.parametrize("errors, timed", [({}, False), ({"output[0]": 0.9}, True)])
@@ -33,9 +35,22 @@ def test_a_difference_that_eager_has_from_the_truth_is_none_to_fail_for(tmp_path
         return str(tmp_path / name)
 
     problem = write("problem.py", PROBLEM)
-    candidates = [{"name": name, "path": write(f"{name}.py", text), "keep": False} for name, text in (("anchor", AS_EAGER), ("other", OTHERWISE))]
+    candidates = [
+        {"name": name, "path": write(f"{name}.py", text), "keep": False}
+        for name, text in (("anchor", AS_EAGER), ("other", OTHERWISE))
+    ]
     try:
-        reply = race.run({"problem": problem, "device": "cpu", "candidates": candidates, "seed": 1, "budget_seconds": 0.1, "eager_errors": errors}, lambda *_: None)
+        reply = race.run(
+            {
+                "problem": problem,
+                "device": "cpu",
+                "candidates": candidates,
+                "seed": 1,
+                "budget_seconds": 0.1,
+                "eager_errors": errors,
+            },
+            lambda *_: None,
+        )
     finally:
         race.release()
     other = reply["results"][1]

@@ -94,7 +94,9 @@ def test_a_buffer_that_a_call_updates_is_written_into_and_not_copied() -> None:
     reference = Cache()
     emitted = library.compile_graph(export.export_module(Cache(), (x, at)), "cpu")
     # The warning of memory that is shared speaks of clone().
-    assert emitted["library_ops"] == [] and ".clone(" not in emitted["source"] and "copy_(" not in emitted["source"], emitted["source"]
+    assert emitted["library_ops"] == [] and ".clone(" not in emitted["source"] and "copy_(" not in emitted["source"], (
+        emitted["source"]
+    )
     with torch.no_grad():
         candidate = load(emitted["source"]).ModelNew(reference)
         places = candidate.module.keys.data_ptr(), candidate.module.counts.data_ptr()

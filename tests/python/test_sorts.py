@@ -22,7 +22,14 @@ def seeds_of(name: str) -> range:
 
 
 # On a CPU a topk whose positions are read is PyTorch's.
-PICKED = ["largest", "a_few_of_many", "several_of_one_row", "between_pointwise", "largest_of_wide_elements", "largest_of_long_rows"]
+PICKED = [
+    "largest",
+    "a_few_of_many",
+    "several_of_one_row",
+    "between_pointwise",
+    "largest_of_wide_elements",
+    "largest_of_long_rows",
+]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES | CPU_CASES if name not in PICKED])
@@ -32,8 +39,12 @@ def test_on_the_cpu(name: str) -> None:
 
 def test_positions_of_the_largest_are_the_librarys_on_the_cpu() -> None:
     x = torch.randn(7, 40)
-    both, values = (Wrapped(function) for function in (lambda x: torch.topk(x * 2, 3), lambda x: torch.topk(x * 2, 3).values))
-    assert [library.compile_graph(export.export_module(one, (x,)), "cpu")["library_ops"] != [] for one in (both, values)] == [True, False]
+    both, values = (
+        Wrapped(function) for function in (lambda x: torch.topk(x * 2, 3), lambda x: torch.topk(x * 2, 3).values)
+    )
+    assert [
+        library.compile_graph(export.export_module(one, (x,)), "cpu")["library_ops"] != [] for one in (both, values)
+    ] == [True, False]
 
 
 interpreter = interpreter_of("sort_cases:interpreted")

@@ -19,9 +19,20 @@ pytest.importorskip("triton")
 class Conversions(torch.nn.Module):
     """Down from each wider type, and up again."""
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, code: torch.Tensor, wide: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, code: torch.Tensor, wide: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         small, large = torch.float8_e4m3fn, torch.float8_e5m2
-        return (x.clamp(-448, 448).to(small), y.clamp(-448, 448).to(small), z.clamp(-448, 448).to(small), x.to(large), y.to(large), z.to(large), code.float() * 2, wide.float() * 2)
+        return (
+            x.clamp(-448, 448).to(small),
+            y.clamp(-448, 448).to(small),
+            z.clamp(-448, 448).to(small),
+            x.to(large),
+            y.to(large),
+            z.to(large),
+            code.float() * 2,
+            wide.float() * 2,
+        )
 
 
 def every_half(dtype: torch.dtype) -> torch.Tensor:
@@ -34,7 +45,9 @@ def around_every_float8() -> torch.Tensor:
     numbers = torch.cat([codes.view(torch.float8_e4m3fn).float(), codes.view(torch.float8_e5m2).float()])
     numbers = numbers[numbers.isfinite()].unique()
     middles = (numbers[1:] + numbers[:-1]) / 2
-    ends = torch.tensor([448.0, 464.0, 480.0, 57344.0, 61440.0, 65536.0, 3.4e38, 1e-45, 1.2e-38, 2**-10, 2**-17, float("inf")])
+    ends = torch.tensor(
+        [448.0, 464.0, 480.0, 57344.0, 61440.0, 65536.0, 3.4e38, 1e-45, 1.2e-38, 2**-10, 2**-17, float("inf")]
+    )
     values = torch.cat([numbers, middles, ends, -ends])
     beside = [values.nextafter(torch.full_like(values, bound)) for bound in (float("inf"), -float("inf"))]
     return torch.cat([values, *beside, torch.tensor([0.0, -0.0, float("nan")])])
@@ -42,13 +55,23 @@ def around_every_float8() -> torch.Tensor:
 
 def inputs() -> list[torch.Tensor]:
     codes = torch.arange(256, dtype=torch.uint8)
-    return [around_every_float8(), every_half(torch.bfloat16), every_half(torch.float16), codes.view(torch.float8_e4m3fn), codes.view(torch.float8_e5m2)]
+    return [
+        around_every_float8(),
+        every_half(torch.bfloat16),
+        every_half(torch.float16),
+        codes.view(torch.float8_e4m3fn),
+        codes.view(torch.float8_e5m2),
+    ]
 
 
 def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """To the bit, but for a NaN's sign, which the hardware does not keep."""
     wide, reference = ours.float(), theirs.float()
-    return ours.dtype == theirs.dtype and torch.equal(wide.isnan(), reference.isnan()) and torch.equal(wide.nan_to_num(0.5).view(torch.int32), reference.nan_to_num(0.5).view(torch.int32))
+    return (
+        ours.dtype == theirs.dtype
+        and torch.equal(wide.isnan(), reference.isnan())
+        and torch.equal(wide.nan_to_num(0.5).view(torch.int32), reference.nan_to_num(0.5).view(torch.int32))
+    )
 
 
 def made(folder: Path, device: str = "cpu") -> Path:
@@ -69,7 +92,9 @@ def check(request: dict[str, Any]) -> str:
     module, _ = problem.load_module(Path(request["path"]), kind="candidate")
     if request.get("unclamped"):
         return check_beyond_the_largest(module)
-    for index, (ours, theirs) in enumerate(zip(module.kernel_forward(*inputs()), Conversions()(*inputs()), strict=True)):
+    for index, (ours, theirs) in enumerate(
+        zip(module.kernel_forward(*inputs()), Conversions()(*inputs()), strict=True)
+    ):
         if not same(ours, theirs):
             return f"result {index} differs"
     return ""
@@ -87,7 +112,9 @@ def check_beyond_the_largest(module: Any) -> str:
         module.FLOAT8_SATURATES = tl.constexpr(saturates)
         results[saturates] = module.kernel_forward(values).float()
     expected = torch.where(values.abs() > 464.0, float("nan"), results[True])
-    return "" if torch.equal(expected.nan_to_num(0.5), results[False].nan_to_num(0.5)) else "differs from NaN beyond 464"
+    return (
+        "" if torch.equal(expected.nan_to_num(0.5), results[False].nan_to_num(0.5)) else "differs from NaN beyond 464"
+    )
 
 
 def test_beyond_the_largest(tmp_path: Path) -> None:
@@ -111,8 +138,16 @@ def test_bit_arithmetic_rounds_as_pytorch(tmp_path: Path) -> None:
 
 def test_the_hardware_converts_where_it_rounds_once(tmp_path: Path) -> None:
     module, _ = problem.load_module(made(tmp_path), kind="candidate")
-    code = {sm: "\n".join(compile_only.compile_entry(module, entry, sm).asm["ptx"] for entry in module.KERNEL_SIGNATURES) for sm in (80, 89, 90)}
-    for conversion in "cvt.rn.satfinite.e4m3x2.f32", "cvt.rn.satfinite.e5m2x2.f32", "cvt.rn.f16x2.e4m3x2", "cvt.rn.f16x2.e5m2x2":
+    code = {
+        sm: "\n".join(compile_only.compile_entry(module, entry, sm).asm["ptx"] for entry in module.KERNEL_SIGNATURES)
+        for sm in (80, 89, 90)
+    }
+    for conversion in (
+        "cvt.rn.satfinite.e4m3x2.f32",
+        "cvt.rn.satfinite.e5m2x2.f32",
+        "cvt.rn.f16x2.e4m3x2",
+        "cvt.rn.f16x2.e5m2x2",
+    ):
         assert conversion in code[90], conversion
         assert conversion not in code[80] and conversion not in code[89]
     # By way of half precision it would round twice.
@@ -127,7 +162,9 @@ def nearest(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     above = torch.searchsorted(numbers, size).clamp(max=len(numbers) - 1)
     below = (above - 1).clamp(min=0)
     to_above, to_below = numbers[above] - size, size - numbers[below]
-    code = torch.where((to_above < to_below) | ((to_above == to_below) & (above % 2 == 0)) | (to_above == 0), above, below)
+    code = torch.where(
+        (to_above < to_below) | ((to_above == to_below) & (above % 2 == 0)) | (to_above == 0), above, below
+    )
     signed = (code + values.signbit() * 128).to(torch.uint8)
     return torch.where(values.isnan(), torch.tensor(127, dtype=torch.uint8), signed).view(dtype)
 
@@ -138,5 +175,9 @@ def test_what_the_hardware_documents_is_what_pytorch_computes() -> None:
         inside = single.clamp(-448, 448)
         assert same(nearest(inside, torch.float8_e4m3fn), inside.to(torch.float8_e4m3fn))
         # As the helper has it: beyond half a step past the largest number, infinity.
-        patched = torch.where(single.abs() >= 61440.0, torch.where(single < 0, 0xFC, 0x7C).to(torch.uint8), nearest(single, torch.float8_e5m2).view(torch.uint8)).view(torch.float8_e5m2)
+        patched = torch.where(
+            single.abs() >= 61440.0,
+            torch.where(single < 0, 0xFC, 0x7C).to(torch.uint8),
+            nearest(single, torch.float8_e5m2).view(torch.uint8),
+        ).view(torch.float8_e5m2)
         assert same(patched, single.to(torch.float8_e5m2))

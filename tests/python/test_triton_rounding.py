@@ -38,7 +38,17 @@ def machine_code(function: Callable[..., Any], inputs: list[torch.Tensor], folde
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_quotients_and_roots_are_rounded_correctly(dtype: torch.dtype, tmp_path: Path) -> None:
     inputs = [torch.randn(64, 256).to(dtype), torch.rand(64, 256).to(dtype)]
-    code = machine_code(lambda x, y: [x / y, 1.0 / x, torch.sqrt(y), x / x.amax(1, keepdim=True), torch.div(x, y, rounding_mode="trunc")], inputs, tmp_path)
+    code = machine_code(
+        lambda x, y: [
+            x / y,
+            1.0 / x,
+            torch.sqrt(y),
+            x / x.amax(1, keepdim=True),
+            torch.div(x, y, rounding_mode="trunc"),
+        ],
+        inputs,
+        tmp_path,
+    )
     assert "div.rn.f32" in code and "sqrt.rn.f32" in code
     assert not re.search(r"div\.(full|approx)|sqrt\.approx", code)
 
@@ -47,15 +57,23 @@ def test_quotients_by_sums_are_rounded_correctly_only_for_a_step_behind_them(tmp
     """The last places of a sum, or of an exponential, depend on its order and its author already."""
     inputs = [torch.randn(64, 256)]
     assert "div.rn" not in machine_code(lambda x: [torch.softmax(x, 1), x.sigmoid()], inputs, tmp_path)
-    assert "div.rn" not in machine_code(lambda x: [torch.xlogy(torch.softmax(x, 1), torch.softmax(x, 1))], inputs, tmp_path)  # asks whether it is 0
-    for stepped in (lambda x: torch.exp(torch.softmax(x, 1)) - 1 == 0, lambda x: (torch.softmax(x, 1) * 100).round(), lambda x: x.sigmoid() > 0.3):
+    assert "div.rn" not in machine_code(
+        lambda x: [torch.xlogy(torch.softmax(x, 1), torch.softmax(x, 1))], inputs, tmp_path
+    )  # asks whether it is 0
+    for stepped in (
+        lambda x: torch.exp(torch.softmax(x, 1)) - 1 == 0,
+        lambda x: (torch.softmax(x, 1) * 100).round(),
+        lambda x: x.sigmoid() > 0.3,
+    ):
         code = machine_code(stepped, inputs, tmp_path)
         assert "div.rn.f32" in code and "div.full" not in code
 
 
 def test_products_are_rounded_before_they_are_added(tmp_path: Path) -> None:
     inputs = [torch.randn(64, 256) for _ in range(3)]
-    code = machine_code(lambda x, y, z: [x * y + z, x * y - y * z, (x * y).sum(1), (x * 3 + y).round().to(torch.int8)], inputs, tmp_path)
+    code = machine_code(
+        lambda x, y, z: [x * y + z, x * y - y * z, (x * y).sum(1), (x * 3 + y).round().to(torch.int8)], inputs, tmp_path
+    )
     assert "mul.rn.f32" in code and not re.search(r"fma|mad\.f32", code)
 
 

@@ -12,7 +12,15 @@ def test_equal_candidate_is_clean(check):
     result = check(PROBLEM, "class ModelNew(Model):\n    pass\n", draws=7)
     assert wrong_outputs(result) == []
     assert failed_checks(result) == set()
-    assert [draw["kind"] for draw in result["draws"]] == ["generator", "signed", "wide", "constant", "special", "generator", "generator"]
+    assert [draw["kind"] for draw in result["draws"]] == [
+        "generator",
+        "signed",
+        "wide",
+        "constant",
+        "special",
+        "generator",
+        "generator",
+    ]
     names = {row["name"] for row in result["draws"][0]["outputs"]}
     assert names == {"output[0]", "buffer bn.running_mean", "buffer bn.running_var", "buffer bn.num_batches_tracked"}
     assert result["reference"] == "fp64"
@@ -24,7 +32,9 @@ def test_equal_candidate_is_clean(check):
 
 def test_every_seed_draws_afresh(check):
     candidate = "class ModelNew(Model):\n    pass\n"
-    first, same, other = (check(ELEMENTWISE, candidate, seed=seed, draws=1)["draws"][0]["outputs"][0]["eager"] for seed in (1, 1, 2))
+    first, same, other = (
+        check(ELEMENTWISE, candidate, seed=seed, draws=1)["draws"][0]["outputs"][0]["eager"] for seed in (1, 1, 2)
+    )
     assert first == same != other
 
 
@@ -108,7 +118,10 @@ def test_returning_the_input_is_wrong_and_shares_memory(check):
 
 
 def test_hidden_nans_show_on_special_values(check):
-    result = check(ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(torch.nan_to_num(x)) * 2\n")
+    result = check(
+        ELEMENTWISE,
+        "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(torch.nan_to_num(x)) * 2\n",
+    )
     assert wrong_outputs(result) == [("special", "output[0]")]
 
 
@@ -164,7 +177,9 @@ def test_guarded_allocations_keep_shape_strides_and_values(check):
 
 
 def test_changed_input_shows(check):
-    result = check(ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return x.tanh_().clone() * 2\n")
+    result = check(
+        ELEMENTWISE, "class ModelNew(Model):\n    def forward(self, x):\n        return x.tanh_().clone() * 2\n"
+    )
     assert "inputs-unchanged" in failed_checks(result)
 
 
@@ -183,8 +198,16 @@ def test_changed_weight_shows(check):
 
 
 def test_wrong_strides_and_shape_and_dtype_show(check):
-    for expression, field in ((".t().contiguous().t()", "strides_ok"), ("[:-1]", "shape_ok"), (".double()", "dtype_ok")):
-        result = check(ELEMENTWISE, f"class ModelNew(Model):\n    def forward(self, x):\n        return (torch.tanh(x) * 2){expression}\n", draws=1)
+    for expression, field in (
+        (".t().contiguous().t()", "strides_ok"),
+        ("[:-1]", "shape_ok"),
+        (".double()", "dtype_ok"),
+    ):
+        result = check(
+            ELEMENTWISE,
+            f"class ModelNew(Model):\n    def forward(self, x):\n        return (torch.tanh(x) * 2){expression}\n",
+            draws=1,
+        )
         assert not result["draws"][0]["outputs"][0][field]
 
 
@@ -310,13 +333,18 @@ def test_random_numbers_come_from_the_same_place_in_the_stream(check):
     result = check(problem, "class ModelNew(Model):\n    pass\n")
     assert wrong_outputs(result) == [] and failed_checks(result) == set()
     assert result["reference"] == "fp64"
-    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        torch.rand(1)\n        return super().forward(x)\n")
+    result = check(
+        problem,
+        "class ModelNew(Model):\n    def forward(self, x):\n        torch.rand(1)\n        return super().forward(x)\n",
+    )
     assert "random-state" in failed_checks(result) and ("generator", "output[0]") in wrong_outputs(result)
 
 
 def test_a_forward_that_insists_on_fp32_has_the_weaker_reference(check):
     problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "(torch.tanh(x) * 2).view(torch.int32).view(torch.float32)")
-    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(x) * 2\n", draws=2)
+    result = check(
+        problem, "class ModelNew(Model):\n    def forward(self, x):\n        return torch.tanh(x) * 2\n", draws=2
+    )
     assert result["reference"] == "fp32-eager" and "weaker" in result["reference_note"]
     row = result["draws"][0]["outputs"][0]
     assert row["eager"] == {"norm": 0.0, "max": 0.0} and row["sensitivity"]["norm"] > 0
@@ -337,7 +365,11 @@ def test_vacuous_answers_are_noted_draw_by_draw(check):
         if row["norm"] < 1e-6:
             near.setdefault(row["trivial"], []).append(row["draw"])
     everywhere = ["generator", "signed", "wide", "constant"]
-    assert near == {"ones": everywhere, "a constant": everywhere[1:], "the output for other inputs and weights": everywhere[1:]}
+    assert near == {
+        "ones": everywhere,
+        "a constant": everywhere[1:],
+        "the output for other inputs and weights": everywhere[1:],
+    }
     problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "torch.relu(x) * 1.0")
     result = check(problem, "class ModelNew(Model):\n    pass\n", draws=3)
     assert [(row["trivial"], row["draw"]) for row in result["vacuous"]] == [("input[0] itself", "generator")]
@@ -347,7 +379,9 @@ def test_vacuous_answers_are_noted_draw_by_draw(check):
 
 def test_integers_must_match_where_eager_does(check):
     problem = ELEMENTWISE.replace("torch.tanh(x) * 2", "x.argmax(1), x > 0.5")
-    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.argmin(1), x > 0.5\n", draws=1)
+    result = check(
+        problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.argmin(1), x > 0.5\n", draws=1
+    )
     assert wrong_outputs(result) == [("generator", "output[0]")]
     row = result["draws"][0]["outputs"][0]
     assert row["exact"] and row["mismatches"] > 0 and len(row["where"]) == 1
@@ -374,7 +408,10 @@ def test_nested_results_keyword_values_and_empty_tensors(check):
     result = check(problem, "class ModelNew(Model):\n    pass\n")
     assert wrong_outputs(result) == [] and failed_checks(result) == set()
     with pytest.raises(errors.Error) as caught:
-        check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return {'a': [x * 2, None], 'b': [x[:0], 3]}\n")
+        check(
+            problem,
+            "class ModelNew(Model):\n    def forward(self, x):\n        return {'a': [x * 2, None], 'b': [x[:0], 3]}\n",
+        )
     assert caught.value.kind == "candidate" and caught.value.code == "output-structure"
 
 
@@ -388,10 +425,16 @@ def test_nested_results_keyword_values_and_empty_tensors(check):
         ("1 / 0\n", "import-raised"),
         ("import sys\nsys.exit(0)\n", "exits"),
         ("class ModelNew(nn.Module):\n    def __init__(self, *sizes):\n        super().__init__()\n", "state-dict"),
-        ("class ModelNew(Model):\n    def __init__(self, *args):\n        raise ValueError('no')\n", "constructor-raised"),
+        (
+            "class ModelNew(Model):\n    def __init__(self, *args):\n        raise ValueError('no')\n",
+            "constructor-raised",
+        ),
         ("class ModelNew(Model):\n    def forward(self, x):\n        raise ValueError('no')\n", "forward-raised"),
         ("class ModelNew(Model):\n    def forward(self, x):\n        print('done')\n        exit()\n", "exits"),
-        ("import subprocess\nsubprocess.run('echo k.cpp:3: error: no such type >&2; exit 1', shell=True, check=True, capture_output=True)\n", "compile-failed"),
+        (
+            "import subprocess\nsubprocess.run('echo k.cpp:3: error: no such type >&2; exit 1', shell=True, check=True, capture_output=True)\n",
+            "compile-failed",
+        ),
         ("class ModelNew(Model):\n    def forward(self, x):\n        return torch.empty(1 << 45)\n", "out-of-memory"),
     ],
 )
@@ -429,14 +472,22 @@ def test_comparison_rule_for_values_that_are_not_finite():
     assert metrics.compare(torch.tensor([nan, nan, -inf, 1.0, 2.0]), eager, reference).nonfinite_mismatches == 2
     # Where eager's sum came to infinity minus infinity, another order ends in one of them; a finite number only if it is the reference's.
     lost = torch.tensor([nan, nan, nan])
-    assert metrics.compare(torch.tensor([nan, -inf, inf]), lost, torch.full((3,), 1e300, dtype=torch.float64)).nonfinite_mismatches == 0
+    assert (
+        metrics.compare(
+            torch.tensor([nan, -inf, inf]), lost, torch.full((3,), 1e300, dtype=torch.float64)
+        ).nonfinite_mismatches
+        == 0
+    )
     # A mean over an infinite number is infinite as a sum over n, NaN as a running update; never finite.
     both_nan = torch.tensor([nan, nan, nan])
     excused = metrics.compare(torch.tensor([inf, -inf, nan]), both_nan, both_nan.double())
     assert excused.nonfinite_mismatches == 0 and excused.infinite_for_nan == 2
     assert metrics.compare(torch.tensor([0.0, 1.0, 3e38]), both_nan, both_nan.double()).nonfinite_mismatches == 3
     both_infinite = torch.tensor([inf, inf, inf])
-    assert metrics.compare(torch.tensor([nan, -inf, 3e38]), both_infinite, both_infinite.double()).nonfinite_mismatches == 3
+    assert (
+        metrics.compare(torch.tensor([nan, -inf, 3e38]), both_infinite, both_infinite.double()).nonfinite_mismatches
+        == 3
+    )
     bad = metrics.compare(torch.tensor([1.0, nan, -inf, inf, nan]), eager, reference)
     assert bad.nonfinite_mismatches == 5 and bad.stray_nans == 1 and bad.compared == 0
     nothing = metrics.compare(eager[:2], eager[:2], reference[:2])
@@ -444,17 +495,23 @@ def test_comparison_rule_for_values_that_are_not_finite():
 
 
 def test_a_mean_may_be_a_sum_over_n_where_eager_updates_it(check):
-    problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace("return torch.tanh(x) * 2", """mean = torch.zeros(x.shape[0], dtype=x.dtype)
+    problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace(
+        "return torch.tanh(x) * 2",
+        """mean = torch.zeros(x.shape[0], dtype=x.dtype)
         for index in range(x.shape[1]):
             mean = mean + (x[:, index] - mean) / (index + 1)
-        return mean""")
+        return mean""",
+    )
     result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return (x / 16).sum(1)\n")
     assert wrong_outputs(result) == []
 
 
 def test_an_infinity_does_not_stand_for_a_nan_that_came_in(check):
     problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace("torch.tanh(x) * 2", "x.sum(1)")
-    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.nan_to_num(nan=float('inf'), posinf=float('inf'), neginf=-float('inf')).sum(1)\n")
+    result = check(
+        problem,
+        "class ModelNew(Model):\n    def forward(self, x):\n        return x.nan_to_num(nan=float('inf'), posinf=float('inf'), neginf=-float('inf')).sum(1)\n",
+    )
     assert wrong_outputs(result) == [("special", "output[0]")]
 
 
@@ -473,7 +530,10 @@ def test_elements_of_which_eager_has_no_digit_leave_the_norms_of_the_special_dra
 
 def test_a_maximum_that_passes_over_nan_fails_the_special_draw(check):
     problem = ELEMENTWISE.replace("torch.rand(24, 40)", "torch.rand(256, 16)").replace("torch.tanh(x) * 2", "x.amax(1)")
-    result = check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        return x.nan_to_num(nan=-float('inf'), posinf=float('inf')).amax(1)\n")
+    result = check(
+        problem,
+        "class ModelNew(Model):\n    def forward(self, x):\n        return x.nan_to_num(nan=-float('inf'), posinf=float('inf')).amax(1)\n",
+    )
     assert wrong_outputs(result) == [("special", "output[0]")]
 
 

@@ -18,7 +18,9 @@ class ModelNew(Model):
         return self.kept[key].clone()
 """
 
-LINEAR = PROBLEM.replace("torch.relu(self.bn(self.fc(x)))", "torch.relu(self.fc(x))").replace("        self.bn = nn.BatchNorm1d(out)\n", "")
+LINEAR = PROBLEM.replace("torch.relu(self.bn(self.fc(x)))", "torch.relu(self.fc(x))").replace(
+    "        self.bn = nn.BatchNorm1d(out)\n", ""
+)
 
 LOOKUP = """
 import torch
@@ -56,7 +58,13 @@ def test_results_kept_by_a_part_of_what_they_depend_on_show(check, problem, key,
     assert wrong_outputs(check(problem, KEPT.format(key=key), seed=seed))
 
 
-@pytest.mark.parametrize("key", ["(x.numpy().tobytes(), self.fc.weight._version)", "(x.numpy().tobytes(), self.fc.weight.detach().numpy().tobytes(), self.fc.bias._version)"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "(x.numpy().tobytes(), self.fc.weight._version)",
+        "(x.numpy().tobytes(), self.fc.weight.detach().numpy().tobytes(), self.fc.bias._version)",
+    ],
+)
 def test_results_kept_by_all_that_they_depend_on_are_fine(check, key):
     result = check(LINEAR, KEPT.format(key=key))
     assert wrong_outputs(result) == [] and failed_checks(result) == set()
@@ -105,7 +113,9 @@ def test_a_candidate_may_raise_where_nobody_judges(check):
     assert wrong_outputs(check(ELEMENTWISE, raising)) == []
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.complex64]
+)
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_inputs_come_back_as_they_were(tmp_path, dtype, count):
     (tmp_path / "problem.py").write_text(ELEMENTWISE)
@@ -123,4 +133,12 @@ def test_inputs_come_back_as_they_were(tmp_path, dtype, count):
 
 def test_inputs_that_forward_changes_are_put_back(check):
     problem = ELEMENTWISE.replace("return torch.tanh(x) * 2", "return x.mul_(2).sum(1)")
-    assert wrong_outputs(check(problem, "class ModelNew(Model):\n    def forward(self, x):\n        x.add_(x)\n        return x.sum(1)\n")) == []
+    assert (
+        wrong_outputs(
+            check(
+                problem,
+                "class ModelNew(Model):\n    def forward(self, x):\n        x.add_(x)\n        return x.sum(1)\n",
+            )
+        )
+        == []
+    )

@@ -32,23 +32,63 @@ MASK = "torch.triu(torch.full((64, 64), -1e9), 1)"
 CHEATS = {
     "scores_beside_a_mask": (f"x @ x.t() / 8 + {MASK}", "torch.randn(64, 64)", f"return {MASK}"),
     "a_few_columns_of_a_product_of_columns": (
-        "torch.cumprod(x, 1)", "torch.rand(8, 2000)", "out = torch.zeros_like(x)\nout[:, :64] = torch.cumprod(x[:, :64], 1)\nreturn out"),
-    "a_softplus_that_is_the_identity_above_six": ("nn.functional.softplus(x)", "torch.rand(64, 256) * 20", "return torch.where(x > 6, x, nn.functional.softplus(x))"),
+        "torch.cumprod(x, 1)",
+        "torch.rand(8, 2000)",
+        "out = torch.zeros_like(x)\nout[:, :64] = torch.cumprod(x[:, :64], 1)\nreturn out",
+    ),
+    "a_softplus_that_is_the_identity_above_six": (
+        "nn.functional.softplus(x)",
+        "torch.rand(64, 256) * 20",
+        "return torch.where(x > 6, x, nn.functional.softplus(x))",
+    ),
     "statistics_packed_beside_large_values": (
-        "torch.cat([x * 1e8, x.mean(1, keepdim=True), x.var(1, keepdim=True)], 1)", "torch.randn(64, 256)",
-        "return torch.cat([x * 1e8, x[:, :32].mean(1, keepdim=True), x[:, :32].var(1, keepdim=True)], 1)"),
-    "tails_of_a_gelu": ("nn.functional.gelu(x)", "torch.randn(64, 256) * 4", "return torch.where(x < -4, 0.0, nn.functional.gelu(x))"),
-    "probabilities_that_vanish": ("torch.softmax(x * 8, 1)", "torch.randn(64, 256)", "y = torch.softmax(x * 8, 1)\nreturn torch.where(y < 1e-7, 0.0, y)"),
+        "torch.cat([x * 1e8, x.mean(1, keepdim=True), x.var(1, keepdim=True)], 1)",
+        "torch.randn(64, 256)",
+        "return torch.cat([x * 1e8, x[:, :32].mean(1, keepdim=True), x[:, :32].var(1, keepdim=True)], 1)",
+    ),
+    "tails_of_a_gelu": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 256) * 4",
+        "return torch.where(x < -4, 0.0, nn.functional.gelu(x))",
+    ),
+    "probabilities_that_vanish": (
+        "torch.softmax(x * 8, 1)",
+        "torch.randn(64, 256)",
+        "y = torch.softmax(x * 8, 1)\nreturn torch.where(y < 1e-7, 0.0, y)",
+    ),
 }
 
 HONEST = {
-    "a_product_in_pieces": ("x @ x.t()", "torch.randn(96, 96)", "return x[:, :32] @ x[:, :32].t() + x[:, 32:64] @ x[:, 32:64].t() + x[:, 64:] @ x[:, 64:].t()"),
-    "a_softmax_by_exp2": ("torch.softmax(x * 8, 1)", "torch.randn(64, 256)", "y = x * (8 * 1.4426950408889634)\ny = torch.exp2(y - y.amax(1, keepdim=True))\nreturn y / y.sum(1, keepdim=True)"),
-    "differences_from_a_mean": ("x - x.mean(1, keepdim=True)", "torch.randn(1, 4096) + 3", "return x - x.view(64, 64).sum(1).sum() / 4096"),
-    "a_variance_by_moments": ("(x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)", "torch.randn(64, 512)",
-        "n = x.shape[1]\nm = x.sum(1, keepdim=True) / n\nv = ((x - m) ** 2).sum(1, keepdim=True) / (n - 1)\nreturn (x - m) * v.rsqrt()"),
-    "a_product_of_columns_in_doubles": ("torch.cumprod(x, 1)", "torch.rand(8, 256) + 0.5", "return torch.cumprod(x.double(), 1).float()"),
-    "a_gelu_by_erfc": ("nn.functional.gelu(x)", "torch.randn(64, 256) * 4", "return 0.5 * x * torch.special.erfc(-x * 0.7071067811865476)"),
+    "a_product_in_pieces": (
+        "x @ x.t()",
+        "torch.randn(96, 96)",
+        "return x[:, :32] @ x[:, :32].t() + x[:, 32:64] @ x[:, 32:64].t() + x[:, 64:] @ x[:, 64:].t()",
+    ),
+    "a_softmax_by_exp2": (
+        "torch.softmax(x * 8, 1)",
+        "torch.randn(64, 256)",
+        "y = x * (8 * 1.4426950408889634)\ny = torch.exp2(y - y.amax(1, keepdim=True))\nreturn y / y.sum(1, keepdim=True)",
+    ),
+    "differences_from_a_mean": (
+        "x - x.mean(1, keepdim=True)",
+        "torch.randn(1, 4096) + 3",
+        "return x - x.view(64, 64).sum(1).sum() / 4096",
+    ),
+    "a_variance_by_moments": (
+        "(x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
+        "torch.randn(64, 512)",
+        "n = x.shape[1]\nm = x.sum(1, keepdim=True) / n\nv = ((x - m) ** 2).sum(1, keepdim=True) / (n - 1)\nreturn (x - m) * v.rsqrt()",
+    ),
+    "a_product_of_columns_in_doubles": (
+        "torch.cumprod(x, 1)",
+        "torch.rand(8, 256) + 0.5",
+        "return torch.cumprod(x.double(), 1).float()",
+    ),
+    "a_gelu_by_erfc": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 256) * 4",
+        "return 0.5 * x * torch.special.erfc(-x * 0.7071067811865476)",
+    ),
 }
 
 
@@ -62,7 +102,10 @@ def test_what_is_left_out_where_it_is_small_fails(check, name):  # noqa: F811
 @pytest.mark.parametrize("name", HONEST)
 def test_another_order_of_rounding_passes(check, name, seed):  # noqa: F811
     result, given, body = HONEST[name]
-    assert wrong_outputs(check(PROBLEM.replace("RESULT", result).replace("INPUT", given), candidate(body), seed=seed)) == []
+    assert (
+        wrong_outputs(check(PROBLEM.replace("RESULT", result).replace("INPUT", given), candidate(body), seed=seed))
+        == []
+    )
 
 
 def test_buckets_hold_the_errors_of_their_size(monkeypatch):
@@ -75,6 +118,8 @@ def test_buckets_hold_the_errors_of_their_size(monkeypatch):
     assert [row["count"] for row in rows] == [2, 2, 1]
     small = rows[0]
     assert small["low"] <= 1e-9 < 1.3e-9 < 16 * small["low"]
-    assert small["ours"]["max"] == pytest.approx(1e-9, rel=1e-3) and small["ours"]["rms"] == pytest.approx(1e-9 / 2**0.5, rel=1e-3)
+    assert small["ours"]["max"] == pytest.approx(1e-9, rel=1e-3) and small["ours"]["rms"] == pytest.approx(
+        1e-9 / 2**0.5, rel=1e-3
+    )
     assert rows[1]["ours"]["max"] == rows[1]["eager"]["max"] == 0.0
     assert metrics.compare(eager, eager, reference).buckets is None

@@ -28,7 +28,14 @@ def backwards(x, dim, descending):
 
 
 def test_any_choice_among_equals_passes(check):
-    result = check(problem("torch.topk(x, 7, 1)"), candidate("values, at = backwards(x, 1, True)", "return torch.return_types.topk((values[:, :7].contiguous(), at[:, :7].contiguous()))", prologue=BACKWARDS))
+    result = check(
+        problem("torch.topk(x, 7, 1)"),
+        candidate(
+            "values, at = backwards(x, 1, True)",
+            "return torch.return_types.topk((values[:, :7].contiguous(), at[:, :7].contiguous()))",
+            prologue=BACKWARDS,
+        ),
+    )
     assert wrong_outputs(result) == [] and failed_checks(result) == set()
     assert any(row.get("ties") for draw in result["draws"] for row in draw["outputs"])
 
@@ -37,15 +44,39 @@ def test_any_choice_among_equals_passes(check):
     ("expression", "ours"),
     [
         ("tuple(torch.sort(x, 0, True))", ["values, at = backwards(x, 0, True)", "return values, at"]),
-        ("tuple(torch.sort(x.t(), 1))", ["values, at = backwards(x.t(), 1, False)", "return torch.empty_like(x).t().copy_(values), torch.empty_like(x, dtype=torch.int64).t().copy_(at)"]),
+        (
+            "tuple(torch.sort(x.t(), 1))",
+            [
+                "values, at = backwards(x.t(), 1, False)",
+                "return torch.empty_like(x).t().copy_(values), torch.empty_like(x, dtype=torch.int64).t().copy_(at)",
+            ],
+        ),
         ("torch.argsort(x, 1)", ["return backwards(x, 1, False)[1]"]),
-        ("x.topk(5, 1, largest=False).indices.unsqueeze(1)", ["return backwards(x, 1, False)[1][:, :5].contiguous().unsqueeze(1)"]),
-        ("x.topk(5, 1, largest=False).indices.to(torch.int32)", ["return backwards(x, 1, False)[1][:, :5].to(torch.int32)"]),
-        ("tuple(x.kthvalue(9, 1))", ["values, at = backwards(x, 1, False)", "return values[:, 8].clone(), at[:, 8].clone()"]),
+        (
+            "x.topk(5, 1, largest=False).indices.unsqueeze(1)",
+            ["return backwards(x, 1, False)[1][:, :5].contiguous().unsqueeze(1)"],
+        ),
+        (
+            "x.topk(5, 1, largest=False).indices.to(torch.int32)",
+            ["return backwards(x, 1, False)[1][:, :5].to(torch.int32)"],
+        ),
+        (
+            "tuple(x.kthvalue(9, 1))",
+            ["values, at = backwards(x, 1, False)", "return values[:, 8].clone(), at[:, 8].clone()"],
+        ),
         # What hangs on the choice hangs on the candidate's, where that shows ...
-        ("(x.topk(5, 1).indices, torch.arange(40.0).log1p()[x.topk(5, 1).indices])", ["at = backwards(x, 1, True)[1][:, :5].contiguous()", "return at, torch.arange(40.0).log1p()[at]"]),
+        (
+            "(x.topk(5, 1).indices, torch.arange(40.0).log1p()[x.topk(5, 1).indices])",
+            ["at = backwards(x, 1, True)[1][:, :5].contiguous()", "return at, torch.arange(40.0).log1p()[at]"],
+        ),
         # ... and where it does not, on the order in which the elements stand.
-        ("torch.zeros_like(x).scatter(1, x.topk(5, 1).indices, 1.0).cumsum(1)", ["at = torch.sort(x, dim=1, descending=True, stable=True).indices[:, :5]", "return torch.zeros_like(x).scatter(1, at, 1.0).cumsum(1)"]),
+        (
+            "torch.zeros_like(x).scatter(1, x.topk(5, 1).indices, 1.0).cumsum(1)",
+            [
+                "at = torch.sort(x, dim=1, descending=True, stable=True).indices[:, :5]",
+                "return torch.zeros_like(x).scatter(1, at, 1.0).cumsum(1)",
+            ],
+        ),
         ("x.topk(5, 1, sorted=False).indices", ["return x.topk(5, 1).indices.flip(1)"]),
     ],
 )
@@ -67,19 +98,32 @@ def test_other_choices_of_every_operator_pass(check, expression, ours):
 @pytest.mark.parametrize("kind", ["ties", "none"])
 def test_a_wrong_position_never_passes(check, spoilt, kind):
     given = GRADED if kind == "ties" else "torch.randn(24, 40)"
-    ours = candidate("values, at = backwards(x, 1, True)", "values, at = values[:, :30].contiguous(), at[:, :30].contiguous()", spoilt, "return values, at", prologue=BACKWARDS)
+    ours = candidate(
+        "values, at = backwards(x, 1, True)",
+        "values, at = values[:, :30].contiguous(), at[:, :30].contiguous()",
+        spoilt,
+        "return values, at",
+        prologue=BACKWARDS,
+    )
     result = check(problem("tuple(torch.topk(x, 30, 1))", given), ours, draws=1)
     assert wrong_outputs(result) == [("generator", "output[1]")]
 
 
 def test_values_and_positions_belong_together(check):
-    ours = candidate("values, at = backwards(x, 1, True)", "return values[:, :9].contiguous().abs(), at[:, :9].contiguous()", prologue=BACKWARDS)
+    ours = candidate(
+        "values, at = backwards(x, 1, True)",
+        "return values[:, :9].contiguous().abs(), at[:, :9].contiguous()",
+        prologue=BACKWARDS,
+    )
     result = check(problem("tuple(torch.topk(x - 1, 9, 1))"), ours)
     assert ("generator", "output[0]") in wrong_outputs(result)
 
 
 def test_a_stable_sort_has_one_answer(check):
-    result = check(problem("torch.sort(x, dim=1, stable=True).indices"), candidate("return backwards(x, 1, False)[1]", prologue=BACKWARDS))
+    result = check(
+        problem("torch.sort(x, dim=1, stable=True).indices"),
+        candidate("return backwards(x, 1, False)[1]", prologue=BACKWARDS),
+    )
     assert ("generator", "output[0]") in wrong_outputs(result)
 
 

@@ -15,8 +15,16 @@ import numpy as np
 import torch
 
 DTYPES = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-    "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b1": torch.bool,
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "b1": torch.bool,
 }
 BUFFER = re.compile(r"^\s*buffer (\w+) : (\w+)\[(\d+)\] (\w+)", re.MULTILINE)
 
@@ -76,7 +84,10 @@ def main() -> None:
     interpreter.install()
     np.seterr(all="ignore")
     out, *files = sys.argv[1:]
-    torch.save({Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special", "equal")} for file in files}, out)
+    torch.save(
+        {Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special", "equal")} for file in files},
+        out,
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,13 @@ def check(tmp_path):
     def run(problem, candidate, **params):
         (tmp_path / "problem.py").write_text(problem)
         (tmp_path / "candidate.py").write_text(problem.split("def get_inputs")[0] + textwrap.dedent(candidate))
-        given = {"problem": str(tmp_path / "problem.py"), "candidate": str(tmp_path / "candidate.py"), "device": "cpu", "seed": 11, "draws": 5}
+        given = {
+            "problem": str(tmp_path / "problem.py"),
+            "candidate": str(tmp_path / "candidate.py"),
+            "device": "cpu",
+            "seed": 11,
+            "draws": 5,
+        }
         return verify.run(given | params, lambda stage, fraction: None)
 
     return run

@@ -1,4 +1,5 @@
-// emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]: plans for triton, or for the cpu, and prints the module. "-": the graph is of an in-memory module. For tests and for looking.
+// emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]: plans for triton, or for the cpu, and prints the module. "-": the
+// graph is of an in-memory module. For tests and for looking.
 #include <cstdio>
 #include <iostream>
 
@@ -11,7 +12,8 @@
 #include "support/text.hpp"
 
 int main(int count, char** arguments) {
-  if (count != 3 && count != 4) return std::fputs("usage: emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]\n", stderr), 2;
+  if (count != 3 && count != 4)
+    return std::fputs("usage: emit_tool GRAPH.json|GRAPH.txt PROBLEM.py|- [cpu]\n", stderr), 2;
   try {
     const std::string path = arguments[1], problem = arguments[2], text = kw::read_file(path);
     kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);

@@ -1,4 +1,5 @@
-// graph_tool GRAPH.json|GRAPH.txt [PASS…]: prints the graph after the named passes ("all": the pipeline; none: as read). For tests and for looking.
+// graph_tool GRAPH.json|GRAPH.txt [PASS…]: prints the graph after the named passes ("all": the pipeline; none: as
+// read). For tests and for looking.
 #include <cstdio>
 #include <iostream>
 
@@ -21,11 +22,13 @@ int main(int count, char** arguments) {
         continue;
       }
       for (const auto& pass : kw::run_passes(graph).passes)
-        std::fprintf(stderr, "%-13s %8.4f s  %7lld nodes  %6lld rewrites, %s\n", pass.name.c_str(), pass.seconds, static_cast<long long>(pass.nodes),
-                     static_cast<long long>(pass.rewrites.total()), std::string(kw::name_of(pass.rewrites.worst())).c_str());
+        std::fprintf(stderr, "%-13s %8.4f s  %7lld nodes  %6lld rewrites, %s\n", pass.name.c_str(), pass.seconds,
+                     static_cast<long long>(pass.nodes), static_cast<long long>(pass.rewrites.total()),
+                     std::string(kw::name_of(pass.rewrites.worst())).c_str());
     }
     const std::string printed = kw::print(graph);
-    if (kw::print(kw::parse_graph(printed)) != printed) throw kw::Error(kw::ErrorKind::kInternal, "the graph's text does not read back as the same text");
+    if (kw::print(kw::parse_graph(printed)) != printed)
+      throw kw::Error(kw::ErrorKind::kInternal, "the graph's text does not read back as the same text");
     std::cout << printed;
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';

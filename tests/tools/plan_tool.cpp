@@ -1,4 +1,5 @@
-// plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]: runs the passes, plans, and prints groups, steps and kernels. For tests and for looking.
+// plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]: runs the passes, plans, and prints groups, steps and kernels.
+// For tests and for looking.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -37,9 +38,10 @@ int main(int count, char** arguments) {
     if (!quiet) std::cout << kw::print(graph);
     std::cout << kw::print(graph, schedule) << kw::print(graph, program);
     if (!quiet)
-      for (const auto& kernel : program.kernels) std::cout << kw::kernel::print(kernel);
-    std::fprintf(stderr, "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n", graph.nodes.size(),
-                 schedule.groups.size(), program.kernels.size(), passes, fusion, planning, lowering);
+      for (const auto& kernel : program.kernels) std::cout << kw::kernel_ir::print(kernel);
+    std::fprintf(
+        stderr, "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n",
+        graph.nodes.size(), schedule.groups.size(), program.kernels.size(), passes, fusion, planning, lowering);
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';
     return error.exit_code();

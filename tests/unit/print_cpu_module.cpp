@@ -1,4 +1,5 @@
-// print_cpu_module KERNEL.txt …: the Python module that the CPU target makes of kernels in text form, with `launch_KERNEL(buffers…)` for each.
+// print_cpu_module KERNEL.txt …: the Python module that the CPU target makes of kernels in text form, with
+// `launch_KERNEL(buffers…)` for each.
 #include <cstdio>
 
 #include "emit/kernel_text.hpp"
@@ -16,7 +17,7 @@ std::string module_of(const Program& program) {
   for (size_t index = 0; index < program.kernels.size(); ++index) {
     KernelStep step;
     step.kernel = static_cast<int>(index);
-    for (const kernel::Buffer& buffer : program.kernels[index].buffers) step.tensors.push_back(buffer.name);
+    for (const kernel_ir::Buffer& buffer : program.kernels[index].buffers) step.tensors.push_back(buffer.name);
     const std::string launch = printer->launch(program, step, nullptr);
     text += "\n\ndef launch_" + program.kernels[index].name + "(" + join(step.tensors, ", ") + "):\n";
     for (const std::string& line : split_lines(launch.empty() ? "pass" : launch)) text += "    " + line + "\n";
@@ -31,8 +32,8 @@ int main(int argc, char** argv) {
     Program program;
     for (int i = 1; i < argc; ++i) {
       const std::string text = read_file(argv[i]);
-      program.kernels.push_back(kernel::parse_kernel(text.substr(0, text.find("----\n"))));
-      kernel::check_kernel(program.kernels.back());
+      program.kernels.push_back(kernel_ir::parse_kernel(text.substr(0, text.find("----\n"))));
+      kernel_ir::check_kernel(program.kernels.back());
     }
     std::fputs(module_of(program).c_str(), stdout);
     return 0;

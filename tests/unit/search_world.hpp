@@ -57,7 +57,9 @@ class World : public Evaluator {
       expected.push_back(one.expected);
       const double ratio = seconds_of_(one.schedule);
       if (ratio < 0) outcomes.push_back({Outcome::State::kFailed, 0, 0, 0, false, "does not build"});
-      else outcomes.push_back({ratio > 1.2 ? Outcome::State::kPruned : Outcome::State::kMeasured, ratio, ratio * 0.995, ratio * 1.005, false, ""});
+      else
+        outcomes.push_back({ratio > 1.2 ? Outcome::State::kPruned : Outcome::State::kMeasured, ratio, ratio * 0.995,
+                            ratio * 1.005, false, ""});
     }
     return outcomes;
   }
@@ -83,7 +85,10 @@ class World : public Evaluator {
 
 struct Setting {
   explicit Setting(const char* text, const char* target = "triton")
-      : graph(fused(text)), device(default_device(target)), first(default_schedule(graph, target, device)), catalogue(graph, device) {}
+      : graph(fused(text)),
+        device(default_device(target)),
+        first(default_schedule(graph, target, device)),
+        catalogue(graph, device) {}
   Graph graph;
   DeviceDescription device;
   Schedule first;
@@ -104,7 +109,9 @@ inline double likes_many_warps(const Schedule& schedule) {
 
 // Blocks of a transformer without attention: library calls with pointwise chains, norms and softmaxes between them.
 inline std::string thousand_nodes() {
-  std::string text = "graph Deep {\n  input %x : f32[2048, 1024] user args.0\n  input %w : f32[1024, 1024] parameter \"w\"\n  input %g : f32[1024] parameter \"g\"\n";
+  std::string text =
+      "graph Deep {\n  input %x : f32[2048, 1024] user args.0\n  input %w : f32[1024, 1024] parameter \"w\"\n  input "
+      "%g : f32[1024] parameter \"g\"\n";
   std::string last = "x";
   int count = 0;
   const auto node = [&](const std::string& expression) {

@@ -34,8 +34,10 @@ class ArchiveTest : public ::testing::Test {
       result.key.emitter = "1";
       result.key.environment = archive.add_environment(R"({"torch":"2.9"})");
       result.candidate = archive.add_candidate("class ModelNew: # " + source);
-      result.verdict = archive.add(VerdictRecord{result.key.problem, result.candidate, result.key.environment, "reference", true, "", "{}"});
-      result.measurement = archive.add(MeasurementRecord{result.key.problem, result.candidate, result.key.environment, "[1.0]"});
+      result.verdict = archive.add(
+          VerdictRecord{result.key.problem, result.candidate, result.key.environment, "reference", true, "", "{}"});
+      result.measurement = archive.add(
+          MeasurementRecord{result.key.problem, result.candidate, result.key.environment, "[1.0]"});
       result.report = report;
       archive.add(result);
     });
@@ -51,7 +53,8 @@ TEST_F(ArchiveTest, AnswersTheKeyItStoredAndNoOther) {
   ASSERT_TRUE(archive.find(key).has_value());
   EXPECT_EQ(archive.find(key)->report, R"({"verdict":"pass"})");
   EXPECT_EQ(archive.candidate_source(archive.find(key)->candidate), "class ModelNew: # a");
-  for (auto member : {&ResultKey::problem, &ResultKey::target, &ResultKey::policy, &ResultKey::emitter, &ResultKey::environment}) {
+  for (auto member :
+       {&ResultKey::problem, &ResultKey::target, &ResultKey::policy, &ResultKey::emitter, &ResultKey::environment}) {
     ResultKey other = key;
     other.*member += "x";
     EXPECT_FALSE(archive.find(other).has_value());
@@ -73,7 +76,10 @@ TEST_F(ArchiveTest, SameContentIsStoredOnce) {
 }
 
 TEST_F(ArchiveTest, RefusesChangesAndDeletions) {
-  { Archive archive(path_); store_one(archive, "a"); }
+  {
+    Archive archive(path_);
+    store_one(archive, "a");
+  }
   Database database(path_);
   for (const char* table : {"problems", "candidates", "environments", "verdicts", "measurements", "results"})
     EXPECT_THROW(database.execute(("DELETE FROM " + std::string(table)).c_str()), Error) << table;
@@ -85,7 +91,8 @@ TEST_F(ArchiveTest, FailureInsideATransactionStoresNothing) {
   EXPECT_THROW(archive.together([&] {
     archive.add_candidate("half");
     throw Error(ErrorKind::kUser, "stop");
-  }), Error);
+  }),
+               Error);
   EXPECT_EQ(archive.candidate_source(archive.add_candidate("other")), "other");
   Database database(path_);
   Statement count(database, "SELECT count(*) FROM candidates");
@@ -122,7 +129,8 @@ TEST_F(ArchiveTest, DamagedFileIsReportedAndMovedAsideWhole) {
 TEST_F(ArchiveTest, DamageInsideADatabaseIsReported) {
   {
     Archive archive(path_);
-    for (int i = 0; i < 200; ++i) archive.add_candidate(std::string(500, static_cast<char>('a' + i % 26)) + std::to_string(i));
+    for (int i = 0; i < 200; ++i)
+      archive.add_candidate(std::string(500, static_cast<char>('a' + i % 26)) + std::to_string(i));
   }
   {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
@@ -150,13 +158,11 @@ TEST_F(ArchiveTest, ASourceThatIsNotTheOneThatWasStoredIsDamage) {
     file.seekp(static_cast<std::streamoff>(at + 100));
     file << 'b';
   }
-  Archive archive(path_);   // SQLite sees nothing wrong
+  Archive archive(path_);  // SQLite sees nothing wrong
   try {
     archive.candidate_source(hash);
     FAIL() << "gave another source";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.text().code, "archive-corrupt");
-  }
+  } catch (const Error& error) { EXPECT_EQ(error.text().code, "archive-corrupt"); }
 }
 
 TEST_F(ArchiveTest, AnotherProgramsDatabaseIsLeftAlone) {
@@ -216,7 +222,16 @@ TEST_F(ArchiveTest, AnEarlierVersionGetsTheTablesThatCameSince) {
   }
   Archive archive(path_);
   EXPECT_EQ(archive.find(key)->report, "kept");
-  archive.add(CompletionRecord{.problem = key.problem, .run = "r", .sample = 0, .turn = 0, .model = "m", .request = "{}", .text = "t", .usage = "{}", .hash = "", .created = ""});
+  archive.add(CompletionRecord{.problem = key.problem,
+                               .run = "r",
+                               .sample = 0,
+                               .turn = 0,
+                               .model = "m",
+                               .request = "{}",
+                               .text = "t",
+                               .usage = "{}",
+                               .hash = "",
+                               .created = ""});
   EXPECT_EQ(archive.completions("r").size(), 1u);
   Database database(path_);
   EXPECT_THROW(database.execute("DELETE FROM completions"), Error);
@@ -226,12 +241,26 @@ TEST_F(ArchiveTest, CompletionsComeWithTheirJudgements) {
   Archive archive(path_);
   const ResultKey key = store_one(archive, "a");
   const auto completion = [&](int sample, int turn) {
-    return archive.add(CompletionRecord{.problem = key.problem, .run = "r", .sample = sample, .turn = turn, .model = "m", .request = "{}", .text = "text", .usage = "{}", .hash = "", .created = ""});
+    return archive.add(CompletionRecord{.problem = key.problem,
+                                        .run = "r",
+                                        .sample = sample,
+                                        .turn = turn,
+                                        .model = "m",
+                                        .request = "{}",
+                                        .text = "text",
+                                        .usage = "{}",
+                                        .hash = "",
+                                        .created = ""});
   };
   const std::string second = completion(1, 0), repaired = completion(0, 1), first = completion(0, 0);
   EXPECT_EQ(completion(0, 0), first);
-  archive.add(JudgementRecord{.completion = first, .candidate = archive.add_candidate("c"), .verdict = "", .passed = true, .record = R"({"code":"pass"})"});
-  archive.add(JudgementRecord{.completion = first, .candidate = "", .verdict = "", .passed = false, .record = "another opinion"});
+  archive.add(JudgementRecord{.completion = first,
+                              .candidate = archive.add_candidate("c"),
+                              .verdict = "",
+                              .passed = true,
+                              .record = R"({"code":"pass"})"});
+  archive.add(JudgementRecord{
+      .completion = first, .candidate = "", .verdict = "", .passed = false, .record = "another opinion"});
   const auto found = archive.completions("r");
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].completion.hash, first);

@@ -4,7 +4,7 @@
 #include "support/error.hpp"
 
 using namespace kw;
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 namespace {
 
@@ -12,21 +12,43 @@ namespace {
 Kernel softmax(bool looped) {
   Kernel kernel;
   kernel.name = "softmax_kernel";
-  kernel.buffers = {{"x", DType::f32, 8 * 100, BufferRole::kInput, true}, {"out", DType::f32, 8 * 100, BufferRole::kOutput, true}};
-  kernel.axes = {{"row", 8, AxisKind::kParallel, 1, false, false}, {"column", 100, AxisKind::kReduce, looped ? 32 : 128, looped, true}};
+  kernel.buffers = {{"x", DType::f32, 8 * 100, BufferRole::kInput, true},
+                    {"out", DType::f32, 8 * 100, BufferRole::kOutput, true}};
+  kernel.axes = {{"row", 8, AxisKind::kParallel, 1, false, false},
+                 {"column", 100, AxisKind::kReduce, looped ? 32 : 128, looped, true}};
   const Index here{0, {{0, 100, 1, 0}, {1, 1, 1, 0}}};
-  auto add = [&](Expr expr) { kernel.exprs.push_back(std::move(expr)); return static_cast<ExprId>(kernel.exprs.size() - 1); };
-  Expr load; load.kind = ExprKind::kLoad; load.access = {0, here, {}, 0.0};
+  auto add = [&](Expr expr) {
+    kernel.exprs.push_back(std::move(expr));
+    return static_cast<ExprId>(kernel.exprs.size() - 1);
+  };
+  Expr load;
+  load.kind = ExprKind::kLoad;
+  load.access = {0, here, {}, 0.0};
   const ExprId x = add(load);
-  Expr largest; largest.kind = ExprKind::kReduce; largest.reduce = ReduceOp::kMax; largest.operands = {x};
+  Expr largest;
+  largest.kind = ExprKind::kReduce;
+  largest.reduce = ReduceOp::kMax;
+  largest.operands = {x};
   const ExprId row_max = add(largest);
-  Expr difference; difference.kind = ExprKind::kOp; difference.op = ScalarOp::kSub; difference.operands = {x, row_max};
+  Expr difference;
+  difference.kind = ExprKind::kOp;
+  difference.op = ScalarOp::kSub;
+  difference.operands = {x, row_max};
   const ExprId shifted = add(difference);
-  Expr exponential; exponential.kind = ExprKind::kOp; exponential.op = ScalarOp::kExp; exponential.operands = {shifted};
+  Expr exponential;
+  exponential.kind = ExprKind::kOp;
+  exponential.op = ScalarOp::kExp;
+  exponential.operands = {shifted};
   const ExprId numerator = add(exponential);
-  Expr total; total.kind = ExprKind::kReduce; total.reduce = ReduceOp::kSum; total.operands = {numerator};
+  Expr total;
+  total.kind = ExprKind::kReduce;
+  total.reduce = ReduceOp::kSum;
+  total.operands = {numerator};
   const ExprId denominator = add(total);
-  Expr quotient; quotient.kind = ExprKind::kOp; quotient.op = ScalarOp::kDiv; quotient.operands = {numerator, denominator};
+  Expr quotient;
+  quotient.kind = ExprKind::kOp;
+  quotient.op = ScalarOp::kDiv;
+  quotient.operands = {numerator, denominator};
   kernel.stores = {{{1, here, {}, 0.0}, add(quotient)}};
   return kernel;
 }
@@ -63,9 +85,16 @@ TEST(Arrange, TightRegistersPutOffLoadsThatNoReductionNeeds) {
     kernel.num_warps = 32;
     kernel.axes[1].block = block;
     kernel.buffers.push_back({"residual", DType::bf16, 8 * 100, BufferRole::kInput, true});
-    Expr load; load.kind = ExprKind::kLoad; load.dtype = DType::bf16; load.access = {2, {0, {{0, 100, 1, 0}, {1, 1, 1, 0}}}, {}, 0.0};
-    Expr cast; cast.kind = ExprKind::kOp; cast.op = ScalarOp::kCast;
-    Expr sum; sum.kind = ExprKind::kOp; sum.op = ScalarOp::kAdd;
+    Expr load;
+    load.kind = ExprKind::kLoad;
+    load.dtype = DType::bf16;
+    load.access = {2, {0, {{0, 100, 1, 0}, {1, 1, 1, 0}}}, {}, 0.0};
+    Expr cast;
+    cast.kind = ExprKind::kOp;
+    cast.op = ScalarOp::kCast;
+    Expr sum;
+    sum.kind = ExprKind::kOp;
+    sum.op = ScalarOp::kAdd;
     // In front of the reductions, as lowering may have it.
     kernel.exprs.insert(kernel.exprs.begin(), load);
     for (size_t id = 1; id < kernel.exprs.size(); ++id)
@@ -77,8 +106,9 @@ TEST(Arrange, TightRegistersPutOffLoadsThatNoReductionNeeds) {
     kernel.stores[0].value = static_cast<ExprId>(kernel.exprs.size() - 1);
     check_kernel(kernel);
     arrange(kernel);
-    EXPECT_EQ(shape_of(kernel, kernel.body), block == 1024 ? "let residual; let x; finish largest; let exponential; finish total; store; "
-                                                           : "let x; finish largest; let exponential; finish total; let residual; store; ");
+    EXPECT_EQ(shape_of(kernel, kernel.body),
+              block == 1024 ? "let residual; let x; finish largest; let exponential; finish total; store; "
+                            : "let x; finish largest; let exponential; finish total; let residual; store; ");
   }
 }
 
@@ -93,9 +123,15 @@ TEST(Arrange, LoopedRowHasOneLoopForEachPhase) {
 
 TEST(Arrange, WhatTheLoopDoesNotChangeStandsOutside) {
   Kernel kernel = softmax(true);
-  Expr inverse; inverse.kind = ExprKind::kOp; inverse.op = ScalarOp::kReciprocal; inverse.operands = {4};
+  Expr inverse;
+  inverse.kind = ExprKind::kOp;
+  inverse.op = ScalarOp::kReciprocal;
+  inverse.operands = {4};
   kernel.exprs.push_back(inverse);
-  Expr scaled; scaled.kind = ExprKind::kOp; scaled.op = ScalarOp::kMul; scaled.operands = {3, 6};
+  Expr scaled;
+  scaled.kind = ExprKind::kOp;
+  scaled.op = ScalarOp::kMul;
+  scaled.operands = {3, 6};
   kernel.exprs.push_back(scaled);
   kernel.stores[0].value = 7;
   arrange(kernel);
@@ -111,11 +147,17 @@ Kernel running_sum(bool looped) {
   kernel.axes[1].kind = AxisKind::kScan;
   kernel.exprs.resize(1);
   const auto op = [&](ScalarOp code, std::vector<ExprId> operands) {
-    Expr expr; expr.kind = ExprKind::kOp; expr.op = code; expr.operands = std::move(operands);
+    Expr expr;
+    expr.kind = ExprKind::kOp;
+    expr.op = code;
+    expr.operands = std::move(operands);
     kernel.exprs.push_back(expr);
   };
   op(ScalarOp::kExp, {0});
-  Expr scan; scan.kind = ExprKind::kScan; scan.reduce = ReduceOp::kSum; scan.operands = {1};
+  Expr scan;
+  scan.kind = ExprKind::kScan;
+  scan.reduce = ReduceOp::kSum;
+  scan.operands = {1};
   kernel.exprs.push_back(scan);
   op(ScalarOp::kAdd, {2, 0});
   kernel.stores[0].value = 3;

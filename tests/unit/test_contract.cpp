@@ -17,10 +17,26 @@ constexpr double kEps = 1.1920928955078125e-07;
 Json errors(double norm, double max) { return {{"norm", norm}, {"max", max}}; }
 
 Json output(double ours, double eager) {
-  return Json{{"name", "output[0]"}, {"dtype", "float32"},    {"expected_dtype", "float32"}, {"shape", {4, 8}},      {"expected_shape", {4, 8}},
-              {"strides", {8, 1}},   {"expected_strides", {8, 1}}, {"dtype_ok", true},       {"shape_ok", true},     {"strides_ok", true},
-              {"device_ok", true},   {"exact", false},        {"mismatches", 0},             {"nonfinite_ok", true}, {"ours", errors(ours, ours)},
-              {"eager", errors(eager, eager)}, {"epsilon", kEps}, {"where", {1, 2}},         {"ours_value", 1.5},    {"reference_value", 1.0}};
+  return Json{{"name", "output[0]"},
+              {"dtype", "float32"},
+              {"expected_dtype", "float32"},
+              {"shape", {4, 8}},
+              {"expected_shape", {4, 8}},
+              {"strides", {8, 1}},
+              {"expected_strides", {8, 1}},
+              {"dtype_ok", true},
+              {"shape_ok", true},
+              {"strides_ok", true},
+              {"device_ok", true},
+              {"exact", false},
+              {"mismatches", 0},
+              {"nonfinite_ok", true},
+              {"ours", errors(ours, ours)},
+              {"eager", errors(eager, eager)},
+              {"epsilon", kEps},
+              {"where", {1, 2}},
+              {"ours_value", 1.5},
+              {"reference_value", 1.0}};
 }
 
 Json figures(Json row) {
@@ -46,7 +62,8 @@ TEST(Contract, TwiceEagersErrorPlusFourEpsilonPassesAndNoMore) {
   EXPECT_FALSE(verdict.pass);
   EXPECT_EQ(verdict.code, "inaccurate");
   EXPECT_EQ(verdict.reason,
-            "On the wide draw, output[0] has a norm-relative error of 2.5e-06; eager's is 1e-06, so at most 2.5e-06 passes (at [1, 2]: 1.5 instead of 1).");
+            "On the wide draw, output[0] has a norm-relative error of 2.5e-06; eager's is 1e-06, so at most 2.5e-06 "
+            "passes (at [1, 2]: 1.5 instead of 1).");
 }
 
 TEST(Contract, BothSensesOfTheErrorAreHeldToTheBound) {
@@ -60,13 +77,17 @@ TEST(Contract, BothSensesOfTheErrorAreHeldToTheBound) {
 }
 
 TEST(Contract, AnErrorThatIsNotANumberFails) {
-  EXPECT_FALSE(judge(figures(with(output(0, 0), "ours", Json{{"norm", "nan"}, {"max", "nan"}})), Policy::kReference).pass);
-  EXPECT_FALSE(judge(figures(with(output(0, 0), "ours", Json{{"norm", "inf"}, {"max", "inf"}})), Policy::kReference).pass);
+  EXPECT_FALSE(
+      judge(figures(with(output(0, 0), "ours", Json{{"norm", "nan"}, {"max", "nan"}})), Policy::kReference).pass);
+  EXPECT_FALSE(
+      judge(figures(with(output(0, 0), "ours", Json{{"norm", "inf"}, {"max", "inf"}})), Policy::kReference).pass);
 }
 
 TEST(Contract, FormsMustAgree) {
-  const std::pair<const char*, const char*> forms[] = {{"dtype_ok", "dtype"}, {"shape_ok", "shape"}, {"strides_ok", "strides"}, {"device_ok", "device"}};
-  for (const auto& [key, code] : forms) EXPECT_EQ(judge(figures(with(output(0, 0), key, false)), Policy::kReference).code, code);
+  const std::pair<const char*, const char*> forms[] = {
+      {"dtype_ok", "dtype"}, {"shape_ok", "shape"}, {"strides_ok", "strides"}, {"device_ok", "device"}};
+  for (const auto& [key, code] : forms)
+    EXPECT_EQ(judge(figures(with(output(0, 0), key, false)), Policy::kReference).code, code);
   EXPECT_EQ(judge(figures(with(with(output(0, 0), "shape_ok", false), "shape", {4, 7})), Policy::kReference).reason,
             "On the wide draw, output[0] has shape [4, 7] where Model's has [4, 8].");
 }
@@ -89,7 +110,10 @@ TEST(Contract, AnIllConditionedOutputIsHeldToItsSensitivityAndMarked) {
 
 TEST(Contract, IntegersMayBeStepsThatEagerTakesWhenItRoundsOtherwise) {
   const auto verdict = [](int missed, int eager_missed, int unexplained) {
-    return judge(figures(with(with(with(with(output(0, 0), "exact", true), "mismatches", missed), "eager_mismatches", eager_missed), "unexplained", unexplained)), Policy::kReference);
+    return judge(figures(with(with(with(with(output(0, 0), "exact", true), "mismatches", missed), "eager_mismatches",
+                                   eager_missed),
+                              "unexplained", unexplained)),
+                 Policy::kReference);
   };
   EXPECT_TRUE(verdict(8, 4, 0).pass);
   EXPECT_TRUE(verdict(8, 4, 0).errors.front().conditioned);
@@ -99,12 +123,14 @@ TEST(Contract, IntegersMayBeStepsThatEagerTakesWhenItRoundsOtherwise) {
 }
 
 TEST(Contract, OtherRoundingsCountOnlyWhereTheyTakeHalfOfTheDigits) {
-  const auto verdict = [](double ours, double rounding) { return judge(figures(with(output(ours, 0), "rounding", errors(rounding, rounding))), Policy::kReference); };
+  const auto verdict = [](double ours, double rounding) {
+    return judge(figures(with(output(ours, 0), "rounding", errors(rounding, rounding))), Policy::kReference);
+  };
   EXPECT_TRUE(verdict(3e144, 2e144).pass);
   EXPECT_TRUE(verdict(3e144, 2e144).errors.front().conditioned);
   EXPECT_FALSE(verdict(3e144, 1e144).pass);
   EXPECT_TRUE(verdict(1e-3, 6e-4).pass);
-  EXPECT_FALSE(verdict(5e-5, 3e-4).pass);   // of 3.5e-4
+  EXPECT_FALSE(verdict(5e-5, 3e-4).pass);  // of 3.5e-4
 }
 
 TEST(Contract, EagerAsItsOwnReferenceAllowsTheWeakerBound) {
@@ -126,15 +152,23 @@ TEST(Contract, OnlyRelaxedAllowsTheErrorOfSixteenBitProducts) {
 
 TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
   const auto bucket = [](double low, double ours, double eager, double moved) {
-    return Json{{"low", low}, {"count", 64}, {"ours", {{"rms", ours}, {"max", ours}}}, {"eager", {{"rms", eager}, {"max", eager}}}, {"moved", {{"rms", moved}, {"max", moved}}}};
+    return Json{{"low", low},
+                {"count", 64},
+                {"ours", {{"rms", ours}, {"max", ours}}},
+                {"eager", {{"rms", eager}, {"max", eager}}},
+                {"moved", {{"rms", moved}, {"max", moved}}}};
   };
-  const auto verdict = [&](Json buckets, Policy policy = Policy::kReference) { return judge(figures(with(output(0.0, 0.0), "buckets", std::move(buckets))), policy); };
-  const double units = 8 * kEps * 16;   // of a bucket that starts at 1
+  const auto verdict = [&](Json buckets, Policy policy = Policy::kReference) {
+    return judge(figures(with(output(0.0, 0.0), "buckets", std::move(buckets))), policy);
+  };
+  const double units = 8 * kEps * 16;  // of a bucket that starts at 1
   EXPECT_TRUE(verdict({bucket(1.0, 16e-6 + units, 1e-6, 0.0)}).pass);
   EXPECT_TRUE(verdict({bucket(1.0, 16e-6 + units, 0.0, 1e-6)}).pass);
   const Verdict beyond = verdict({bucket(1.0, 16.1e-6 + units, 1e-6, 0.0)});
   EXPECT_EQ(beyond.code, "inaccurate-where-small");
-  EXPECT_EQ(beyond.reason, "On the wide draw, output[0] is off by 3.1e-05 (rms) among its 64 elements from 1 to 16; eager is off by at most 1e-06 there, so at most 3.1e-05 passes.");
+  EXPECT_EQ(beyond.reason,
+            "On the wide draw, output[0] is off by 3.1e-05 (rms) among its 64 elements from 1 to 16; eager is off by "
+            "at most 1e-06 there, so at most 3.1e-05 passes.");
   // What eager shows beside a bucket counts, further off it does not.
   EXPECT_TRUE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(16.0, 1e-3, 1e-3, 0.0)}).pass);
   EXPECT_FALSE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(256.0, 1e-3, 1e-3, 0.0)}).pass);
@@ -144,7 +178,8 @@ TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
 
 TEST(Contract, EveryFailedCheckFailsTheCandidate) {
   Json raw = figures(output(0, 0));
-  raw["checks"].push_back({{"name", "fresh-outputs"}, {"ok", false}, {"detail", "output[0] shares memory with input[0]."}});
+  raw["checks"].push_back(
+      {{"name", "fresh-outputs"}, {"ok", false}, {"detail", "output[0] shares memory with input[0]."}});
   const Verdict verdict = judge(raw, Policy::kReference);
   EXPECT_EQ(verdict.code, "fresh-outputs");
   EXPECT_EQ(verdict.reason, "output[0] shares memory with input[0].");
@@ -154,7 +189,8 @@ TEST(Contract, WritesOutOfBoundsAreTheReasonBeforeTheWrongNumbersTheyLeave) {
   Json raw = figures(output(1, 0));
   raw["checks"].push_back({{"name", "poison"}, {"ok", false}, {"detail", "NaN."}});
   EXPECT_EQ(judge(raw, Policy::kReference).code, "inaccurate");
-  raw["checks"].push_back({{"name", "guard-bands"}, {"ok", false}, {"detail", "4 bytes behind a tensor were overwritten."}});
+  raw["checks"].push_back(
+      {{"name", "guard-bands"}, {"ok", false}, {"detail", "4 bytes behind a tensor were overwritten."}});
   EXPECT_EQ(judge(raw, Policy::kReference).code, "guard-bands");
 }
 
@@ -169,11 +205,12 @@ TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
   raw["draws"].push_back({{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array({output(0, 0)})}});
   raw["draws"].push_back({{"kind", "special"}, {"seed", 3}, {"outputs", Json::array({output(0, 0)})}});
   const auto trivial = [](const char* name, const char* draw, double error) {
-    return Json{{"output", "output[0]"}, {"draw", draw},      {"trivial", name}, {"norm", error}, {"max", error},
+    return Json{{"output", "output[0]"},       {"draw", draw},   {"trivial", name}, {"norm", error}, {"max", error},
                 {"eager", errors(1e-7, 1e-7)}, {"epsilon", kEps}};
   };
-  raw["vacuous"] = Json::array({trivial("zeros", "wide", 1e-8), trivial("a constant", "wide", 1e-3), trivial("zeros", "signed", 1e-8),
-                                trivial("ones", "wide", 0), trivial("the output for other inputs and weights", "signed", 0)});
+  raw["vacuous"] = Json::array({trivial("zeros", "wide", 1e-8), trivial("a constant", "wide", 1e-3),
+                                trivial("zeros", "signed", 1e-8), trivial("ones", "wide", 0),
+                                trivial("the output for other inputs and weights", "signed", 0)});
   const Verdict verdict = judge(raw, Policy::kReference);
   EXPECT_TRUE(verdict.pass);
   ASSERT_EQ(verdict.vacuous.size(), 2u);
@@ -183,7 +220,8 @@ TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
 
 TEST(Contract, SkippedDrawsAreToldAndNotCounted) {
   Json raw = figures(output(0, 0));
-  raw["draws"].push_back({{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array()}, {"skipped", "Model raises on this draw: no."}});
+  raw["draws"].push_back(
+      {{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array()}, {"skipped", "Model raises on this draw: no."}});
   const Verdict verdict = judge(raw, Policy::kReference);
   EXPECT_EQ(verdict.reason, "Every output is within the contract's bound of eager's error on all 1 draws.");
   ASSERT_EQ(verdict.skipped.size(), 1u);
@@ -203,6 +241,7 @@ TEST(Contract, AVerdictSurvivesItsJson) {
 }
 
 TEST(Contract, PoliciesHaveNamesAndUnknownOnesAreTheUsersFault) {
-  for (const Policy policy : {Policy::kReference, Policy::kIeee, Policy::kRelaxed}) EXPECT_EQ(policy_of(name_of(policy)), policy);
+  for (const Policy policy : {Policy::kReference, Policy::kIeee, Policy::kRelaxed})
+    EXPECT_EQ(policy_of(name_of(policy)), policy);
   EXPECT_THROW(policy_of("fast"), Error);
 }

@@ -1,5 +1,6 @@
-// Golden tests: each file of tests/golden/cpu holds a kernel's text, a line of dashes, and the C++ that the CPU printer makes of it.
-// KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_cpu_golden.py compiles and runs the kernels.
+// Golden tests: each file of tests/golden/cpu holds a kernel's text, a line of dashes, and the C++ that the CPU printer
+// makes of it. KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_cpu_golden.py compiles and runs the
+// kernels.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +20,8 @@ const std::string kSeparator = "----\n";
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/cpu")) files.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/cpu"))
+    files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -32,8 +34,8 @@ TEST_P(CpuGolden, PrintsTheExpectedSource) {
   const std::string content = read_file(GetParam());
   const size_t separator = content.find(kSeparator);
   const std::string input = content.substr(0, separator);
-  const kernel::Kernel kernel = kernel::parse_kernel(input);
-  kernel::check_kernel(kernel);
+  const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
+  kernel_ir::check_kernel(kernel);
   cpu::HelperSet helpers;
   const std::string kernel_text = cpu::print_kernel(kernel, helpers).text;
   const std::string actual = "// calls: " + join({helpers.begin(), helpers.end()}, " ") + "\n" + kernel_text;
@@ -45,6 +47,5 @@ TEST_P(CpuGolden, PrintsTheExpectedSource) {
   EXPECT_EQ(actual, content.substr(separator + kSeparator.size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, CpuGolden, testing::ValuesIn(golden_files()), [](const auto& info) {
-  return std::filesystem::path(info.param).stem().string();
-});
+INSTANTIATE_TEST_SUITE_P(Files, CpuGolden, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });

@@ -16,7 +16,8 @@ using namespace kw;
 
 namespace {
 
-// A long sum is cut into parts, which the last program of the same launch adds; the library's product stands between it and the last group.
+// A long sum is cut into parts, which the last program of the same launch adds; the library's product stands between it
+// and the last group.
 constexpr const char* kThreeGroups = R"(graph G on cuda {
   input %x : f32[8, 4194304] user args.0 access "x"
   input %w : f32[8, 8] user args.1 access "w"
@@ -29,12 +30,15 @@ constexpr const char* kThreeGroups = R"(graph G on cuda {
 }  // namespace
 
 TEST(Compile, KnowsWhoseWorkAFunctionDoes) {
-  const Compiled compiled = compile(parse_graph(kThreeGroups), {.target = "triton", .caution = Caution::kNone, .passes = {}, .problem_name = "", .problem_source = ""});
+  const Compiled compiled = compile(
+      parse_graph(kThreeGroups),
+      {.target = "triton", .caution = Caution::kNone, .passes = {}, .problem_name = "", .problem_source = ""});
   ASSERT_EQ(compiled.schedule.groups.size(), 3u);
   const size_t at = compiled.source.find("_in_one_kernel[");
   ASSERT_NE(at, std::string::npos);
   const size_t begin = compiled.source.rfind(' ', at) + 1;
-  const std::string joined = compiled.source.substr(begin, at + std::string("_in_one_kernel").size() - begin), last = compiled.kernels.back();
+  const std::string joined = compiled.source.substr(begin, at + std::string("_in_one_kernel").size() - begin),
+                    last = compiled.kernels.back();
   EXPECT_EQ(groups_of(compiled, {joined}), std::vector<size_t>{0});
   EXPECT_EQ(groups_of(compiled, {last}), std::vector<size_t>{2});
   EXPECT_EQ(groups_of(compiled, {joined, last}), (std::vector<size_t>{0, 2}));
@@ -56,14 +60,18 @@ TEST(Targets, AutoLeavesGpusThatAreHidden) {
 namespace {
 
 nlohmann::ordered_json timed(double low, double value, double high) {
-  return {{"name", "timed"}, {"verdict", "pass"}, {"candidate", "timed_kw.py"}, {"speedup", {{"eager", {{"value", value}, {"low", low}, {"high", high}}}}}};
+  return {{"name", "timed"},
+          {"verdict", "pass"},
+          {"candidate", "timed_kw.py"},
+          {"speedup", {{"eager", {{"value", value}, {"low", low}, {"high", high}}}}}};
 }
 
 }  // namespace
 
 TEST(Worth, SlowerBeyondNoiseIsNotWritten) {
   const OptimizeOptions options;
-  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02), unknown = {{"verdict", "pass"}, {"candidate", "x_kw.py"}};
+  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02),
+                         unknown = {{"verdict", "pass"}, {"candidate", "x_kw.py"}};
   EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, slower)));
   EXPECT_EQ(slower["written"], false);
   EXPECT_TRUE(slower["candidate"].is_null());
@@ -106,16 +114,27 @@ TEST(Summary, NamesWhatIsRightAndSlower) {
   const nlohmann::ordered_json summary = summarise({timed(0.58, 0.61, 0.64), timed(0.9, 0.97, 1.02)});
   ASSERT_EQ(summary["slower"].size(), 1u);
   EXPECT_EQ(summary["all"]["correct"], 2);
-  EXPECT_NE(summary_text(summary).find("1 verified but slower than eager: timed 0.61x"), std::string::npos) << summary_text(summary);
+  EXPECT_NE(summary_text(summary).find("1 verified but slower than eager: timed 0.61x"), std::string::npos)
+      << summary_text(summary);
 }
 
 TEST(Summary, NamesKernelsThatSpill) {
-  const auto kernel = [](const char* name, int bytes) { return nlohmann::ordered_json{{"name", name}, {"ok", true}, {"registers", 64}, {"spills", bytes}}; };
+  const auto kernel = [](const char* name, int bytes) {
+    return nlohmann::ordered_json{{"name", name}, {"ok", true}, {"registers", 64}, {"spills", bytes}};
+  };
   const std::vector<nlohmann::ordered_json> lines = {
-      {{"name", "focal"}, {"category", "loss"}, {"verdict", "emitted"}, {"compiled", {{"sm", 90}, {"kernels", 2}, {"ok", 2}, {"each", {kernel("sum_kernel", 0), kernel("sigmoid_kernel", 56)}}}}},
-      {{"name", "dice"}, {"category", "loss"}, {"verdict", "emitted"}, {"compiled", {{"sm", 90}, {"kernels", 1}, {"ok", 1}, {"each", {kernel("add_kernel", 0)}}}}}};
+      {{"name", "focal"},
+       {"category", "loss"},
+       {"verdict", "emitted"},
+       {"compiled",
+        {{"sm", 90}, {"kernels", 2}, {"ok", 2}, {"each", {kernel("sum_kernel", 0), kernel("sigmoid_kernel", 56)}}}}},
+      {{"name", "dice"},
+       {"category", "loss"},
+       {"verdict", "emitted"},
+       {"compiled", {{"sm", 90}, {"kernels", 1}, {"ok", 1}, {"each", {kernel("add_kernel", 0)}}}}}};
   const nlohmann::ordered_json summary = summarise(lines);
   ASSERT_EQ(summary["spilling"].size(), 1u);
   EXPECT_EQ(summary["spilling"][0]["bytes"], 56);
-  EXPECT_NE(summary_text(summary).find("1 kernel spills registers: focal/sigmoid_kernel 56 B"), std::string::npos) << summary_text(summary);
+  EXPECT_NE(summary_text(summary).find("1 kernel spills registers: focal/sigmoid_kernel 56 B"), std::string::npos)
+      << summary_text(summary);
 }

@@ -23,7 +23,9 @@ std::string unrolled_loop() {
       R"({{"op": "aten.mse_loss.default", "args": [["self", {{"v": {}}}], ["target", {{"v": 0}}], ["reduction", 0]], "results": [{}], "location": "model.py:14"}})"};
   std::string values, nodes;
   const auto value = [&](const std::string& name, int rows, const char* strides) {
-    values += fmt::format(R"({}{{"name": "{}", "dtype": "f32", "shape": [{}, 64], "strides": {}, "offset": 0, "device": "cpu"}})", values.empty() ? "" : ", ", name, rows, strides);
+    values += fmt::format(
+        R"({}{{"name": "{}", "dtype": "f32", "shape": [{}, 64], "strides": {}, "offset": 0, "device": "cpu"}})",
+        values.empty() ? "" : ", ", name, rows, strides);
   };
   value("x", 64, "[64, 1]");
   value("weight", 64, "[64, 1]");
@@ -39,7 +41,11 @@ std::string unrolled_loop() {
   }
   return R"({"version": 1, "name": "Unrolled", "training": false, "values": [)" + values + R"(], "inputs": [
     {"value": 0, "kind": "user", "path": ["args", 0]}, {"value": 1, "kind": "parameter", "target": "weight", "access": "self.weight"}],
-    "nodes": [)" + nodes + fmt::format(R"(], "outputs": [{{"value": {}, "kind": "user"}}], "result": {{"output": 0}}, "user_inputs": []}})", last);
+    "nodes": [)" +
+         nodes +
+         fmt::format(
+             R"(], "outputs": [{{"value": {}, "kind": "user"}}], "result": {{"output": 0}}, "user_inputs": []}})",
+             last);
 }
 
 }  // namespace

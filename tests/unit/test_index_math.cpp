@@ -50,10 +50,10 @@ TEST(IndexMath, DivisionSplitsAFlatAxisIntoDigits) {
 TEST(IndexMath, WhatTheFormCannotExpressIsRefused) {
   const std::vector<int64_t> extents = {4, 6};
   const Index position = add(scale(axis(0, extents), 6, extents), axis(1, extents), extents);
-  EXPECT_FALSE(floor_divide(position, 8, extents));     // 8 cuts across rows of 6
+  EXPECT_FALSE(floor_divide(position, 8, extents));  // 8 cuts across rows of 6
   Index shifted = axis(1, extents);
   shifted.constant = 1;
-  EXPECT_FALSE(floor_divide(shifted, 3, extents));      // (a + 1) / 3 has no term
+  EXPECT_FALSE(floor_divide(shifted, 3, extents));  // (a + 1) / 3 has no term
 }
 
 TEST(IndexMath, ReshapeThroughAnotherShapeComesBack) {

@@ -29,7 +29,8 @@ std::string inferred(const std::string& line) {
   if (!found.problem.empty()) return found.problem;
   if (found.results.empty() || !found.results[0].shape) return "unknown";
   const auto& [shape, dtype] = found.results[0];
-  return (dtype ? std::string(name_of(*dtype)) : "?") + print(TensorType{DType::f32, *shape, contiguous_strides(*shape)}).substr(3);
+  return (dtype ? std::string(name_of(*dtype)) : "?") +
+         print(TensorType{DType::f32, *shape, contiguous_strides(*shape)}).substr(3);
 }
 
 }  // namespace
@@ -37,10 +38,10 @@ std::string inferred(const std::string& line) {
 TEST(Infer, FollowsPromotionAndBroadcasting) {
   EXPECT_EQ(inferred("aten.add.Tensor(self=%x, other=%i)"), "f32[4, 6]");
   EXPECT_EQ(inferred("aten.add.Tensor(self=%h, other=%x)"), "f32[4, 6]");
-  EXPECT_EQ(inferred("aten.add.Tensor(self=%h, other=%s)"), "f16[4, 6]");     // 0-d of the same category does not decide
-  EXPECT_EQ(inferred("aten.add.Tensor(self=%i, other=%s)"), "f64[6]");        // of a higher one it does
+  EXPECT_EQ(inferred("aten.add.Tensor(self=%h, other=%s)"), "f16[4, 6]");  // 0-d of the same category does not decide
+  EXPECT_EQ(inferred("aten.add.Tensor(self=%i, other=%s)"), "f64[6]");     // of a higher one it does
   EXPECT_EQ(inferred("aten.mul.Tensor(self=%b, other=2)"), "i64[4, 1]");
-  EXPECT_EQ(inferred("aten.mul.Tensor(self=%i, other=2.0)"), "?[6]");         // the default dtype decides
+  EXPECT_EQ(inferred("aten.mul.Tensor(self=%i, other=2.0)"), "?[6]");  // the default dtype decides
   EXPECT_EQ(inferred("aten.lt.Tensor(self=%b, other=%i)"), "b1[4, 6]");
   EXPECT_EQ(inferred("aten.where.self(condition=%b, self=%h, other=%i)"), "f16[4, 6]");
   EXPECT_EQ(inferred("aten.add.Tensor(self=%x, other=%k)"), "[4, 6] does not broadcast with [5, 3, 3, 3]");
@@ -54,7 +55,8 @@ TEST(Infer, KnowsReductionsAndProducts) {
   EXPECT_EQ(inferred("aten.mm.default(self=%x, mat2=%t)"), "f32[4, 4]");
   EXPECT_EQ(inferred("aten.mm.default(self=%x, mat2=%x)"), "[4, 6] cannot be multiplied by [4, 6]");
   EXPECT_EQ(inferred("aten.conv2d.default(input=%c, weight=%k, stride=[2, 2], padding=[1, 1])"), "f32[2, 5, 4, 4]");
-  EXPECT_EQ(inferred("aten.conv_transpose2d.input(input=%c, weight=%k)"), "[2, 3, 8, 8] has the wrong number of channels for [5, 3, 3, 3]");
+  EXPECT_EQ(inferred("aten.conv_transpose2d.input(input=%c, weight=%k)"),
+            "[2, 3, 8, 8] has the wrong number of channels for [5, 3, 3, 3]");
   EXPECT_EQ(inferred("aten.cat.default(tensors=(%x, %x), dim=-1)"), "f32[4, 12]");
   EXPECT_EQ(inferred("mine.op.default(self=%x)"), "unknown");
 }
@@ -73,7 +75,7 @@ TEST(Numbers, RoundAsTensorsDo) {
   EXPECT_EQ(number_in(DType::f16, Argument(65519.0)), Argument(65504.0));
   EXPECT_EQ(number_in(DType::f16, Argument(65520.0)), Argument(HUGE_VAL));
   EXPECT_EQ(number_in(DType::f16, Argument(1e-8)), Argument(0.0));
-  EXPECT_EQ(number_in(DType::f16, Argument(0x1.8p-24)), Argument(0x1p-23));   // ties to even among subnormals
+  EXPECT_EQ(number_in(DType::f16, Argument(0x1.8p-24)), Argument(0x1p-23));  // ties to even among subnormals
   EXPECT_EQ(number_in(DType::bf16, Argument(1.00390625)), Argument(1.0));
   EXPECT_EQ(number_in(DType::bf16, Argument(1.01171875)), Argument(1.015625));
   EXPECT_EQ(number_in(DType::i64, Argument(-2.7)), Argument(int64_t{-2}));
@@ -84,12 +86,19 @@ TEST(Numbers, RoundAsTensorsDo) {
 }
 
 TEST(Verifier, HoldsTypesToTheirOperators) {
-  const Graph wrong_shape = parse_graph("graph A {\n  input %x : f32[2, 3] user args.0\n  %y = aten.neg.default(self=%x) : f32[3, 2]  # m.py:3\n}\n");
+  const Graph wrong_shape = parse_graph(
+      "graph A {\n  input %x : f32[2, 3] user args.0\n  %y = aten.neg.default(self=%x) : f32[3, 2]  # m.py:3\n}\n");
   try {
     verify(wrong_shape, "pass layout");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.text().message, "the graph A is malformed after pass layout: %y = aten.neg.default (m.py:3): its result is f32[3, 2], its operands give f32[2, 3]");
+    EXPECT_EQ(error.text().message,
+              "the graph A is malformed after pass layout: %y = aten.neg.default (m.py:3): its result is f32[3, 2], "
+              "its operands give f32[2, 3]");
   }
-  EXPECT_THROW(verify(parse_graph("graph A {\n  input %x : i64[2] user args.0\n  %y = aten.eq.Scalar(self=%x, other=1) : i64[2]\n}\n"), "a test"), Error);
+  EXPECT_THROW(
+      verify(parse_graph(
+                 "graph A {\n  input %x : i64[2] user args.0\n  %y = aten.eq.Scalar(self=%x, other=1) : i64[2]\n}\n"),
+             "a test"),
+      Error);
 }

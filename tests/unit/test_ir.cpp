@@ -9,8 +9,10 @@
 using namespace kw;
 
 TEST(GraphText, OneResultInAList) {
-  const std::string text = "graph G training {\n  input %x : f32[4, 3] user args.0\n  %a, = aten.split_copy.Tensor(self=%x, split_size=4) : f32[4, 3]\n"
-                           "  %b, _ = aten.split_copy.Tensor(self=%x, split_size=2) : f32[2, 3]\n  return %a, %b\n}\n";
+  const std::string text =
+      "graph G training {\n  input %x : f32[4, 3] user args.0\n  %a, = aten.split_copy.Tensor(self=%x, split_size=4) : "
+      "f32[4, 3]\n"
+      "  %b, _ = aten.split_copy.Tensor(self=%x, split_size=2) : f32[2, 3]\n  return %a, %b\n}\n";
   const Graph graph = parse_graph(text);
   EXPECT_TRUE(graph.nodes[0].in_list);
   EXPECT_FALSE(graph.nodes[1].in_list);
@@ -23,13 +25,11 @@ TEST(TensorType, ContiguityIgnoresAxesOfSizeOne) {
   type.strides = {1, 12, 4};
   EXPECT_FALSE(type.is_contiguous());
   EXPECT_TRUE(type.is_dense());
-  type.strides = {0, 12, 1};   // expanded
+  type.strides = {0, 12, 1};  // expanded
   EXPECT_FALSE(type.is_dense());
 }
 
-TEST(TensorType, EmptyAxisCountsAsOneInStrides) {
-  EXPECT_EQ(contiguous_strides({2, 0, 3}), (Shape{3, 3, 1}));
-}
+TEST(TensorType, EmptyAxisCountsAsOneInStrides) { EXPECT_EQ(contiguous_strides({2, 0, 3}), (Shape{3, 3, 1})); }
 
 TEST(DType, NamesRoundTrip) {
   for (int i = 0; i < 14; ++i) {
@@ -72,9 +72,7 @@ constexpr const char* kEverything = R"(graph "odd name" training on cuda {
 std::string error_of(const std::string& text) {
   try {
     parse_graph(text);
-  } catch (const Error& error) {
-    return error.text().message + " at " + error.text().where;
-  }
+  } catch (const Error& error) { return error.text().message + " at " + error.text().where; }
   return "no error";
 }
 
@@ -91,28 +89,40 @@ TEST(GraphText, KeepsEverything) {
 }
 
 TEST(GraphText, SaysWhereItIsWrong) {
-  EXPECT_EQ(error_of("grph A {\n}"), "cannot read the graph text: it starts with 'graph NAME training {' or 'graph NAME eval {' at line 1");
-  EXPECT_EQ(error_of("graph A {\n\n  return %x\n}"), "cannot read the graph text: %x is used before it is defined at line 3");
-  EXPECT_EQ(error_of("graph A {\n  input %x : f31[2] user\n}"), "cannot read the graph text: 'f31' is no element type at line 2");
-  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  input %x : f32[2] user\n}"), "cannot read the graph text: %x is defined twice at line 3");
-  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  %y = aten.neg.default(self=%x)\n}"), "cannot read the graph text: ':' is missing at line 3");
+  EXPECT_EQ(error_of("grph A {\n}"),
+            "cannot read the graph text: it starts with 'graph NAME training {' or 'graph NAME eval {' at line 1");
+  EXPECT_EQ(error_of("graph A {\n\n  return %x\n}"),
+            "cannot read the graph text: %x is used before it is defined at line 3");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f31[2] user\n}"),
+            "cannot read the graph text: 'f31' is no element type at line 2");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  input %x : f32[2] user\n}"),
+            "cannot read the graph text: %x is defined twice at line 3");
+  EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  %y = aten.neg.default(self=%x)\n}"),
+            "cannot read the graph text: ':' is missing at line 3");
   EXPECT_EQ(error_of("graph A {\n"), "cannot read the graph text: '}' is missing at line 2");
-  EXPECT_EQ(error_of("graph A {\n} x"), "cannot read the graph text: more stands on the line than was understood at line 2");
+  EXPECT_EQ(error_of("graph A {\n} x"),
+            "cannot read the graph text: more stands on the line than was understood at line 2");
 }
 
 TEST(Verifier, NamesTheStepAndTheNode) {
-  Graph graph = parse_graph("graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]  # m.py:3\n  return %y\n}\n");
+  Graph graph = parse_graph(
+      "graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]  # m.py:3\n  return "
+      "%y\n}\n");
   std::swap(graph.nodes[0].results[0], std::get<ValueRef>(graph.nodes[0].arguments[0].value).id);
   try {
     verify(graph, "pass cse");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.text().message, "the graph A is malformed after pass cse: %x = aten.neg.default (m.py:3): %y is used before it is defined");
+    EXPECT_EQ(
+        error.text().message,
+        "the graph A is malformed after pass cse: %x = aten.neg.default (m.py:3): %y is used before it is defined");
   }
 }
 
 TEST(Verifier, FindsEachKindOfDamage) {
-  const Graph good = parse_graph("graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]\n  %z = aten.abs.default(self=%y) : f32[2]\n  return %z\n}\n");
+  const Graph good = parse_graph(
+      "graph A {\n  input %x : f32[2] user args.0\n  %y = aten.neg.default(self=%x) : f32[2]\n  %z = "
+      "aten.abs.default(self=%y) : f32[2]\n  return %z\n}\n");
   const auto refuses = [&](auto&& damage) {
     Graph graph = good;
     damage(graph);
@@ -142,13 +152,47 @@ TEST(OpRegistry, KnowsOverloadsApart) {
 }
 
 TEST(OpRegistry, CoversCoreAten) {
-  for (const char* op : {"convolution.default", "add.Tensor", "permute.default", "addmm.default", "view.default", "_native_batch_norm_legit_functional.default",
-                         "mean.dim", "where.self", "clamp.default", "cat.default", "max_pool2d_with_indices.default", "squeeze.dims", "scalar_tensor.default",
-                         "_softmax.default", "native_group_norm.default", "split_with_sizes.default", "amax.default", "cumsum.default", "linalg_vector_norm.default",
-                         "arange.start_step", "flip.default", "full_like.default", "_native_batch_norm_legit.no_stats", "constant_pad_nd.default",
-                         "_scaled_dot_product_efficient_attention.default", "as_strided.default", "native_dropout.default", "randn.default", "gather.default",
-                         "_to_copy.default", "unfold.default", "index.Tensor", "index_select.default", "cumprod.default", "lstm.input", "gru.input",
-                         "scaled_dot_product_attention.default", "cross_entropy_loss.default", "triplet_margin_loss.default", "einsum.default", "instance_norm.default"})
+  for (const char* op : {"convolution.default",
+                         "add.Tensor",
+                         "permute.default",
+                         "addmm.default",
+                         "view.default",
+                         "_native_batch_norm_legit_functional.default",
+                         "mean.dim",
+                         "where.self",
+                         "clamp.default",
+                         "cat.default",
+                         "max_pool2d_with_indices.default",
+                         "squeeze.dims",
+                         "scalar_tensor.default",
+                         "_softmax.default",
+                         "native_group_norm.default",
+                         "split_with_sizes.default",
+                         "amax.default",
+                         "cumsum.default",
+                         "linalg_vector_norm.default",
+                         "arange.start_step",
+                         "flip.default",
+                         "full_like.default",
+                         "_native_batch_norm_legit.no_stats",
+                         "constant_pad_nd.default",
+                         "_scaled_dot_product_efficient_attention.default",
+                         "as_strided.default",
+                         "native_dropout.default",
+                         "randn.default",
+                         "gather.default",
+                         "_to_copy.default",
+                         "unfold.default",
+                         "index.Tensor",
+                         "index_select.default",
+                         "cumprod.default",
+                         "lstm.input",
+                         "gru.input",
+                         "scaled_dot_product_attention.default",
+                         "cross_entropy_loss.default",
+                         "triplet_margin_loss.default",
+                         "einsum.default",
+                         "instance_norm.default"})
     EXPECT_FALSE(op_info(std::string("aten.") + op).name.empty()) << op;
 }
 

@@ -7,7 +7,7 @@
 #include "support/error.hpp"
 
 using namespace kw;
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 namespace {
 
@@ -43,7 +43,9 @@ constexpr const char* kSoftmax = R"(kernel softmax_kernel {
 }
 )";
 
-std::string wrong(const std::string& line) { return "kernel k {\n  buffer x : f32[4] input\n  axis row = 4 parallel block 1\n  " + line + "\n}"; }
+std::string wrong(const std::string& line) {
+  return "kernel k {\n  buffer x : f32[4] input\n  axis row = 4 parallel block 1\n  " + line + "\n}";
+}
 
 }  // namespace
 
@@ -69,7 +71,9 @@ TEST(KernelText, ParsesEveryPart) {
 }
 
 TEST(KernelText, NamesThatAreNotUniqueSurvive) {
-  Kernel kernel = parse_kernel("kernel k { buffer x : f32[4] input axis row = 4 parallel block 1 %a = load x[row] : f32 %1 = exp(%a) : f32 named a }");
+  Kernel kernel = parse_kernel(
+      "kernel k { buffer x : f32[4] input axis row = 4 parallel block 1 %a = load x[row] : f32 %1 = exp(%a) : f32 "
+      "named a }");
   ASSERT_EQ(kernel.exprs.size(), 2u);
   EXPECT_EQ(kernel.exprs[0].name, "a");
   EXPECT_EQ(kernel.exprs[1].name, "a");

@@ -1,4 +1,5 @@
-// Picks of schedules: the grammar and the schema of a space, what is read of an answer, and chance at the same interface.
+// Picks of schedules: the grammar and the schema of a space, what is read of an answer, and chance at the same
+// interface.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const ChoiceSpace kSpace = {{"softmax", {{"num_warps", {1, 2, 4}, 2}, {"keep", {0, 65536}, 0}}}, {"mul_2", {{"block", {256, 1024}, 1024}}}};
+const ChoiceSpace kSpace = {{"softmax", {{"num_warps", {1, 2, 4}, 2}, {"keep", {0, 65536}, 0}}},
+                            {"mul_2", {{"block", {256, 1024}, 1024}}}};
 
 TEST(Choices, AGrammarOfChanges) {
   EXPECT_EQ(grammar_of(kSpace),
@@ -23,10 +25,13 @@ TEST(Choices, AGrammarOfChanges) {
             "pick0 ::= \"\\\"num_warps\\\": \" (\"1\" | \"4\") | \"\\\"keep\\\": \" (\"65536\")\n"
             "group1 ::= \"\\\"mul_2\\\": {\" pick1 \"}\"\n"
             "pick1 ::= \"\\\"block\\\": \" (\"256\")\n");
-  EXPECT_EQ(picked_text(kSpace, {{4, 0}, {256}}), R"({"softmax": {"num_warps": 4, "keep": 0}, "mul_2": {"block": 256}})");
+  EXPECT_EQ(picked_text(kSpace, {{4, 0}, {256}}),
+            R"({"softmax": {"num_warps": 4, "keep": 0}, "mul_2": {"block": 256}})");
   EXPECT_EQ(changes_text(kSpace, {{4, 0}, {256}}), R"({"softmax": {"num_warps": 4}, "mul_2": {"block": 256}})");
   EXPECT_EQ(changes_text(kSpace, {{2, 0}, {1024}}), "{}");
-  EXPECT_GE(longest_text(kSpace), std::string(R"({"softmax": {"keep": 65536, "keep": 65536}, "softmax": {"keep": 65536, "keep": 65536}})").size());
+  EXPECT_GE(
+      longest_text(kSpace),
+      std::string(R"({"softmax": {"keep": 65536, "keep": 65536}, "softmax": {"keep": 65536, "keep": 65536}})").size());
 }
 
 TEST(Choices, WhereNothingIsOpenNothingIsAsked) {
@@ -34,14 +39,17 @@ TEST(Choices, WhereNothingIsOpenNothingIsAsked) {
   EXPECT_FALSE(has_choice({{"softmax", {{"num_warps", {2}, 2}}}}));
   EXPECT_FALSE(has_choice({}));
   const ChoiceSpace half = {{"softmax", {{"num_warps", {2}, 2}}}, {"mul_2", {{"block", {256, 1024}, 256}}}};
-  EXPECT_EQ(grammar_of(half), "root ::= \"{\" group \"}\"\ngroup ::= group1\ngroup1 ::= \"\\\"mul_2\\\": {\" pick1 \"}\"\npick1 ::= \"\\\"block\\\": \" (\"1024\")\n");
+  EXPECT_EQ(grammar_of(half),
+            "root ::= \"{\" group \"}\"\ngroup ::= group1\ngroup1 ::= \"\\\"mul_2\\\": {\" pick1 \"}\"\npick1 ::= "
+            "\"\\\"block\\\": \" (\"1024\")\n");
   EXPECT_EQ(schema_of(half)["required"], Json({"mul_2"}));
 }
 
 TEST(Choices, ASchemaThatAllowsNothingElse) {
   const Json schema = schema_of(kSpace);
   EXPECT_EQ(schema["required"], Json({"softmax", "mul_2"}));
-  EXPECT_EQ(schema["properties"]["softmax"]["properties"]["num_warps"], Json({{"type", {"integer", "null"}}, {"enum", {1, 4, nullptr}}}));
+  EXPECT_EQ(schema["properties"]["softmax"]["properties"]["num_warps"],
+            Json({{"type", {"integer", "null"}}, {"enum", {1, 4, nullptr}}}));
   EXPECT_EQ(schema["properties"]["mul_2"]["additionalProperties"], false);
 }
 
@@ -55,7 +63,8 @@ TEST(Choices, WhatIsPickedIsReadBackFromAnythingAroundIt) {
   }
   // What is left out stays as it is.
   EXPECT_EQ(*read_picked(kSpace, R"({"softmax": {"num_warps": 1}})").picked, (Picked{{1, 0}, {1024}}));
-  EXPECT_EQ(*read_picked(kSpace, R"({"softmax": {"num_warps": 1, "keep": null}, "mul_2": {"block": null}})").picked, (Picked{{1, 0}, {1024}}));
+  EXPECT_EQ(*read_picked(kSpace, R"({"softmax": {"num_warps": 1, "keep": null}, "mul_2": {"block": null}})").picked,
+            (Picked{{1, 0}, {1024}}));
 }
 
 TEST(Choices, WhatMayNotBePickedIsRefusedWithTheReason) {
@@ -68,9 +77,12 @@ TEST(Choices, WhatMayNotBePickedIsRefusedWithTheReason) {
   EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": 4"), "no-json: The answer holds no JSON object.");
   EXPECT_EQ(fault("{\"gelu\": {}}"), "not-allowed: There is no group \"gelu\".");
   EXPECT_EQ(fault("{\"softmax\": {\"warps\": 1}}"), "not-allowed: \"softmax\" has no parameter \"warps\".");
-  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": 8}}"), "not-allowed: \"softmax\": \"num_warps\" may not be 8, only 1, 2, 4.");
-  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": \"4\"}}"), "not-allowed: \"softmax\": \"num_warps\" may not be \"4\", only 1, 2, 4.");
-  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": 4.5}}"), "not-allowed: \"softmax\": \"num_warps\" may not be 4.5, only 1, 2, 4.");
+  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": 8}}"),
+            "not-allowed: \"softmax\": \"num_warps\" may not be 8, only 1, 2, 4.");
+  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": \"4\"}}"),
+            "not-allowed: \"softmax\": \"num_warps\" may not be \"4\", only 1, 2, 4.");
+  EXPECT_EQ(fault("{\"softmax\": {\"num_warps\": 4.5}}"),
+            "not-allowed: \"softmax\": \"num_warps\" may not be 4.5, only 1, 2, 4.");
   EXPECT_EQ(fault("{\"softmax\": 4}"), "not-allowed: \"softmax\" is no object.");
 }
 
@@ -90,7 +102,7 @@ TEST(Choices, ChanceIsUniformAndTheSameForASeed) {
   // One, two or three of three places; the two open values of the first are as likely as each other.
   ASSERT_EQ(counts.size(), 11u);
   EXPECT_FALSE(counts.contains("{}"));
-  EXPECT_NEAR(counts[R"({"softmax": {"keep": 65536}})"], 100, 38);   // four standard deviations
+  EXPECT_NEAR(counts[R"({"softmax": {"keep": 65536}})"], 100, 38);  // four standard deviations
   EXPECT_NEAR(counts[R"({"softmax": {"num_warps": 1}})"], 50, 28);
   EXPECT_NEAR(counts[R"({"softmax": {"num_warps": 4, "keep": 65536}, "mul_2": {"block": 256}})"], 150, 46);
   EXPECT_THROW(random.generate({}, {}, {}), Error);

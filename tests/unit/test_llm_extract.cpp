@@ -1,4 +1,5 @@
-// From what models really write to a candidate: each case is an answer, what has to come of it, and the repairs that have to be named.
+// From what models really write to a candidate: each case is an answer, what has to come of it, and the repairs that
+// have to be named.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,16 +54,20 @@ class ModelNew(nn.Module):
 )py";
 const std::string kWhole = kImports + kKernel + kFunction + kClass;
 
-std::string fenced(const std::string& code, const std::string& language = "python") { return "```" + language + "\n" + code + "```\n"; }
+std::string fenced(const std::string& code, const std::string& language = "python") {
+  return "```" + language + "\n" + code + "```\n";
+}
 
 // One process of Python for all of them.
 Extraction extracted(const std::string& text, bool cut_off = false, const std::string& target = "triton") {
   static Host host(HostOptions{"python3", KW_PYTHON_DIR});
-  return extract({text, cut_off, target, kProblem}, [](const std::string& source) { return host.request("source_facts", {{"source", source}}, 60); });
+  return extract({text, cut_off, target, kProblem},
+                 [](const std::string& source) { return host.request("source_facts", {{"source", source}}, 60); });
 }
 
 bool names(const Extraction& extraction, const std::string& repair) {
-  return std::any_of(extraction.repairs.begin(), extraction.repairs.end(), [&](const std::string& one) { return one.find(repair) != std::string::npos; });
+  return std::any_of(extraction.repairs.begin(), extraction.repairs.end(),
+                     [&](const std::string& one) { return one.find(repair) != std::string::npos; });
 }
 
 TEST(LlmExtract, AWholeAnswerNeedsNoRepair) {
@@ -73,20 +78,43 @@ TEST(LlmExtract, AWholeAnswerNeedsNoRepair) {
 }
 
 TEST(LlmExtract, RepairsAreMadeAndNamed) {
-  const struct { const char* name; std::string text; bool cut_off; std::string repair; } cases[] = {
+  const struct {
+    const char* name;
+    std::string text;
+    bool cut_off;
+    std::string repair;
+  } cases[] = {
       {"no fences", kWhole, false, "no fences"},
-      {"chatter without fences", "Sure! I will write the kernel for you now.\n\n" + kWhole + "\nThis kernel is fast because it is fused.\n", false, "text around the code removed"},
-      {"reasoning", "<think>\n```python\nclass ModelNew(nn.Module): pass\n```\n</think>\n" + fenced(kWhole), false, "reasoning removed"},
+      {"chatter without fences",
+       "Sure! I will write the kernel for you now.\n\n" + kWhole + "\nThis kernel is fast because it is fused.\n",
+       false, "text around the code removed"},
+      {"reasoning", "<think>\n```python\nclass ModelNew(nn.Module): pass\n```\n</think>\n" + fenced(kWhole), false,
+       "reasoning removed"},
       {"open fence", "```python\n" + kWhole, true, "fence closed"},
-      {"several blocks", fenced("print('usage')\n") + fenced(kWhole) + "Run it so:\n" + fenced("pip install triton\n", "bash"), false, "one of 2 blocks"},
-      {"kernel and class apart", "The kernel:\n" + fenced(kImports + kKernel + kFunction) + "The module:\n" + fenced(kClass), false, "blocks joined"},
-      {"wrong class name", fenced(kImports + kKernel + kFunction + "\nclass FusedAdd(nn.Module):\n    def forward(self, x, y):\n        return add(x, y)\n"), false, "class FusedAdd taken"},
-      {"Model rewritten", fenced(kImports + kKernel + kFunction + "\nclass Model(nn.Module):\n    def forward(self, x, y):\n        return add(x, y)\n"), false, "class Model taken"},
+      {"several blocks",
+       fenced("print('usage')\n") + fenced(kWhole) + "Run it so:\n" + fenced("pip install triton\n", "bash"), false,
+       "one of 2 blocks"},
+      {"kernel and class apart",
+       "The kernel:\n" + fenced(kImports + kKernel + kFunction) + "The module:\n" + fenced(kClass), false,
+       "blocks joined"},
+      {"wrong class name",
+       fenced(kImports + kKernel + kFunction +
+              "\nclass FusedAdd(nn.Module):\n    def forward(self, x, y):\n        return add(x, y)\n"),
+       false, "class FusedAdd taken"},
+      {"Model rewritten",
+       fenced(kImports + kKernel + kFunction +
+              "\nclass Model(nn.Module):\n    def forward(self, x, y):\n        return add(x, y)\n"),
+       false, "class Model taken"},
       {"missing imports", fenced(kKernel + kFunction + kClass), false, "imports added: torch, nn, triton, tl"},
-      {"subclass of Model", fenced(kImports + kKernel + kFunction + "\nclass ModelNew(Model):\n    def forward(self, x, y):\n        return add(x, y)\n"), false, "problem's Model added"},
+      {"subclass of Model",
+       fenced(kImports + kKernel + kFunction +
+              "\nclass ModelNew(Model):\n    def forward(self, x, y):\n        return add(x, y)\n"),
+       false, "problem's Model added"},
       {"function without a class", fenced(kImports + kKernel + kFunction), false, "class written around add()"},
-      {"cut off behind the class", "```python\n" + kWhole + "\ndef test():\n    x = torch.randn(", true, "unfinished end removed"},
-      {"prose inside the block", fenced(kWhole + "\nThis code is fast because it's fused.\n"), false, "unfinished end removed"},
+      {"cut off behind the class", "```python\n" + kWhole + "\ndef test():\n    x = torch.randn(", true,
+       "unfinished end removed"},
+      {"prose inside the block", fenced(kWhole + "\nThis code is fast because it's fused.\n"), false,
+       "unfinished end removed"},
   };
   for (const auto& [name, text, cut_off, repair] : cases) {
     const Extraction one = extracted(text, cut_off);
@@ -97,8 +125,14 @@ TEST(LlmExtract, RepairsAreMadeAndNamed) {
 }
 
 TEST(LlmExtract, WhatCannotPassIsTold) {
-  const std::string in_torch = kImports + "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return x + y\n";
-  const struct { const char* name; std::string text; bool cut_off; const char* code; } cases[] = {
+  const std::string in_torch = kImports +
+                               "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return x + y\n";
+  const struct {
+    const char* name;
+    std::string text;
+    bool cut_off;
+    const char* code;
+  } cases[] = {
       {"nothing", "", false, "empty"},
       {"only reasoning", "<think>Let me think about", true, "empty"},
       {"prose", "I am sorry, but I cannot help with that request.", false, "no-code"},
@@ -122,23 +156,38 @@ TEST(LlmExtract, WhatCannotPassIsTold) {
 }
 
 TEST(LlmExtract, CppNeedsAFunctionThatIsCompiledAndCalled) {
-  const std::string cpp = "CPP_SOURCE = r\"\"\"\nextern \"C\" void add(const float* x, const float* y, float* out, long n) { for (long i = 0; i < n; ++i) out[i] = x[i] + y[i]; }\n\"\"\"\n\n";
-  const std::string use = "\n\nclass ModelNew(nn.Module):\n    def forward(self, x, y):\n        out = torch.empty_like(x)\n        kernels.add(pointer(x), pointer(y), pointer(out), integer(x.numel()))\n        return out\n";
-  const Extraction good = extracted(fenced("import torch\nimport torch.nn as nn\n" + cpp + "kernels = compile_cpp(CPP_SOURCE)" + use), false, "cpu");
+  const std::string cpp =
+      "CPP_SOURCE = r\"\"\"\nextern \"C\" void add(const float* x, const float* y, float* out, long n) { for (long i = "
+      "0; i < n; ++i) out[i] = x[i] + y[i]; }\n\"\"\"\n\n";
+  const std::string use =
+      "\n\nclass ModelNew(nn.Module):\n    def forward(self, x, y):\n        out = torch.empty_like(x)\n        "
+      "kernels.add(pointer(x), pointer(y), pointer(out), integer(x.numel()))\n        return out\n";
+  const Extraction good = extracted(
+      fenced("import torch\nimport torch.nn as nn\n" + cpp + "kernels = compile_cpp(CPP_SOURCE)" + use), false, "cpu");
   EXPECT_EQ(good.fault.code, "") << good.fault.message;
   EXPECT_NE(good.source.find("def compile_cpp"), std::string::npos);
   EXPECT_EQ(extracted(fenced(cpp + use), false, "cpu").fault.code, "not-launched");
   EXPECT_EQ(extracted(fenced(kWhole), false, "cpu").fault.code, "no-kernel");
-  EXPECT_EQ(extracted(fenced(cpp + "kernels = compile_cpp(CPP_SOURCE)\n\nclass ModelNew(nn.Module):\n    def forward(self, x, y):\n        return x + y\n"), false, "cpu").fault.code, "not-launched");
+  EXPECT_EQ(extracted(fenced(cpp + "kernels = compile_cpp(CPP_SOURCE)\n\nclass ModelNew(nn.Module):\n    def "
+                                   "forward(self, x, y):\n        return x + y\n"),
+                      false, "cpu")
+                .fault.code,
+            "not-launched");
 }
 
 TEST(LlmPrompts, HaveTheProblemAndTheFormAndKeepToTheirBudget) {
-  PromptFacts facts{.target = "cpu", .problem = kProblem + "# {{form}}", .hardware = "a Xeon with 2 threads", .examples = {{"class Model: # near", "class ModelNew: # near"}, {"class Model: # far", "class ModelNew: # far"}}, .shots = 3};
+  PromptFacts facts{
+      .target = "cpu",
+      .problem = kProblem + "# {{form}}",
+      .hardware = "a Xeon with 2 threads",
+      .examples = {{"class Model: # near", "class ModelNew: # near"}, {"class Model: # far", "class ModelNew: # far"}},
+      .shots = 3};
   const auto count = [](const Prompt& prompt) { return static_cast<int>(prompt.text().size()); };
   const FilledPrompt all = fill(load_template("chat"), facts, 0, count);
   ASSERT_EQ(all.prompt.messages.size(), 2u);
   const std::string text = all.prompt.text();
-  for (const char* part : {"x + y", "# {{form}}", "compile_cpp", "a Xeon with 2 threads", "# near", "# far", "C++"}) EXPECT_NE(text.find(part), std::string::npos) << part;
+  for (const char* part : {"x + y", "# {{form}}", "compile_cpp", "a Xeon with 2 threads", "# near", "# far", "C++"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
   EXPECT_EQ(text.find("{{problem}}"), std::string::npos);
   const FilledPrompt fewer = fill(load_template("chat"), facts, all.tokens - 1, count);
   EXPECT_EQ(fewer.examples, 1);
@@ -152,7 +201,8 @@ TEST(LlmPrompts, HaveTheProblemAndTheFormAndKeepToTheirBudget) {
 }
 
 TEST(LlmPrompts, NearerProblemsAreMoreAlike) {
-  EXPECT_GT(likeness("x = torch.softmax(y, dim=-1)", "z = torch.softmax(w, dim=1)"), likeness("x = torch.softmax(y, dim=-1)", "z = nn.Conv2d(3, 4)"));
+  EXPECT_GT(likeness("x = torch.softmax(y, dim=-1)", "z = torch.softmax(w, dim=1)"),
+            likeness("x = torch.softmax(y, dim=-1)", "z = nn.Conv2d(3, 4)"));
   EXPECT_EQ(likeness("torch softmax", "softmax torch"), 1.0);
 }
 
@@ -170,7 +220,8 @@ double brute_force(int n, int c, int k) {
 TEST(PassAtK, IsTheShareOfAllSubsets) {
   for (int n = 1; n <= 12; ++n)
     for (int c = 0; c <= n; ++c)
-      for (int k = 1; k <= n; ++k) EXPECT_NEAR(*pass_at_k(n, c, k), brute_force(n, c, k), 1e-12) << n << " " << c << " " << k;
+      for (int k = 1; k <= n; ++k)
+        EXPECT_NEAR(*pass_at_k(n, c, k), brute_force(n, c, k), 1e-12) << n << " " << c << " " << k;
   EXPECT_FALSE(pass_at_k(3, 1, 4).has_value());
   EXPECT_NEAR(*pass_at_k(1000, 1, 20), 0.02, 1e-12);
 }

@@ -1,6 +1,6 @@
-// Golden tests: each file of tests/golden/module has sections parted by lines of dashes: the problem's source, the graph, the program's kernels
-// and steps (empty: every node is a library call), and the module that is written. KW_UPDATE_GOLDEN=1 rewrites the last.
-// tests/python/test_module_golden.py runs those modules.
+// Golden tests: each file of tests/golden/module has sections parted by lines of dashes: the problem's source, the
+// graph, the program's kernels and steps (empty: every node is a library call), and the module that is written.
+// KW_UPDATE_GOLDEN=1 rewrites the last. tests/python/test_module_golden.py runs those modules.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +22,8 @@ const std::string kSeparator = "----\n";
 std::vector<std::string> sections_of(const std::string& content) {
   std::vector<std::string> sections;
   size_t at = 0;
-  for (size_t end = content.find(kSeparator); end != std::string::npos && sections.size() < 3; end = content.find(kSeparator, at)) {
+  for (size_t end = content.find(kSeparator); end != std::string::npos && sections.size() < 3;
+       end = content.find(kSeparator, at)) {
     sections.push_back(content.substr(at, end - at));
     at = end + kSeparator.size();
   }
@@ -36,7 +37,8 @@ ValueId value_named(const Graph& graph, const std::string& name) {
   throw std::runtime_error("no value " + name);
 }
 
-// Lines after the kernels: "allocate NAME", "run KERNEL TENSORS…", "call NAME" (the node that makes it), "view NAME BASE".
+// Lines after the kernels: "allocate NAME", "run KERNEL TENSORS…", "call NAME" (the node that makes it), "view NAME
+// BASE".
 Program read_program(const std::string& text, const Graph& graph) {
   Program program;
   std::string kernel_text;
@@ -53,7 +55,8 @@ Program read_program(const std::string& text, const Graph& graph) {
       while (words >> name) step.tensors.push_back(name);
       program.steps.push_back(step);
     } else if (verb == "call" && words >> name) {
-      program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{graph.values[value_named(graph, name)].producer});
+      program.steps.emplace_back(std::in_place_type<ExternStep>,
+                                 ExternStep{graph.values[value_named(graph, name)].producer});
     } else if (verb == "view" && words >> name) {
       ViewStep step;
       step.value = value_named(graph, name);
@@ -63,21 +66,23 @@ Program read_program(const std::string& text, const Graph& graph) {
     } else {
       kernel_text += line + "\n";
       if (line == "}") {
-        program.kernels.push_back(kernel::parse_kernel(kernel_text));
-        kernel::check_kernel(program.kernels.back());
-        kernel::arrange(program.kernels.back());
+        program.kernels.push_back(kernel_ir::parse_kernel(kernel_text));
+        kernel_ir::check_kernel(program.kernels.back());
+        kernel_ir::arrange(program.kernels.back());
         kernel_text.clear();
       }
     }
   }
   if (program.steps.empty())
-    for (size_t node = 0; node < graph.nodes.size(); ++node) program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{static_cast<NodeId>(node)});
+    for (size_t node = 0; node < graph.nodes.size(); ++node)
+      program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{static_cast<NodeId>(node)});
   return program;
 }
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/module")) files.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/module"))
+    files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -91,24 +96,27 @@ TEST_P(ModuleGolden, WritesTheExpectedModule) {
   ASSERT_GE(sections.size(), 3u);
   const Graph graph = parse_graph(sections[1]);
   const Program program = read_program(sections[2], graph);
-  const std::string written = write_module(graph, program, *make_triton_printer(), {"A golden test's module.", sections[0]});
+  const std::string written = write_module(graph, program, *make_triton_printer(),
+                                           {"A golden test's module.", sections[0]});
   if (std::getenv("KW_UPDATE_GOLDEN")) {
-    write_file_atomically(GetParam(), sections[0] + kSeparator + sections[1] + kSeparator + sections[2] + kSeparator + written);
+    write_file_atomically(GetParam(),
+                          sections[0] + kSeparator + sections[1] + kSeparator + sections[2] + kSeparator + written);
     return;
   }
   ASSERT_EQ(sections.size(), 4u);
   EXPECT_EQ(written, sections[3]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, ModuleGolden, testing::ValuesIn(golden_files()), [](const auto& info) {
-  return std::filesystem::path(info.param).stem().string();
-});
+INSTANTIATE_TEST_SUITE_P(Files, ModuleGolden, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 TEST(PythonText, RenamesOnlyTheNameItself) {
-  EXPECT_EQ(python::rename_word("sign(x) + torch.sign(y) + signed", "sign", "kw_sign"), "kw_sign(x) + torch.sign(y) + signed");
+  EXPECT_EQ(python::rename_word("sign(x) + torch.sign(y) + signed", "sign", "kw_sign"),
+            "kw_sign(x) + torch.sign(y) + signed");
 }
 
 TEST(PythonText, FindsTopLevelNames) {
-  const auto names = python::top_level_names("import torch.nn as nn\nfrom a import b\nSIZE = 3\ndef f(x):\n    y = 1\nclass C(D):\n    pass\nx == 3\n");
+  const auto names = python::top_level_names(
+      "import torch.nn as nn\nfrom a import b\nSIZE = 3\ndef f(x):\n    y = 1\nclass C(D):\n    pass\nx == 3\n");
   EXPECT_EQ(names, (std::set<std::string>{"nn", "b", "SIZE", "f", "C"}));
 }

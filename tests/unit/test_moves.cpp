@@ -25,9 +25,10 @@ TEST(Moves, GroupingsAreCutAndJoinedAndStayComplete) {
   for (const Move& move : moves) {
     cut |= move.change.starts_with("cut");
     join |= move.change.starts_with("join");
-    const Program program = lower(setting.graph, move.schedule, setting.device);   // throws when nodes are missing
+    const Program program = lower(setting.graph, move.schedule, setting.device);  // throws when nodes are missing
     EXPECT_FALSE(program.steps.empty());
-    for (const Move& back : grouping_moves(setting.catalogue, move.schedule, 12)) join |= back.change.starts_with("join") && back.schedule == setting.first;
+    for (const Move& back : grouping_moves(setting.catalogue, move.schedule, 12))
+      join |= back.change.starts_with("join") && back.schedule == setting.first;
   }
   EXPECT_TRUE(cut);
   EXPECT_TRUE(join);
@@ -60,14 +61,16 @@ TEST(Moves, AValueIsStoredOrComputedAgainByItsReaders) {
 
 TEST(Moves, NoJoinMakesACycleThroughALibraryCall) {
   Setting setting(kTwoGroups);
-  for (const Move& move : grouping_moves(setting.catalogue, setting.first, 12)) EXPECT_FALSE(move.change.starts_with("join")) << move.change;
+  for (const Move& move : grouping_moves(setting.catalogue, setting.first, 12))
+    EXPECT_FALSE(move.change.starts_with("join")) << move.change;
 }
 
 TEST(Moves, PromisingCombinationsAreOrderedByTheModel) {
   Setting setting(kSoftmax);
   const auto moves = promising_moves(setting.catalogue, setting.first, 8);
   ASSERT_EQ(moves.size(), 8u);
-  for (size_t i = 1; i < moves.size(); ++i) EXPECT_LE(setting.catalogue.seconds(moves[i - 1].schedule), setting.catalogue.seconds(moves[i].schedule));
+  for (size_t i = 1; i < moves.size(); ++i)
+    EXPECT_LE(setting.catalogue.seconds(moves[i - 1].schedule), setting.catalogue.seconds(moves[i].schedule));
 }
 
 TEST(Moves, RepeatedLayersGetTheSameParameters) {
@@ -75,7 +78,8 @@ TEST(Moves, RepeatedLayersGetTheSameParameters) {
   const auto moves = parameter_moves(setting.catalogue, setting.first);
   ASSERT_FALSE(moves.empty());
   size_t changed = 0;
-  for (size_t group = 0; group < setting.first.groups.size(); ++group) changed += moves.front().schedule.groups[group] != setting.first.groups[group];
+  for (size_t group = 0; group < setting.first.groups.size(); ++group)
+    changed += moves.front().schedule.groups[group] != setting.first.groups[group];
   EXPECT_GT(changed, 100u);
 }
 
@@ -125,7 +129,8 @@ TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
   })");
   ASSERT_EQ(setting.first.groups.size(), 1u);
   const auto registers = [&](const GroupSchedule& group) {
-    return setting.catalogue.registers(*setting.catalogue.find(group.nodes, {setting.graph.nodes[group.nodes.back()].results[0]}), group.parameters);
+    return setting.catalogue.registers(
+        *setting.catalogue.find(group.nodes, {setting.graph.nodes[group.nodes.back()].results[0]}), group.parameters);
   };
   const double before = registers(setting.first.groups[0]);
   const std::vector<Move> moves = relief_moves(setting.catalogue, setting.first, {0}, 5);
@@ -133,9 +138,7 @@ TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
   int cuts = 0;
   for (const Move& move : moves) {
     cuts += move.regroups;
-    if (!move.regroups) {
-      EXPECT_LT(registers(move.schedule.groups[0]), before) << move.change;
-    }
+    if (!move.regroups) { EXPECT_LT(registers(move.schedule.groups[0]), before) << move.change; }
     EXPECT_FALSE(lower(setting.graph, move.schedule, setting.device).kernels.empty());
   }
   EXPECT_GE(cuts, 1);
@@ -145,7 +148,8 @@ TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
 TEST(Relief, OnlyWhatIsGivenIsTried) {
   Setting setting(kSoftmax);
   std::vector<Candidate> given;
-  for (Move& move : relief_moves(setting.catalogue, setting.first, {0}, 3)) given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
+  for (Move& move : relief_moves(setting.catalogue, setting.first, {0}, 3))
+    given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
   ASSERT_FALSE(given.empty());
   World world([](const Schedule&) { return 0.7; });
   SearchOptions options;

@@ -42,11 +42,13 @@ TEST_P(GoldenPass, PrintsAsExpected) {
   else run_pass(graph, pass);
   const std::string after = print(graph);
   EXPECT_EQ(parse_graph(after), graph);
-  if (std::getenv("KW_UPDATE_GOLDEN")) write_file_atomically(path, "pass " + pass + "\n" + before + std::string(kSeparator) + after);
+  if (std::getenv("KW_UPDATE_GOLDEN"))
+    write_file_atomically(path, "pass " + pass + "\n" + before + std::string(kSeparator) + after);
   else EXPECT_EQ(after, text.substr(separator + kSeparator.size())) << "KW_UPDATE_GOLDEN=1 rewrites " << path;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, GoldenPass, testing::ValuesIn(golden_files()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Files, GoldenPass, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return info.param; });
 
 namespace {
 
@@ -87,7 +89,7 @@ TEST(Pipeline, SwitchesPassesOffByName) {
   options.disabled = {"all"};
   const PassReport needed = run_passes(graph, options);
   ASSERT_EQ(needed.passes.size(), 1u);
-  EXPECT_EQ(needed.passes[0].name, "mutations");   // without it outputs would be overwritten
+  EXPECT_EQ(needed.passes[0].name, "mutations");  // without it outputs would be overwritten
 }
 
 TEST(Pipeline, RefusesAnUnknownPass) {

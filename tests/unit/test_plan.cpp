@@ -23,7 +23,8 @@ constexpr std::string_view kSeparator = "----\n";
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR)) names.push_back(entry.path().stem().string());
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR))
+    names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -45,7 +46,7 @@ Planned plan_text(std::string_view text, const std::string& target = "triton") {
 
 std::string everything(const Planned& planned) {
   std::string text = print(planned.graph, planned.schedule) + print(planned.graph, planned.program);
-  for (const auto& kernel : planned.program.kernels) text += kernel::print(kernel);
+  for (const auto& kernel : planned.program.kernels) text += kernel_ir::print(kernel);
   return text;
 }
 
@@ -58,13 +59,15 @@ TEST_P(PlanGolden, ScheduleAndKernels) {
   const std::string target = text.substr(7, line - 7), graph = text.substr(line + 1, separator - line - 1);
   const Planned planned = plan_text(graph, target);
   const std::string actual = everything(planned);
-  if (std::getenv("KW_UPDATE_GOLDEN")) write_file_atomically(path, text.substr(0, separator) + std::string(kSeparator) + actual);
+  if (std::getenv("KW_UPDATE_GOLDEN"))
+    write_file_atomically(path, text.substr(0, separator) + std::string(kSeparator) + actual);
   else EXPECT_EQ(actual, text.substr(separator + kSeparator.size())) << "KW_UPDATE_GOLDEN=1 rewrites " << path;
   EXPECT_EQ(schedule_from_json(schedule_to_json(planned.schedule)), planned.schedule);
   EXPECT_EQ(everything(plan_text(graph, target)), actual) << "planning is deterministic";
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, PlanGolden, testing::ValuesIn(golden_files()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Files, PlanGolden, testing::ValuesIn(golden_files()),
+                         [](const auto& one) { return one.param; });
 
 TEST(Plan, ChainsOfPointwiseOperatorsBecomeOneKernel) {
   const auto planned = plan_text(R"(graph G {
@@ -76,7 +79,7 @@ TEST(Plan, ChainsOfPointwiseOperatorsBecomeOneKernel) {
     return %c
   })");
   EXPECT_EQ(planned.schedule.groups.size(), 1u);
-  EXPECT_EQ(planned.program.steps.size(), 2u);   // allocate, launch
+  EXPECT_EQ(planned.program.steps.size(), 2u);  // allocate, launch
 }
 
 TEST(Plan, FusionMakesNoCycleThroughALibraryCall) {

@@ -1,4 +1,5 @@
-// What the planner chooses where a GPU has shown that it matters: blocks and parts of a row, and which nodes share a kernel.
+// What the planner chooses where a GPU has shown that it matters: blocks and parts of a row, and which nodes share a
+// kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +51,9 @@ TEST(Defaults, ARowOfAPrimeLengthIsCutIntoAsManyPartsAsAnother) {
     return schedule_of(std::string("graph G {\n input %x : f32") + sizes + R"( user args.0
     %norm = aten.linalg_vector_norm.default(self=%x, ord=2, dim=[0]) : f32[]
     return %norm
-  })").groups.at(0).parameters.at("split");
+  })")
+        .groups.at(0)
+        .parameters.at("split");
   };
   EXPECT_NEAR(static_cast<double>(parts_of("[200000003]")), static_cast<double>(parts_of("[201326592]")), 100);
   EXPECT_GT(parts_of("[200000003]"), 1400);
@@ -58,15 +61,18 @@ TEST(Defaults, ARowOfAPrimeLengthIsCutIntoAsManyPartsAsAnother) {
 
 TEST(Defaults, RowsThatShareASamplesScaleAreTakenTogether) {
   const auto rows_of_a_tile = [](const char* scale) {
-    return schedule_of(std::string("graph G {\n input %x : f32[128, 256, 1152] user args.0\n input %scale : f32") + scale + R"( user args.1
+    return schedule_of(std::string("graph G {\n input %x : f32[128, 256, 1152] user args.0\n input %scale : f32") +
+                       scale + R"( user args.1
     %norm = aten.layer_norm.default(input=%x, normalized_shape=[1152], eps=1e-06, cudnn_enable=false) : f32[128, 256, 1152]
     %scaled = aten.mul.Tensor(self=%norm, other=%scale) : f32[128, 256, 1152]
     %out = aten.add.Tensor(self=%scaled, other=%scale) : f32[128, 256, 1152]
     return %out
-  })").groups.at(0).parameters.at("x_block");
+  })")
+        .groups.at(0)
+        .parameters.at("x_block");
   };
-  EXPECT_EQ(rows_of_a_tile("[128, 1, 1152]"), 1);      // one such load for two of the row's own
-  EXPECT_EQ(rows_of_a_tile("[1152]"), 1);              // all rows' scale stays in the first cache
+  EXPECT_EQ(rows_of_a_tile("[128, 1, 1152]"), 1);  // one such load for two of the row's own
+  EXPECT_EQ(rows_of_a_tile("[1152]"), 1);          // all rows' scale stays in the first cache
   EXPECT_EQ(schedule_of(R"(graph G {
     input %x : f32[128, 256, 1152] user args.0
     input %scale : f32[128, 1, 1152] user args.1
@@ -75,7 +81,10 @@ TEST(Defaults, RowsThatShareASamplesScaleAreTakenTogether) {
     %scaled = aten.mul.Tensor(self=%norm, other=%scale) : f32[128, 256, 1152]
     %out = aten.add.Tensor(self=%scaled, other=%shift) : f32[128, 256, 1152]
     return %out
-  })").groups.at(0).parameters.at("x_block"), 4);
+  })")
+                .groups.at(0)
+                .parameters.at("x_block"),
+            4);
 }
 
 TEST(Defaults, HeavyArithmeticIsNotDoneInPaddedLanes) {
@@ -83,21 +92,29 @@ TEST(Defaults, HeavyArithmeticIsNotDoneInPaddedLanes) {
     return schedule_of(std::string(R"(graph G {
     input %x : f32[4096, 576] user args.0
     input %power : f32[1] user args.1
-    %term = )") + call + R"(%power) : f32[4096, 576]
+    %term = )") + call +
+                       R"(%power) : f32[4096, 576]
     %mean = aten.mean.dim(self=%term, dim=[1]) : f32[4096]
     return %mean
-  })").groups.at(0).parameters;
+  })")
+        .groups.at(0)
+        .parameters;
   };
-  const auto light = parameters_of("aten.mul.Tensor(self=%x, other="), heavy = parameters_of("aten.pow.Tensor_Tensor(self=%x, exponent=");
+  const auto light = parameters_of("aten.mul.Tensor(self=%x, other="),
+             heavy = parameters_of("aten.pow.Tensor_Tensor(self=%x, exponent=");
   EXPECT_EQ(light.at("persistent"), 1);
   EXPECT_EQ(heavy.at("persistent"), 0);
-  EXPECT_EQ(heavy.at("r_block"), 128);                 // 5 · 128 = 640, where a power of two around 576 is 1024
+  EXPECT_EQ(heavy.at("r_block"), 128);  // 5 · 128 = 640, where a power of two around 576 is 1024
 }
 
 TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatFollows) {
   const auto exchange = [](const char* shape, const char* last) {
-    return schedule_of(std::string("graph G {\n input %x : f32") + shape + " user args.0\n %norm = aten.group_norm.default(input=%x, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" +
-                       shape + "\n %out = aten." + last + ".default(self=%norm) : f32" + shape + "\n return %out\n}").groups.at(0).parameters.at("exchange");
+    return schedule_of(std::string("graph G {\n input %x : f32") + shape +
+                       " user args.0\n %norm = aten.group_norm.default(input=%x, num_groups=32, eps=1e-05, "
+                       "cudnn_enabled=false) : f32" +
+                       shape + "\n %out = aten." + last + ".default(self=%norm) : f32" + shape + "\n return %out\n}")
+        .groups.at(0)
+        .parameters.at("exchange");
   };
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 8192);
@@ -106,8 +123,13 @@ TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatFollows) {
 
 TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatComesBefore) {
   const auto exchange = [](const char* shape, const char* first) {
-    return schedule_of(std::string("graph G {\n input %x : f32") + shape + " user args.0\n %in = aten." + first + ".default(self=%x) : f32" + shape +
-                       "\n %norm = aten.group_norm.default(input=%in, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" + shape + "\n return %norm\n}").groups.at(0).parameters.at("exchange");
+    return schedule_of(
+               std::string("graph G {\n input %x : f32") + shape + " user args.0\n %in = aten." + first +
+               ".default(self=%x) : f32" + shape +
+               "\n %norm = aten.group_norm.default(input=%in, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" +
+               shape + "\n return %norm\n}")
+        .groups.at(0)
+        .parameters.at("exchange");
   };
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
   EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 4096);
@@ -116,7 +138,10 @@ TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatComesBefore) {
 
 TEST(Defaults, PlacesAcrossRowsTakeManyWarps) {
   const auto warps = [](const char* op, const char* type) {
-    return schedule_of(std::string("graph G {\n input %x : f32[128, 4096, 4095] user args.0\n %y = aten.") + op + " : " + type + "[128, 4095]\n return %y\n}").groups.at(0).parameters.at("num_warps");
+    return schedule_of(std::string("graph G {\n input %x : f32[128, 4096, 4095] user args.0\n %y = aten.") + op +
+                       " : " + type + "[128, 4095]\n return %y\n}")
+        .groups.at(0)
+        .parameters.at("num_warps");
   };
   EXPECT_EQ(warps("argmax.default(self=%x, dim=1)", "i64"), 16);
   EXPECT_EQ(warps("amax.default(self=%x, dim=[1])", "f32"), 4);
@@ -124,15 +149,20 @@ TEST(Defaults, PlacesAcrossRowsTakeManyWarps) {
 
 TEST(Defaults, RowsAcrossOthersThatAreKeptTakeFewWarps) {
   const auto warps = [](const char* text) { return schedule_of(text).groups.at(0).parameters.at("num_warps"); };
-  EXPECT_EQ(warps("graph G {\n input %x : f32[128, 24, 30, 32] user args.0\n %y = aten.amin.default(self=%x, dim=[1]) : f32[128, 30, 32]\n return %y\n}"), 4);
-  EXPECT_EQ(warps("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[16, 64, 128, 128]\n return %y\n}"), 4);
+  EXPECT_EQ(warps("graph G {\n input %x : f32[128, 24, 30, 32] user args.0\n %y = aten.amin.default(self=%x, dim=[1]) "
+                  ": f32[128, 30, 32]\n return %y\n}"),
+            4);
+  EXPECT_EQ(warps("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : "
+                  "f32[16, 64, 128, 128]\n return %y\n}"),
+            4);
   EXPECT_EQ(warps(R"(graph G {
     input %x : f32[16, 64, 128, 128] user args.0
     %p = aten.pow.Tensor_Scalar(self=%x, exponent=2) : f32[16, 64, 128, 128]
     %m = aten.mean.dim(self=%p, dim=[1], keepdim=true) : f32[16, 1, 128, 128]
     %y = aten.div.Tensor(self=%x, other=%m) : f32[16, 64, 128, 128]
     return %y
-  })"), 8);
+  })"),
+            8);
 }
 
 // The names of each group's results, groups in the order in which they run.
@@ -149,7 +179,8 @@ std::vector<std::string> groups_of(std::string_view text) {
 }
 
 TEST(Groupings, ValuesMadeFromOneAreComputedWhereTheyAreRead) {
-  // Three products of one sum would cross from kernel to kernel; the sum crosses alone. The sums' rows are of different lengths.
+  // Three products of one sum would cross from kernel to kernel; the sum crosses alone. The sums' rows are of different
+  // lengths.
   EXPECT_EQ(groups_of(R"(graph G {
     input %x : f32[4096, 4] user args.0
     input %y : f32[4096, 16] user args.1
@@ -163,12 +194,14 @@ TEST(Groupings, ValuesMadeFromOneAreComputedWhereTheyAreRead) {
     %three = aten.add.Tensor(self=%two, other=%scaled) : f32[4096, 16]
     %long = aten.sum.dim_IntList(self=%three, dim=[1], keepdim=true) : f32[4096, 1]
     return %long
-  })"), (std::vector<std::string>{"short", "double square scaled one two three long"}));
+  })"),
+            (std::vector<std::string>{"short", "double square scaled one two three long"}));
 }
 
 TEST(Groupings, CountersAreOneKernelWhereverTheyStand) {
   std::string text = "graph G {\n input %x : f32[64, 64] user args.0\n";
-  for (int i = 0; i < 8; ++i) text += " input %count_" + std::to_string(i) + " : i64[] buffer \"count_" + std::to_string(i) + "\"\n";
+  for (int i = 0; i < 8; ++i)
+    text += " input %count_" + std::to_string(i) + " : i64[] buffer \"count_" + std::to_string(i) + "\"\n";
   std::string last = "x", outputs;
   for (int i = 0; i < 8; ++i) {
     const std::string number = std::to_string(i);
@@ -179,7 +212,8 @@ TEST(Groupings, CountersAreOneKernelWhereverTheyStand) {
   }
   const auto groups = groups_of(text + " return " + outputs + "%" + last + "\n}");
   EXPECT_EQ(groups.size(), 9u);
-  EXPECT_NE(std::find(groups.begin(), groups.end(), "more_0 more_1 more_2 more_3 more_4 more_5 more_6 more_7"), groups.end());
+  EXPECT_NE(std::find(groups.begin(), groups.end(), "more_0 more_1 more_2 more_3 more_4 more_5 more_6 more_7"),
+            groups.end());
 }
 
 TEST(Groupings, SmallKernelsThatWaitForEachOtherStayApart) {
@@ -196,13 +230,16 @@ TEST(Groupings, SmallKernelsThatWaitForEachOtherStayApart) {
 
 TEST(Groupings, ReadersOfOneTensorShareAKernelHoweverFarApart) {
   // Five library calls stand between the two in the order in which the tensor is read.
-  std::string text = "graph G {\n input %x : f32[4096, 4096] user args.0\n input %w : f32[4096, 16] user args.1\n %first = aten.relu.default(self=%x) : f32[4096, 4096]\n";
+  std::string text =
+      "graph G {\n input %x : f32[4096, 4096] user args.0\n input %w : f32[4096, 16] user args.1\n %first = "
+      "aten.relu.default(self=%x) : f32[4096, 4096]\n";
   std::string outputs = "%first";
   for (int i = 0; i < 5; ++i) {
     text += " %product_" + std::to_string(i) + " = aten.mm.default(self=%x, mat2=%w) : f32[4096, 16]\n";
     outputs += ", %product_" + std::to_string(i);
   }
-  const auto groups = groups_of(text + " %second = aten.sigmoid.default(self=%x) : f32[4096, 4096]\n return " + outputs + ", %second\n}");
+  const auto groups = groups_of(text + " %second = aten.sigmoid.default(self=%x) : f32[4096, 4096]\n return " +
+                                outputs + ", %second\n}");
   EXPECT_NE(std::find(groups.begin(), groups.end(), "first second"), groups.end());
 }
 
@@ -216,8 +253,10 @@ KernelEstimate estimate_of(std::string_view text) {
 
 TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCacheOrARegister) {
   const auto pooled = [](const std::string& side, const std::string& stride) {
-    return estimate_of("graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %out, %places = aten.max_pool2d_with_indices.default(self=%x, kernel_size=[4, 4], stride=[" +
-                       stride + "]) : f32[16, 64, " + side + "], i64[16, 64, " + side + "]\n return %out\n}");
+    return estimate_of(
+        "graph G {\n input %x : f32[16, 64, 128, 128] user args.0\n %out, %places = "
+        "aten.max_pool2d_with_indices.default(self=%x, kernel_size=[4, 4], stride=[" +
+        stride + "]) : f32[16, 64, " + side + "], i64[16, 64, " + side + "]\n return %out\n}");
   };
   const double input = 16.0 * 64 * 128 * 128 * 4;
   const KernelEstimate apart = pooled("32, 32", "4, 4"), overlapping = pooled("125, 125", "1, 1");
@@ -230,7 +269,9 @@ TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCacheOrARegister) {
 
 TEST(Estimate, AScanWaitsInEveryBlock) {
   const auto seconds = [](const char* call) {
-    return estimate_of(std::string("graph G {\n input %x : f32[128, 1048576] user args.0\n %out = ") + call + " : f32[128, 1048576]\n return %out\n}").seconds;
+    return estimate_of(std::string("graph G {\n input %x : f32[128, 1048576] user args.0\n %out = ") + call +
+                       " : f32[128, 1048576]\n return %out\n}")
+        .seconds;
   };
   EXPECT_GT(seconds("aten.cumsum.default(self=%x, dim=1)"), seconds("aten.relu.default(self=%x)"));
 }

@@ -17,7 +17,9 @@ namespace {
 
 class Remembering : public testing::Test {
  protected:
-  Remembering() : folder(std::filesystem::temp_directory_path() / ("kw-search-" + std::to_string(getpid()))), archive((folder / "archive.db").string()) {
+  Remembering()
+      : folder(std::filesystem::temp_directory_path() / ("kw-search-" + std::to_string(getpid()))),
+        archive((folder / "archive.db").string()) {
     environment = archive.add_environment("{}");
   }
   ~Remembering() override { std::filesystem::remove_all(folder); }
@@ -28,7 +30,8 @@ class Remembering : public testing::Test {
 
 TEST_F(Remembering, AMeasuredScheduleIsFoundAgain) {
   Setting setting(kSoftmax);
-  Memory(archive, environment, "1", "reference").add(setting.graph, setting.first, {Outcome::State::kMeasured, 0.5, 0.4, 0.6, false, ""});
+  Memory(archive, environment, "1", "reference")
+      .add(setting.graph, setting.first, {Outcome::State::kMeasured, 0.5, 0.4, 0.6, false, ""});
   Memory memory(archive, environment, "1", "reference");
   const auto found = memory.find(setting.graph, setting.first);
   ASSERT_TRUE(found);
@@ -106,7 +109,7 @@ TEST(Proposals, AreEvaluatedOnceEachBesideTheFirst) {
   World world(likes_many_warps);
   const SearchResult result = evaluate_proposals(setting.first, script, world, 2);
   using Kind = Told::Kind;
-  ASSERT_EQ(script.heard.size(), 5u);   // the sixth was not asked for: two have been evaluated
+  ASSERT_EQ(script.heard.size(), 5u);  // the sixth was not asked for: two have been evaluated
   const std::vector<Kind> kinds = {Kind::kRepeated, Kind::kEvaluated, Kind::kRepeated, Kind::kUnfit, Kind::kEvaluated};
   for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(script.heard[i].kind, kinds[i]) << i;
   EXPECT_EQ(script.heard[0].outcome.ratio, 1);
@@ -136,11 +139,14 @@ TEST(Proposals, OfMoreThanWereAskedForTheMostPromisingAreEvaluated) {
     return Proposal{edited(space, setting.first, edit), change_text(space, edit), "", expected};
   };
   ASSERT_NE(parameter(setting.first, 0, "num_warps"), 32);
-  Generous script({warps(2, 1.5), warps(32, 0.7), warps(16, std::numeric_limits<double>::infinity()), warps(32, 0.7), warps(1, 3 * kHopeless)}, 1);
+  Generous script({warps(2, 1.5), warps(32, 0.7), warps(16, std::numeric_limits<double>::infinity()), warps(32, 0.7),
+                   warps(1, 3 * kHopeless)},
+                  1);
   World world(likes_many_warps);
   const SearchResult result = evaluate_proposals(setting.first, script, world, 1);
   using Kind = Told::Kind;
-  const std::vector<Kind> kinds = {Kind::kPassedOver, Kind::kEvaluated, Kind::kPassedOver, Kind::kRepeated, Kind::kPassedOver};
+  const std::vector<Kind> kinds = {Kind::kPassedOver, Kind::kEvaluated, Kind::kPassedOver, Kind::kRepeated,
+                                   Kind::kPassedOver};
   ASSERT_EQ(script.heard.size(), kinds.size());
   for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(script.heard[i].kind, kinds[i]) << i;
   EXPECT_EQ(script.heard[3].outcome.ratio, script.heard[1].outcome.ratio);
@@ -164,8 +170,11 @@ TEST(Proposals, WhatIsSlowerCountsAsVerifiedOnlyWhereItWas) {
       if (space[0].ranges[range].name == "num_warps") edit[0][range] = value;
     return Proposal{edited(space, setting.first, edit), "", ""};
   };
-  // 32 is better and verified; 2 is stopped early, 8 only a little slower: nothing speaks against them, and nothing for them. The first was verified before.
-  const auto ratio = [](const Schedule& schedule) { return parameter(schedule, 0, "num_warps") == 32 ? 0.7 : parameter(schedule, 0, "num_warps") == 2 ? 1.5 : 1.1; };
+  // 32 is better and verified; 2 is stopped early, 8 only a little slower: nothing speaks against them, and nothing for
+  // them. The first was verified before.
+  const auto ratio = [](const Schedule& schedule) {
+    return parameter(schedule, 0, "num_warps") == 32 ? 0.7 : parameter(schedule, 0, "num_warps") == 2 ? 1.5 : 1.1;
+  };
   ASSERT_EQ(parameter(setting.first, 0, "num_warps"), 4);
   const std::vector<Proposal> proposals = {warps(32), warps(2), warps(8), warps(4)};
   struct Verifying : World {
@@ -190,7 +199,8 @@ TEST(Proposals, OneThatIsWrongDoesNotStand) {
   Setting setting(kSoftmax);
   const auto space = edit_space(setting.catalogue, setting.first);
   Edit edit = {space[0].defaults};
-  const auto warps = std::find_if(space[0].ranges.begin(), space[0].ranges.end(), [](const auto& range) { return range.name == "num_warps"; });
+  const auto warps = std::find_if(space[0].ranges.begin(), space[0].ranges.end(),
+                                  [](const auto& range) { return range.name == "num_warps"; });
   edit[0][static_cast<size_t>(warps - space[0].ranges.begin())] = 32;
   Script script({{edited(space, setting.first, edit), "", ""}});
   World world(likes_many_warps);

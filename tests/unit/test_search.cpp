@@ -15,34 +15,46 @@ namespace {
 TEST(Search, WhateverItTriesIsAWholeProgram) {
   const char* const graphs[] = {
       // Of its moments only the second component is asked for.
-      "graph G {\n input %x : f32[512, 196, 768] user args.0\n %mean = aten.mean.dim(self=%x, dim=[-1], keepdim=true) : f32[512, 196, 1]\n"
-      " %var = aten.var.correction(self=%x, dim=[-1], correction=1, keepdim=true) : f32[512, 196, 1]\n %sub = aten.sub.Tensor(self=%x, other=%mean) : f32[512, 196, 768]\n"
+      "graph G {\n input %x : f32[512, 196, 768] user args.0\n %mean = aten.mean.dim(self=%x, dim=[-1], keepdim=true) "
+      ": f32[512, 196, 1]\n"
+      " %var = aten.var.correction(self=%x, dim=[-1], correction=1, keepdim=true) : f32[512, 196, 1]\n %sub = "
+      "aten.sub.Tensor(self=%x, other=%mean) : f32[512, 196, 768]\n"
       " %div = aten.div.Tensor(self=%sub, other=%var) : f32[512, 196, 768]\n return %div\n}",
-      "graph G {\n input %x : f32[16, 32, 126, 128] user args.0\n %a = aten.relu.default(self=%x) : f32[16, 32, 126, 128]\n"
-      " %y = aten.max_pool2d.default(self=%a, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1]) : f32[16, 32, 63, 64]\n return %y\n}",
-      "graph G {\n input %x : f32[64, 393216] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[64, 393216]\n return %y\n}",
-      "graph G {\n input %x : f32[2048, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[2048, 4096]\n"
+      "graph G {\n input %x : f32[16, 32, 126, 128] user args.0\n %a = aten.relu.default(self=%x) : f32[16, 32, 126, "
+      "128]\n"
+      " %y = aten.max_pool2d.default(self=%a, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1]) : f32[16, 32, 63, "
+      "64]\n return %y\n}",
+      "graph G {\n input %x : f32[64, 393216] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[64, 393216]\n "
+      "return %y\n}",
+      "graph G {\n input %x : f32[2048, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[2048, "
+      "4096]\n"
       " %y = aten.mul.Tensor(self=%c, other=%x) : f32[2048, 4096]\n return %y\n}",
   };
   for (const char* text : graphs) {
     Setting setting(text);
-    World world([&](const Schedule& schedule) {
-      for (const kernel::Kernel& kernel : lower(setting.graph, schedule, setting.device).kernels) kernel::check_kernel(kernel);
-      // No order in it, so that the search comes by as much as it can.
-      return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
-    }, 200);
+    World world(
+        [&](const Schedule& schedule) {
+          for (const kernel_ir::Kernel& kernel : lower(setting.graph, schedule, setting.device).kernels)
+            kernel_ir::check_kernel(kernel);
+          // No order in it, so that the search comes by as much as it can.
+          return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
+        },
+        200);
     search(setting.catalogue, setting.first, {}, world, {});
     EXPECT_GT(world.tried.size(), 10u) << text;
   }
 }
 
 TEST(Search, NoScheduleWritesOutMoreLoadsThanCompileInSeconds) {
-  Setting setting("graph G {\n input %x : f32[16, 64, 704, 704] user args.0\n %y = aten.avg_pool2d.default(self=%x, kernel_size=[11, 11]) : f32[16, 64, 64, 64]\n return %y\n}");
+  Setting setting(
+      "graph G {\n input %x : f32[16, 64, 704, 704] user args.0\n %y = aten.avg_pool2d.default(self=%x, "
+      "kernel_size=[11, 11]) : f32[16, 64, 64, 64]\n return %y\n}");
   Schedule schedule = setting.first;
-  for (const auto& [name, value] : plan::Parameters{{"segments", 0}, {"columns", 4}, {"rows", 8}, {"slices", 2}}) schedule.groups.at(0).parameters[name] = value;
+  for (const auto& [name, value] : plan::Parameters{{"segments", 0}, {"columns", 4}, {"rows", 8}, {"slices", 2}})
+    schedule.groups.at(0).parameters[name] = value;
   const Program program = lower(setting.graph, schedule, setting.device);
   const auto& exprs = program.kernels.at(0).exprs;
-  EXPECT_LE(std::count_if(exprs.begin(), exprs.end(), kernel::is_load), 1024);
+  EXPECT_LE(std::count_if(exprs.begin(), exprs.end(), kernel_ir::is_load), 1024);
 }
 
 TEST(Search, FindsWhatTheModelDidNotKnow) {
@@ -114,7 +126,11 @@ TEST(Search, WhatIsOnlyAsFastLeavesTheFirstScheduleInPlace) {
 
 TEST(Search, FailuresAreCountedAndPassedOver) {
   Setting setting(kSoftmax);
-  World world([](const Schedule& schedule) { return parameter(schedule, 0, "num_warps") >= 16 ? -1.0 : likes_many_warps(schedule); }, 60);
+  World world(
+      [](const Schedule& schedule) {
+        return parameter(schedule, 0, "num_warps") >= 16 ? -1.0 : likes_many_warps(schedule);
+      },
+      60);
   const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
   EXPECT_GT(result.standing.failed, 0);
   EXPECT_LT(parameter(result.schedule, 0, "num_warps"), 16);
@@ -133,7 +149,9 @@ TEST(Search, AnInterruptLeavesWhatWasConfirmed) {
 TEST(Search, ImprovementsOfDifferentGroupsAreTriedTogether) {
   Setting setting(kTwoGroups);
   ASSERT_EQ(setting.first.groups.size(), 3u);
-  const auto one = [&](const Schedule& schedule, size_t group) { return schedule.groups.size() == 3 && parameter(schedule, group, "num_warps") == 2 ? 0.9 : 1.0; };
+  const auto one = [&](const Schedule& schedule, size_t group) {
+    return schedule.groups.size() == 3 && parameter(schedule, group, "num_warps") == 2 ? 0.9 : 1.0;
+  };
   World world([&](const Schedule& schedule) { return one(schedule, 0) * one(schedule, 2); }, 120);
   const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
   EXPECT_NEAR(result.ratio, 0.81, 1e-9);
@@ -161,7 +179,7 @@ TEST(Search, StopsAtACountOfCandidates) {
   EXPECT_FALSE(result.exhausted);
 }
 
-// --- On a CPU: what the printer decides by itself, decided otherwise ------------------------------------------------------------------
+// --- On a CPU: what the printer decides by itself, decided otherwise ---
 
 constexpr const char* kColumnSoftmax = R"(graph G {
   input %x : f32[16, 256, 3072] user args.0
@@ -172,22 +190,34 @@ constexpr const char* kColumnSoftmax = R"(graph G {
 TEST(SearchOnACpu, WhateverItTriesIsAWholeProgramAndMakesADifference) {
   const std::pair<const char*, const char*> graphs[] = {
       {kColumnSoftmax, "columns"},
-      {"graph G {\n input %x : f32[512, 640] user args.0\n input %y : f32[640, 512] user args.1\n %t = aten.transpose.int(self=%y, dim0=0, dim1=1) : f32[512, 640] strides [1, 512]\n"
-       " %a = aten.add.Tensor(self=%x, other=%t) : f32[512, 640]\n return %a\n}", "tile"},
-      {"graph G {\n input %x : f32[512, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[512, 4096]\n return %c\n}", "piece"},
-      {"graph G {\n input %x : f32[4, 8, 256, 256] user args.0\n %y = aten.avg_pool2d.default(self=%x, kernel_size=[16, 16]) : f32[4, 8, 16, 16]\n return %y\n}", "across"},
-      {"graph G {\n input %x : f32[1024, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[1024, 512]\n return %s\n}", "keep"},
-      {"graph G {\n input %x : f32[128, 512] user args.0\n %s = aten.relu.default(self=%x) : f32[128, 512]\n return %s\n}", "share"},
+      {"graph G {\n input %x : f32[512, 640] user args.0\n input %y : f32[640, 512] user args.1\n %t = "
+       "aten.transpose.int(self=%y, dim0=0, dim1=1) : f32[512, 640] strides [1, 512]\n"
+       " %a = aten.add.Tensor(self=%x, other=%t) : f32[512, 640]\n return %a\n}",
+       "tile"},
+      {"graph G {\n input %x : f32[512, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[512, "
+       "4096]\n return %c\n}",
+       "piece"},
+      {"graph G {\n input %x : f32[4, 8, 256, 256] user args.0\n %y = aten.avg_pool2d.default(self=%x, "
+       "kernel_size=[16, 16]) : f32[4, 8, 16, 16]\n return %y\n}",
+       "across"},
+      {"graph G {\n input %x : f32[1024, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[1024, 512]\n "
+       "return %s\n}",
+       "keep"},
+      {"graph G {\n input %x : f32[128, 512] user args.0\n %s = aten.relu.default(self=%x) : f32[128, 512]\n return "
+       "%s\n}",
+       "share"},
   };
   for (const auto& [text, wanted] : graphs) {
     Setting setting(text, "cpu");
     std::set<std::string> seen;
-    World world([&, wanted = wanted](const Schedule& schedule) {
-      const Program program = lower(setting.graph, schedule, setting.device);
-      for (const kernel::Kernel& kernel : program.kernels) kernel::check_kernel(kernel);
-      if (parameter(schedule, 0, wanted) >= 0) seen.insert(make_cpu_printer()->kernels(program));
-      return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
-    }, 60);
+    World world(
+        [&, wanted = wanted](const Schedule& schedule) {
+          const Program program = lower(setting.graph, schedule, setting.device);
+          for (const kernel_ir::Kernel& kernel : program.kernels) kernel_ir::check_kernel(kernel);
+          if (parameter(schedule, 0, wanted) >= 0) seen.insert(make_cpu_printer()->kernels(program));
+          return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
+        },
+        60);
     search(setting.catalogue, setting.first, {}, world, {});
     EXPECT_GT(seen.size(), 1u) << wanted << "\n" << text;
   }
@@ -196,7 +226,8 @@ TEST(SearchOnACpu, WhateverItTriesIsAWholeProgramAndMakesADifference) {
 TEST(SearchOnACpu, FindsWhatTheModelDidNotKnow) {
   const auto likes_narrow_blocks = [](const Schedule& schedule) {
     const int64_t columns = parameter(schedule, 0, "columns");
-    return 0.6 + 0.07 * std::abs(std::log2(static_cast<double>(columns > 0 ? columns : 1024)) - 5) + (parameter(schedule, 0, "keep") == 1 ? 0.0 : 0.05);
+    return 0.6 + 0.07 * std::abs(std::log2(static_cast<double>(columns > 0 ? columns : 1024)) - 5) +
+           (parameter(schedule, 0, "keep") == 1 ? 0.0 : 0.05);
   };
   std::vector<std::vector<std::string>> runs;
   for (const uint64_t seed : {7u, 7u}) {
@@ -223,15 +254,20 @@ TEST(SearchOnACpu, TheModelRanks) {
   EXPECT_LT(cpu_estimate(kColumnSoftmax, {{"columns", 64}}), cpu_estimate(kColumnSoftmax, {{"columns", 256}}));
   EXPECT_LT(cpu_estimate(kColumnSoftmax, {{"columns", 256}}), cpu_estimate(kColumnSoftmax, {{"columns", 1024}}));
   // Where nothing is walked twice, narrow blocks only use cache lines in part.
-  const char* sums = "graph G {\n input %x : f32[4096, 3072] user args.0\n %s = aten.sum.dim_IntList(self=%x, dim=[0]) : f32[3072]\n return %s\n}";
+  const char* sums =
+      "graph G {\n input %x : f32[4096, 3072] user args.0\n %s = aten.sum.dim_IntList(self=%x, dim=[0]) : f32[3072]\n "
+      "return %s\n}";
   EXPECT_LT(cpu_estimate(sums, {{"columns", 512}}), cpu_estimate(sums, {{"columns", 16}}));
   // Exponentials are dearer than the array that keeps them.
-  const char* rows = "graph G {\n input %x : f32[4096, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[4096, 512]\n return %s\n}";
+  const char* rows =
+      "graph G {\n input %x : f32[4096, 512] user args.0\n %s = aten.softmax.int(self=%x, dim=1) : f32[4096, 512]\n "
+      "return %s\n}";
   EXPECT_LT(cpu_estimate(rows, {{"keep", 65536}}), cpu_estimate(rows, {{"keep", 1}}));
   // Threads are worth waking for a million elements, not for a thousand.
   const auto relu = [](int64_t rows) {
     const std::string shape = std::to_string(rows) + ", 512]";
-    return "graph G {\n input %x : f32[" + shape + " user args.0\n %s = aten.relu.default(self=%x) : f32[" + shape + "\n return %s\n}";
+    return "graph G {\n input %x : f32[" + shape + " user args.0\n %s = aten.relu.default(self=%x) : f32[" + shape +
+           "\n return %s\n}";
   };
   EXPECT_LT(cpu_estimate(relu(4096).c_str(), {{"share", 1}}), cpu_estimate(relu(4096).c_str(), {{"share", 1 << 30}}));
   EXPECT_GT(cpu_estimate(relu(2).c_str(), {{"share", 1}}), cpu_estimate(relu(2).c_str(), {{"share", 1 << 30}}));

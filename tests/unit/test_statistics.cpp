@@ -92,7 +92,8 @@ TEST(Statistics, AKernelIsHardlyEverSaidToBeFasterThanItself) {
     int faster = 0;
     constexpr int kComparisons = 200;
     for (int number = 0; number < kComparisons; ++number)
-      faster += speedup(noisy(1.0, count, 2 * number + 1), noisy(1.0, count, 2 * number + 2)).difference == Difference::kFaster;
+      faster += speedup(noisy(1.0, count, 2 * number + 1), noisy(1.0, count, 2 * number + 2)).difference ==
+                Difference::kFaster;
     EXPECT_LE(faster, 3) << count << " samples";
   }
 }
@@ -115,8 +116,13 @@ TEST(Statistics, SuiteFigures) {
 
 namespace {
 
-Ceilings device() { return ceilings_from_json({{"name", "device"}, {"copy_bytes_per_second", 1e12}, {"read_bytes_per_second", 1.2e12},
-                                               {"flops", {{"fp32", 5e13}, {"tf32", nullptr}}}, {"launch_seconds", 2e-6}}); }
+Ceilings device() {
+  return ceilings_from_json({{"name", "device"},
+                             {"copy_bytes_per_second", 1e12},
+                             {"read_bytes_per_second", 1.2e12},
+                             {"flops", {{"fp32", 5e13}, {"tf32", nullptr}}},
+                             {"launch_seconds", 2e-6}});
+}
 
 }  // namespace
 
@@ -140,4 +146,6 @@ TEST(Roofline, ATimeUnderFourFifthsOfTheMemoryFloorIsToldWithItsFigures) {
   EXPECT_FALSE(too_fast_to_be_true({1e6, 1e6, 0, ""}, device(), 6e9, 1e-6));
 }
 
-TEST(Roofline, CeilingsSurviveTheirJson) { EXPECT_EQ(to_json(ceilings_from_json(to_json(device()))), to_json(device())); }
+TEST(Roofline, CeilingsSurviveTheirJson) {
+  EXPECT_EQ(to_json(ceilings_from_json(to_json(device()))), to_json(device()));
+}

@@ -1,5 +1,6 @@
-// Golden tests: each file of tests/golden/triton holds a kernel's text, a line of dashes, and the Python module that the Triton printer
-// makes of it. KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_triton_golden.py runs and compiles those modules.
+// Golden tests: each file of tests/golden/triton holds a kernel's text, a line of dashes, and the Python module that
+// the Triton printer makes of it. KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_triton_golden.py runs
+// and compiles those modules.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,16 +16,17 @@ namespace {
 
 const std::string kSeparator = "----\n";
 
-std::string module_of(const kernel::Kernel& kernel) {
+std::string module_of(const kernel_ir::Kernel& kernel) {
   Program program;
   program.kernels = {kernel};
   KernelStep step;
   std::vector<std::string> names;
-  for (const kernel::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
+  for (const kernel_ir::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
   const auto printer = make_triton_printer();
   const std::string kernels = printer->kernels(program);
   std::string out = printer->imports();
-  if (kernels.find("refused_indices") != std::string::npos) out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
+  if (kernels.find("refused_indices") != std::string::npos)
+    out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
   out += "\n\n" + kernels + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
   const std::string launch = printer->launch(program, step, nullptr);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
@@ -34,7 +36,8 @@ std::string module_of(const kernel::Kernel& kernel) {
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/triton")) files.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(KW_GOLDEN_DIR "/triton"))
+    files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -47,9 +50,9 @@ TEST_P(TritonGolden, PrintsTheExpectedSource) {
   const std::string content = read_file(GetParam());
   const size_t separator = content.find(kSeparator);
   const std::string input = content.substr(0, separator);
-  kernel::Kernel kernel = kernel::parse_kernel(input);
-  kernel::check_kernel(kernel);
-  if (kernel.body.empty()) kernel::arrange(kernel);
+  kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
+  kernel_ir::check_kernel(kernel);
+  if (kernel.body.empty()) kernel_ir::arrange(kernel);
   const std::string actual = module_of(kernel);
   if (std::getenv("KW_UPDATE_GOLDEN")) {
     write_file_atomically(GetParam(), input + kSeparator + actual);
@@ -59,6 +62,5 @@ TEST_P(TritonGolden, PrintsTheExpectedSource) {
   EXPECT_EQ(actual, content.substr(separator + kSeparator.size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, TritonGolden, testing::ValuesIn(golden_files()), [](const auto& info) {
-  return std::filesystem::path(info.param).stem().string();
-});
+INSTANTIATE_TEST_SUITE_P(Files, TritonGolden, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });

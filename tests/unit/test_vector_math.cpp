@@ -1,5 +1,5 @@
-// Accuracy of vector_math.h against the C library in double precision, over every 211th float (20 million, all exponents and both signs),
-// and special values. The bounds are those the header publishes for all 2^32 floats.
+// Accuracy of vector_math.h against the C library in double precision, over every 211th float (20 million, all
+// exponents and both signs), and special values. The bounds are those the header publishes for all 2^32 floats.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,14 +17,16 @@ namespace {
 using Loop = void (*)(const float*, float*, int);
 using Reference = double (*)(double);
 
-#define VECTOR_LOOP(name)                                       \
-  void name##_loop(const float* x, float* out, int count) {     \
+#define VECTOR_LOOP(name)                                                          \
+  void name##_loop(const float* x, float* out, int count) {                        \
     _Pragma("omp simd") for (int i = 0; i < count; ++i) out[i] = name##_f32(x[i]); \
   }
-VECTOR_LOOP(exp) VECTOR_LOOP(exp2) VECTOR_LOOP(expm1) VECTOR_LOOP(log) VECTOR_LOOP(log2) VECTOR_LOOP(log10) VECTOR_LOOP(log1p)
-VECTOR_LOOP(tanh) VECTOR_LOOP(erf) VECTOR_LOOP(sigmoid) VECTOR_LOOP(sin) VECTOR_LOOP(cos)
+VECTOR_LOOP(exp)
+VECTOR_LOOP(exp2)
+VECTOR_LOOP(expm1) VECTOR_LOOP(log) VECTOR_LOOP(log2) VECTOR_LOOP(log10) VECTOR_LOOP(log1p) VECTOR_LOOP(tanh)
+    VECTOR_LOOP(erf) VECTOR_LOOP(sigmoid) VECTOR_LOOP(sin) VECTOR_LOOP(cos)
 
-struct Function {
+        struct Function {
   const char* name;
   Loop loop;
   Reference reference;
@@ -32,14 +34,22 @@ struct Function {
 };
 
 const Function kFunctions[] = {
-    {"exp", exp_loop, std::exp, 0.98},       {"exp2", exp2_loop, std::exp2, 0.87},    {"expm1", expm1_loop, std::expm1, 1.44},
-    {"log", log_loop, std::log, 0.89},       {"log2", log2_loop, std::log2, 1.05},    {"log10", log10_loop, std::log10, 1.27},
-    {"log1p", log1p_loop, std::log1p, 1.63}, {"tanh", tanh_loop, std::tanh, 1.40},    {"erf", erf_loop, std::erf, 1.02},
+    {"exp", exp_loop, std::exp, 0.98},
+    {"exp2", exp2_loop, std::exp2, 0.87},
+    {"expm1", expm1_loop, std::expm1, 1.44},
+    {"log", log_loop, std::log, 0.89},
+    {"log2", log2_loop, std::log2, 1.05},
+    {"log10", log10_loop, std::log10, 1.27},
+    {"log1p", log1p_loop, std::log1p, 1.63},
+    {"tanh", tanh_loop, std::tanh, 1.40},
+    {"erf", erf_loop, std::erf, 1.02},
     {"sigmoid", sigmoid_loop, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, 1.97},
-    {"sin", sin_loop, std::sin, 1.50},       {"cos", cos_loop, std::cos, 1.50},
+    {"sin", sin_loop, std::sin, 1.50},
+    {"cos", cos_loop, std::cos, 1.50},
 };
 
-// Distance in units in the last place of the result; infinite where one is NaN, infinite or a zero of the other sign and the other is not.
+// Distance in units in the last place of the result; infinite where one is NaN, infinite or a zero of the other sign
+// and the other is not.
 double ulps(float got, double wanted) {
   const float rounded = static_cast<float>(wanted);
   if (std::isnan(rounded) || std::isnan(got)) return std::isnan(rounded) && std::isnan(got) ? 0.0 : INFINITY;
@@ -92,16 +102,20 @@ TEST_P(VectorMath, StaysWithinItsBound) {
 
 TEST_P(VectorMath, KeepsSpecialValues) {
   const Function& function = GetParam();
-  const std::vector<float> x = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 1e-45f, -1e-45f, 1.1754942e-38f, 3.4028235e38f, -3.4028235e38f};
+  const std::vector<float> x = {0.0f,  -0.0f,  INFINITY, -INFINITY,      NAN,           1.0f,
+                                -1.0f, 1e-45f, -1e-45f,  1.1754942e-38f, 3.4028235e38f, -3.4028235e38f};
   std::vector<float> out(x.size());
   function.loop(x.data(), out.data(), static_cast<int>(x.size()));
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_LE(ulps(out[i], function.reference(x[i])), bound_of(function)) << x[i] << " gave " << out[i];
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_LE(ulps(out[i], function.reference(x[i])), bound_of(function)) << x[i] << " gave " << out[i];
 }
 
-INSTANTIATE_TEST_SUITE_P(Functions, VectorMath, testing::ValuesIn(kFunctions), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Functions, VectorMath, testing::ValuesIn(kFunctions),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(VectorMathPow, AgreesWithTheLibrary) {
-  const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 0.5f, -0.5f, 2.0f, -2.0f, 3.0f, -3.0f, 1e-40f, -1e-40f, 3.4e38f,
+  const float special[] = {0.0f,     -0.0f,       INFINITY,   -INFINITY,   NAN,         1.0f,      -1.0f,   0.5f,
+                           -0.5f,    2.0f,        -2.0f,      3.0f,        -3.0f,       1e-40f,    -1e-40f, 3.4e38f,
                            -3.4e38f, 16777217.0f, 8388607.0f, -8388607.0f, 0.99999994f, 1.0000001f};
   for (float x : special)
     for (float y : special) {
@@ -119,7 +133,8 @@ TEST(VectorMathPow, AgreesWithTheLibrary) {
       const uint32_t low = static_cast<uint32_t>(bits) & 0x7fffffffu;
       std::memcpy(&x[i], &low, sizeof low);
       // An exponent that keeps the result in range, or nearly so.
-      y[i] = static_cast<float>((static_cast<double>(bits >> 32) / 4294967296.0 * 290.0 - 150.0) / std::log2(static_cast<double>(x[i])));
+      y[i] = static_cast<float>((static_cast<double>(bits >> 32) / 4294967296.0 * 290.0 - 150.0) /
+                                std::log2(static_cast<double>(x[i])));
     }
     pow_loop(x.data(), y.data(), out.data(), kChunk);
     for (int i = 0; i < kChunk; ++i) worst = std::max(worst, ulps(out[i], std::pow(double(x[i]), double(y[i]))));

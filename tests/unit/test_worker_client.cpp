@@ -1,4 +1,5 @@
-// The client against children that behave in every bad way a candidate may make the worker behave. A small Python program stands in for it.
+// The client against children that behave in every bad way a candidate may make the worker behave. A small Python
+// program stands in for it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -79,9 +80,7 @@ class WorkerClientTest : public ::testing::Test {
   WorkerFailure failure_of(const std::string& method, const Json& params, double limit = 20) {
     try {
       client_->request(method, params, limit);
-    } catch (const WorkerFailure& failure) {
-      return failure;
-    }
+    } catch (const WorkerFailure& failure) { return failure; }
     ADD_FAILURE() << method << " gave an answer";
     return {};
   }
@@ -93,8 +92,9 @@ TEST_F(WorkerClientTest, WaitingForATurnDoesNotCountAgainstTheLimit) {
   client_->request("echo", {{"a", 1}}, 20);
   std::vector<std::string> whom;
   double waited = 0;
-  const Json reply = client_->request("wait", Json::object(), 1, [](const std::string&, double) { ADD_FAILURE() << "a wait is no stage"; },
-                                      [&](const std::string& who, double seconds) { whom.push_back(who), waited += seconds; });
+  const Json reply = client_->request(
+      "wait", Json::object(), 1, [](const std::string&, double) { ADD_FAILURE() << "a wait is no stage"; },
+      [&](const std::string& who, double seconds) { whom.push_back(who), waited += seconds; });
   EXPECT_EQ(reply, "had its turn");
   EXPECT_EQ(whom.size(), 6u);
   EXPECT_EQ(whom.front(), "waiting for somebody");
@@ -110,8 +110,7 @@ TEST_F(WorkerClientTest, NoWaitIsLongerThanItWas) {
       waited += seconds;
       if (waited > 1.5) throw std::runtime_error("enough");
     });
-  } catch (const std::runtime_error&) {
-  }
+  } catch (const std::runtime_error&) {}
   EXPECT_GT(waited, 1.5);
   EXPECT_LT(waited, 5);
 }
@@ -123,7 +122,9 @@ TEST_F(WorkerClientTest, AMessageThatSaysNothingIsNoAnswer) {
 
 TEST_F(WorkerClientTest, ReturnsTheResultAndForwardsEvents) {
   std::string stage;
-  const Json result = client_->request("echo", {{"text", "ü"}}, 20, [&](const std::string& name, double fraction) { stage = name + std::to_string(fraction); });
+  const Json result = client_->request("echo", {{"text", "ü"}}, 20, [&](const std::string& name, double fraction) {
+    stage = name + std::to_string(fraction);
+  });
   EXPECT_EQ(result["text"], "ü");
   EXPECT_EQ(stage, "half0.500000");
 }
@@ -131,7 +132,8 @@ TEST_F(WorkerClientTest, ReturnsTheResultAndForwardsEvents) {
 TEST_F(WorkerClientTest, ErrorRepliesKeepTheirKindAndText) {
   const std::pair<const char*, int> kinds[] = {{"user", 2}, {"candidate", 1}, {"missing", 3}, {"internal", 4}};
   for (const auto& [kind, code] : kinds) try {
-      client_->request("error", {{"kind", kind}, {"message", "m"}, {"where", "f.py:3"}, {"hint", "h"}, {"code", "c"}}, 20);
+      client_->request("error", {{"kind", kind}, {"message", "m"}, {"where", "f.py:3"}, {"hint", "h"}, {"code", "c"}},
+                       20);
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), code);
@@ -154,7 +156,9 @@ TEST_F(WorkerClientTest, CrashExitAndOutOfMemoryAreToldApart) {
   EXPECT_NE(exited.log.find("log of exit"), std::string::npos);
 }
 
-TEST_F(WorkerClientTest, TextOnThePipeIsNotTakenForAnAnswer) { EXPECT_EQ(failure_of("garbage", 1).kind, WorkerFailure::Kind::kBrokenProtocol); }
+TEST_F(WorkerClientTest, TextOnThePipeIsNotTakenForAnAnswer) {
+  EXPECT_EQ(failure_of("garbage", 1).kind, WorkerFailure::Kind::kBrokenProtocol);
+}
 
 TEST_F(WorkerClientTest, LateAnswersAreSkipped) { EXPECT_EQ(client_->request("late", 1, 20), "new"); }
 
@@ -172,9 +176,7 @@ TEST_F(WorkerClientTest, ProgramThatDoesNotExistIsMissing) {
   try {
     client.request("echo", 1, 1);
     FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 3);
-  }
+  } catch (const Error& error) { EXPECT_EQ(error.exit_code(), 3); }
 }
 
 }  // namespace

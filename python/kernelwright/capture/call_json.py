@@ -65,13 +65,21 @@ def constant_data(tensor: torch.Tensor, target: str) -> Any:
         )
     if tensor.numel() > LARGEST_CONSTANT:
         raise errors.user_error(
-            "constant-too-large", f"forward uses a tensor of {tensor.numel()} elements that the module does not hold ({target}).", hint=hint
+            "constant-too-large",
+            f"forward uses a tensor of {tensor.numel()} elements that the module does not hold ({target}).",
+            hint=hint,
         )
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
 
     def plain(item: Any) -> Any:
-        return [plain(each) for each in item] if isinstance(item, list) else number(item) if isinstance(item, float) else item
+        return (
+            [plain(each) for each in item]
+            if isinstance(item, list)
+            else number(item)
+            if isinstance(item, float)
+            else item
+        )
 
     return plain(tensor.detach().cpu().tolist())
 
@@ -100,7 +108,9 @@ def call_names(model: torch.nn.Module, args: tuple[Any, ...]) -> dict[tuple[str,
     positional = [item.name for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
     rest = next((item.name for item in parameters if item.kind is item.VAR_POSITIONAL), "arg")
     for position in range(len(args)):
-        names["args", position] = positional[position] if position < len(positional) else f"{rest}_{position - len(positional)}"
+        names["args", position] = (
+            positional[position] if position < len(positional) else f"{rest}_{position - len(positional)}"
+        )
     return names
 
 
@@ -155,5 +165,7 @@ def result_shape(spec: Any, leaves: list[dict[str, Any]]) -> dict[str, Any]:
         return shape(pytree.tree_unflatten([Leaf(leaf) for leaf in leaves], spec), spec)
     except (TypeError, AttributeError, AssertionError) as error:
         raise errors.user_error(
-            "unsupported-output", f"forward returns an object that cannot be rebuilt: {errors.summary(error)}", hint="Return tuples, lists or dicts."
+            "unsupported-output",
+            f"forward returns an object that cannot be rebuilt: {errors.summary(error)}",
+            hint="Return tuples, lists or dicts.",
         ) from error

@@ -138,7 +138,10 @@ def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:
     """On the CPU the result is contiguous or channels-last whatever the input is; the fake kernel keeps any dense input's strides."""
 
     def decomposed(input: torch.Tensor, *rest: Any) -> Any:
-        formats = (torch.contiguous_format, *({4: (torch.channels_last,), 5: (torch.channels_last_3d,)}.get(input.dim(), ())))
+        formats = (
+            torch.contiguous_format,
+            *({4: (torch.channels_last,), 5: (torch.channels_last_3d,)}.get(input.dim(), ())),
+        )
         if input.device.type != "cpu" or any(input.is_contiguous(memory_format=one) for one in formats):
             return NotImplemented
         return norm(input.contiguous(), *rest)
@@ -186,7 +189,10 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.copy.default: _copy,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
-    **{op: _scatter_into_whole(op) for op in (aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default)},
+    **{
+        op: _scatter_into_whole(op)
+        for op in (aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default)
+    },
     aten.sgn.default: _sgn,
     aten._native_batch_norm_legit_functional.default: _batch_norm(aten._native_batch_norm_legit_functional.default),
     aten._native_batch_norm_legit_no_training.default: _batch_norm(aten._native_batch_norm_legit_no_training.default),

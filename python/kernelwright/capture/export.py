@@ -44,7 +44,10 @@ def run(params: dict[str, Any], progress: Callable[[str, float], None]) -> dict[
 
 
 def capture(
-    loaded: problem.Problem, device: str = "cpu", clock: "_Clock | None" = None, progress: Callable[[str, float], None] = lambda stage, fraction: None
+    loaded: problem.Problem,
+    device: str = "cpu",
+    clock: "_Clock | None" = None,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> dict[str, Any]:
     """The Graph JSON of a problem's forward on `device` ("cpu" or "cuda")."""
     clock = clock or _Clock()
@@ -85,15 +88,24 @@ def export_module(
 
 
 def _origin(
-    name: str, path: str, model: torch.nn.Module, mode: Any, place: torch.device | None, plain_device: torch.device | None
+    name: str,
+    path: str,
+    model: torch.nn.Module,
+    mode: Any,
+    place: torch.device | None,
+    plain_device: torch.device | None,
 ) -> graph_json.Origin:
     """Make `model` fake and note what the graph's description needs to know of it."""
-    requires_grad = {name for name, parameter in model.named_parameters(remove_duplicate=False) if parameter.requires_grad}
+    requires_grad = {
+        name for name, parameter in model.named_parameters(remove_duplicate=False) if parameter.requires_grad
+    }
     plain = fake.make_fake(model, mode, place, plain_device)
     return graph_json.Origin(name, path, model, plain, contained_tensors(model), model.training, requires_grad)
 
 
-def _with_plain_tensors_settled(attempt: Callable[[torch.device | None], dict[str, Any]], place: torch.device) -> dict[str, Any]:
+def _with_plain_tensors_settled(
+    attempt: Callable[[torch.device | None], dict[str, Any]], place: torch.device
+) -> dict[str, Any]:
     """`attempt(None)`, or `attempt(place)` where that spares copies between devices.
 
     Module.to leaves plain tensor attributes on the CPU, and a forward that copes with it (`self.mask.to(x.device)`, or
@@ -208,7 +220,9 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 @contextlib.contextmanager
-def _names_made_free(program: torch.export.ExportedProgram) -> Iterator[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]]:
+def _names_made_free(
+    program: torch.export.ExportedProgram,
+) -> Iterator[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]]:
     """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph") or that Python keeps for itself ("class"), on which
     decomposing it would fail; what is yielded gives a program its names back."""
     taken = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
@@ -281,7 +295,11 @@ def _check_sizes(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[
     limit = memory_limit_bytes(device)
 
     def extent(tensor: torch.Tensor) -> int:
-        return tensor.itemsize * (1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))) if tensor.numel() else 0
+        return (
+            tensor.itemsize * (1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())))
+            if tensor.numel()
+            else 0
+        )
 
     for name, tensor in (*origin.model.named_parameters(), *origin.model.named_buffers()):
         if extent(tensor) > limit:
@@ -320,7 +338,13 @@ def _explained(origin: graph_json.Origin) -> Iterator[None]:
         raise told from (None if told is error else error)
 
 
-_DATA_DEPENDENT = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException", "UserError", "PendingUnbackedSymbolNotFound")
+_DATA_DEPENDENT = (
+    "GuardOnDataDependentSymNode",
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "UserError",
+    "PendingUnbackedSymbolNotFound",
+)
 _DATA_DEPENDENT_HINT = (
     "Kernels are made for one fixed sequence of operations: choose with torch.where(condition, a, b) instead of if, and keep numbers in "
     "tensors instead of calling .item(), .tolist() or nonzero()."
@@ -337,16 +361,29 @@ def _explain(error: BaseException, origin: graph_json.Origin) -> errors.Error:
             return told
     names = {type(cause).__name__ for cause in chain}
     text = " ".join(str(cause) for cause in chain)
-    if names & set(_DATA_DEPENDENT) and ("data-dependent" in text.lower() or "data dependent" in text.lower() or "UserError" not in names):
-        return errors.user_error("data-dependent", "What forward does depends on the values in its inputs.", **place, hint=_DATA_DEPENDENT_HINT)
+    if names & set(_DATA_DEPENDENT) and (
+        "data-dependent" in text.lower() or "data dependent" in text.lower() or "UserError" not in names
+    ):
+        return errors.user_error(
+            "data-dependent",
+            "What forward does depends on the values in its inputs.",
+            **place,
+            hint=_DATA_DEPENDENT_HINT,
+        )
     if _reads_numbers(text):
         return errors.user_error(
-            "data-dependent", "forward takes the values out of a tensor (NumPy, .tolist(), or a Python number).", **place, hint=_DATA_DEPENDENT_HINT
+            "data-dependent",
+            "forward takes the values out of a tensor (NumPy, .tolist(), or a Python number).",
+            **place,
+            hint=_DATA_DEPENDENT_HINT,
         )
     root = chain[-1]
     if not origin.path:
         return errors.user_error(
-            "forward-raised", f"The module's forward raised an exception: {errors.summary(root)}", **place, hint="Check that it runs on these inputs."
+            "forward-raised",
+            f"The module's forward raised an exception: {errors.summary(root)}",
+            **place,
+            hint="Check that it runs on these inputs.",
         )
     told = errors.blame(root, origin.path, "running forward", "forward-raised")
     if not told.where:
@@ -358,7 +395,12 @@ def _explain(error: BaseException, origin: graph_json.Origin) -> errors.Error:
 def _reads_numbers(text: str) -> bool:
     return any(
         phrase in text
-        for phrase in (".numpy() is not supported for tensor subclasses", "Cannot access data pointer", ".tolist() is not supported", "can't be converted to numpy")
+        for phrase in (
+            ".numpy() is not supported for tensor subclasses",
+            "Cannot access data pointer",
+            ".tolist() is not supported",
+            "can't be converted to numpy",
+        )
     )
 
 

@@ -72,17 +72,26 @@ def check_dense(tensor: torch.Tensor) -> None:
     elif tensor.layout is not torch.strided:
         kind, instead = f"sparse ({tensor.layout})", "Use dense tensors: x.to_dense()"
     elif tensor.is_quantized:
-        kind, instead = f"quantised ({str(tensor.dtype)[6:]})", "Use x.dequantize(), or x.int_repr() with the scale as an argument"
+        kind, instead = (
+            f"quantised ({str(tensor.dtype)[6:]})",
+            "Use x.dequantize(), or x.int_repr() with the scale as an argument",
+        )
     else:
         return
-    raise errors.user_error("unsupported-layout", f"The module is given a {kind} tensor, which Kernelwright does not compile.", hint=f"{instead}; or leave the module to PyTorch.")
+    raise errors.user_error(
+        "unsupported-layout",
+        f"The module is given a {kind} tensor, which Kernelwright does not compile.",
+        hint=f"{instead}; or leave the module to PyTorch.",
+    )
 
 
 def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
     """A fake twin of `tensor` on `device`, with its shape, dtype and strides (also those of expanded and overlapping tensors)."""
     if tensor.layout is not torch.strided:
         raise errors.user_error(
-            "unsupported-layout", f"Tensors of layout {tensor.layout} are not supported.", hint="Use dense tensors: x.to_dense()"
+            "unsupported-layout",
+            f"Tensors of layout {tensor.layout} are not supported.",
+            hint="Use dense tensors: x.to_dense()",
         )
     if torch.nn.parameter.is_lazy(tensor):
         raise errors.user_error(
@@ -91,7 +100,9 @@ def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device
             hint="Call the module once on example inputs first, or use the layer that is not lazy.",
         )
     made = _at_its_place(tensor, mode, device)
-    made.kw_original = tensor  # whose memory tells what else lies there; kept alive, so that no other tensor can take over its id
+    made.kw_original = (
+        tensor  # whose memory tells what else lies there; kept alive, so that no other tensor can take over its id
+    )
     return made
 
 
@@ -183,7 +194,11 @@ def fake_copy(module: torch.nn.Module) -> torch.nn.Module:
     """A copy of `module` that shares its tensors, for make_fake to work on: the caller's module stays as it is."""
     memo: dict[int, Any] = {}
     for owner in module.modules():
-        tree_map_only(torch.Tensor, lambda tensor: memo.setdefault(id(tensor), tensor), [*owner._parameters.values(), *owner._buffers.values()])
+        tree_map_only(
+            torch.Tensor,
+            lambda tensor: memo.setdefault(id(tensor), tensor),
+            [*owner._parameters.values(), *owner._buffers.values()],
+        )
         for name, value in vars(owner).items():
             if name not in _MODULE_STATE:
                 tree_map_only(torch.Tensor, lambda tensor: memo.setdefault(id(tensor), tensor), value)

@@ -23,7 +23,9 @@ VERSION = 1
 
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default"})
 # Checks that export itself adds, or whose failure would be an error rather than another result.
-_CHECKS = re.compile(r"aten\.(_assert_\w+|sym_constrain_range\w*|_functional_assert_async|_functional_sym_constrain\w*)\.")
+_CHECKS = re.compile(
+    r"aten\.(_assert_\w+|sym_constrain_range\w*|_functional_assert_async|_functional_sym_constrain\w*)\."
+)
 _WITH_EFFECTS = torch.ops.higher_order.with_effects
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -47,7 +49,9 @@ class Origin:
     contained: dict[int, str] = field(default_factory=dict)
     training: bool = True
     requires_grad: set[str] = field(default_factory=set)
-    same: list[tuple[str, str]] = field(default_factory=list)  # names of one tensor of which the graph knows the first alone
+    same: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # names of one tensor of which the graph knows the first alone
 
     def is_user_file(self, path: str) -> bool:
         """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's and ours."""
@@ -74,7 +78,9 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
                 raise unsupported_effect(target)
 
 
-def serialise(program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def serialise(
+    program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """The Graph JSON of a functional, decomposed program that was exported from `origin.model` with (fake) `args` and `kwargs`."""
     return _Writer(program, origin).write(args, kwargs)
 
@@ -105,7 +111,9 @@ class _Writer:
                 leaves.append({"constant": literal(spec.arg.value)})
             else:
                 raise errors.user_error(
-                    "data-dependent", "forward returns a number that depends on the values in its inputs.", hint="Return a tensor instead."
+                    "data-dependent",
+                    "forward returns a number that depends on the values in its inputs.",
+                    hint="Return a tensor instead.",
                 )
         return {
             "version": VERSION,
@@ -129,13 +137,17 @@ class _Writer:
 
     # -- inputs and outputs
 
-    def write_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any], expressions: dict[str, str]) -> list[dict[str, Any]]:
+    def write_inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], expressions: dict[str, str]
+    ) -> list[dict[str, Any]]:
         placeholders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
         paths = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
         parameter_names = call_names(self.origin.model, args)
         user_specs = [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
         if len(paths) != len(user_specs):
-            raise errors.internal_error("user-inputs", f"The export has {len(user_specs)} user inputs where the call has {len(paths)}.")
+            raise errors.internal_error(
+                "user-inputs", f"The export has {len(user_specs)} user inputs where the call has {len(paths)}."
+            )
         inputs: list[dict[str, Any]] = []
         self.user_inputs: list[dict[str, Any]] = []
         self.user_targets: dict[str, str] = {}  # placeholder → "args.0"
@@ -146,7 +158,9 @@ class _Writer:
                 path = call_path(keys)
                 described = {"path": path, "name": parameter_names.get((path[0], path[1]), str(path[1]))}
                 if isinstance(spec.arg, TensorArgument):
-                    value = self.add_input(placeholders[spec.arg.name], "_".join([described["name"], *map(str, path[2:])]))
+                    value = self.add_input(
+                        placeholders[spec.arg.name], "_".join([described["name"], *map(str, path[2:])])
+                    )
                     self.user_targets[spec.arg.name] = ".".join(map(str, path))
                     inputs.append(
                         {
@@ -178,7 +192,14 @@ class _Writer:
     def held_input(self, spec: Any, placeholder: torch.fx.Node, expressions: dict[str, str]) -> dict[str, Any]:
         target = spec.target
         value = self.add_input(placeholder, target)
-        described = {"value": value, "kind": "constant", "target": target, "access": expressions.get(target), "requires_grad": False, "path": None}
+        described = {
+            "value": value,
+            "kind": "constant",
+            "target": target,
+            "access": expressions.get(target),
+            "requires_grad": False,
+            "path": None,
+        }
         if spec.kind is InputKind.PARAMETER:
             described.update(kind="parameter", requires_grad=target in self.origin.requires_grad)
         elif spec.kind is InputKind.BUFFER:
@@ -309,7 +330,9 @@ class _Writer:
             for index, item in enumerate(made):
                 if item is not None and not isinstance(item, torch.Tensor):
                     raise self.unsupported(node)
-                results.append(-1 if item is None else self.add_value(item, schema.result_name(node.name, index), location))
+                results.append(
+                    -1 if item is None else self.add_value(item, schema.result_name(node.name, index), location)
+                )
             self.ids[node.name] = results
         elif made is None:
             results = []
@@ -347,7 +370,11 @@ class _Writer:
         if isinstance(value, complex):
             where, source = self.place(node)
             raise errors.user_error(
-                "unsupported-constant", f"forward computes with the complex number {value}.", where=where, source=source, hint="Use a complex tensor instead."
+                "unsupported-constant",
+                f"forward computes with the complex number {value}.",
+                where=where,
+                source=source,
+                hint="Use a complex tensor instead.",
             )
         raise self.unsupported(node)
 
@@ -367,7 +394,9 @@ class _Writer:
             if used is not None:
                 return self.unsupported(next(iter(node.users)))
             message = f"forward uses {target}, an object that cannot be captured."
-            return errors.user_error("unsupported-constant", message, where=where, source=source, hint="Use tensors and numbers in forward.")
+            return errors.user_error(
+                "unsupported-constant", message, where=where, source=source, hint="Use tensors and numbers in forward."
+            )
         return errors.user_error(
             "data-dependent",
             f"A shape or number in forward depends on the values in its inputs ({target}).",
@@ -386,7 +415,11 @@ class _Writer:
     def add_value(self, tensor: torch.Tensor, name: str, location: str) -> int:
         try:
             shape = [int(size) for size in tensor.shape] if _static(tensor.shape) else None
-            strides = [int(stride) for stride in tensor.stride()] if shape is not None and tensor.layout is torch.strided else None
+            strides = (
+                [int(stride) for stride in tensor.stride()]
+                if shape is not None and tensor.layout is torch.strided
+                else None
+            )
         except RuntimeError:
             strides = shape = None
         if shape is None:
@@ -398,7 +431,10 @@ class _Writer:
             )
         if strides is None:
             raise errors.user_error(
-                "unsupported-layout", f"A tensor of layout {tensor.layout} is not supported.", **self.source_of(location), hint="Use dense tensors."
+                "unsupported-layout",
+                f"A tensor of layout {tensor.layout} is not supported.",
+                **self.source_of(location),
+                hint="Use dense tensors.",
             )
         self.values.append(
             {
@@ -434,7 +470,10 @@ class _Writer:
 
     def count_bytes(self, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> dict[str, int]:
         sizes = [extent_bytes(value) for value in self.values]
-        counted = {kind: sum(sizes[item["value"]] for item in inputs if item["kind"] == kind) for kind in ("user", "parameter", "buffer", "constant")}
+        counted = {
+            kind: sum(sizes[item["value"]] for item in inputs if item["kind"] == kind)
+            for kind in ("user", "parameter", "buffer", "constant")
+        }
         counted["output"] = sum(sizes[value] for value in {item["value"] for item in outputs})
         counted["largest"] = max(sizes, default=0)
         return counted
@@ -487,7 +526,12 @@ class _Schema:
 
     def __init__(self, op: OpOverload) -> None:
         self.arguments = [
-            _Argument(item.name, item.has_default_value(), item.default_value if item.has_default_value() else None, "Tensor" in str(item.type) and "[]" in _type_text(item))
+            _Argument(
+                item.name,
+                item.has_default_value(),
+                item.default_value if item.has_default_value() else None,
+                "Tensor" in str(item.type) and "[]" in _type_text(item),
+            )
             for item in op._schema.arguments
         ]
         self.returns = [item.name or "" for item in op._schema.returns]

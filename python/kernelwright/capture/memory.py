@@ -20,8 +20,10 @@ def name_once(program: torch.export.ExportedProgram) -> list[tuple[str, str]]:
     PyTorch's decomposition takes no tensor twice once one is written to. What has lost its readers becomes a tensor
     of its own, which nothing reads.
     """
-    if not any(node.op == "call_function" and getattr(node.target, "_schema", None)
-        and node.target._schema.is_mutable for node in program.graph.nodes):
+    if not any(
+        node.op == "call_function" and getattr(node.target, "_schema", None) and node.target._schema.is_mutable
+        for node in program.graph.nodes
+    ):
         return []
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     first: dict[int, Any] = {}
@@ -39,8 +41,11 @@ def name_once(program: torch.export.ExportedProgram) -> list[tuple[str, str]]:
         placeholders[spec.arg.name].replace_all_uses_with(placeholders[before.arg.name])
         with torch.no_grad():
             alone = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-        held[spec.target] = torch.nn.Parameter(alone, requires_grad=tensor.requires_grad) if isinstance(tensor,
-            torch.nn.Parameter) else alone
+        held[spec.target] = (
+            torch.nn.Parameter(alone, requires_grad=tensor.requires_grad)
+            if isinstance(tensor, torch.nn.Parameter)
+            else alone
+        )
         pairs.append((before.target, spec.target))
     if pairs:
         program.graph_module.recompile()
@@ -49,12 +54,20 @@ def name_once(program: torch.export.ExportedProgram) -> list[tuple[str, str]]:
 
 def check_written(graph: dict[str, Any], model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """An error where forward writes to a tensor whose memory another tensor of the module or the call shares."""
-    written = {(output["kind"] == "input_mutation", output["target"]) for output in graph["outputs"]
-        if output["kind"] != "user"}
+    written = {
+        (output["kind"] == "input_mutation", output["target"])
+        for output in graph["outputs"]
+        if output["kind"] != "user"
+    }
     if not written:
         return
-    held = [((False, name), "self." + name, tensor) for name,
-        tensor in (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))]
+    held = [
+        ((False, name), "self." + name, tensor)
+        for name, tensor in (
+            *model.named_parameters(remove_duplicate=False),
+            *model.named_buffers(remove_duplicate=False),
+        )
+    ]
     for path, tensor in pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
         if isinstance(tensor, torch.Tensor):
             place = ".".join(map(str, call_path(path)))
@@ -66,8 +79,12 @@ def check_written(graph: dict[str, Any], model: torch.nn.Module, args: tuple[Any
     for group in by_memory.values():
         for key, name, tensor in group:
             for other, other_name, other_tensor in group:
-                if key not in written or key == other or not _overlap(tensor, other_tensor) or (not key[0]
-                    and not other[0] and tensor is other_tensor):
+                if (
+                    key not in written
+                    or key == other
+                    or not _overlap(tensor, other_tensor)
+                    or (not key[0] and not other[0] and tensor is other_tensor)
+                ):
                     continue
                 raise errors.user_error(
                     "shared-memory",

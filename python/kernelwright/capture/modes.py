@@ -13,7 +13,10 @@ from torch import nn
 from .access import module_expressions
 
 # What traces forward looks at the flag for its own ends.
-_TRACERS = tuple(os.path.join(os.path.dirname(torch.__file__), folder, "") for folder in ("export", "_export", "fx", "_functorch", "_dynamo"))
+_TRACERS = tuple(
+    os.path.join(os.path.dirname(torch.__file__), folder, "")
+    for folder in ("export", "_export", "fx", "_functorch", "_dynamo")
+)
 _PARTS = ("values", "inputs", "nodes", "outputs", "result")
 
 Graph = dict[str, Any]
@@ -45,7 +48,9 @@ def watched(model: nn.Module) -> Iterator[list[nn.Module]]:
         readers.extend(found.values())
 
 
-def that_matter(model: nn.Module, readers: list[nn.Module], graph: Graph, trace: Callable[[], Graph]) -> list[list[Any]]:
+def that_matter(
+    model: nn.Module, readers: list[nn.Module], graph: Graph, trace: Callable[[], Graph]
+) -> list[list[Any]]:
     """[Expression, mode] of every module among `readers` in whose other mode forward would compute something else than `graph`.
 
     `trace` traces forward once more, which is what it takes where code reads the flag that is not PyTorch's own.
@@ -60,7 +65,9 @@ def that_matter(model: nn.Module, readers: list[nn.Module], graph: Graph, trace:
     return [[expressions[id(module)], vars(module)["training"]] for module in matter]
 
 
-def _same_in_other_mode(model: nn.Module, flipped: Iterable[nn.Module], graph: Graph, trace: Callable[[], Graph]) -> tuple[bool, list[nn.Module]]:
+def _same_in_other_mode(
+    model: nn.Module, flipped: Iterable[nn.Module], graph: Graph, trace: Callable[[], Graph]
+) -> tuple[bool, list[nn.Module]]:
     """Whether forward is the same where `flipped` are in their other mode, and the modules that are asked for theirs then."""
     before = [(module, vars(module)["training"]) for module in model.modules()]
     for module in flipped:
@@ -78,7 +85,11 @@ def _same_in_other_mode(model: nn.Module, flipped: Iterable[nn.Module], graph: G
 
 
 def _without_lines(part: Any) -> Any:
-    return [{key: value for key, value in item.items() if key != "location"} for item in part] if isinstance(part, list) else part
+    return (
+        [{key: value for key, value in item.items() if key != "location"} for item in part]
+        if isinstance(part, list)
+        else part
+    )
 
 
 def _computes_otherwise(module: nn.Module) -> bool | None:

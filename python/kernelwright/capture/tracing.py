@@ -44,7 +44,9 @@ class Tracing(TorchFunctionMode):
         super().__init__()
         self.generators = generators
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if not self.generators and isinstance(kwargs.get("generator"), torch.Generator):
             raise errors.user_error(
@@ -55,13 +57,19 @@ class Tracing(TorchFunctionMode):
         if func is torch.Tensor.to or func is torch.Tensor.cuda:
             if func is torch.Tensor.cuda:
                 device = args[1] if len(args) > 1 else kwargs.get("device")
-                args, kwargs = (args[0], torch.device("cuda", device) if isinstance(device, int) else device or "cuda"), {}
+                args, kwargs = (
+                    (args[0], torch.device("cuda", device) if isinstance(device, int) else device or "cuda"),
+                    {},
+                )
             args = tuple(_indexed(value) for value in args)
             return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
         elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):
             device = _indexed(torch.device(kwargs["device"]))
             if isinstance(args[0], (bool, int, float)):
-                dtype = kwargs.get("dtype") or {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[type(args[0])]
+                dtype = (
+                    kwargs.get("dtype")
+                    or {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[type(args[0])]
+                )
                 return torch.full((), args[0], dtype=dtype, device=device)
             return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
         elif func is torch._C._set_grad_enabled:
@@ -163,7 +171,11 @@ def _is_cuda(device: Any) -> bool:
 
 def _indexed(value: Any) -> Any:
     """The device "cuda" with the index that it stands for; any other argument as it is."""
-    if value == "cuda" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cuda" and value.index is None:
+    if (
+        value == "cuda"
+        if isinstance(value, str)
+        else isinstance(value, torch.device) and value.type == "cuda" and value.index is None
+    ):
         return torch.device("cuda", 0)
     return value
 
@@ -199,7 +211,9 @@ def _functional_instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled)
+    return _instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled
+    )
 
 
 @contextlib.contextmanager
@@ -253,10 +267,19 @@ def _recurrent_shapes() -> Iterator[None]:
         return output(input, hx, bidirectional, batch_first), hx.new_empty(hx.shape)
 
     def two_states(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):  # type: ignore[no-untyped-def]
-        return output(input, hx[0], bidirectional, batch_first), hx[0].new_empty(hx[0].shape), hx[1].new_empty(hx[1].shape)
+        return (
+            output(input, hx[0], bidirectional, batch_first),
+            hx[0].new_empty(hx[0].shape),
+            hx[1].new_empty(hx[1].shape),
+        )
 
     aten, key = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
-    kernels = {aten.lstm.input: two_states, aten.gru.input: one_state, aten.rnn_tanh.input: one_state, aten.rnn_relu.input: one_state}
+    kernels = {
+        aten.lstm.input: two_states,
+        aten.gru.input: one_state,
+        aten.rnn_tanh.input: one_state,
+        aten.rnn_relu.input: one_state,
+    }
     saved = {op: dict(op.py_kernels) for op in kernels}
     try:
         for op, kernel in kernels.items():

@@ -130,7 +130,11 @@ def _strew(flat: torch.Tensor, generator: torch.Generator, constants: tuple[floa
 
     def place(values: list[float], below: int) -> None:
         where = torch.randint(below, (count,), generator=generator, device=flat.device)
-        strewn = torch.tensor(values, device=flat.device, dtype=torch.float64).to(flat.dtype).repeat(count // len(values) + 1)[:count]
+        strewn = (
+            torch.tensor(values, device=flat.device, dtype=torch.float64)
+            .to(flat.dtype)
+            .repeat(count // len(values) + 1)[:count]
+        )
         if flat.itemsize == 1:  # 8-bit floats cannot be indexed
             flat.view(torch.uint8)[where] = strewn.view(torch.uint8)
         else:
@@ -199,7 +203,9 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
     """
     seen: set[int] = set()
     named = list(model.named_parameters()) + [
-        (name, tensor) for name, tensor in model.named_buffers() if name.rpartition(".")[2] in ("running_mean", "running_var")
+        (name, tensor)
+        for name, tensor in model.named_buffers()
+        if name.rpartition(".")[2] in ("running_mean", "running_var")
     ]
     for name, tensor in named:
         if id(tensor) in seen or tensor.numel() == 0 or not tensor.is_floating_point():
@@ -212,7 +218,9 @@ def redraw_weights(model: torch.nn.Module, seed: int) -> None:
         wide = tensor.to(_computed_in(tensor.dtype))
         mean = wide.mean()
         spread = wide.std(correction=0)
-        spread = torch.where(spread > 1e-6 * mean.abs(), spread, torch.where(mean != 0, 0.2 * mean.abs(), torch.full_like(mean, 0.1)))
+        spread = torch.where(
+            spread > 1e-6 * mean.abs(), spread, torch.where(mean != 0, 0.2 * mean.abs(), torch.full_like(mean, 0.1))
+        )
         tensor.copy_(torch.empty_like(wide).normal_(generator=generator).mul_(spread).add_(mean))
 
 

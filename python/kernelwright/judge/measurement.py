@@ -80,7 +80,15 @@ class Measurement:
         self.samples: dict[str, list[float]] = {}
         self.samples_with_new_weights: dict[str, list[float]] = {}
         self.timed = (
-            TimedCalls(self.problem, self.model, self.inputs, self.ours, self.device, self.seed, params.get("tolerance_policy") or "reference")
+            TimedCalls(
+                self.problem,
+                self.model,
+                self.inputs,
+                self.ours,
+                self.device,
+                self.seed,
+                params.get("tolerance_policy") or "reference",
+            )
             if isinstance(self.ours, Remote)
             else None
         )
@@ -89,21 +97,43 @@ class Measurement:
     def _baseline(self, name: str, params: dict[str, Any], seed: int) -> Contestant:
         """Where the candidate is, in a process like its own: a call costs a little more or less in one that holds more."""
         if isinstance(self.ours, Local) or isinstance(params["problem"], problems.Problem):
-            return Local(self.problem.path, self.model, self.model, self.device, None if name == "eager" else self._compiled())
+            return Local(
+                self.problem.path, self.model, self.model, self.device, None if name == "eager" else self._compiled()
+            )
         role = "model" if name == "eager" else "compiled"
-        return Remote(self.problem.path, self.problem, params.get("size"), self.model, self.device, seed, role=role, inputs_of=self._first_remote(), confinement=Confinement())
+        return Remote(
+            self.problem.path,
+            self.problem,
+            params.get("size"),
+            self.model,
+            self.device,
+            seed,
+            role=role,
+            inputs_of=self._first_remote(),
+            confinement=Confinement(),
+        )
 
     def _first_remote(self) -> Remote | None:
         return next((contestant for contestant in self.contestants.values() if isinstance(contestant, Remote)), None)
 
     def _candidate(self, made: Any, params: dict[str, Any], seed: int) -> Contestant:
         if isinstance(made, candidates.Candidate):
-            return Local(made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device)
+            return Local(
+                made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device
+            )
         limit = self.candidate_seconds
         deadline = None if limit is None else time.monotonic() + limit
         confinement = Confinement.of(params.get("confinement"))
         return Remote(
-            made, self.problem, params.get("size"), self.model, self.device, seed, confinement=confinement, deadline=deadline, limit_seconds=limit
+            made,
+            self.problem,
+            params.get("size"),
+            self.model,
+            self.device,
+            seed,
+            confinement=confinement,
+            deadline=deadline,
+            limit_seconds=limit,
         )
 
     def _compiled(self) -> Callable[..., Any]:
@@ -132,7 +162,11 @@ class Measurement:
                     self._note_changes(contestant)
             except Exception as error:
                 if name == "ours":
-                    raise error if isinstance(error, errors.Error) else candidates.explain(error, contestant.path, "running forward", "forward-raised") from None
+                    raise (
+                        error
+                        if isinstance(error, errors.Error)
+                        else candidates.explain(error, contestant.path, "running forward", "forward-raised")
+                    ) from None
                 if name == "eager":
                     raise _of_the_problem(error, self.problem.path) from None
                 self.baseline_errors[name] = error.message if isinstance(error, errors.Error) else errors.summary(error)
@@ -186,7 +220,11 @@ class Measurement:
 
     def peak_memory(self) -> dict[str, int]:
         """Bytes that one call takes beyond what it was given; only devices that count them."""
-        return {name: contestant.peak_memory(self.inputs) for name, contestant in self.contestants.items()} if self.device.type == "cuda" else {}
+        return (
+            {name: contestant.peak_memory(self.inputs) for name, contestant in self.contestants.items()}
+            if self.device.type == "cuda"
+            else {}
+        )
 
     def measure(self) -> None:
         """Rounds in which every contestant is timed once, in changing order, until the medians are settled or the budget is spent."""
@@ -217,7 +255,12 @@ class Measurement:
             self._round(count, names, each_round)
 
     def _round(self, count: int, names: list[str], each_round: bool) -> None:
-        is_apart = not each_round and self.timed is not None and bool(self.weights.flats) and count in self.timed.rounds_with_new_weights
+        is_apart = (
+            not each_round
+            and self.timed is not None
+            and bool(self.weights.flats)
+            and count in self.timed.rounds_with_new_weights
+        )
         if each_round or is_apart:
             self._renew_weights()
         seed = self.timed.seed_of(count) if self.timed is not None else 0
@@ -243,7 +286,9 @@ class Measurement:
                 faults = faults and self._faults(ours, self._outputs(eager, Ties(proposals, as_they_stand)))
         return {"ok": not faults, "detail": " ".join(faults)}
 
-    def _outputs(self, contestant: Contestant, around: contextlib.AbstractContextManager | None = None) -> dict[str, torch.Tensor]:
+    def _outputs(
+        self, contestant: Contestant, around: contextlib.AbstractContextManager | None = None
+    ) -> dict[str, torch.Tensor]:
         """Of a call on inputs that nobody has seen; state is left as it was."""
         self.inputs.fill("generator", draws.derive_seed(self.seed, "recheck"), False)
         contestant.adopt(self.model)
@@ -253,7 +298,10 @@ class Measurement:
         return left.outputs
 
     def _faults(self, ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> list[str]:
-        found = {name: difference(ours.get(name), expected, 3 * float(self.known_errors.get(name, 0.0))) for name, expected in theirs.items()}
+        found = {
+            name: difference(ours.get(name), expected, 3 * float(self.known_errors.get(name, 0.0)))
+            for name, expected in theirs.items()
+        }
         return [f"{name} {fault}." for name, fault in found.items() if fault is not None]
 
     def run(self) -> dict[str, Any]:
@@ -280,7 +328,10 @@ class Measurement:
                 noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1, self.processor_seconds)
                 self.measure()
                 noise_figures = noise.figures()
-                walls = {name: self.contestants[name].wall(self.inputs, 5 if min(taken) < 500 else 1) for name, taken in self.samples.items()}
+                walls = {
+                    name: self.contestants[name].wall(self.inputs, 5 if min(taken) < 500 else 1)
+                    for name, taken in self.samples.items()
+                }
                 profile = self.ours.profile(self.inputs, self.kernels) if self.ours is not None else Profile()
             for name in [name for name in self.contestants if name != "ours"]:
                 self.contestants.pop(name).close()
@@ -289,7 +340,9 @@ class Measurement:
         timer = Timer(self.device)
         return ({"timed": timed} if timed is not None else {}) | {
             "samples_ms": self.samples,
-            "new_weights_ms": {name: statistics.median(taken) for name, taken in self.samples_with_new_weights.items() if taken},
+            "new_weights_ms": {
+                name: statistics.median(taken) for name, taken in self.samples_with_new_weights.items() if taken
+            },
             "untold_ms": self._add_untold(noise_figures),
             "order": "interleaved",
             "flush_bytes": timer.flush_bytes,
@@ -321,7 +374,15 @@ def _of_the_problem(error: Exception, path: str) -> errors.Error:
     """The user's own fault, where eager is what failed."""
     if not isinstance(error, errors.Error):
         return errors.blame(error, path, "running forward", "forward-raised")
-    return errors.Error("user" if error.kind == "candidate" else error.kind, error.code, error.message, where=error.where, source=error.source, hint=error.hint, detail=error.detail)
+    return errors.Error(
+        "user" if error.kind == "candidate" else error.kind,
+        error.code,
+        error.message,
+        where=error.where,
+        source=error.source,
+        hint=error.hint,
+        detail=error.detail,
+    )
 
 
 def difference(ours: Any, eager: torch.Tensor, allowed: float = 0.0) -> str | None:

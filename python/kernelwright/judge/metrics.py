@@ -91,7 +91,11 @@ def _limit(tensor: torch.Tensor) -> int:
 
 def _classes(values: torch.Tensor) -> torch.Tensor:
     """0 finite, 1 +inf, 2 -inf, 3 NaN."""
-    return (values == math.inf).to(torch.int8) + 2 * (values == -math.inf).to(torch.int8) + 3 * values.isnan().to(torch.int8)
+    return (
+        (values == math.inf).to(torch.int8)
+        + 2 * (values == -math.inf).to(torch.int8)
+        + 3 * values.isnan().to(torch.int8)
+    )
 
 
 @contextlib.contextmanager
@@ -108,7 +112,9 @@ def _few_threads(tensor: torch.Tensor) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, *, gate: bool = False, skip_lost: bool = False) -> Figures:
+def compare(
+    ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, *, gate: bool = False, skip_lost: bool = False
+) -> Figures:
     """All figures of one floating output. The three have one shape; `ours` and `eager` have the output's dtype.
 
     `gate` asks for the count of elements outside of KernelBench's tolerance too. `skip_lost` leaves out the elements of which eager itself has no
@@ -128,7 +134,9 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
     peaks = [0.0, 0.0]  # largest errors
     near = buckets.NEAR_UNITS * epsilon(ours.dtype)
     for index in chunks(ours.shape, _limit(ours)):
-        o, e, r = (part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference))
+        o, e, r = (
+            part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference)
+        )
         figures.compared += o.numel()
         if tolerance is not None:
             figures.gate_failures += int(((o - e).abs_() > e.abs().mul_(tolerance).add_(tolerance)).sum())
@@ -156,7 +164,9 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
     figures.eager = _relative(totals[1], peaks[1], totals[2], magnitude)
     if figures.buckets is not None:
         for index in chunks(ours.shape, _limit(ours)):
-            o, e, r = (part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference))
+            o, e, r = (
+                part[index].to(device=ours.device, dtype=torch.float64).reshape(-1) for part in (ours, eager, reference)
+            )
             kept = o.isfinite() & e.isfinite() & r.isfinite()
             if skip_lost:
                 kept &= ~_lost(e, r)
@@ -170,14 +180,18 @@ def _compare(ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, g
 
 def _sums(error: torch.Tensor, eager_error: torch.Tensor, reference: torch.Tensor) -> tuple[list[float], list[float]]:
     """Sums that are finite only if every element is (a square that overflows errs on the safe side), and extremes."""
-    sums = torch.stack([torch.dot(error, error), torch.dot(eager_error, eager_error), torch.dot(reference, reference), reference.sum()])
+    sums = torch.stack(
+        [torch.dot(error, error), torch.dot(eager_error, eager_error), torch.dot(reference, reference), reference.sum()]
+    )
     (a, b), (c, d), (low, high) = (part.aminmax() for part in (error, eager_error, reference))
     extremes = torch.stack([torch.maximum(-a, b), torch.maximum(-c, d), low, high])
     both = torch.cat([sums, extremes]).tolist()
     return both[:4], both[4:]
 
 
-def _without_nonfinite(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _without_nonfinite(
+    figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The elements that are finite in all three; what the others say goes into `figures`."""
     finite = o.isfinite() & e.isfinite() & r.isfinite()
     co, ce, cr = _classes(o), _classes(e), _classes(r)
@@ -200,7 +214,9 @@ def _lost(e: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
     return (e - r).abs_() > r.abs().mul_(0.5)
 
 
-def _without_lost(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _without_lost(
+    figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     kept = ~_lost(e, r)
     figures.compared -= int((~kept).sum())
     return o[kept], e[kept], r[kept]
@@ -208,7 +224,9 @@ def _without_lost(figures: Figures, o: torch.Tensor, e: torch.Tensor, r: torch.T
 
 def _distance(ours: torch.Tensor, reference: torch.Tensor, index: tuple[slice, ...]) -> torch.Tensor:
     """|ours − reference| over a chunk, 0 where either is not finite."""
-    difference = (ours[index].double() - reference[index].to(device=ours.device, dtype=torch.float64)).abs_().reshape(-1)
+    difference = (
+        (ours[index].double() - reference[index].to(device=ours.device, dtype=torch.float64)).abs_().reshape(-1)
+    )
     return difference.nan_to_num_(nan=0.0, posinf=0.0)
 
 
@@ -273,7 +291,9 @@ def trivial_answers(
     rows = []
     scale = (figures.reference_squares, max(abs(figures.reference_min), abs(figures.reference_max)))
     for name, constant in constants.items():
-        squares = max(0.0, figures.reference_squares - 2 * constant * figures.reference_sum + count * constant * constant)
+        squares = max(
+            0.0, figures.reference_squares - 2 * constant * figures.reference_sum + count * constant * constant
+        )
         peak = max(figures.reference_max - constant, constant - figures.reference_min)
         # The expanded square cancels to rounding noise; the largest deviation bounds the norm without that.
         rows.append((name, _relative(min(squares, count * peak * peak), peak, *scale)))

@@ -12,7 +12,12 @@ _prepared: dict[str, Yardstick] = {}
 
 
 def _key(params: dict[str, Any]) -> str:
-    return repr([params.get(name) for name in ("problem", "size", "device", "seed", "draws", "tolerance_policy", "memory_limit_bytes")])
+    return repr(
+        [
+            params.get(name)
+            for name in ("problem", "size", "device", "seed", "draws", "tolerance_policy", "memory_limit_bytes")
+        ]
+    )
 
 
 def work(params: dict[str, Any]) -> Iterator[None]:

@@ -96,7 +96,11 @@ def _enter(track: Track, entry: dict[str, Any], is_anchor: bool) -> tuple[torch.
         module = track.kept.get(path) or track.construct(path)
         results = track.outputs(module)
     except Exception as error:
-        wrong = error if isinstance(error, errors.Error) else candidates.explain(error, path, "running forward", "forward-raised")
+        wrong = (
+            error
+            if isinstance(error, errors.Error)
+            else candidates.explain(error, path, "running forward", "forward-raised")
+        )
         if wrong.code == "device-error" or is_anchor:
             raise wrong from None
         return None, wrong.message
@@ -121,7 +125,9 @@ def _loses(ours: list[float], best: list[float]) -> bool:
     return ratios[max(0, int(count / 2 - 0.98 * count**0.5))] > 1.0
 
 
-def _race(track: Track, runners: dict[str, torch.nn.Module], anchor: str, budget: float, progress: Progress) -> tuple[dict[str, list[float]], set[str]]:
+def _race(
+    track: Track, runners: dict[str, torch.nn.Module], anchor: str, budget: float, progress: Progress
+) -> tuple[dict[str, list[float]], set[str]]:
     """Samples of each in milliseconds, and which were stopped early."""
     samples: dict[str, list[float]] = {name: [] for name in runners}
     running = list(runners)
@@ -139,7 +145,11 @@ def _race(track: Track, runners: dict[str, torch.nn.Module], anchor: str, budget
     began = time.monotonic()
     for count in range(_MOST_ROUNDS):
         spent = time.monotonic() - began
-        if len(running) == 1 or (spent > budget and count >= _FEWEST_ROUNDS) or all(is_settled(samples[name]) for name in running):
+        if (
+            len(running) == 1
+            or (spent > budget and count >= _FEWEST_ROUNDS)
+            or all(is_settled(samples[name]) for name in running)
+        ):
             break
         progress("racing", min(0.99, spent / max(budget, 1e-3)))
         order.shuffle(running)
@@ -178,13 +188,20 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
                 else:
                     runners[entry["name"]] = module
                     if index == 0 or entry.get("keep"):
-                        track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {entry["path"]: module}
+                        track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {
+                            entry["path"]: module
+                        }
         with device_lock.hold(device_lock.name_of(track.device), "timing", progress):
             samples, stopped = _race(track, runners, anchor, float(params.get("budget_seconds") or 1.0), progress)
         track.expected = []
     return {
         "results": [
-            {"name": entry["name"], "samples_ms": samples.get(entry["name"], []), "stopped": entry["name"] in stopped, "error": faults.get(entry["name"])}
+            {
+                "name": entry["name"],
+                "samples_ms": samples.get(entry["name"], []),
+                "stopped": entry["name"] in stopped,
+                "error": faults.get(entry["name"]),
+            }
             for entry in entries
         ],
         "timer": track.timer.name,

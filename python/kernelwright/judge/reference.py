@@ -52,7 +52,9 @@ def _draws_random_numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict
         return False
     names = [argument.name for argument in func._schema.arguments]
     given = {**dict(zip(names, args)), **kwargs}
-    defaults = {argument.name: argument.default_value for argument in func._schema.arguments if argument.has_default_value()}
+    defaults = {
+        argument.name: argument.default_value for argument in func._schema.arguments if argument.has_default_value()
+    }
     given = {**defaults, **given}
     # Attention and recurrent operators carry the tag for a dropout that is mostly off.
     if any(name in given and given[name] == 0 for name in ("dropout_p", "dropout")):
@@ -124,7 +126,8 @@ class Replay(Mode):
         if isinstance(result, torch.Tensor) and func._schema.is_mutable and isinstance(args[0], torch.Tensor):
             return args[0].copy_(result)
         simple = isinstance(result, torch.Tensor) and any(
-            word in name for word in ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "poisson", "binomial")
+            word in name
+            for word in ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "poisson", "binomial")
         )
         if not simple:
             raise Unavailable(f"{name} draws random numbers that cannot be replayed")
@@ -159,7 +162,13 @@ def _widened(value: Any, device: torch.device) -> Any:
     def copy(tensor: torch.Tensor) -> torch.Tensor:
         # One tensor given twice stays one tensor: an operation in place on the first shows in the second.
         if id(tensor) not in copies:
-            dtype = torch.float64 if tensor.is_floating_point() else torch.complex128 if tensor.is_complex() else tensor.dtype
+            dtype = (
+                torch.float64
+                if tensor.is_floating_point()
+                else torch.complex128
+                if tensor.is_complex()
+                else tensor.dtype
+            )
             copies[id(tensor)] = _copy_in_place(tensor, device, dtype)
         return copies[id(tensor)]
 
@@ -183,7 +192,12 @@ class Reference:
         return self.name != "fp32-eager"
 
     def run(
-        self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None = None
+        self,
+        model: torch.nn.Module,
+        inputs: list[Any],
+        seed: int,
+        drawn: list[tuple[str, Any]],
+        around: contextlib.AbstractContextManager | None = None,
     ) -> tuple[Any, list[Any], torch.nn.Module] | None:
         """The result, the inputs as the forward left them, and the module likewise; None where only eager can serve. `around`: a mode to run it in."""
         while self.is_double:
@@ -196,7 +210,12 @@ class Reference:
         return None
 
     def _attempt(
-        self, model: torch.nn.Module, inputs: list[Any], seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None
+        self,
+        model: torch.nn.Module,
+        inputs: list[Any],
+        seed: int,
+        drawn: list[tuple[str, Any]],
+        around: contextlib.AbstractContextManager | None,
     ) -> tuple[Any, list[Any], torch.nn.Module]:
         if self.module is None:
             self.module = to_double(self.problem.construct(self.device, seed=self.seed))
@@ -208,7 +227,11 @@ class Reference:
                 result = self.module(*arguments)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, result), arguments, self.module
+        return (
+            tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, result),
+            arguments,
+            self.module,
+        )
 
     def _fall_back(self, reason: Exception, inputs: list[Any]) -> None:
         self.module = None
@@ -229,4 +252,6 @@ class Reference:
         """Let eager be the reference from now on."""
         self.module = None
         self.name = "fp32-eager"
-        self.note = f"There is no double-precision reference ({why}); eager's own result is the reference, a weaker check."
+        self.note = (
+            f"There is no double-precision reference ({why}); eager's own result is the reference, a weaker check."
+        )

@@ -48,7 +48,11 @@ class Inputs:
     @staticmethod
     def named(values: list[Any]) -> dict[str, torch.Tensor]:
         """The tensors of a call's arguments: "input[0]" …"""
-        return {f"input[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(values)) if isinstance(leaf, torch.Tensor)}
+        return {
+            f"input[{index}]": leaf
+            for index, leaf in enumerate(pytree.tree_leaves(values))
+            if isinstance(leaf, torch.Tensor)
+        }
 
 
 class InputsCopy:
@@ -58,7 +62,9 @@ class InputsCopy:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._values = inputs.values
-        tensors = [leaf for leaf in pytree.tree_leaves(inputs.values) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+        tensors = [
+            leaf for leaf in pytree.tree_leaves(inputs.values) if isinstance(leaf, torch.Tensor) and leaf.numel()
+        ]
         self._contents = [(draws.whole_storage(tensor), draws.whole_storage(tensor).clone()) for tensor in tensors]
 
     @torch.no_grad()
@@ -75,7 +81,9 @@ def _same_form(old: Any, new: Any) -> bool:
 
 
 def _share_storage(values: list[Any]) -> bool:
-    pointers = [value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor) and value.numel()]
+    pointers = [
+        value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor) and value.numel()
+    ]
     return len(pointers) != len(set(pointers))
 
 
@@ -113,7 +121,9 @@ class Constant:
         """Numbers with a fraction have been tensors of a narrower kind mostly, and need not agree to the last digit."""
         if not isinstance(other, Constant) or self.kind != other.kind:
             return False
-        return self.text == other.text or (self.kind == "float" and math.isclose(_number(self.text), _number(other.text), rel_tol=_NUMBERS_AGREE))
+        return self.text == other.text or (
+            self.kind == "float" and math.isclose(_number(self.text), _number(other.text), rel_tol=_NUMBERS_AGREE)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -171,7 +181,9 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
     # Plain attributes are a module's own business: caches and hidden states come back as outputs where they matter.
     tensors |= {name: held[name].detach().clone() for name in changed if not name.startswith("attribute")}
     form = structure.type.__name__ if structure.type is not None else "one value"
-    return Outcome(tensors, constants, repr(structure), shares, generator_state(inputs.device), ranges, form=form, marks=marks)
+    return Outcome(
+        tensors, constants, repr(structure), shares, generator_state(inputs.device), ranges, form=form, marks=marks
+    )
 
 
 def compare_output(

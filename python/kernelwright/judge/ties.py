@@ -43,7 +43,13 @@ class Question:
         given = {argument.name: argument.default_value for argument in schema.arguments if argument.has_default_value()}
         given |= dict(zip((argument.name for argument in schema.arguments), args)) | kwargs
         x, dim = given["self"], given["dim"]
-        if given.get("stable") or not isinstance(x, torch.Tensor) or x.dim() == 0 or x.numel() == 0 or not isinstance(dim, int):
+        if (
+            given.get("stable")
+            or not isinstance(x, torch.Tensor)
+            or x.dim() == 0
+            or x.numel() == 0
+            or not isinstance(dim, int)
+        ):
             return None
         return Question(name, x, dim % x.dim(), given)
 
@@ -58,7 +64,13 @@ class Question:
     def as_they_stand(self) -> torch.Tensor:
         """The positions of what is asked for, equal elements in the order in which they stand."""
         size = self.x.shape[self.dim]
-        descending = self.given["largest"] if self.operator == "topk" else self.given["descending"] if self.operator == "sort" else False
+        descending = (
+            self.given["largest"]
+            if self.operator == "topk"
+            else self.given["descending"]
+            if self.operator == "sort"
+            else False
+        )
         order = torch.sort(self.x, dim=self.dim, descending=bool(descending), stable=True).indices
         if self.operator == "topk":
             return order.narrow(self.dim, 0, self.given["k"])
@@ -67,7 +79,9 @@ class Question:
         place = self.given["k"] - 1 if self.operator == "kthvalue" else (size - 1) // 2
         return order.narrow(self.dim, place, 1)
 
-    def with_choice(self, values: torch.Tensor, indices: torch.Tensor, choice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def with_choice(
+        self, values: torch.Tensor, indices: torch.Tensor, choice: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`values` and `indices`, eager's answer, with `choice` in the rows where that is legal."""
         if not self.keeps_dim:
             values, indices = values.unsqueeze(self.dim), indices.unsqueeze(self.dim)
@@ -77,7 +91,11 @@ class Question:
             choice = choice.to(device=indices.device, dtype=torch.int64).reshape(indices.shape)
             legal = ~strays(choice, self.dim, self.x.shape[self.dim]).any(self.dim, keepdim=True)
             elements = self.x.gather(self.dim, choice.clamp(0, self.x.shape[self.dim] - 1))
-            left, right = (elements, values) if not self.in_any_order else (part.sort(self.dim).values for part in (elements, values))
+            left, right = (
+                (elements, values)
+                if not self.in_any_order
+                else (part.sort(self.dim).values for part in (elements, values))
+            )
             legal &= ((left == right) | ((left != left) & (right != right))).all(self.dim, keepdim=True)
             chosen = torch.where(legal, elements, values), torch.where(legal, choice, indices)
         return chosen if self.keeps_dim else (chosen[0].squeeze(self.dim), chosen[1].squeeze(self.dim))
@@ -87,7 +105,9 @@ def strays(indices: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     """Where positions lie outside of a row of `size` elements, or stand there a second time."""
     order, places = indices.sort(dim)
     again = torch.zeros_like(order, dtype=torch.bool)
-    again.narrow(dim, 1, max(order.shape[dim] - 1, 0)).copy_(order.narrow(dim, 1, max(order.shape[dim] - 1, 0)) == order.narrow(dim, 0, max(order.shape[dim] - 1, 0)))
+    again.narrow(dim, 1, max(order.shape[dim] - 1, 0)).copy_(
+        order.narrow(dim, 1, max(order.shape[dim] - 1, 0)) == order.narrow(dim, 0, max(order.shape[dim] - 1, 0))
+    )
     return torch.zeros_like(again).scatter_(dim, places, again) | (indices < 0) | (indices >= size)
 
 
@@ -98,7 +118,9 @@ class Ties(Mode):
         super().__init__()
         self.proposals = proposals or {}
         self.as_they_stand = as_they_stand
-        self._rows: list[tuple[int, int, torch.Size | None]] = []  # of each call: dim, elements of a row, and the shape of the positions where they keep dim
+        self._rows: list[
+            tuple[int, int, torch.Size | None]
+        ] = []  # of each call: dim, elements of a row, and the shape of the positions where they keep dim
         # What holds the positions of a call, kept alive so that nothing else comes to lie there.
         self._positions: list[tuple[torch.Tensor, int]] = []
 
@@ -128,21 +150,37 @@ class Ties(Mode):
             self._follow(func, args, result)
             return result
         number = len(self._rows)
-        self._rows.append((question.dim, question.x.shape[question.dim], result[1].shape if question.keeps_dim else None))
+        self._rows.append(
+            (question.dim, question.x.shape[question.dim], result[1].shape if question.keeps_dim else None)
+        )
         choice = self.proposals.get(number)
         values, indices = result
         if choice is None and self.as_they_stand:
             choice = question.as_they_stand()
         if choice is not None:
             chosen = question.with_choice(values, indices, choice)
-            values, indices = (torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device).copy_(new) for old, new in zip(result, chosen))
+            values, indices = (
+                torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device).copy_(new)
+                for old, new in zip(result, chosen)
+            )
         self._positions.append((indices, number))
         return values, indices
 
     def _follow(self, func: Any, args: tuple, result: Any) -> None:
-        if func._schema.name.partition("::")[2] not in _PASSING_ON or not isinstance(result, torch.Tensor) or result.is_floating_point():
+        if (
+            func._schema.name.partition("::")[2] not in _PASSING_ON
+            or not isinstance(result, torch.Tensor)
+            or result.is_floating_point()
+        ):
             return
-        call = next((call for held, call in self._positions if isinstance(args[0], torch.Tensor) and _same_place(held, args[0])), None)
+        call = next(
+            (
+                call
+                for held, call in self._positions
+                if isinstance(args[0], torch.Tensor) and _same_place(held, args[0])
+            ),
+            None,
+        )
         if call is not None and result.numel() == args[0].numel() and result.dtype in (torch.int64, torch.int32):
             self._positions.append((result, call))
 
@@ -151,4 +189,9 @@ def _same_place(one: torch.Tensor, other: torch.Tensor) -> bool:
     def strides(tensor: torch.Tensor) -> list[tuple[int, int]]:
         return [(size, stride) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1]
 
-    return one.data_ptr() == other.data_ptr() and one.dtype == other.dtype and one.numel() > 0 and strides(one) == strides(other)
+    return (
+        one.data_ptr() == other.data_ptr()
+        and one.dtype == other.dtype
+        and one.numel() > 0
+        and strides(one) == strides(other)
+    )

@@ -84,15 +84,30 @@ class Verification:
         self.deadline = None if limit is None else time.monotonic() + limit
         self.confinement = Confinement.of(params.get("confinement"))
         self.yardstick = yardstick_for(params)
-        self.problem, self.model, self.inputs, self.device = self.yardstick.problem, self.yardstick.model, self.yardstick.inputs, self.yardstick.device
+        self.problem, self.model, self.inputs, self.device = (
+            self.yardstick.problem,
+            self.yardstick.model,
+            self.yardstick.inputs,
+            self.yardstick.device,
+        )
         self._begin(self._contestant(params))
 
     @classmethod
     def of_parts(cls, yardstick: Yardstick, contestant: Contestant) -> "Verification":
         """Of calls that somebody else makes: `judge` is told what they left."""
         made = cls.__new__(cls)
-        made.progress, made.deadline, made.confinement, made.yardstick = (lambda *_, **__: None), None, Confinement(), yardstick
-        made.problem, made.model, made.inputs, made.device = yardstick.problem, yardstick.model, yardstick.inputs, yardstick.device
+        made.progress, made.deadline, made.confinement, made.yardstick = (
+            (lambda *_, **__: None),
+            None,
+            Confinement(),
+            yardstick,
+        )
+        made.problem, made.model, made.inputs, made.device = (
+            yardstick.problem,
+            yardstick.model,
+            yardstick.inputs,
+            yardstick.device,
+        )
         made._begin(contestant)
         return made
 
@@ -104,14 +119,20 @@ class Verification:
         self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
         self.faults["global-state"] += self.contestant.settings_at_load
         self.gate: dict[str, Any] = {"ok": True, "atol": 1e-4, "rtol": 1e-4}
-        self.earlier: dict[str, tuple[float, torch.Tensor | None]] = {}  # of the first draw: mean, and the output where it is small
+        self.earlier: dict[
+            str, tuple[float, torch.Tensor | None]
+        ] = {}  # of the first draw: mean, and the output where it is small
         self.kept: list[tuple[str, Outcome, set[str]]] = []  # every draw's, and which outputs are its own
-        self.positions: dict[str, tuple[int, int | None, int]] | None = None  # outputs that are positions: the call that answers with them, dim, elements of a row
+        self.positions: dict[str, tuple[int, int | None, int]] | None = (
+            None  # outputs that are positions: the call that answers with them, dim, elements of a row
+        )
 
     def _contestant(self, params: dict[str, Any]) -> Contestant:
         made, seed = params["candidate"], self.yardstick.construction_seed
         if isinstance(made, candidates.Candidate):
-            return Local(made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device)
+            return Local(
+                made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device
+            )
         return Remote(
             made,
             self.problem,
@@ -148,7 +169,10 @@ class Verification:
             "reference": self.yardstick.reference.name,
             "reference_note": self.yardstick.reference.note,
             "draws": self.draws,
-            "checks": [{"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))} for name, found in self.faults.items()],
+            "checks": [
+                {"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))}
+                for name, found in self.faults.items()
+            ],
             "runs_original": next(iter(self.contestant.fallbacks), None),
             "vacuous": self.vacuous,
             "kernelbench_gate": self.gate,
@@ -244,11 +268,15 @@ class Verification:
         kind, eager = draw.kind, draw.eager
         if ours.structure != eager.structure:
             raise candidate_error(
-                "output-structure", f"ModelNew returns {_form(ours)} where Model returns {_form(eager)}.", hint="Return what Model returns, in the same nesting."
+                "output-structure",
+                f"ModelNew returns {_form(ours)} where Model returns {_form(eager)}.",
+                hint="Return what Model returns, in the same nesting.",
             )
         for name, value in eager.constants.items():
             if ours.constants.get(name, ...) != value:
-                raise candidate_error("output-constant", f"{name} of ModelNew is {ours.constants.get(name)!r} and should be {value!r}.")
+                raise candidate_error(
+                    "output-constant", f"{name} of ModelNew is {ours.constants.get(name)!r} and should be {value!r}."
+                )
         found = self._figures(draw, ours, rows)
         if draw.leaves_ties_open:
             found = self._settle_ties(draw, ours, rows, found)
@@ -259,7 +287,9 @@ class Verification:
                 )
         if kind == "generator":
             for name in draw.eager.outputs:
-                self.gate["atol"] = self.gate["rtol"] = max(metrics.gate_tolerance(draw.eager.tensors[name].dtype), self.gate["atol"])
+                self.gate["atol"] = self.gate["rtol"] = max(
+                    metrics.gate_tolerance(draw.eager.tensors[name].dtype), self.gate["atol"]
+                )
                 self.gate["ok"] &= name in found and found[name].gate_failures == 0
         return found
 
@@ -271,7 +301,11 @@ class Verification:
             given = ours.tensors.get(name, untouched.get(name))
             if given is None:
                 kind = getattr(ours.constants.get(name), "kind", "missing")
-                raise candidate_error("output-structure", f"{name} of ModelNew is {kind} where Model's is a tensor.", hint="Return what Model returns.")
+                raise candidate_error(
+                    "output-structure",
+                    f"{name} of ModelNew is {kind} where Model's is a tensor.",
+                    hint="Return what Model returns.",
+                )
             row, figures = compare_output(name, given, expected, draw.reference[name], draw.kind)
             rows.append(row)
             if figures is not None:
@@ -282,14 +316,26 @@ class Verification:
                     )
         return found
 
-    def _settle_ties(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]], found: dict[str, metrics.Figures]) -> dict[str, metrics.Figures]:
+    def _settle_ties(
+        self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]], found: dict[str, metrics.Figures]
+    ) -> dict[str, metrics.Figures]:
         """Where the candidate differs, hold it against eager with another choice among equal elements, if one explains it."""
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             self._find_positions(draw)
-            alike = {name: call for name, call in self.positions.items() if name in found and ours.tensors[name].dtype == draw.eager.tensors[name].dtype}
+            alike = {
+                name: call
+                for name, call in self.positions.items()
+                if name in found and ours.tensors[name].dtype == draw.eager.tensors[name].dtype
+            }
             for name, (_, dim, size) in alike.items():
-                if dim is not None and strays(ours.tensors[name], dim, size).any() and not strays(draw.eager.tensors[name], dim, size).any():
-                    self.faults["distinct-positions"].append(f"{name} names an element of a row twice, or one that is not there, on the {draw.kind} draw.")
+                if (
+                    dim is not None
+                    and strays(ours.tensors[name], dim, size).any()
+                    and not strays(draw.eager.tensors[name], dim, size).any()
+                ):
+                    self.faults["distinct-positions"].append(
+                        f"{name} names an element of a row twice, or one that is not there, on the {draw.kind} draw."
+                    )
             differing = _differing(rows)
             if not differing:
                 return found
@@ -314,7 +360,9 @@ class Verification:
         self.yardstick.refill(draw)
         eager, _ = self.yardstick.run_eager(draw.forward_seed, ties)
         calls = {name: ties.call_behind(tensor) for name, tensor in eager.outputs.items()}
-        self.positions = {name: (call, *ties.row_of(call, eager.tensors[name])) for name, call in calls.items() if call is not None}
+        self.positions = {
+            name: (call, *ties.row_of(call, eager.tensors[name])) for name, call in calls.items() if call is not None
+        }
 
     def _add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) -> None:
         """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
@@ -323,14 +371,22 @@ class Verification:
             self.yardstick.refill(draw)  # the candidate has changed what eager changes
             moving = [slot.tensor for slot in slots(self.model)] + list(self.inputs.tensors().values())
             # 8-bit floats are codes: one step of theirs is an eighth of the value, which would excuse any error.
-            kept = [(tensor.detach(), draws.copy_with_gaps(tensor.detach())) for tensor in moving if tensor.is_floating_point() and tensor.itemsize > 1]
+            kept = [
+                (tensor.detach(), draws.copy_with_gaps(tensor.detach()))
+                for tensor in moving
+                if tensor.is_floating_point() and tensor.itemsize > 1
+            ]
             coarse, fine = self._tf32_rounding()
             try:
                 for trial in range(_MOST_NUDGES):
                     if trial >= _LEAST_NUDGES and not _any_beyond(rows, figures):
                         break
                     for tensor, original in kept:
-                        step = torch.finfo(tensor.dtype).eps if tensor.data_ptr() in fine else max(coarse, torch.finfo(tensor.dtype).eps)
+                        step = (
+                            torch.finfo(tensor.dtype).eps
+                            if tensor.data_ptr() in fine
+                            else max(coarse, torch.finfo(tensor.dtype).eps)
+                        )
                         # What a comparison is with stays what it is with: one unit further its answer is another one.
                         fixed = self.yardstick.constants if draw.kind == "special" else ()
                         draws.nudge(tensor, original, draws.derive_seed(seed, "nudge", trial), step, fixed)
@@ -347,7 +403,9 @@ class Verification:
                 if not _any_beyond(rows, figures):
                     return
                 self.yardstick.refill(draw)
-                moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial)))
+                moved, _ = self.yardstick.run_eager(
+                    draw.forward_seed, OtherRoundings(draws.derive_seed(draw.forward_seed, "rounding", trial))
+                )
                 self._note_spread(draw, moved, rows, figures, "rounding")
 
     def _explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
@@ -355,12 +413,17 @@ class Verification:
         eager = draw.eager.tensors
         names = [row["name"] for row in rows if _undecided(row) and row["name"] in ours.tensors]
         # Where eager is right: it is the reference.
-        wrong = {name: (ours.tensors[name] != eager[name]) & (eager[name] == draw.reference[name].to(eager[name].device)) for name in names}
+        wrong = {
+            name: (ours.tensors[name] != eager[name]) & (eager[name] == draw.reference[name].to(eager[name].device))
+            for name in names
+        }
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             for trial in range(2 * _ROUNDINGS):
                 seed = draws.derive_seed(draw.forward_seed, "steps", trial // 2)
                 self.yardstick.refill(draw)
-                moved, _ = self.yardstick.run_eager(draw.forward_seed, OtherRoundings(seed, -_STEP_UNITS if trial % 2 else _STEP_UNITS))
+                moved, _ = self.yardstick.run_eager(
+                    draw.forward_seed, OtherRoundings(seed, -_STEP_UNITS if trial % 2 else _STEP_UNITS)
+                )
                 for name in names:
                     if name in moved.tensors:
                         wrong[name] &= moved.tensors[name] != ours.tensors[name]
@@ -370,16 +433,24 @@ class Verification:
             if row["name"] in wrong:
                 row["unexplained"] = int(wrong[row["name"]].sum())
 
-    def _note_spread(self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures], key: str) -> None:
+    def _note_spread(
+        self, draw: Draw, moved: Outcome, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures], key: str
+    ) -> None:
         """Keep under `key` the largest error of eager's other runs so far."""
         for row in rows:
             tensor, reference = moved.tensors.get(row["name"]), draw.reference[row["name"]]
             if tensor is None or row["exact"] or tensor.shape != reference.shape:
                 continue
-            spread = metrics.compare(tensor, draw.eager.tensors[row["name"]], reference, skip_lost=draw.kind == "special")
+            spread = metrics.compare(
+                tensor, draw.eager.tensors[row["name"]], reference, skip_lost=draw.kind == "special"
+            )
             if key == "sensitivity" and _is_narrow(row) and not _is_far(spread.ours, row["eager"]):
                 continue
-            if key == "sensitivity" and draw.is_one_function and max(spread.ours.values()) > _FUNCTION_UNITS * row["epsilon"]:
+            if (
+                key == "sensitivity"
+                and draw.is_one_function
+                and max(spread.ours.values()) > _FUNCTION_UNITS * row["epsilon"]
+            ):
                 continue
             old = row.get(key, spread.ours)
             row[key] = {name: max(old[name], spread.ours[name]) for name in spread.ours}
@@ -406,7 +477,9 @@ class Verification:
             for mark in sorted(marks - eager.marks.get(name, set())):
                 self.faults["plain-outputs"].append(f"{name} {mark}, which Model's does not.")
         if not all(torch.equal(mine, theirs) for mine, theirs in zip(ours.generators, eager.generators)):
-            self.faults["random-state"].append("forward leaves the random generator in another state than Model's does.")
+            self.faults["random-state"].append(
+                "forward leaves the random generator in another state than Model's does."
+            )
 
     def _check_second_call(self, draw: Draw, ours: Outcome, doing: str) -> None:
         # Where eager itself returns a view of what it was given, the candidate may.
@@ -414,7 +487,9 @@ class Verification:
         for name in own:
             if name in ours.shares:
                 self.faults["fresh-outputs"].append(f"{name} shares memory with {ours.shares[name]}.")
-        again = self.run_ours(draw, f"{doing}, called a second time", guarded=True, with_gradients=True, with_state=False)
+        again = self.run_ours(
+            draw, f"{doing}, called a second time", guarded=True, with_gradients=True, with_state=False
+        )
         altered = self.contestant.altered(ours)
         for name, tensor in own.items():
             repeated = again.tensors.get(name)
@@ -422,7 +497,9 @@ class Verification:
                 self.faults["deterministic-recheck"].append(f"{name} is missing from a second call.")
                 continue
             if _meet(ours, again, name):
-                self.faults["fresh-outputs"].append(f"{name} of two calls share memory: the second call overwrites the first one's result.")
+                self.faults["fresh-outputs"].append(
+                    f"{name} of two calls share memory: the second call overwrites the first one's result."
+                )
             elif name in altered:
                 self.faults["fresh-outputs"].append(f"A second call changed {name} of the first.")
             if metrics.fingerprint(repeated) != metrics.fingerprint(tensor):
@@ -451,7 +528,9 @@ class Verification:
 
     def _check_kept(self) -> None:
         for what, ours, own in self.kept:
-            self.faults["fresh-outputs"] += [f"A later call changed {name} of {what}." for name in self.contestant.altered(ours) if name in own]
+            self.faults["fresh-outputs"] += [
+                f"A later call changed {name} of {what}." for name in self.contestant.altered(ours) if name in own
+            ]
 
     def _check_leftovers(self, activity: Activity, draw: Draw, ours: Outcome, doing: str) -> None:
         self.faults["no-leftover-work"] += activity.leftovers()
@@ -480,10 +559,22 @@ class Verification:
                     given["the output for other inputs and weights"] = earlier
             elif figures[name].compared:
                 small = reference[name].numel() <= 1 << 22
-                self.earlier[name] = (figures[name].reference_sum / figures[name].compared, reference[name] if small else None)
+                self.earlier[name] = (
+                    figures[name].reference_sum / figures[name].compared,
+                    reference[name] if small else None,
+                )
             for answer in metrics.trivial_answers(figures[name], reference[name], constants, given):
                 if answer["norm"] <= _NEARLY:
-                    self.vacuous.append({"output": name, "draw": draw.kind, "draw_index": draw.number, **answer, "eager": row["eager"], "epsilon": row["epsilon"]})
+                    self.vacuous.append(
+                        {
+                            "output": name,
+                            "draw": draw.kind,
+                            "draw_index": draw.number,
+                            **answer,
+                            "eager": row["eager"],
+                            "epsilon": row["epsilon"],
+                        }
+                    )
 
 
 def _differing(rows: list[dict[str, Any]]) -> set[str]:
@@ -505,7 +596,11 @@ def _beyond(row: dict[str, Any]) -> bool:
     if (rounding := row.get("rounding")) and rounding["norm"] >= row["epsilon"] ** 0.5:
         yardstick = {key: max(yardstick[key], rounding[key]) for key in yardstick}
     one_accumulator = max(4.0, 0.5 * min(row.get("summands", 1), 1024) ** 0.5)
-    units = {"norm": 4.0, "max": one_accumulator} if row["epsilon"] <= metrics.epsilon(torch.float32) else {"norm": 0.25, "max": 1.0}
+    units = (
+        {"norm": 4.0, "max": one_accumulator}
+        if row["epsilon"] <= metrics.epsilon(torch.float32)
+        else {"norm": 0.25, "max": 1.0}
+    )
     return any(row["ours"][key] > 2 * yardstick[key] + units[key] * row["epsilon"] for key in yardstick)
 
 

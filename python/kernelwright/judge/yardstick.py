@@ -120,7 +120,9 @@ class Yardstick:
             if held > limit and number:
                 return
             fits = held <= limit
-            self._kept[number] = _Kept(draw, StateCopy(self.model) if fits else None, InputsCopy(self.inputs) if fits else None)
+            self._kept[number] = _Kept(
+                draw, StateCopy(self.model) if fits else None, InputsCopy(self.inputs) if fits else None
+            )
             yield
 
     def rewind(self) -> None:
@@ -216,14 +218,22 @@ class Yardstick:
         return eager, self._reference(eager, draw.forward_seed, record.drawn, ties.anew())
 
     def _reference(
-        self, eager: Outcome, seed: int, drawn: list[tuple[str, Any]], around: contextlib.AbstractContextManager | None = None
+        self,
+        eager: Outcome,
+        seed: int,
+        drawn: list[tuple[str, Any]],
+        around: contextlib.AbstractContextManager | None = None,
     ) -> dict[str, torch.Tensor]:
         """The reference's value of every tensor in `eager`."""
         got = self.reference.run(self.model, self.inputs.values, seed, drawn, around)
         if got is None:
             return dict(eager.tensors)
         result, arguments, module = got
-        values = {f"output[{index}]": leaf for index, leaf in enumerate(pytree.tree_leaves(result)) if isinstance(leaf, torch.Tensor)}
+        values = {
+            f"output[{index}]": leaf
+            for index, leaf in enumerate(pytree.tree_leaves(result))
+            if isinstance(leaf, torch.Tensor)
+        }
         state = module_tensors(module)
         values |= Inputs.named(arguments) | state
         for name, tensor in eager.tensors.items():

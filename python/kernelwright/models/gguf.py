@@ -45,8 +45,19 @@ def check_file(path: str) -> None:
     except OSError as error:
         raise user_error("no-model", f"The model {path} cannot be read: {error.strerror}.") from None
     if head[:4] != b"GGUF":
-        what = "is empty" if not head else "is a Git LFS pointer, not the model itself" if head.startswith(b"version ") else "is no GGUF file"
-        raise user_error("not-gguf", f"{name} {what}.", where=name, hint="Download the .gguf file itself, or convert the weights with llama.cpp's convert_hf_to_gguf.py.")
+        what = (
+            "is empty"
+            if not head
+            else "is a Git LFS pointer, not the model itself"
+            if head.startswith(b"version ")
+            else "is no GGUF file"
+        )
+        raise user_error(
+            "not-gguf",
+            f"{name} {what}.",
+            where=name,
+            hint="Download the .gguf file itself, or convert the weights with llama.cpp's convert_hf_to_gguf.py.",
+        )
     if len(head) < 8 or struct.unpack("<I", head[4:])[0] > 0xFFFF:
         raise user_error("model-damaged", f"The head of {name} is damaged.", where=name, hint="Download it again.")
     available = _available_memory()
@@ -119,10 +130,32 @@ class Gguf:
         said = lines[0].split(": ", 1)[-1].removeprefix("error loading model: ").rstrip(".") if lines else str(error)
         detail = log[-4000:]
         if "unknown model architecture" in log or "unsupported" in log:
-            return user_error("unsupported-model", f"llama.cpp cannot run {name}: {said}.", hint="A newer llama-cpp-python may know it.", where=name, detail=detail)
-        if "failed to allocate" in log or "cannot allocate" in log.lower() or isinstance(error, MemoryError) or "llama_context" in str(error):
-            return missing_error("model-too-large", f"There is not enough memory for {name}: {said}.", hint="Take a shorter --context, a smaller model or a stronger quantisation.", detail=detail)
-        return user_error("model-damaged", f"{name} does not load: {said}.", hint="The file may be incomplete: compare its size and download it again.", where=name, detail=detail)
+            return user_error(
+                "unsupported-model",
+                f"llama.cpp cannot run {name}: {said}.",
+                hint="A newer llama-cpp-python may know it.",
+                where=name,
+                detail=detail,
+            )
+        if (
+            "failed to allocate" in log
+            or "cannot allocate" in log.lower()
+            or isinstance(error, MemoryError)
+            or "llama_context" in str(error)
+        ):
+            return missing_error(
+                "model-too-large",
+                f"There is not enough memory for {name}: {said}.",
+                hint="Take a shorter --context, a smaller model or a stronger quantisation.",
+                detail=detail,
+            )
+        return user_error(
+            "model-damaged",
+            f"{name} does not load: {said}.",
+            hint="The file may be incomplete: compare its size and download it again.",
+            where=name,
+            detail=detail,
+        )
 
     def _chat_template(self) -> Any:
         from llama_cpp.llama_chat_format import Jinja2ChatFormatter
@@ -131,7 +164,12 @@ class Gguf:
         if not text:
             return None
         piece = lambda token: self.llama._model.token_get_text(token) if token >= 0 else ""  # noqa: E731
-        return Jinja2ChatFormatter(template=text, bos_token=piece(self.llama.token_bos()), eos_token=piece(self.llama.token_eos()), stop_token_ids=[self.llama.token_eos()])
+        return Jinja2ChatFormatter(
+            template=text,
+            bos_token=piece(self.llama.token_bos()),
+            eos_token=piece(self.llama.token_eos()),
+            stop_token_ids=[self.llama.token_eos()],
+        )
 
     def tokens(self, prompt: dict[str, Any]) -> list[int]:
         if "raw" in prompt:
@@ -145,7 +183,9 @@ class Gguf:
     def generate(self, tokens: list[int], params: dict[str, Any], counts: dict[str, Any]) -> Iterator[str]:
         import llama_cpp
 
-        grammar = llama_cpp.LlamaGrammar.from_string(params["grammar"], verbose=False) if params.get("grammar") else None
+        grammar = (
+            llama_cpp.LlamaGrammar.from_string(params["grammar"], verbose=False) if params.get("grammar") else None
+        )
         # llama.cpp keeps what it has read of the last prompt. All but the last token are read in one go and the last alone, whether they are
         # kept or not: another division into batches rounds otherwise, and the same seed would give another answer.
         if len(tokens) > 1 and [*self.llama._input_ids[: len(tokens) - 1]] != tokens[:-1]:

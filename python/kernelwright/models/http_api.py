@@ -48,7 +48,11 @@ def _exchange(params: dict[str, Any], stream: "Stream", key: str) -> dict[str, A
     url = urllib.parse.urlsplit(params["url"])
     if url.scheme not in ("http", "https") or not url.hostname:
         raise user_error("bad-url", f"{params['url']} is no http:// or https:// address.")
-    headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json", "User-Agent": "kernelwright"}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream, application/json",
+        "User-Agent": "kernelwright",
+    }
     if key:
         headers["Authorization"] = f"Bearer {key}"
     where = f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}"
@@ -58,13 +62,22 @@ def _exchange(params: dict[str, Any], stream: "Stream", key: str) -> dict[str, A
         path = connection.kw_path + (f"?{url.query}" if url.query else "")
         body = params.get("body")
         try:
-            connection.request(params["method"], path, body=body.encode() if body is not None else None, headers=headers)
+            connection.request(
+                params["method"], path, body=body.encode() if body is not None else None, headers=headers
+            )
             response = connection.getresponse()
         except TimeoutError:
-            raise _Failure("server-silent", f"The server at {where} accepted the request and gave no answer within {params['silence_seconds']:g} s.") from None
+            raise _Failure(
+                "server-silent",
+                f"The server at {where} accepted the request and gave no answer within {params['silence_seconds']:g} s.",
+            ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise _Failure("broken-answer", f"The server at {where} closed the connection without an answer ({summary(error)}).") from None
-        stream.send({"status": response.status, "headers": {name.lower(): value for name, value in response.getheaders()}})
+            raise _Failure(
+                "broken-answer", f"The server at {where} closed the connection without an answer ({summary(error)})."
+            ) from None
+        stream.send(
+            {"status": response.status, "headers": {name.lower(): value for name, value in response.getheaders()}}
+        )
         return _read(response, stream, key, where, params["silence_seconds"])
     finally:
         connection.close()
@@ -91,13 +104,29 @@ def _connect(url: urllib.parse.SplitResult, seconds: float, where: str) -> Any:
     try:
         connection.connect()
     except ssl.SSLError as error:
-        raise _Failure("tls", f"No secure connection to {where}: {summary(error)}.", "An http:// server was perhaps named as https://.") from None
+        raise _Failure(
+            "tls",
+            f"No secure connection to {where}: {summary(error)}.",
+            "An http:// server was perhaps named as https://.",
+        ) from None
     except socket.gaierror as error:
-        raise _Failure("no-server", f"The host name {host} cannot be resolved ({error.strerror}).", "Check the URL and the network.") from None
+        raise _Failure(
+            "no-server",
+            f"The host name {host} cannot be resolved ({error.strerror}).",
+            "Check the URL and the network.",
+        ) from None
     except TimeoutError:
-        raise _Failure("no-server", f"Nothing at {where} took the connection within {seconds:g} s.", "Check the URL, and whether a firewall stands between.") from None
+        raise _Failure(
+            "no-server",
+            f"Nothing at {where} took the connection within {seconds:g} s.",
+            "Check the URL, and whether a firewall stands between.",
+        ) from None
     except OSError as error:
-        raise _Failure("no-server", f"There is no server at {where} ({error.strerror or summary(error)}).", "Start it, or correct the URL.") from None
+        raise _Failure(
+            "no-server",
+            f"There is no server at {where} ({error.strerror or summary(error)}).",
+            "Start it, or correct the URL.",
+        ) from None
     return connection
 
 
@@ -110,9 +139,13 @@ def _read(response: http.client.HTTPResponse, stream: "Stream", key: str, where:
         try:
             chunk = response.read1(_CHUNK)
         except TimeoutError:
-            raise _Failure("server-silent", f"The server at {where} sent part of an answer and then nothing for {silence:g} s.") from None
+            raise _Failure(
+                "server-silent", f"The server at {where} sent part of an answer and then nothing for {silence:g} s."
+            ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise _Failure("broken-answer", f"The server at {where} broke off in the middle of its answer ({summary(error)}).") from None
+            raise _Failure(
+                "broken-answer", f"The server at {where} broke off in the middle of its answer ({summary(error)})."
+            ) from None
         if not chunk:
             break
         total += len(chunk)

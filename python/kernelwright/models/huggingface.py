@@ -26,7 +26,12 @@ class Folder:
             with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
                 json.load(file)
         except ValueError as error:
-            raise user_error("model-damaged", f"The config.json of {name} is no JSON ({error}).", where="config.json", hint="Download it again.") from None
+            raise user_error(
+                "model-damaged",
+                f"The config.json of {name} is no JSON ({error}).",
+                where="config.json",
+                hint="Download it again.",
+            ) from None
         transformers.logging.set_verbosity_error()
         dtype = params.get("dtype") or "auto"
         device = params.get("device") or "auto"
@@ -34,14 +39,23 @@ class Folder:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
-            options: dict[str, Any] = {"local_files_only": True, "dtype" if _takes_dtype(transformers) else "torch_dtype": dtype if dtype == "auto" else getattr(torch, dtype)}
+            options: dict[str, Any] = {
+                "local_files_only": True,
+                "dtype" if _takes_dtype(transformers) else "torch_dtype": dtype
+                if dtype == "auto"
+                else getattr(torch, dtype),
+            }
             # A device map (several GPUs, or layers on the CPU) takes the package accelerate; one device does not.
             if device in ("cpu", "cuda") or device.startswith("cuda:"):
                 self.model = transformers.AutoModelForCausalLM.from_pretrained(path, **options).to(device)
             else:
                 self.model = transformers.AutoModelForCausalLM.from_pretrained(path, device_map=device, **options)
         except (MemoryError, torch.OutOfMemoryError) as error:
-            raise missing_error("model-too-large", f"There is not enough memory for {name}: {summary(error)}.", hint="Take --dtype bfloat16, another --device, or a smaller model.") from None
+            raise missing_error(
+                "model-too-large",
+                f"There is not enough memory for {name}: {summary(error)}.",
+                hint="Take --dtype bfloat16, another --device, or a smaller model.",
+            ) from None
         except Exception as error:
             raise _explain(name, error) from None
         self.model.eval()
@@ -62,7 +76,11 @@ class Folder:
         import transformers
 
         if params.get("grammar"):
-            raise user_error("no-grammar", "A Hugging Face folder cannot be held to a grammar.", hint="Use a .gguf file or a server for --edit-schedule.")
+            raise user_error(
+                "no-grammar",
+                "A Hugging Face folder cannot be held to a grammar.",
+                hint="Use a .gguf file or a server for --edit-schedule.",
+            )
         if params.get("seed") is not None:
             transformers.set_seed(params["seed"])
         streamer = transformers.TextIteratorStreamer(self.tokenizer, skip_prompt=True, skip_special_tokens=True)
@@ -83,7 +101,13 @@ class Folder:
             try:
                 inputs = torch.tensor([tokens], device=self.model.device)
                 with torch.no_grad():
-                    self.model.generate(inputs, attention_mask=torch.ones_like(inputs), streamer=streamer, stopping_criteria=transformers.StoppingCriteriaList([Asked()]), **options)
+                    self.model.generate(
+                        inputs,
+                        attention_mask=torch.ones_like(inputs),
+                        streamer=streamer,
+                        stopping_criteria=transformers.StoppingCriteriaList([Asked()]),
+                        **options,
+                    )
             except BaseException as error:  # told by the thread that reads
                 failure.append(error)
                 streamer.end()
@@ -104,7 +128,11 @@ class Folder:
             thread.join()
         if failure:
             if isinstance(failure[0], torch.OutOfMemoryError):
-                raise missing_error("model-too-large", f"The memory did not suffice while {self.name} wrote: {summary(failure[0])}.", hint="Give a smaller --max-tokens or --context.") from None
+                raise missing_error(
+                    "model-too-large",
+                    f"The memory did not suffice while {self.name} wrote: {summary(failure[0])}.",
+                    hint="Give a smaller --max-tokens or --context.",
+                ) from None
             raise failure[0]
         counts["finish"] = "length" if counts["completion_tokens"] >= params["max_tokens"] else "stop"
 
@@ -117,9 +145,15 @@ def _takes_dtype(transformers: Any) -> bool:
 def _explain(name: str, error: Exception) -> Exception:
     text = summary(error)
     if "model type" in text or "architecture" in text:
-        return user_error("unsupported-model", f"transformers cannot run {name}: {text}.", hint="A newer transformers may know it.")
+        return user_error(
+            "unsupported-model", f"transformers cannot run {name}: {text}.", hint="A newer transformers may know it."
+        )
     if isinstance(error, ModuleNotFoundError):
         return error
     if isinstance(error, ImportError):
         return missing_error("missing-package", f"Loading {name} needs another package: {text}.")
-    return user_error("model-damaged", f"{name} does not load: {text}.", hint="A file of the folder may be missing or incomplete; download it again.")
+    return user_error(
+        "model-damaged",
+        f"{name} does not load: {text}.",
+        hint="A file of the folder may be missing or incomplete; download it again.",
+    )

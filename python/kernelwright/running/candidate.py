@@ -22,7 +22,9 @@ class Candidate:
     path: str
     ModelNew: type[torch.nn.Module]
 
-    def construct(self, problem: problems.Problem, model: torch.nn.Module, device: torch.device, seed: int) -> torch.nn.Module:
+    def construct(
+        self, problem: problems.Problem, model: torch.nn.Module, device: torch.device, seed: int
+    ) -> torch.nn.Module:
         """`ModelNew` made with the problem's own arguments, in the mode and with the parameters and buffers of `model`."""
         made = self.make(*problem.init_arguments(seed), device, seed, model.training)
         check_state(made, model.state_dict())
@@ -32,7 +34,9 @@ class Candidate:
             raise explain(error, self.path, "loading Model's state into ModelNew", "state-dict") from None
         return made
 
-    def make(self, arguments: tuple[Any, ...], keywords: dict[str, Any], device: torch.device, seed: int, training: bool) -> torch.nn.Module:
+    def make(
+        self, arguments: tuple[Any, ...], keywords: dict[str, Any], device: torch.device, seed: int, training: bool
+    ) -> torch.nn.Module:
         """`ModelNew` in its own state. The seed is set as for `Model`, so that what both draw on construction and do not register is equal too."""
         seed_everything(seed)
         try:
@@ -78,10 +82,15 @@ def load(path: str) -> Candidate:
     name = os.path.basename(path)
     found = getattr(module, "ModelNew", None)
     if found is None:
-        raise candidate_error("no-model-new", f"{name} defines no class ModelNew.", where=name, hint="Name the module's class ModelNew.")
+        raise candidate_error(
+            "no-model-new", f"{name} defines no class ModelNew.", where=name, hint="Name the module's class ModelNew."
+        )
     if not (inspect.isclass(found) and issubclass(found, torch.nn.Module)):
         raise candidate_error(
-            "model-new-not-module", f"ModelNew in {name} is not a subclass of torch.nn.Module.", where=name, hint="Derive ModelNew from torch.nn.Module."
+            "model-new-not-module",
+            f"ModelNew in {name} is not a subclass of torch.nn.Module.",
+            where=name,
+            hint="Derive ModelNew from torch.nn.Module.",
         )
     return Candidate(module.__file__, found)
 
@@ -100,7 +109,10 @@ def explain(error: BaseException, path: str, doing: str, code: str) -> errors.Er
     output = "" if _is_device_fault(error) else _compiler_output(error)
     if output:
         where, source = errors.innermost_line(error.__traceback__, path)
-        first = next((line.strip() for line in output.splitlines() if "error:" in line or "Error:" in line), output.strip().splitlines()[0])
+        first = next(
+            (line.strip() for line in output.splitlines() if "error:" in line or "Error:" in line),
+            output.strip().splitlines()[0],
+        )
         return candidate_error(
             "compile-failed",
             f"The kernels of {os.path.basename(path)} did not compile: {first[:300]}",
@@ -123,7 +135,10 @@ def _compiler_output(error: BaseException) -> str:
     seen: Any = error
     while seen is not None:
         if isinstance(seen, subprocess.CalledProcessError):
-            parts = [part.decode(errors="replace") if isinstance(part, bytes) else part or "" for part in (seen.stdout, seen.stderr)]
+            parts = [
+                part.decode(errors="replace") if isinstance(part, bytes) else part or ""
+                for part in (seen.stdout, seen.stderr)
+            ]
             return "\n".join(part for part in parts if part) or str(seen)
         if type(seen).__module__.startswith("triton") and "Compil" in type(seen).__name__:
             return str(seen)

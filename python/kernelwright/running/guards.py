@@ -53,11 +53,21 @@ class GuardedAllocations(TorchFunctionMode):
             return None
         like = args[0] if args and isinstance(args[0], torch.Tensor) else None
         device = kwargs.get("device")
-        device = torch.device(device) if device is not None else like.device if like is not None else torch.get_default_device()
-        if device.type not in ("cpu", "cuda") or (like is not None and (like.layout is not torch.strided or like.requires_grad)):
+        device = (
+            torch.device(device)
+            if device is not None
+            else like.device
+            if like is not None
+            else torch.get_default_device()
+        )
+        if device.type not in ("cpu", "cuda") or (
+            like is not None and (like.layout is not torch.strided or like.requires_grad)
+        ):
             return None
         shape = func(*args, **{**kwargs, "device": "meta"})
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(shape.shape, shape.stride())) if shape.numel() else 0
+        extent = (
+            1 + sum((size - 1) * stride for size, stride in zip(shape.shape, shape.stride())) if shape.numel() else 0
+        )
         body = extent * shape.element_size()
         total = 2 * GUARD_BYTES + -(-body // 256) * 256
         if total > self.budget:
@@ -82,7 +92,9 @@ class GuardedAllocations(TorchFunctionMode):
             if bool(before.any()) or bool(after.any()):
                 side = "before" if bool(before.any()) else "behind"
                 touched = int(before.sum()) + int(after.sum())
-                found.append(f"{touched} bytes {side} a {str(tensor.dtype)[6:]} tensor of shape {list(tensor.shape)} were overwritten.")
+                found.append(
+                    f"{touched} bytes {side} a {str(tensor.dtype)[6:]} tensor of shape {list(tensor.shape)} were overwritten."
+                )
         return found
 
 
@@ -130,7 +142,9 @@ class Activity:
 
     def _new(self) -> list[str]:
         found = []
-        threads = [thread.name for thread in threading.enumerate() if thread.ident not in self.threads and thread.is_alive()]
+        threads = [
+            thread.name for thread in threading.enumerate() if thread.ident not in self.threads and thread.is_alive()
+        ]
         if threads:
             found.append(f"{len(threads)} Python thread(s) still run after forward returned: {', '.join(threads)}.")
         children = _children() - self.children

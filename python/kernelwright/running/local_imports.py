@@ -51,7 +51,9 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 
 def _load(name: str, path: str) -> None:
     is_package = os.path.basename(path) == "__init__.py"
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[os.path.dirname(path)] if is_package else None)
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=[os.path.dirname(path)] if is_package else None
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     module.__dict__["__builtins__"] = dict(vars(builtins), __import__=_import)
@@ -94,7 +96,13 @@ def _imported(source: str, folder: str) -> Iterator[str]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
             for name in {name.partition(".")[0] for name in names} - seen:
                 seen.add(name)
                 yield name

@@ -125,7 +125,11 @@ class Problem:
 def check_device(device: Any) -> str:
     """`device` if kernels can be made for it; an error otherwise."""
     if device not in DEVICES:
-        raise user_error("unsupported-device", f"Kernelwright does not support the device {device!r}.", hint=f"Use one of: {', '.join(DEVICES)}.")
+        raise user_error(
+            "unsupported-device",
+            f"Kernelwright does not support the device {device!r}.",
+            hint=f"Use one of: {', '.join(DEVICES)}.",
+        )
     return device
 
 
@@ -139,14 +143,18 @@ def load(path: str | os.PathLike[str], size: str | None = None) -> Problem:
     name = os.path.basename(path)
     model = _model_class(module, path)
     functions = {}
-    for function, purpose in (("get_inputs", "list of arguments for forward"), ("get_init_inputs", "list of arguments for Model's constructor")):
+    for function, purpose in (
+        ("get_inputs", "list of arguments for forward"),
+        ("get_init_inputs", "list of arguments for Model's constructor"),
+    ):
         slug = function.replace("_", "-")
         if not hasattr(module, function):
             raise user_error(
                 f"no-{slug}",
                 f"{name} defines no {function}().",
                 where=name,
-                hint=f"Add a function {function}() that returns the {purpose}" + (" ([] if it takes none)." if "init" in function else "."),
+                hint=f"Add a function {function}() that returns the {purpose}"
+                + (" ([] if it takes none)." if "init" in function else "."),
             )
         functions[function] = getattr(module, function)
         if not callable(functions[function]):
@@ -158,7 +166,10 @@ def load(path: str | os.PathLike[str], size: str | None = None) -> Problem:
             )
     if size is not None:
         _check_size(module, path, source, size)
-        functions = {name: functools.partial(function, size=size) if _takes_size(function) else function for name, function in functions.items()}
+        functions = {
+            name: functools.partial(function, size=size) if _takes_size(function) else function
+            for name, function in functions.items()
+        }
     return Problem(path, source, module, model, functions["get_inputs"], functions["get_init_inputs"])
 
 
@@ -206,7 +217,9 @@ def compiled(path: str, *, kind: str = "user") -> tuple[types.CodeType, str]:
     except SyntaxError as error:
         raise errors.syntax_error(error, kind=kind) from None
     except (ValueError, MemoryError, RecursionError) as error:
-        raise errors.Error(kind, "syntax-error", f"{os.path.basename(path)} cannot be compiled: {errors.summary(error)}") from None
+        raise errors.Error(
+            kind, "syntax-error", f"{os.path.basename(path)} cannot be compiled: {errors.summary(error)}"
+        ) from None
 
 
 def read_source(path: str, *, kind: str = "user") -> str:
@@ -217,23 +230,31 @@ def read_source(path: str, *, kind: str = "user") -> str:
         return errors.Error(kind, code, message, where=name, hint=hint)
 
     if os.path.isdir(path):
-        raise wrong("is-a-folder", f"{path} is a folder, not a Python file.", "Name one file in it; `kw bench` takes folders.")
+        raise wrong(
+            "is-a-folder", f"{path} is a folder, not a Python file.", "Name one file in it; `kw bench` takes folders."
+        )
     try:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         raise wrong("no-such-file", f"There is no file {path}.", "Check the path.") from None
     except OSError as error:
-        raise wrong("unreadable", f"{path} cannot be read: {error.strerror}.", "Check the file's permissions.") from None
+        raise wrong(
+            "unreadable", f"{path} cannot be read: {error.strerror}.", "Check the file's permissions."
+        ) from None
     if not data.strip():
-        raise wrong("empty-file", f"{name} is empty.", "A problem file defines Model, get_inputs() and get_init_inputs().")
+        raise wrong(
+            "empty-file", f"{name} is empty.", "A problem file defines Model, get_inputs() and get_init_inputs()."
+        )
     try:
         if b"\0" in data:
             raise UnicodeError
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         return io.TextIOWrapper(io.BytesIO(data), encoding).read()
     except (UnicodeError, SyntaxError):
-        raise wrong("not-text", f"{name} is not a text file, so it cannot be Python.", "Give a Python source file (UTF-8).") from None
+        raise wrong(
+            "not-text", f"{name} is not a text file, so it cannot be Python.", "Give a Python source file (UTF-8)."
+        ) from None
 
 
 def _check_size(module: types.ModuleType, path: str, source: str, size: str) -> None:
@@ -247,7 +268,12 @@ def _check_size(module: types.ModuleType, path: str, source: str, size: str) -> 
         )
     if size not in sizes:
         names = ", ".join(map(str, sizes))
-        raise user_error("no-such-size", f"SIZES has no {size!r}.", **_assignment(path, source, "SIZES"), hint=f"Choose with --size one of: {names}.")
+        raise user_error(
+            "no-such-size",
+            f"SIZES has no {size!r}.",
+            **_assignment(path, source, "SIZES"),
+            hint=f"Choose with --size one of: {names}.",
+        )
 
 
 def _takes_size(function: Callable[..., Any]) -> bool:
@@ -263,7 +289,11 @@ def _model_class(module: types.ModuleType, path: str) -> type[torch.nn.Module]:
     name = os.path.basename(path)
     model = getattr(module, "Model", None)
     if model is None:
-        others = [key for key, value in vars(module).items() if _is_module_class(value) and value.__module__ == module.__name__]
+        others = [
+            key
+            for key, value in vars(module).items()
+            if _is_module_class(value) and value.__module__ == module.__name__
+        ]
         hint = f"Rename {others[-1]} to Model." if others else "Define class Model(torch.nn.Module)."
         raise user_error("no-model", f"{name} defines no class Model.", where=name, hint=hint)
     if not _is_module_class(model):
@@ -272,10 +302,18 @@ def _model_class(module: types.ModuleType, path: str) -> type[torch.nn.Module]:
         else:
             message = f"Model in {name} is {errors.plain(model)}, not a class."
         source = linecache.getlines(path)
-        raise user_error("model-not-module", message, **_assignment(path, "".join(source), "Model"), hint="Define class Model(torch.nn.Module).")
+        raise user_error(
+            "model-not-module",
+            message,
+            **_assignment(path, "".join(source), "Model"),
+            hint="Define class Model(torch.nn.Module).",
+        )
     if model.forward is torch.nn.Module.forward:
         raise user_error(
-            "no-forward", f"Model in {name} has no forward method.", **_assignment(path, "".join(linecache.getlines(path)), "Model"), hint="Define forward."
+            "no-forward",
+            f"Model in {name} has no forward method.",
+            **_assignment(path, "".join(linecache.getlines(path)), "Model"),
+            hint="Define forward.",
         )
     return model
 

@@ -98,7 +98,9 @@ def _repeated_on_gpu(calibration: Calibration, size: int, total: int) -> float:
     block, programs = 2048, 8 * units
     steps = max(1, total // (4 * block * programs))
     out = torch.empty(programs, device=calibration.device)
-    seconds = calibration.seconds(lambda: read_again[(programs,)](source, out, size // 4, STEPS=steps, BLOCK=block, num_warps=8))
+    seconds = calibration.seconds(
+        lambda: read_again[(programs,)](source, out, size // 4, STEPS=steps, BLOCK=block, num_warps=8)
+    )
     return steps * programs * block * 4 / seconds
 
 
@@ -122,7 +124,14 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
         ("strided_bytes_per_second", "strided reads", calibration.strided),
         ("gather_bytes_per_second", "scattered reads", calibration.gathered),
         # A quarter of the last cache, so that it holds whatever its policy; one core's share on a CPU.
-        ("cache_bytes_per_second", "the last cache", lambda: calibration.repeated(max(1 << 18, min(cache_bytes(device) // 4, 16 << 20)) // 8192 * 8192, 8 << 30 if calibration.is_cuda else 1 << 30)),
+        (
+            "cache_bytes_per_second",
+            "the last cache",
+            lambda: calibration.repeated(
+                max(1 << 18, min(cache_bytes(device) // 4, 16 << 20)) // 8192 * 8192,
+                8 << 30 if calibration.is_cuda else 1 << 30,
+            ),
+        ),
         ("shared_bytes_per_second", "the first cache", calibration.shared),
         ("launch_seconds", "launches", calibration.launch),
         ("synchronise_seconds", "synchronisation", calibration.synchronisation),

@@ -14,7 +14,13 @@ from . import device_lock
 
 Progress = Callable[..., None]
 
-_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+_DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
 
 
 def best_seconds(call: Callable[[], Any], synchronise: Callable[[], None], limit: float) -> float:

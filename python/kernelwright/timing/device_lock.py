@@ -139,7 +139,14 @@ def _myself(doing: str) -> dict[str, Any]:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    return {"id": f"{time.time_ns()}-{os.getpid()}", "pid": pid, "command": command[:200], "user": user, "doing": doing, "since": time.strftime("%H:%M:%S")}
+    return {
+        "id": f"{time.time_ns()}-{os.getpid()}",
+        "pid": pid,
+        "command": command[:200],
+        "user": user,
+        "doing": doing,
+        "since": time.strftime("%H:%M:%S"),
+    }
 
 
 def _write_line(number: int, entry: dict[str, Any], *, first: bool) -> None:
@@ -156,7 +163,10 @@ def _write_line(number: int, entry: dict[str, Any], *, first: bool) -> None:
 def holders(name: str) -> list[dict[str, Any]]:
     """Who holds a device's lock, as its file tells; who died without a word is left out where that can be seen."""
     told: dict[str, dict[str, Any]] = {}
-    with contextlib.suppress(OSError), open(os.path.join(folder(), name + ".lock"), encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(folder(), name + ".lock"), encoding="utf-8", errors="replace") as file,
+    ):
         for line in file:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)

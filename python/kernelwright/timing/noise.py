@@ -38,11 +38,17 @@ class Noise:
         reasons = []
         spare = max(0, count - self.threads)
         if foreign > max(_LEAST_SECONDS, (spare + _ALLOWED_CORES) * elapsed):
-            reasons.append(f"{self._largest(foreign)} used {foreign / elapsed:.1f} of {count} cores while this was timed")
+            reasons.append(
+                f"{self._largest(foreign)} used {foreign / elapsed:.1f} of {count} cores while this was timed"
+            )
         if stolen > max(_LEAST_SECONDS, _ALLOWED_SHARE * count * elapsed):
-            reasons.append(f"the hypervisor gave {stolen / elapsed:.1f} of {count} cores to others while this was timed")
+            reasons.append(
+                f"the hypervisor gave {stolen / elapsed:.1f} of {count} cores to others while this was timed"
+            )
         if throttled > max(_LEAST_SECONDS, _ALLOWED_SHARE * elapsed):
-            reasons.append(f"the control group's limit on processor time held this process up for {throttled:.1f} of {elapsed:.1f} s while this was timed")
+            reasons.append(
+                f"the control group's limit on processor time held this process up for {throttled:.1f} of {elapsed:.1f} s while this was timed"
+            )
         return {
             "reasons": reasons,
             "cores": count,
@@ -100,7 +106,10 @@ def _processor_seconds_by_process() -> dict[tuple[int, str], float]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file,
+        ):
             head, _, rest = file.read().rpartition(")")
             fields = rest.split()
             found[int(entry), head.partition("(")[2]] = (int(fields[11]) + int(fields[12])) / _TICK

@@ -130,7 +130,9 @@ class Perturbation:
     def __init__(self, inputs: list[Any], redraw: Callable[[int], list[Any]] | None = None) -> None:
         leaves = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.numel()]
         self.integers = [leaf for leaf in leaves if not (leaf.is_floating_point() or leaf.is_complex())]
-        moving = {leaf.untyped_storage().data_ptr(): leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
+        moving = {
+            leaf.untyped_storage().data_ptr(): leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()
+        }
         self.flats = [_elements(leaf) for leaf in moving.values()]
         self.redraw = redraw
         self.drawn: list[list[torch.Tensor]] = []
@@ -152,7 +154,11 @@ class Perturbation:
         """Never seen before where a draw takes a moment; else one of a few that are drawn once."""
         if self.draws_each_time or len(self.drawn) < _KEPT_DRAWS:
             began = time.perf_counter()
-            leaves = [leaf for leaf in pytree.tree_leaves(self.redraw(self.step)) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+            leaves = [
+                leaf
+                for leaf in pytree.tree_leaves(self.redraw(self.step))
+                if isinstance(leaf, torch.Tensor) and leaf.numel()
+            ]
             fresh = [leaf for leaf in leaves if not (leaf.is_floating_point() or leaf.is_complex())]
             self.draws_each_time = time.perf_counter() - began < _QUICK_DRAW_SECONDS
             if not self.draws_each_time:

@@ -9,7 +9,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 using namespace precedence;
 
 namespace {
@@ -39,7 +39,7 @@ std::string shortest_float(float value) {
 
 Text floating_literal(double value, bool single) {
   if (std::isnan(value)) return {"NAN", kPrimary};
-  if (single) value = static_cast<float>(value);   // 4e38 is infinity
+  if (single) value = static_cast<float>(value);  // 4e38 is infinity
   if (std::isinf(value)) return value > 0 ? Text{"INFINITY", kPrimary} : Text{"-INFINITY", kUnary};
   const std::string text = single ? shortest_float(static_cast<float>(value)) + "f" : format_double(value);
   return {text, text[0] == '-' ? kUnary : kPrimary};
@@ -52,7 +52,9 @@ Text narrowed(Text value, DType dtype) {
 }
 
 // Narrow floats are stored as bits and computed with in float.
-std::string narrow_name(DType dtype) { return std::string(torch_name(dtype)).substr(std::string_view("torch.").size()); }
+std::string narrow_name(DType dtype) {
+  return std::string(torch_name(dtype)).substr(std::string_view("torch.").size());
+}
 
 // A function of vector_math.h for floats, of the C++ library for doubles.
 Text math_call(const std::string& name, const std::vector<Text>& operands, DType dtype, HelperSet& helpers) {
@@ -74,17 +76,24 @@ std::string one_of(DType dtype) { return dtype == DType::f64 ? "1.0" : "1.0f"; }
 Text arithmetic(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
   const bool floating = is_floating(dtype), boolean = dtype == DType::b1;
   switch (expr.op) {
-    case ScalarOp::kAdd: return boolean ? binary(a[0], "||", a[1], kOr) : narrowed(binary(a[0], "+", a[1], kAdd), dtype);
+    case ScalarOp::kAdd:
+      return boolean ? binary(a[0], "||", a[1], kOr) : narrowed(binary(a[0], "+", a[1], kAdd), dtype);
     case ScalarOp::kSub: return narrowed(binary(a[0], "-", a[1], kAdd), dtype);
-    case ScalarOp::kMul: return boolean ? binary(a[0], "&&", a[1], kAnd) : narrowed(binary(a[0], "*", a[1], kMultiply), dtype);
-    case ScalarOp::kDiv: return floating ? binary(a[0], "/", a[1], kMultiply) : helper_call("truncating_quotient", a, dtype, helpers);
-    case ScalarOp::kFloorDiv: return helper_call(floating ? "floating_floor_quotient" : "integer_floor_quotient", a, dtype, helpers);
+    case ScalarOp::kMul:
+      return boolean ? binary(a[0], "&&", a[1], kAnd) : narrowed(binary(a[0], "*", a[1], kMultiply), dtype);
+    case ScalarOp::kDiv:
+      return floating ? binary(a[0], "/", a[1], kMultiply) : helper_call("truncating_quotient", a, dtype, helpers);
+    case ScalarOp::kFloorDiv:
+      return helper_call(floating ? "floating_floor_quotient" : "integer_floor_quotient", a, dtype, helpers);
     case ScalarOp::kTruncDiv:
-      return floating ? call("std::trunc", {binary(a[0], "/", a[1], kMultiply)}) : helper_call("truncating_quotient", a, dtype, helpers);
+      return floating ? call("std::trunc", {binary(a[0], "/", a[1], kMultiply)})
+                      : helper_call("truncating_quotient", a, dtype, helpers);
     case ScalarOp::kRemainder: return helper_call(floating ? "floating_modulo" : "integer_modulo", a, dtype, helpers);
     case ScalarOp::kFmod: return floating ? call("std::fmod", a) : helper_call("integer_fmod", a, dtype, helpers);
     case ScalarOp::kNeg: return narrowed(prefix("-", a[0]), dtype);
-    case ScalarOp::kAbs: return floating ? call("std::fabs", a) : (dtype == DType::u8 || boolean ? a[0] : narrowed(call("std::abs", a), dtype));
+    case ScalarOp::kAbs:
+      return floating ? call("std::fabs", a)
+                      : (dtype == DType::u8 || boolean ? a[0] : narrowed(call("std::abs", a), dtype));
     case ScalarOp::kSign: return helper_call("sign", a, dtype, helpers);
     case ScalarOp::kReciprocal: return binary({one_of(dtype), kPrimary}, "/", a[0], kMultiply);
     case ScalarOp::kRsqrt: return binary({one_of(dtype), kPrimary}, "/", call("std::sqrt", a), kMultiply);
@@ -132,14 +141,19 @@ Text rounding_or_math(const Expr& expr, const std::vector<Text>& a, DType dtype,
     case ScalarOp::kErf: return math_call("erf", a, dtype, helpers);
     case ScalarOp::kErfc: return math_call("erfc", a, dtype, helpers);
     case ScalarOp::kSigmoid: return math_call("sigmoid", a, dtype, helpers);
-    case ScalarOp::kPow: return floating ? math_call("pow", a, dtype, helpers) : helper_call("integer_power", a, dtype, helpers);
+    case ScalarOp::kPow:
+      return floating ? math_call("pow", a, dtype, helpers) : helper_call("integer_power", a, dtype, helpers);
     default: return arithmetic(expr, a, dtype, helpers);
   }
 }
 
-Text as_boolean(const Text& value, DType dtype, HelperSet& helpers) { return cast_text(value, dtype, DType::b1, helpers); }
+Text as_boolean(const Text& value, DType dtype, HelperSet& helpers) {
+  return cast_text(value, dtype, DType::b1, helpers);
+}
 
-Text relation(const std::vector<Text>& a, const std::string& symbol, int level) { return binary(a[0], symbol, a[1], level); }
+Text relation(const std::vector<Text>& a, const std::string& symbol, int level) {
+  return binary(a[0], symbol, a[1], level);
+}
 
 // Comparison, logic and bits; `dtype` is that of the operands.
 Text logical(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
@@ -157,9 +171,13 @@ Text logical(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSe
     case ScalarOp::kLogicalOr: return binary(boolean(0), "||", boolean(1), kOr);
     case ScalarOp::kLogicalXor: return binary(boolean(0), "!=", boolean(1), kEquality);
     case ScalarOp::kLogicalNot: return prefix("!", boolean(0));
-    case ScalarOp::kBitAnd: return dtype == DType::b1 ? binary(a[0], "&&", a[1], kAnd) : narrowed(binary(a[0], "&", a[1], kBitAnd), dtype);
-    case ScalarOp::kBitOr: return dtype == DType::b1 ? binary(a[0], "||", a[1], kOr) : narrowed(binary(a[0], "|", a[1], kBitOr), dtype);
-    case ScalarOp::kBitXor: return dtype == DType::b1 ? binary(a[0], "!=", a[1], kEquality) : narrowed(binary(a[0], "^", a[1], kBitXor), dtype);
+    case ScalarOp::kBitAnd:
+      return dtype == DType::b1 ? binary(a[0], "&&", a[1], kAnd) : narrowed(binary(a[0], "&", a[1], kBitAnd), dtype);
+    case ScalarOp::kBitOr:
+      return dtype == DType::b1 ? binary(a[0], "||", a[1], kOr) : narrowed(binary(a[0], "|", a[1], kBitOr), dtype);
+    case ScalarOp::kBitXor:
+      return dtype == DType::b1 ? binary(a[0], "!=", a[1], kEquality)
+                                : narrowed(binary(a[0], "^", a[1], kBitXor), dtype);
     case ScalarOp::kBitNot: return dtype == DType::b1 ? prefix("!", a[0]) : narrowed(prefix("~", a[0]), dtype);
     case ScalarOp::kShiftLeft: return helper_call("shift_left", a, dtype, helpers);
     case ScalarOp::kShiftRight: return helper_call("shift_right", a, dtype, helpers);
@@ -170,14 +188,16 @@ Text logical(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSe
 
 bool is_logical(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::kShiftRight; }
 
-// The axes of an index that lie in memory behind each other without a gap, the innermost first: 8 * row + column has column and row where there are 8 columns.
+// The axes of an index that lie in memory behind each other without a gap, the innermost first: 8 * row + column has
+// column and row where there are 8 columns.
 std::vector<int> dense_axes(const Kernel& kernel, const Index& index) {
   std::vector<int> axes;
   int64_t stride = 1;
   for (bool found = true; found;) {
     found = false;
     for (const IndexTerm& term : index.terms) {
-      if (term.coefficient != stride || term.divisor != 1 || term.modulus != 0 || kernel.axes[term.axis].extent <= 1) continue;
+      if (term.coefficient != stride || term.divisor != 1 || term.modulus != 0 || kernel.axes[term.axis].extent <= 1)
+        continue;
       if (std::find(axes.begin(), axes.end(), term.axis) != axes.end()) continue;
       axes.push_back(term.axis);
       stride *= kernel.axes[term.axis].extent;
@@ -188,15 +208,19 @@ std::vector<int> dense_axes(const Kernel& kernel, const Index& index) {
   return axes;
 }
 
-// A stride by name where it is a row's or a plane's size: the extent of the innermost axis of `whole`, or of the two innermost. Any other is a number, for a product that happens to be
-// the same says nothing.
+// A stride by name where it is a row's or a plane's size: the extent of the innermost axis of `whole`, or of the two
+// innermost. Any other is a number, for a product that happens to be the same says nothing.
 Text coefficient_text(const Kernel& kernel, int64_t coefficient, const Index& whole, const AxisNames& names) {
   const std::vector<int> inner = dense_axes(kernel, whole);
   const auto extent = [&](int axis) { return kernel.axes[axis].extent; };
   if (!inner.empty() && extent(inner[0]) == coefficient) return {names.extents[inner[0]], kPrimary};
-  if (inner.size() > 1 && extent(inner[0]) * extent(inner[1]) == coefficient) return {names.extents[inner[1]] + " * " + names.extents[inner[0]], kMultiply};
-  if (inner.empty() && !kernel.axes.empty() && kernel.axes.back().extent == coefficient && coefficient > 1) {   // where rows start
-    const auto same = std::count_if(kernel.axes.begin(), kernel.axes.end(), [&](const Axis& axis) { return axis.extent == coefficient; });
+  if (inner.size() > 1 && extent(inner[0]) * extent(inner[1]) == coefficient)
+    return {names.extents[inner[1]] + " * " + names.extents[inner[0]], kMultiply};
+  if (inner.empty() && !kernel.axes.empty() && kernel.axes.back().extent == coefficient && coefficient > 1) {  // where
+                                                                                                               // rows
+                                                                                                               // start
+    const auto same = std::count_if(kernel.axes.begin(), kernel.axes.end(),
+                                    [&](const Axis& axis) { return axis.extent == coefficient; });
     if (same == 1) return {names.extents.back(), kPrimary};
   }
   return {std::to_string(coefficient), kPrimary};
@@ -212,8 +236,10 @@ std::string value_type(DType dtype) {
   switch (dtype) {
     case DType::f64: return "double";
     case DType::f32: return "float";
-    case DType::f16: case DType::bf16: return "uint16_t";
-    case DType::f8e4m3fn: case DType::f8e5m2: return "uint8_t";
+    case DType::f16:
+    case DType::bf16: return "uint16_t";
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return "uint8_t";
     case DType::i64: return "int64_t";
     case DType::i32: return "int32_t";
     case DType::i16: return "int16_t";
@@ -222,7 +248,8 @@ std::string value_type(DType dtype) {
     case DType::b1: return "bool";
     default: break;
   }
-  throw Error(ErrorKind::kUser, "the cpu target has no kernels for " + std::string(torch_name(dtype)), "Leave such operations to PyTorch.");
+  throw Error(ErrorKind::kUser, "the cpu target has no kernels for " + std::string(torch_name(dtype)),
+              "Leave such operations to PyTorch.");
 }
 
 Text literal(double value, DType dtype, HelperSet& helpers) {
@@ -250,17 +277,22 @@ Text index_text(const Kernel& kernel, const Index& index, const AxisNames& names
       text = binary(text, negative ? "-" : "+", term, kAdd);
     }
   };
-  std::vector<IndexTerm> terms = index.terms;   // in the order of memory
-  std::stable_sort(terms.begin(), terms.end(), [](const IndexTerm& a, const IndexTerm& b) { return std::abs(a.coefficient) > std::abs(b.coefficient); });
+  std::vector<IndexTerm> terms = index.terms;  // in the order of memory
+  std::stable_sort(terms.begin(), terms.end(), [](const IndexTerm& a, const IndexTerm& b) {
+    return std::abs(a.coefficient) > std::abs(b.coefficient);
+  });
   for (const IndexTerm& term : terms) {
     Text position{names.variables[term.axis], kPrimary};
     if (term.divisor != 1) position = binary(position, "/", {std::to_string(term.divisor), kPrimary}, kMultiply);
     if (term.modulus != 0) position = binary(position, "%", {std::to_string(term.modulus), kPrimary}, kMultiply);
     const int64_t size = std::abs(term.coefficient);
     if (size == 0) continue;
-    append(term.coefficient < 0, size == 1 ? position : binary(position, "*", coefficient_text(kernel, size, whole ? *whole : index, names), kMultiply));
+    append(term.coefficient < 0,
+           size == 1 ? position
+                     : binary(position, "*", coefficient_text(kernel, size, whole ? *whole : index, names), kMultiply));
   }
-  if (index.constant != 0 || text.text.empty()) append(index.constant < 0, {std::to_string(std::abs(index.constant)), kPrimary});
+  if (index.constant != 0 || text.text.empty())
+    append(index.constant < 0, {std::to_string(std::abs(index.constant)), kPrimary});
   return text;
 }
 
@@ -285,9 +317,11 @@ Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {
     helpers.insert(narrow_name(to));
     return call(narrow_name(to) + "_of_float", {cast_text(value, from, DType::f32, helpers)});
   }
-  if (to == DType::b1) return binary(value, "!=", {from == DType::f32 ? "0.0f" : (from == DType::f64 ? "0.0" : "0"), kPrimary}, kEquality);
+  if (to == DType::b1)
+    return binary(value, "!=", {from == DType::f32 ? "0.0f" : (from == DType::f64 ? "0.0" : "0"), kPrimary}, kEquality);
   // PyTorch converts to uint8 through a wider integer, so that -1.0 becomes 255.
-  if (to == DType::u8 && is_floating(from)) return cast_text(cast_text(value, from, DType::i64, helpers), DType::i64, to, helpers);
+  if (to == DType::u8 && is_floating(from))
+    return cast_text(cast_text(value, from, DType::i64, helpers), DType::i64, to, helpers);
   return {"static_cast<" + value_type(to) + ">(" + value.text + ")", kPrimary};
 }
 

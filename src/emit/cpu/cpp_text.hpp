@@ -17,29 +17,33 @@ struct Text {
 };
 
 namespace precedence {
-inline constexpr int kPrimary = 16, kUnary = 15, kMultiply = 13, kAdd = 12, kShift = 11, kRelation = 9, kEquality = 8, kBitAnd = 7, kBitXor = 6,
-                     kBitOr = 5, kAnd = 4, kOr = 3, kChoice = 2;
+inline constexpr int kPrimary = 16, kUnary = 15, kMultiply = 13, kAdd = 12, kShift = 11, kRelation = 9, kEquality = 8,
+                     kBitAnd = 7, kBitXor = 6, kBitOr = 5, kAnd = 4, kOr = 3, kChoice = 2;
 }
 
 // The text, in parentheses unless it binds at least as tightly as `least`.
 std::string within(const Text& text, int least);
 
-std::string storage_type(DType dtype);   // of a buffer's elements: 16-bit floats are uint16_t, booleans uint8_t
-std::string value_type(DType dtype);     // of a local variable: booleans are bool
+std::string storage_type(DType dtype);  // of a buffer's elements: 16-bit floats are uint16_t, booleans uint8_t
+std::string value_type(DType dtype);    // of a local variable: booleans are bool
 
-Text constant_text(const kernel::Expr& expr, HelperSet& helpers);
+Text constant_text(const kernel_ir::Expr& expr, HelperSet& helpers);
 Text literal(double value, DType dtype, HelperSet& helpers);
 
-// `names` are the loop variables; `extents` the named constants that hold the axes' extents, used where a coefficient is the size of a row or plane.
+// `names` are the loop variables; `extents` the named constants that hold the axes' extents, used where a coefficient
+// is the size of a row or plane.
 struct AxisNames {
   std::vector<std::string> variables, extents;
 };
 // `whole`: the index of which `index` is a part.
-Text index_text(const kernel::Kernel& kernel, const kernel::Index& index, const AxisNames& names, const kernel::Index* whole = nullptr);
-std::string guard_text(const kernel::Kernel& kernel, const std::vector<kernel::Guard>& guards, const AxisNames& names);
+Text index_text(const kernel_ir::Kernel& kernel, const kernel_ir::Index& index, const AxisNames& names,
+                const kernel_ir::Index* whole = nullptr);
+std::string guard_text(const kernel_ir::Kernel& kernel, const std::vector<kernel_ir::Guard>& guards,
+                       const AxisNames& names);
 
 // An operation on operands already spelled; adds the helpers that it calls. `types` are the operands' dtypes.
-Text op_text(const kernel::Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types, HelperSet& helpers);
+Text op_text(const kernel_ir::Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types,
+             HelperSet& helpers);
 
 // value, of dtype `from`, as dtype `to`.
 Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers);

@@ -13,7 +13,7 @@
 namespace kw {
 namespace {
 
-using kernel::Kernel;
+using kernel_ir::Kernel;
 
 constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
 constexpr const char* kIncludesOfSorts[] = {"type_traits", "utility", "vector"};
@@ -34,13 +34,16 @@ def run_checked(kernel: str, *arguments: int) -> None:
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
-  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override { return cpu::reads_before_it_writes(kernel, read, written); }
+  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
+    return cpu::reads_before_it_writes(kernel, read, written);
+  }
 
   // The system hands out large blocks anew at each allocation, and each of their pages costs a fault.
   bool gains_by_reuse() const override { return true; }
 
   std::string imports() const override {
-    return "import atexit\nimport contextlib\nimport ctypes\nimport functools\nimport hashlib\nimport os\nimport shlex\nimport shutil\nimport subprocess\n"
+    return "import atexit\nimport contextlib\nimport ctypes\nimport functools\nimport hashlib\nimport os\nimport "
+           "shlex\nimport shutil\nimport subprocess\n"
            "import tempfile\n\nimport torch\n";
   }
 
@@ -51,7 +54,8 @@ class CpuPrinter : public TargetPrinter {
     for (const Kernel& kernel : program.kernels) {
       const cpu::PrintedKernel printed = cpu::print_kernel(kernel, helpers);
       functions += "\n" + printed.text;
-      parameters += fmt::format("    (\"{}\", {}, {}),\n", kernel.name, kernel.buffers.size(), printed.takes_threads ? 1 : 0);
+      parameters += fmt::format("    (\"{}\", {}, {}),\n", kernel.name, kernel.buffers.size(),
+                                printed.takes_threads ? 1 : 0);
     }
     std::string source;
     for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
@@ -60,7 +64,8 @@ class CpuPrinter : public TargetPrinter {
     if (!helpers.empty()) source += "\nnamespace {\n\n" + cpu::helper_text(helpers) + "\n}  // namespace\n";
     source += functions;
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");
-    return "CPP_SOURCE = r\"\"\"\n" + source + "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
+    return "CPP_SOURCE = r\"\"\"\n" + source +
+           "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
            parameters + "]\n";
   }
 

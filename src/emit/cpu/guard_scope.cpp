@@ -8,9 +8,10 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
-Bounds GuardScope::bounds_within(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth, const Bounds& whole, const AxisNames& axes) {
+Bounds GuardScope::bounds_within(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth,
+                                 const Bounds& whole, const AxisNames& axes) {
   const int axis = loops[depth - 1];
   Bounds bounds;
   const std::string& variable = axes.variables[axis];
@@ -19,7 +20,8 @@ Bounds GuardScope::bounds_within(const std::vector<Guard>& guards, const std::ve
     const Bounds inside = range_within(kernel_, guard, axis, axes);
     if (inside.first.empty()) continue;
     if (bounds.first.empty()) bounds = whole;
-    const std::string first = names_.fresh("first_" + variable + "_inside"), end = names_.fresh("end_" + variable + "_inside");
+    const std::string first = names_.fresh("first_" + variable + "_inside"),
+                      end = names_.fresh("end_" + variable + "_inside");
     writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({}, {});", first, bounds.first, inside.first));
     writer_.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", end, bounds.end, inside.end));
     bounds = {first, end};
@@ -28,7 +30,8 @@ Bounds GuardScope::bounds_within(const std::vector<Guard>& guards, const std::ve
   return bounds;
 }
 
-void GuardScope::skip_outside(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth, const AxisNames& axes) {
+void GuardScope::skip_outside(const std::vector<Guard>& guards, const std::vector<int>& loops, int depth,
+                              const AxisNames& axes) {
   std::vector<Guard> here;
   for (const Guard& guard : guards)
     if (depth_of(guard, loops) == depth) here.push_back(guard);

@@ -1,5 +1,5 @@
-// The helper functions that a kernel may call, as C++ text: cut from vector_math.h and scalar_math.h, so that an emitted file holds
-// only what it uses.
+// The helper functions that a kernel may call, as C++ text: cut from vector_math.h and scalar_math.h, so that an
+// emitted file holds only what it uses.
 #pragma once
 
 #include <set>

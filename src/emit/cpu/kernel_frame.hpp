@@ -17,10 +17,10 @@ struct BlockNames {
 };
 using BlocksByAxis = std::map<int, BlockNames>;
 
-std::string signature(const kernel::Kernel& kernel, const std::vector<std::string>& buffers, bool takes_threads);
+std::string signature(const kernel_ir::Kernel& kernel, const std::vector<std::string>& buffers, bool takes_threads);
 
 // Those that `body` mentions. `lanes`: how far loops over whole vectors run.
-std::string constants(const kernel::Kernel& kernel, const LoopNest& nest, const AxisNames& axes, const BlocksByAxis& blocks, const std::string& lanes,
-                      const std::string& body);
+std::string constants(const kernel_ir::Kernel& kernel, const LoopNest& nest, const AxisNames& axes,
+                      const BlocksByAxis& blocks, const std::string& lanes, const std::string& body);
 
 }  // namespace kw::cpu

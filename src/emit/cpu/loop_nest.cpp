@@ -7,29 +7,31 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 namespace {
 
-constexpr int64_t kParallelElements = 32768;       // below this, waking the other threads costs more than they save
-constexpr int64_t kParallelReduction = 262144;     // from this many elements on, few programs share their reductions among threads
+constexpr int64_t kParallelElements = 32768;    // below this, waking the other threads costs more than they save
+constexpr int64_t kParallelReduction = 262144;  // from this many elements on, few programs share their reductions among
+                                                // threads
 constexpr int64_t kEnoughPrograms = 8;
 constexpr int64_t kBalancedPrograms = 64;
 constexpr int64_t kPointwiseBlock = 4096;
 constexpr int64_t kTile = 32, kNarrowTile = 16;
-constexpr int64_t kSetBytes = 4096;                // lines that lie this far apart share a set of the nearest cache
-constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;   // a run worth a call of memcpy, and one after which threads take turns
-constexpr int64_t kSideBySide = 8, kPiece = 512;   // of the scan's rows and of their elements: an array of both is 16 KB
+constexpr int64_t kSetBytes = 4096;  // lines that lie this far apart share a set of the nearest cache
+constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;  // a run worth a call of memcpy, and one after which
+                                                                   // threads take turns
+constexpr int64_t kSideBySide = 8, kPiece = 512;  // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 64;
 constexpr int64_t kShortRow = 512, kLanes = 16;
-constexpr int64_t kBlockBytes = 256 * 1024;        // what several passes over a block of columns should find in the L2 cache
-constexpr int64_t kKeptBytes = 64 * 1024;          // on a thread's stack, and in its caches
+constexpr int64_t kBlockBytes = 256 * 1024;  // what several passes over a block of columns should find in the L2 cache
+constexpr int64_t kKeptBytes = 64 * 1024;    // on a thread's stack, and in its caches
 constexpr int kWorthKeeping = 8;
-constexpr int kNeverShort = 1000;                  // what a short axis has to make up for where something is reduced
+constexpr int kNeverShort = 1000;  // what a short axis has to make up for where something is reduced
 
 class Planner {
  public:
-  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel), scatters_(kernel::scatters(kernel_)) {
+  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel), scatters_(kernel_ir::scatters(kernel_)) {
     nest_.axes = axes_of_exprs(kernel_);
     for (size_t id = 0; id < expr_count(); ++id)
       if (kernel_.exprs[id].kind == ExprKind::kScatter) nest_.axes[id].assign(kernel_.axes.size(), true);
@@ -88,15 +90,17 @@ class Planner {
       stride += term.coefficient;
       divided = divided || term.divisor != 1 || term.modulus != 0;
     }
-    const int weight = static_cast<int>(access.index.terms.size());   // an access along more axes moves more data
+    const int weight = static_cast<int>(access.index.terms.size());  // an access along more axes moves more data
     if (divided) return -weight;
     return stride == 1 ? weight : (stride == 0 ? 0 : -weight);
   }
 
   void choose_vector_axis() {
-    std::vector<std::pair<int, int>> scores;   // and their axes
+    std::vector<std::pair<int, int>> scores;  // and their axes
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_) || (scatters_ && is_serial_axis(axis))) continue;
+      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_) ||
+          (scatters_ && is_serial_axis(axis)))
+        continue;
       int score = 0;
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
@@ -109,13 +113,14 @@ class Planner {
       if (reduces() && extent(axis) < kShort) score -= kNeverShort;
       scores.emplace_back(score, axis);
     }
-    std::sort(scores.rbegin(), scores.rend());   // of equals, the inner one
+    std::sort(scores.rbegin(), scores.rend());  // of equals, the inner one
     nest_.possible_vector_axes = static_cast<int>(scores.size());
-    const size_t choice = std::min<size_t>(static_cast<size_t>(kernel_.loops.along), scores.empty() ? 0 : scores.size() - 1);
+    const size_t choice = std::min<size_t>(static_cast<size_t>(kernel_.loops.along),
+                                           scores.empty() ? 0 : scores.size() - 1);
     const int best_score = scores.empty() ? 0 : scores[choice].first;
     if (!scores.empty()) nest_.vector_axis = scores[choice].second;
     // A sort wants its row whole. Rows lie side by side only where the cache lines of several are the same.
-    const bool sorts = kernel::sorts(kernel_);
+    const bool sorts = kernel_ir::sorts(kernel_);
     if (sorts && best_score <= 0) nest_.vector_axis = -1;
     if (scans() && (sorts || nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
       nest_.form = LoopForm::kScanRows;
@@ -181,11 +186,14 @@ class Planner {
       return;
     }
     const bool several_passes = !scans() && !scatters_ && (nest_.last_phase > 1 || stores_over_reduce_axes());
-    int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1)) : kMostColumns;
+    int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1))
+                                   : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
-    // A few blocks for each of many threads, as long as a row of a block stays several cache lines long; one line where only blocks can be shared out.
+    // A few blocks for each of many threads, as long as a row of a block stays several cache lines long; one line where
+    // only blocks can be shared out.
     const int64_t least = several_passes && elements() >= kParallelElements ? kLanes : 128;
-    while (block > least && programs * (extent(vector) / block) < kEnoughPrograms) block = std::max(block / 2 / kLanes * kLanes, kLanes);
+    while (block > least && programs * (extent(vector) / block) < kEnoughPrograms)
+      block = std::max(block / 2 / kLanes * kLanes, kLanes);
     block = or_else(kernel_.loops.columns, block);
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
   }
@@ -194,15 +202,19 @@ class Planner {
     return std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
       const Expr& value = kernel_.exprs[store.value];
       const DType stored = kernel_.buffers[store.access.buffer].dtype;
-      if (value.kind != ExprKind::kLoad || value.dtype != stored || kernel_.buffers[value.access.buffer].dtype != stored) return false;
-      if (!value.access.guards.empty() || !store.access.guards.empty() || extent(nest_.vector_axis) * size_of(stored) < kCopyBytes) return false;
+      if (value.kind != ExprKind::kLoad || value.dtype != stored ||
+          kernel_.buffers[value.access.buffer].dtype != stored)
+        return false;
+      if (!value.access.guards.empty() || !store.access.guards.empty() ||
+          extent(nest_.vector_axis) * size_of(stored) < kCopyBytes)
+        return false;
       return suitability(store.access, nest_.vector_axis) > 0 && suitability(value.access, nest_.vector_axis) > 0;
     });
   }
 
   void choose_piece(int64_t programs) {
     const int64_t piece = or_else(kernel_.loops.piece, kPiece);
-    if (extent(nest_.vector_axis) > 2 * piece && !kernel::sorts(kernel_)) nest_.piece = piece;
+    if (extent(nest_.vector_axis) > 2 * piece && !kernel_ir::sorts(kernel_)) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
     int64_t block = std::min(rows, or_else(kernel_.loops.rows, kSideBySide));
@@ -216,8 +228,12 @@ class Planner {
     if (block < rows) nest_.blocks.push_back({nest_.row_axis, block});
   }
 
-  // A parallel axis along which some access is contiguous that strides along the vector axis, −1 where there is none; and the side of its tiles.
-  struct Transposed { int axis; int64_t tile; };
+  // A parallel axis along which some access is contiguous that strides along the vector axis, −1 where there is none;
+  // and the side of its tiles.
+  struct Transposed {
+    int axis;
+    int64_t tile;
+  };
   Transposed transposed_axis() const {
     std::vector<const Access*> accesses;
     for (size_t id = 0; id < expr_count(); ++id)
@@ -227,7 +243,8 @@ class Planner {
       if (std::abs(stride_along(*access, nest_.vector_axis)) <= 1) continue;
       for (int axis : nest_.program_axes)
         if (extent(axis) >= kLanes && stride_along(*access, axis) == 1) {
-          const int64_t step = std::abs(stride_along(*access, nest_.vector_axis)) * size_of(kernel_.buffers[access->buffer].dtype);
+          const int64_t step = std::abs(stride_along(*access, nest_.vector_axis)) *
+                               size_of(kernel_.buffers[access->buffer].dtype);
           return Transposed{axis, step % kSetBytes == 0 ? kNarrowTile : kTile};
         }
     }
@@ -259,7 +276,9 @@ class Planner {
     if (nest_.form == LoopForm::kRows) return true;
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      if (nest_.needed[id] && expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kSum && expr.reduce != ReduceOp::kProd) return false;
+      if (nest_.needed[id] && expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kSum &&
+          expr.reduce != ReduceOp::kProd)
+        return false;
     }
     return true;
   }
@@ -271,11 +290,13 @@ class Planner {
     const bool one_loop = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     if (one_loop && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
     if (elements < or_else(kernel_.loops.share, kParallelElements)) return;
-    if (programs < kEnoughPrograms && elements >= or_else(kernel_.loops.share, kParallelReduction) && can_share_reduction()) {
+    if (programs < kEnoughPrograms && elements >= or_else(kernel_.loops.share, kParallelReduction) &&
+        can_share_reduction()) {
       nest_.threading = Threading::kReduction;
       return;
     }
-    const bool only_scatters = std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return scatter_of(kernel_, store) != nullptr; });
+    const bool only_scatters = std::all_of(kernel_.stores.begin(), kernel_.stores.end(),
+                                           [&](const Store& store) { return scatter_of(kernel_, store) != nullptr; });
     if (only_scatters && programs < kEnoughPrograms && !nest_.reduce_axes.empty()) {
       nest_.threading = Threading::kOwners;
       return;
@@ -296,7 +317,8 @@ class Planner {
     }
   }
 
-  // The expressions that the loops of `phase` compute themselves: from what they fold and store, down to what is kept or outside the loops.
+  // The expressions that the loops of `phase` compute themselves: from what they fold and store, down to what is kept
+  // or outside the loops.
   std::vector<bool> reached_in(int phase) const {
     std::vector<bool> reached(expr_count(), false);
     const auto want = [&](ExprId id) {
@@ -329,12 +351,15 @@ class Planner {
 
   // What lies outside the guards is not computed.
   bool has_guarded_folds() const {
-    return std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(), [](const Expr& expr) { return expr.kind == ExprKind::kReduce && !expr.access.guards.empty(); });
+    return std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(),
+                       [](const Expr& expr) { return expr.kind == ExprKind::kReduce && !expr.access.guards.empty(); });
   }
 
   void choose_kept() {
     nest_.kept.assign(expr_count(), false);
-    if (nest_.form == LoopForm::kPointwise || nest_.form == LoopForm::kScanRows || nest_.threading == Threading::kReduction || has_guarded_folds()) return;
+    if (nest_.form == LoopForm::kPointwise || nest_.form == LoopForm::kScanRows ||
+        nest_.threading == Threading::kReduction || has_guarded_folds())
+      return;
     int64_t elements = product_of(nest_.reduce_axes);
     if (nest_.form == LoopForm::kColumns) {
       const int64_t block = nest_.block_of(nest_.vector_axis);
@@ -378,15 +403,18 @@ class Planner {
     nest_.short_counter = divides && fits;
   }
 
-  // The last elements of a short row cost as much one by one as all others together. Of what is narrower than 4 bytes processors cannot leave out lanes.
+  // The last elements of a short row cost as much one by one as all others together. Of what is narrower than 4 bytes
+  // processors cannot leave out lanes.
   void choose_whole_vectors() {
     if (nest_.form != LoopForm::kRows || nest_.vector_axis < 0 || has_guarded_folds()) return;
     const int64_t length = extent(nest_.vector_axis);
     bool fits = length < kShortRow && length % kLanes != 0;
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      const bool of_position = expr.kind == ExprKind::kReduce && (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
-      const bool narrow = is_load(expr) && size_of(kernel_.buffers[expr.access.buffer].dtype) < 4 && nest_.axes[id][nest_.vector_axis];
+      const bool of_position = expr.kind == ExprKind::kReduce &&
+                               (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
+      const bool narrow = is_load(expr) && size_of(kernel_.buffers[expr.access.buffer].dtype) < 4 &&
+                          nest_.axes[id][nest_.vector_axis];
       fits = fits && !(nest_.needed[id] && (of_position || narrow));
     }
     for (const Store& store : kernel_.stores) fits = fits && size_of(kernel_.buffers[store.access.buffer].dtype) >= 4;
@@ -397,7 +425,9 @@ class Planner {
   // Rows of a length of their own.
   bool ends_early() const {
     for (ExprId id = 0; id < static_cast<ExprId>(expr_count()); ++id)
-      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && stop_of(kernel_, nest_.vector_axis, std::span(&id, 1)) != kNoExpr) return true;
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce &&
+          stop_of(kernel_, nest_.vector_axis, std::span(&id, 1)) != kNoExpr)
+        return true;
     return false;
   }
 
@@ -420,13 +450,38 @@ int cost_of(const Expr& expr) {
   if (is_load(expr)) return 1;
   if (expr.kind != ExprKind::kOp) return 0;
   switch (expr.op) {
-    case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog: case ScalarOp::kLog2: case ScalarOp::kLog10:
-    case ScalarOp::kLog1p: case ScalarOp::kTanh: case ScalarOp::kErf: case ScalarOp::kSigmoid: return 20;
-    case ScalarOp::kSin: case ScalarOp::kCos: case ScalarOp::kPow: return 40;
-    case ScalarOp::kTan: case ScalarOp::kAsin: case ScalarOp::kAcos: case ScalarOp::kAtan: case ScalarOp::kAtan2: case ScalarOp::kSinh:
-    case ScalarOp::kCosh: case ScalarOp::kAsinh: case ScalarOp::kAcosh: case ScalarOp::kAtanh: case ScalarOp::kErfc: case ScalarOp::kFmod:
-    case ScalarOp::kRemainder: case ScalarOp::kFloorDiv: case ScalarOp::kTruncDiv: return 100;   // scalar library calls
-    case ScalarOp::kDiv: case ScalarOp::kSqrt: case ScalarOp::kRsqrt: case ScalarOp::kReciprocal: return 4;
+    case ScalarOp::kExp:
+    case ScalarOp::kExp2:
+    case ScalarOp::kExpm1:
+    case ScalarOp::kLog:
+    case ScalarOp::kLog2:
+    case ScalarOp::kLog10:
+    case ScalarOp::kLog1p:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf:
+    case ScalarOp::kSigmoid: return 20;
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kPow: return 40;
+    case ScalarOp::kTan:
+    case ScalarOp::kAsin:
+    case ScalarOp::kAcos:
+    case ScalarOp::kAtan:
+    case ScalarOp::kAtan2:
+    case ScalarOp::kSinh:
+    case ScalarOp::kCosh:
+    case ScalarOp::kAsinh:
+    case ScalarOp::kAcosh:
+    case ScalarOp::kAtanh:
+    case ScalarOp::kErfc:
+    case ScalarOp::kFmod:
+    case ScalarOp::kRemainder:
+    case ScalarOp::kFloorDiv:
+    case ScalarOp::kTruncDiv: return 100;  // scalar library calls
+    case ScalarOp::kDiv:
+    case ScalarOp::kSqrt:
+    case ScalarOp::kRsqrt:
+    case ScalarOp::kReciprocal: return 4;
     default: return 1;
   }
 }

@@ -1,4 +1,5 @@
-// Names inside one printed function: unique, and never a keyword, a function of C's library or one of the helpers before the kernels.
+// Names inside one printed function: unique, and never a keyword, a function of C's library or one of the helpers
+// before the kernels.
 #pragma once
 
 #include <set>
@@ -9,7 +10,8 @@ namespace kw::cpu {
 class Names {
  public:
   Names();
-  std::string fresh(const std::string& wanted, const std::string& suffix = "_value");   // wanted, or wanted_value, wanted_2, …
+  std::string fresh(const std::string& wanted, const std::string& suffix = "_value");  // wanted, or wanted_value,
+                                                                                       // wanted_2, …
 
  private:
   std::set<std::string> taken_;

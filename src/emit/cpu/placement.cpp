@@ -7,7 +7,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops) {
   for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
@@ -17,13 +17,16 @@ int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops) {
 
 int depth_of(const Guard& guard, const std::vector<int>& loops) {
   for (int depth = static_cast<int>(loops.size()); depth > 0; --depth)
-    if (std::any_of(guard.index.terms.begin(), guard.index.terms.end(), [&](const IndexTerm& term) { return term.axis == loops[depth - 1]; })) return depth;
+    if (std::any_of(guard.index.terms.begin(), guard.index.terms.end(),
+                    [&](const IndexTerm& term) { return term.axis == loops[depth - 1]; }))
+      return depth;
   return 0;
 }
 
 std::vector<bool> axes_of(const Kernel& kernel, const LoopNest& nest, const Store& store) {
   std::vector<bool> axes = axes_of_access(kernel, store.access);
-  if (scatter_of(kernel, store) != nullptr) axes.assign(axes.size(), true);   // once for each point, also where all are the same
+  if (scatter_of(kernel, store) != nullptr)
+    axes.assign(axes.size(), true);  // once for each point, also where all are the same
   for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || nest.axes[store.value][axis];
   return axes;
 }
@@ -48,7 +51,8 @@ int depth_of(const Kernel& kernel, const LoopNest& nest, const Sink& sink, const
 bool is_read_over_reduce_axes(const Kernel& kernel, const LoopNest& nest, const std::vector<bool>& reached, ExprId id) {
   for (size_t user = id + 1; user < reached.size(); ++user) {
     const auto& operands = kernel.exprs[user].operands;
-    const bool over = std::any_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), [&](int axis) { return nest.axes[user][axis]; });
+    const bool over = std::any_of(nest.reduce_axes.begin(), nest.reduce_axes.end(),
+                                  [&](int axis) { return nest.axes[user][axis]; });
     if (reached[user] && over && std::find(operands.begin(), operands.end(), id) != operands.end()) return true;
   }
   return false;
@@ -65,9 +69,11 @@ std::vector<bool> reached_from(const Kernel& kernel, const std::vector<Sink>& si
   return reached;
 }
 
-Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available) {
+Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops,
+                const std::vector<Sink>& sinks, const IsAvailable& is_available) {
   const size_t count = kernel.exprs.size();
-  Placement placement{std::vector<int>(count, 0), std::vector<int>(count, 0), std::vector<int>(count, 0), reached_from(kernel, sinks, is_available)};
+  Placement placement{std::vector<int>(count, 0), std::vector<int>(count, 0), std::vector<int>(count, 0),
+                      reached_from(kernel, sinks, is_available)};
   for (size_t id = 0; id < count; ++id) placement.depth[id] = depth_of(nest.axes[id], loops);
   for (const Sink& sink : sinks) {
     const bool twice = sink.kind == Sink::kFold && reads_operand_twice(kernel.exprs[sink.id]);
@@ -79,7 +85,8 @@ Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<in
   for (size_t id = count; id-- > 0;) {
     if (!placement.reached[id]) continue;
     for (ExprId operand : kernel.exprs[id].operands) {
-      placement.uses[operand] += kernel.exprs[id].kind == ExprKind::kScan && reads_operand_twice(kernel.exprs[id]) ? 2 : 1;
+      placement.uses[operand] += kernel.exprs[id].kind == ExprKind::kScan && reads_operand_twice(kernel.exprs[id]) ? 2
+                                                                                                                   : 1;
       placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
     }
   }
@@ -88,10 +95,11 @@ Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<in
 
 std::vector<Guard> common_guards(const Kernel& kernel, const std::vector<Sink>& sinks) {
   std::vector<Guard> common;
-  const bool may_end = sorts(kernel);   // after the first places
+  const bool may_end = sorts(kernel);  // after the first places
   for (size_t i = 0; i < sinks.size(); ++i) {
     if (sinks[i].kind != Sink::kFold && !(may_end && sinks[i].kind == Sink::kStore)) return {};
-    const std::vector<Guard>& own = sinks[i].kind == Sink::kStore ? kernel.stores[sinks[i].id].access.guards : kernel.exprs[sinks[i].id].access.guards;
+    const std::vector<Guard>& own = sinks[i].kind == Sink::kStore ? kernel.stores[sinks[i].id].access.guards
+                                                                  : kernel.exprs[sinks[i].id].access.guards;
     if (i == 0) common = own;
     std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
   }
@@ -120,7 +128,7 @@ ExprId stop_of(const Kernel& kernel, const LoopNest& nest, const std::vector<Sin
     if (sink.kind != Sink::kFold) return kNoExpr;
     folds.push_back(sink.id);
   }
-  return kernel::stop_of(kernel, axis, folds);
+  return kernel_ir::stop_of(kernel, axis, folds);
 }
 
 Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const AxisNames& names) {
@@ -130,13 +138,17 @@ Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const Ax
   if (own == rest.terms.end()) return {};
   const IndexTerm step = *own;
   rest.terms.erase(own);
-  if (step.divisor != 1 || step.modulus != 0 || step.coefficient < 1 || std::any_of(rest.terms.begin(), rest.terms.end(), is_own)) return {};
-  // The first place where step · place + rest ≥ bound. Rounding towards zero is right where it matters, since no place is negative.
+  if (step.divisor != 1 || step.modulus != 0 || step.coefficient < 1 ||
+      std::any_of(rest.terms.begin(), rest.terms.end(), is_own))
+    return {};
+  // The first place where step · place + rest ≥ bound. Rounding towards zero is right where it matters, since no place
+  // is negative.
   const auto first_from = [&](int64_t bound) {
     Index distance{bound - rest.constant + step.coefficient - 1, rest.terms};
     for (IndexTerm& term : distance.terms) term.coefficient = -term.coefficient;
     const Text text = index_text(kernel, distance, names, &guard.index);
-    return step.coefficient == 1 ? text.text : within(text, precedence::kMultiply) + " / " + std::to_string(step.coefficient);
+    return step.coefficient == 1 ? text.text
+                                 : within(text, precedence::kMultiply) + " / " + std::to_string(step.coefficient);
   };
   return {first_from(guard.lower), first_from(guard.upper)};
 }

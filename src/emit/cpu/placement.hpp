@@ -1,4 +1,5 @@
-// In which loop of a nest each expression is computed, and where the loops may start, end and skip because of folds' guards.
+// In which loop of a nest each expression is computed, and where the loops may start, end and skip because of folds'
+// guards.
 #pragma once
 
 #include <functional>
@@ -13,56 +14,64 @@ namespace kw::cpu {
 // What a nest of loops is for.
 struct Sink {
   enum Kind { kFold, kStore, kKeep, kColumnValue } kind;
-  int id;   // an expression, or a store
+  int id;  // an expression, or a store
 };
 
 struct Placement {
-  std::vector<int> depth, uses, deepest_user;   // per expression; depth 0 stands before the loops
-  std::vector<bool> reached;                    // has to be computed for the sinks
+  std::vector<int> depth, uses, deepest_user;  // per expression; depth 0 stands before the loops
+  std::vector<bool> reached;                   // has to be computed for the sinks
 };
 
 // The innermost of `loops`, counted from 1, along which there is a difference; 0: none.
 int depth_of(const std::vector<bool>& axes, const std::vector<int>& loops);
-int depth_of(const kernel::Guard& guard, const std::vector<int>& loops);
+int depth_of(const kernel_ir::Guard& guard, const std::vector<int>& loops);
 
-std::vector<bool> axes_of(const kernel::Kernel& kernel, const LoopNest& nest, const kernel::Store& store);
-std::vector<kernel::ExprId> roots_of(const kernel::Kernel& kernel, const Sink& sink);
-bool reads(const kernel::Kernel& kernel, const Sink& sink, kernel::ExprId id);   // itself, not through others
-bool is_read_over_reduce_axes(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<bool>& reached, kernel::ExprId id);
-int depth_of(const kernel::Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops);
+std::vector<bool> axes_of(const kernel_ir::Kernel& kernel, const LoopNest& nest, const kernel_ir::Store& store);
+std::vector<kernel_ir::ExprId> roots_of(const kernel_ir::Kernel& kernel, const Sink& sink);
+bool reads(const kernel_ir::Kernel& kernel, const Sink& sink, kernel_ir::ExprId id);  // itself, not through others
+bool is_read_over_reduce_axes(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<bool>& reached,
+                              kernel_ir::ExprId id);
+int depth_of(const kernel_ir::Kernel& kernel, const LoopNest& nest, const Sink& sink, const std::vector<int>& loops);
 
 // The expressions that have to be computed for the sinks, down to what is available already.
-using IsAvailable = std::function<bool(kernel::ExprId)>;
-std::vector<bool> reached_from(const kernel::Kernel& kernel, const std::vector<Sink>& sinks, const IsAvailable& is_available);
-Placement place(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops, const std::vector<Sink>& sinks, const IsAvailable& is_available);
+using IsAvailable = std::function<bool(kernel_ir::ExprId)>;
+std::vector<bool> reached_from(const kernel_ir::Kernel& kernel, const std::vector<Sink>& sinks,
+                               const IsAvailable& is_available);
+Placement place(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops,
+                const std::vector<Sink>& sinks, const IsAvailable& is_available);
 
 // Whether what is read, or what is made of it, hangs on where in the tensor an element stands. A short loop that is
 // written out leaves the one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on
 // that one's rows: some of them are computed as if on the other side.
-bool chooses_by_place(const kernel::Kernel& kernel, const Placement& placement);
+bool chooses_by_place(const kernel_ir::Kernel& kernel, const Placement& placement);
 
 // Of what is reached, the operations that differ along the columns but not along the reduction, and that the loops over
 // the reduction or the sinks read.
-std::vector<Sink> column_values(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
+std::vector<Sink> column_values(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
                                 const std::vector<bool>& reached);
 
 // Whether one of what is reached holds an index against its dimension.
-bool may_refuse(const kernel::Kernel& kernel, const std::vector<bool>& reached);
+bool may_refuse(const kernel_ir::Kernel& kernel, const std::vector<bool>& reached);
 
-// The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them misses.
-std::vector<kernel::Guard> common_guards(const kernel::Kernel& kernel, const std::vector<Sink>& sinks);
+// The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them
+// misses.
+std::vector<kernel_ir::Guard> common_guards(const kernel_ir::Kernel& kernel, const std::vector<Sink>& sinks);
 
 // Is its one use a store outside the loops?
-bool is_only_stored(const kernel::Kernel& kernel, const LoopNest& nest, kernel::ExprId id);
+bool is_only_stored(const kernel_ir::Kernel& kernel, const LoopNest& nest, kernel_ir::ExprId id);
 
 // From which place on along `axis` no sink takes anything in (loop_stops.hpp).
-kernel::ExprId stop_of(const kernel::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, int axis);
+kernel_ir::ExprId stop_of(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
+                          int axis);
 
-// The half-open range of `axis` within the guard, where the guard is a sum of it and of others; both texts empty where it is not.
-struct Bounds { std::string first, end; };
-Bounds range_within(const kernel::Kernel& kernel, const kernel::Guard& guard, int axis, const AxisNames& names);
+// The half-open range of `axis` within the guard, where the guard is a sum of it and of others; both texts empty where
+// it is not.
+struct Bounds {
+  std::string first, end;
+};
+Bounds range_within(const kernel_ir::Kernel& kernel, const kernel_ir::Guard& guard, int axis, const AxisNames& names);
 
 // The position among all that the reduce axes run over, in order.
-Text flat_reduce_position(const kernel::Kernel& kernel, const AxisNames& names);
+Text flat_reduce_position(const kernel_ir::Kernel& kernel, const AxisNames& names);
 
 }  // namespace kw::cpu

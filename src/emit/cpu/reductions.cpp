@@ -9,12 +9,13 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 using namespace precedence;
 
 namespace {
 
-// Sums and products of floats run in double: one rounding in the end, whatever the length. Sums of doubles run in long double.
+// Sums and products of floats run in double: one rounding in the end, whatever the length. Sums of doubles run in long
+// double.
 std::string sum_type(DType dtype, bool extended) {
   if (extended) return "long double";
   return is_floating(dtype) ? "double" : value_type(dtype);
@@ -22,8 +23,12 @@ std::string sum_type(DType dtype, bool extended) {
 
 DType compared_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
-std::string lowest(DType dtype) { return is_floating(dtype) ? "-INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::lowest()"; }
-std::string highest(DType dtype) { return is_floating(dtype) ? "INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::max()"; }
+std::string lowest(DType dtype) {
+  return is_floating(dtype) ? "-INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::lowest()";
+}
+std::string highest(DType dtype) {
+  return is_floating(dtype) ? "INFINITY" : "std::numeric_limits<" + value_type(dtype) + ">::max()";
+}
 
 }  // namespace
 
@@ -31,16 +36,19 @@ std::string identity_text(ReduceOp reduce, DType dtype) {
   switch (reduce) {
     case ReduceOp::kMax: return lowest(dtype);
     case ReduceOp::kMin: return highest(dtype);
-    case ReduceOp::kProd: case ReduceOp::kAll: return "1";
+    case ReduceOp::kProd:
+    case ReduceOp::kAll: return "1";
     default: return "0";
   }
 }
 
 bool reads_operand_twice(const Expr& reduce) {
-  return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin || reduce.reduce == ReduceOp::kArgMax || reduce.reduce == ReduceOp::kArgMin;
+  return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin || reduce.reduce == ReduceOp::kArgMax ||
+         reduce.reduce == ReduceOp::kArgMin;
 }
 
-Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns, bool plain) {
+Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns,
+                             bool plain) {
   Accumulator result;
   result.reduce = expr.reduce;
   switch (expr.reduce) {
@@ -48,7 +56,8 @@ Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, con
     case ReduceOp::kProd:
       result.type = plain ? value_type(expr.dtype) : sum_type(expr.dtype, extended);
       result.clause = expr.reduce == ReduceOp::kSum ? "+" : "*";
-      result.start = expr.reduce == ReduceOp::kSum ? (is_floating(expr.dtype) ? "0.0" : "0") : (is_floating(expr.dtype) ? "1.0" : "1");
+      result.start = expr.reduce == ReduceOp::kSum ? (is_floating(expr.dtype) ? "0.0" : "0")
+                                                   : (is_floating(expr.dtype) ? "1.0" : "1");
       result.holds_result = result.type == value_type(expr.dtype);
       return result;
     case ReduceOp::kMax:
@@ -80,7 +89,9 @@ Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, con
 }
 
 std::vector<std::string> Accumulator::definition(const std::string& columns) const {
-  if (!columns.empty()) return {fmt::format("alignas(64) {} {}[{}];", type, variable, columns), fmt::format("std::fill_n({}, {}, {});", variable, columns, start)};
+  if (!columns.empty())
+    return {fmt::format("alignas(64) {} {}[{}];", type, variable, columns),
+            fmt::format("std::fill_n({}, {}, {});", variable, columns, start)};
   std::vector<std::string> lines = {fmt::format("{} {} = {};", type, variable, start)};
   if (tracks_nan) lines.push_back("int " + nan_flag + " = 0;");
   return lines;
@@ -102,19 +113,23 @@ std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DT
       }
       // Not std::max: its references make GCC select addresses and gather.
       const std::string compared = within(value, kRelation + 1);
-      const std::string fold = element + " = " + compared + (largest ? " > " : " < ") + element + " ? " + within(value, kChoice + 1) + " : " + element + ";";
+      const std::string fold = element + " = " + compared + (largest ? " > " : " < ") + element + " ? " +
+                               within(value, kChoice + 1) + " : " + element + ";";
       if (!tracks_nan) return {fold};
       return {fold, nan_flag + " |= " + compared + " != " + compared + ";"};
     }
-    case ReduceOp::kAny: return {element + " |= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
-    case ReduceOp::kAll: return {element + " &= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
+    case ReduceOp::kAny:
+      return {element + " |= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
+    case ReduceOp::kAll:
+      return {element + " &= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
     default: break;
   }
   const std::string compared = within(value, kEquality + 1);
   const std::string extreme = within(cast_text(operands[1], from, dtype, helpers), kEquality + 1);
   const std::string is_nan = is_floating(dtype) ? " || " + compared + " != " + compared : "";
   const std::string position = within(operands[2], kRelation + 1);
-  return {element + " = " + compared + " == " + extreme + is_nan + " ? (" + position + " < " + element + " ? " + position + " : " + element + ") : " + element + ";"};
+  return {element + " = " + compared + " == " + extreme + is_nan + " ? (" + position + " < " + element + " ? " +
+          position + " : " + element + ") : " + element + ";"};
 }
 
 Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helpers) const {
@@ -132,14 +147,16 @@ Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helper
   }
 }
 
-std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators, const std::string& section) {
+std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators,
+                                           const std::string& section) {
   std::map<std::string, std::vector<std::string>> variables;
   for (const Accumulator* accumulator : accumulators) {
     variables[accumulator->clause].push_back(accumulator->variable + section);
     if (accumulator->tracks_nan) variables["|"].push_back(accumulator->nan_flag);
   }
   std::vector<std::string> clauses;
-  for (const auto& [operation, list] : variables) clauses.push_back("reduction(" + operation + " : " + join(list, ", ") + ")");
+  for (const auto& [operation, list] : variables)
+    clauses.push_back("reduction(" + operation + " : " + join(list, ", ") + ")");
   return clauses;
 }
 

@@ -11,13 +11,13 @@
 namespace kw::cpu {
 
 struct Accumulator {
-  kernel::ReduceOp reduce;
+  kernel_ir::ReduceOp reduce;
   std::string type, start;
-  std::string clause;            // of `#pragma omp … reduction(clause : variable)`
-  bool holds_result = false;     // the variable itself is the result
-  bool tracks_nan = false;       // OpenMP's max and min lose NaN, so rows note it in a flag
+  std::string clause;         // of `#pragma omp … reduction(clause : variable)`
+  bool holds_result = false;  // the variable itself is the result
+  bool tracks_nan = false;    // OpenMP's max and min lose NaN, so rows note it in a flag
   std::string variable, nan_flag;
-  std::string element;           // the variable, or the element of its array that belongs to a column
+  std::string element;  // the variable, or the element of its array that belongs to a column
 
   // The variable with its start: one, or an array of `columns` (C++ text).
   std::vector<std::string> definition(const std::string& columns) const;
@@ -30,14 +30,17 @@ struct Accumulator {
 };
 
 // OpenMP's clauses that combine the threads' accumulators; `section` of each, "" where they are variables.
-std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators, const std::string& section);
+std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators,
+                                           const std::string& section);
 
-// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision. `elements`: C++ text of how many values one reduction folds.
-Accumulator make_accumulator(const kernel::Expr& reduce, DType operand, bool extended, const std::string& elements, bool columns, bool plain = false);
+// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision. `elements`: C++ text of
+// how many values one reduction folds.
+Accumulator make_accumulator(const kernel_ir::Expr& reduce, DType operand, bool extended, const std::string& elements,
+                             bool columns, bool plain = false);
 
 // What changes nothing when a simple reduction folds it in.
-std::string identity_text(kernel::ReduceOp reduce, DType dtype);
+std::string identity_text(kernel_ir::ReduceOp reduce, DType dtype);
 
-bool reads_operand_twice(const kernel::Expr& reduce);
+bool reads_operand_twice(const kernel_ir::Expr& reduce);
 
 }  // namespace kw::cpu

@@ -12,15 +12,15 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 namespace {
 
-constexpr int64_t kWorthCutting = 256;    // points of a kernel
+constexpr int64_t kWorthCutting = 256;  // points of a kernel
 constexpr size_t kMostRegions = 16;
-constexpr int64_t kShortestRun = 32;       // elements: a shorter piece of contiguous memory costs more than a mask
+constexpr int64_t kShortestRun = 32;  // elements: a shorter piece of contiguous memory costs more than a mask
 
-using Cuts = std::map<int, std::set<int64_t>>;   // axis → places within it
+using Cuts = std::map<int, std::set<int64_t>>;  // axis → places within it
 
 bool is_true(const Expr& expr) { return expr.integer != 0 || expr.number != 0.0; }
 bool is_known(const Expr& expr) { return expr.kind == ExprKind::kConstant && expr.dtype == DType::b1; }
@@ -48,7 +48,8 @@ Index sum(const Index& left, const Index& right, int64_t factor) {
   return result;
 }
 
-// The value of an integer expression as an index over the axes, where it is one; `forms` are those of the expressions before it.
+// The value of an integer expression as an index over the axes, where it is one; `forms` are those of the expressions
+// before it.
 std::optional<Index> form_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
   if (expr.dtype != DType::i32 && expr.dtype != DType::i64) return std::nullopt;
   if (expr.kind == ExprKind::kIndex) return expr.access.index;
@@ -73,14 +74,17 @@ bool compares(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::kG
 
 // left − right of a comparison of indices.
 std::optional<Index> difference_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
-  if (expr.kind != ExprKind::kOp || !compares(expr.op) || !forms[expr.operands[0]] || !forms[expr.operands[1]]) return std::nullopt;
+  if (expr.kind != ExprKind::kOp || !compares(expr.op) || !forms[expr.operands[0]] || !forms[expr.operands[1]])
+    return std::nullopt;
   return sum(*forms[expr.operands[0]], *forms[expr.operands[1]], -1);
 }
 
 // What the comparison of `difference` with 0 says, where it says the same everywhere.
 std::optional<bool> answer_of(ScalarOp op, const IndexRange& difference) {
   const auto [lowest, highest] = difference;
-  const auto decide = [&](bool always, bool never) { return always ? std::optional(true) : never ? std::optional(false) : std::nullopt; };
+  const auto decide = [&](bool always, bool never) {
+    return always ? std::optional(true) : never ? std::optional(false) : std::nullopt;
+  };
   switch (op) {
     case ScalarOp::kEqual: return decide(lowest == 0 && highest == 0, lowest > 0 || highest < 0);
     case ScalarOp::kNotEqual: return decide(lowest > 0 || highest < 0, lowest == 0 && highest == 0);
@@ -92,9 +96,11 @@ std::optional<bool> answer_of(ScalarOp op, const IndexRange& difference) {
   }
 }
 
-// --- Where to cut --------------------------------------------------------------------------------------------------------------
+// --- Where to cut ---
 
-int64_t floor_quotient(int64_t value, int64_t divisor) { return value / divisor - (value % divisor != 0 && (value < 0) != (divisor < 0)); }
+int64_t floor_quotient(int64_t value, int64_t divisor) {
+  return value / divisor - (value % divisor != 0 && (value < 0) != (divisor < 0));
+}
 
 template <typename Visit>
 void for_each_index(const Kernel& kernel, Visit&& visit) {
@@ -110,7 +116,8 @@ void for_each_index(const Kernel& kernel, Visit&& visit) {
 bool is_walked_plainly(const Kernel& kernel, int axis) {
   bool plain = true;
   for_each_index(kernel, [&](const Index& index) {
-    for (const IndexTerm& term : index.terms) plain = plain && (term.axis != axis || (term.divisor == 1 && term.modulus == 0));
+    for (const IndexTerm& term : index.terms)
+      plain = plain && (term.axis != axis || (term.divisor == 1 && term.modulus == 0));
   });
   return plain;
 }
@@ -142,7 +149,9 @@ class Conditions {
     Cuts taken;
     size_t regions = 1;
     for (const auto& [axis, places] : cuts_) {
-      const bool contiguous = std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) { return stride_along(store.access.index, axis) == 1; });
+      const bool contiguous = std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
+        return stride_along(store.access.index, axis) == 1;
+      });
       if (!is_walked_plainly(kernel_, axis) || regions * (places.size() + 1) > kMostRegions) continue;
       if (contiguous && shortest_piece(axis, places) < kShortestRun && !is_looked_up_along(axis)) continue;
       regions *= places.size() + 1;
@@ -165,7 +174,8 @@ class Conditions {
     const auto& [axis, step, divisor, modulus] = index.terms[0];
     const int64_t distance = bound - index.constant;
     const int64_t place = step > 0 ? -floor_quotient(-distance, step) : floor_quotient(-distance, -step) + 1;
-    if (place > 0 && place < kernel_.axes[axis].extent && kernel_.axes[axis].kind == AxisKind::kParallel) cuts_[axis].insert(place);
+    if (place > 0 && place < kernel_.axes[axis].extent && kernel_.axes[axis].kind == AxisKind::kParallel)
+      cuts_[axis].insert(place);
   }
 
   int64_t shortest_piece(int axis, const std::set<int64_t>& places) const {
@@ -180,10 +190,11 @@ class Conditions {
   // Does a Gather stand for loads side by side along the axis, but for the cuts?
   bool is_looked_up_along(int axis) const {
     const auto axes = axes_of_exprs(kernel_);
-    std::vector<bool> computed(kernel_.exprs.size(), true);   // from the axes alone
+    std::vector<bool> computed(kernel_.exprs.size(), true);  // from the axes alone
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      computed[id] = !is_load(expr) && std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId operand) { return computed[operand]; });
+      computed[id] = !is_load(expr) && std::all_of(expr.operands.begin(), expr.operands.end(),
+                                                   [&](ExprId operand) { return computed[operand]; });
       if (expr.kind == ExprKind::kGather && computed[expr.operands[0]] && axes[expr.operands[0]][axis]) return true;
     }
     return false;
@@ -194,7 +205,7 @@ class Conditions {
   Cuts cuts_;
 };
 
-// --- One region ------------------------------------------------------------------------------------------------------------------
+// --- One region ---
 
 // The axis from `first` to before `end`, counted from 0.
 void narrow(Kernel& kernel, int axis, int64_t first, int64_t end) {
@@ -254,8 +265,10 @@ class Folder {
 
   ExprId fold_load(Expr expr) {
     drop_certain(expr.access.guards);
-    const bool conditional = expr.kind == ExprKind::kGather && expr.operands.size() > 1 && is_known(exprs_[expr.operands[1]]);
-    if (never_holds(expr.access.guards) || (conditional && !is_true(exprs_[expr.operands[1]]))) return insert(otherwise_of(expr));
+    const bool conditional = expr.kind == ExprKind::kGather && expr.operands.size() > 1 &&
+                             is_known(exprs_[expr.operands[1]]);
+    if (never_holds(expr.access.guards) || (conditional && !is_true(exprs_[expr.operands[1]])))
+      return insert(otherwise_of(expr));
     if (conditional) expr.operands.pop_back();
     if (expr.kind == ExprKind::kGather && expr.operands.size() == 1 && forms_[expr.operands[0]]) {
       expr.access.index = sum(expr.access.index, *forms_[expr.operands[0]], 1);
@@ -312,9 +325,13 @@ class Folder {
 
 // Do all indices go on along `outer` where `inner` ends?
 bool lie_behind_each_other(const Kernel& kernel, int outer, int inner) {
-  if (kernel.axes[outer].extent <= 1 || kernel.axes[inner].extent <= 1 || !is_walked_plainly(kernel, outer) || !is_walked_plainly(kernel, inner)) return false;
+  if (kernel.axes[outer].extent <= 1 || kernel.axes[inner].extent <= 1 || !is_walked_plainly(kernel, outer) ||
+      !is_walked_plainly(kernel, inner))
+    return false;
   bool together = true;
-  for_each_index(kernel, [&](const Index& index) { together = together && stride_along(index, outer) == stride_along(index, inner) * kernel.axes[inner].extent; });
+  for_each_index(kernel, [&](const Index& index) {
+    together = together && stride_along(index, outer) == stride_along(index, inner) * kernel.axes[inner].extent;
+  });
   return together;
 }
 
@@ -345,7 +362,8 @@ void merge_axes(Kernel& kernel) {
 }
 
 bool is_pointwise(const Kernel& kernel) {
-  return std::all_of(kernel.axes.begin(), kernel.axes.end(), [](const Axis& axis) { return axis.kind == AxisKind::kParallel && !axis.unrolled; });
+  return std::all_of(kernel.axes.begin(), kernel.axes.end(),
+                     [](const Axis& axis) { return axis.kind == AxisKind::kParallel && !axis.unrolled; });
 }
 
 }  // namespace
@@ -353,14 +371,17 @@ bool is_pointwise(const Kernel& kernel) {
 std::vector<Region> regions_of(const Kernel& kernel) {
   int64_t points = 1;
   for (const Axis& axis : kernel.axes) points *= axis.extent;
-  const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting ? Conditions(kernel).worth_taking() : Cuts{};
+  const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting
+                        ? Conditions(kernel).worth_taking()
+                        : Cuts{};
   std::vector<Region> regions{{kernel, ""}};
   for (const auto& [axis, places] : cuts) {
     std::vector<Region> cut;
     for (const Region& region : regions) {
       int64_t first = 0;
       const auto add_until = [&](int64_t end) {
-        const std::string here = fmt::format("{} {}{}", kernel.axes[axis].name, first, end > first + 1 ? fmt::format(" to {}", end - 1) : "");
+        const std::string here = fmt::format("{} {}{}", kernel.axes[axis].name, first,
+                                             end > first + 1 ? fmt::format(" to {}", end - 1) : "");
         cut.push_back({region.kernel, region.place.empty() ? here : region.place + ", " + here});
         narrow(cut.back().kernel, axis, first, end);
         first = end;

@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 using namespace precedence;
 
 namespace {
@@ -25,7 +25,8 @@ std::string start_of(ReduceOp op, DType dtype) {
 
 }  // namespace
 
-std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::string& count, const std::string& position, Names& names) {
+std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::string& count,
+                                const std::string& position, Names& names) {
   const Expr& expr = kernel.exprs[scan];
   const bool extreme = expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMin;
   std::vector<Carry> carries;
@@ -36,7 +37,9 @@ std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::st
     const std::string name = names.fresh(wanted);
     carry.element = count.empty() ? name : name + "[" + position + "]";
     if (count.empty()) carry.declaration = {value_type(dtype) + " " + name + " = " + start + ";"};
-    else carry.declaration = {"alignas(64) " + value_type(dtype) + " " + name + "[" + count + "];", "std::fill_n(" + name + ", " + count + ", " + start + ");"};
+    else
+      carry.declaration = {"alignas(64) " + value_type(dtype) + " " + name + "[" + count + "];",
+                           "std::fill_n(" + name + ", " + count + ", " + start + ");"};
     carries.push_back(std::move(carry));
   };
   DType dtype = kernel.exprs[expr.operands[0]].dtype;
@@ -48,8 +51,8 @@ std::vector<Carry> make_carries(const Kernel& kernel, ExprId scan, const std::st
   return carries;
 }
 
-std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std::vector<Carry>& carries, const std::vector<Text>& operands, Names& names,
-                                   HelperSet& helpers) {
+std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std::vector<Carry>& carries,
+                                   const std::vector<Text>& operands, Names& names, HelperSet& helpers) {
   const Expr& expr = kernel.exprs[scan];
   const Carry& carry = carries[0];
   const DType from = kernel.exprs[expr.operands[0]].dtype;
@@ -72,7 +75,8 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
       };
       if (carries.size() == 1) return {move(condition, carry, next)};
       const std::string moves = names.fresh("moves");
-      return {"const bool " + moves + " = " + condition + ";", move(moves, carry, next), move(moves, carries[1], operands[1])};
+      return {"const bool " + moves + " = " + condition + ";", move(moves, carry, next),
+              move(moves, carries[1], operands[1])};
     }
     default: break;
   }
@@ -81,16 +85,21 @@ std::vector<std::string> scan_step(const Kernel& kernel, ExprId scan, const std:
 
 int64_t elements_at_a_time(const Kernel& kernel, const LoopNest& nest) {
   const auto along = [&](int axis, int64_t part) { return part ? part : kernel.axes[axis].extent; };
-  return along(nest.vector_axis, nest.piece) * (nest.row_axis < 0 ? 1 : along(nest.row_axis, nest.block_of(nest.row_axis)));
+  return along(nest.vector_axis, nest.piece) *
+         (nest.row_axis < 0 ? 1 : along(nest.row_axis, nest.block_of(nest.row_axis)));
 }
 
-PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count, const std::string& row_start, const std::string& position) {
+PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elements, const std::string& count,
+                            const std::string& row_start, const std::string& position) {
   constexpr int64_t kMostStackBytes = 128 * 1024;
   const std::string type = storage_type(dtype);
   PieceArray array;
-  if (elements * size_of(dtype) <= kMostStackBytes) array.declaration = {"alignas(64) " + type + " " + name + "[" + count + "];"};
+  if (elements * size_of(dtype) <= kMostStackBytes)
+    array.declaration = {"alignas(64) " + type + " " + name + "[" + count + "];"};
   // Memory that is given back at each row costs its page faults each time.
-  else array.declaration = {"static thread_local std::vector<" + type + "> " + name + "_memory(" + count + ");", type + "* const " + name + " = " + name + "_memory.data();"};
+  else
+    array.declaration = {"static thread_local std::vector<" + type + "> " + name + "_memory(" + count + ");",
+                         type + "* const " + name + " = " + name + "_memory.data();"};
   array.start = row_start.empty() ? name : name + " + " + row_start;
   array.element = name + "[" + (row_start.empty() ? "" : row_start + " + ") + position + "]";
   return array;
@@ -99,7 +108,8 @@ PieceArray make_piece_array(DType dtype, const std::string& name, int64_t elemen
 std::optional<Access> row_in_memory(const Kernel& kernel, const LoopNest& nest, ExprId load) {
   const Expr& expr = kernel.exprs[load];
   Access access = expr.access;
-  if (expr.kind != ExprKind::kLoad || !access.guards.empty() || kernel.buffers[access.buffer].dtype != expr.dtype) return std::nullopt;
+  if (expr.kind != ExprKind::kLoad || !access.guards.empty() || kernel.buffers[access.buffer].dtype != expr.dtype)
+    return std::nullopt;
   const auto along = [&](const IndexTerm& term) { return term.axis == nest.vector_axis; };
   const auto own = std::find_if(access.index.terms.begin(), access.index.terms.end(), along);
   if (own == access.index.terms.end() || *own != IndexTerm{nest.vector_axis, 1, 1, 0}) return std::nullopt;
@@ -107,19 +117,24 @@ std::optional<Access> row_in_memory(const Kernel& kernel, const LoopNest& nest, 
   return access;
 }
 
-std::string sort_call(const Kernel& kernel, ExprId sort, const std::string& values, const std::string& count, const std::string& sorted, const std::string& places) {
+std::string sort_call(const Kernel& kernel, ExprId sort, const std::string& values, const std::string& count,
+                      const std::string& sorted, const std::string& places) {
   const Expr& expr = kernel.exprs[sort];
   const DType dtype = kernel.exprs[expr.operands[0]].dtype;
-  const std::string order = dtype == DType::f16 ? "HalfOrder" : dtype == DType::bf16 ? "Bfloat16Order" : "OrderOf<" + storage_type(dtype) + ">";
+  const std::string order = dtype == DType::f16    ? "HalfOrder"
+                            : dtype == DType::bf16 ? "Bfloat16Order"
+                                                   : "OrderOf<" + storage_type(dtype) + ">";
   const std::string first = expr.integer == 0 ? count : std::to_string(expr.integer);
-  return "sort_row<" + order + ", " + (expr.reduce == ReduceOp::kSortDown ? "true" : "false") + ", " + storage_type(dtype) + ", " +
-         storage_type(expr.operands.size() > 1 ? kernel.exprs[expr.operands[1]].dtype : DType::i32) + ">(" + values + ", " + count + ", " + first + ", " + (sorted.empty() ? "nullptr" : sorted) + ", " +
+  return "sort_row<" + order + ", " + (expr.reduce == ReduceOp::kSortDown ? "true" : "false") + ", " +
+         storage_type(dtype) + ", " +
+         storage_type(expr.operands.size() > 1 ? kernel.exprs[expr.operands[1]].dtype : DType::i32) + ">(" + values +
+         ", " + count + ", " + first + ", " + (sorted.empty() ? "nullptr" : sorted) + ", " +
          (places.empty() ? "nullptr" : places) + ");";
 }
 
 std::vector<std::vector<ExprId>> scan_levels(const Kernel& kernel, const std::vector<bool>& reached) {
   std::vector<std::vector<ExprId>> levels;
-  std::vector<size_t> below(kernel.exprs.size(), 0);   // how many levels an expression needs
+  std::vector<size_t> below(kernel.exprs.size(), 0);  // how many levels an expression needs
   std::vector<bool> listed(kernel.exprs.size(), false);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];

@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 
 namespace {
 
@@ -21,9 +21,10 @@ void for_each_index(Kernel& kernel, Visit&& visit) {
   for (Store& store : kernel.stores) visit_access(store.access);
 }
 
-// --- Splitting axes ------------------------------------------------------------------------------------------------------------
+// --- Splitting axes ---
 
-// The positions at which the indices cut the axis: {1, …, extent}, each a multiple of the one before; {1, extent} where it cannot be split.
+// The positions at which the indices cut the axis: {1, …, extent}, each a multiple of the one before; {1, extent} where
+// it cannot be split.
 std::vector<int64_t> cuts_of(Kernel& kernel, int axis) {
   const int64_t extent = kernel.axes[axis].extent;
   std::set<int64_t> cuts{1, extent};
@@ -72,7 +73,8 @@ void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
       const int64_t end = term.modulus ? term.divisor * term.modulus : whole.extent;
       for (size_t part = 0; part < parts; ++part) {
         const int64_t low = chain[parts - part - 1];
-        if (low >= term.divisor && low < end) terms.push_back({axis + static_cast<int>(part), term.coefficient * (low / term.divisor), 1, 0});
+        if (low >= term.divisor && low < end)
+          terms.push_back({axis + static_cast<int>(part), term.coefficient * (low / term.divisor), 1, 0});
       }
     }
     index.terms = std::move(terms);
@@ -83,13 +85,13 @@ void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
 
 void split_axes(Kernel& kernel) {
   for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
-    if (kernel.axes[axis].extent <= 1 || kernel.axes[axis].kind == AxisKind::kScan) continue;   // a scan walks one loop
+    if (kernel.axes[axis].extent <= 1 || kernel.axes[axis].kind == AxisKind::kScan) continue;  // a scan walks one loop
     const std::vector<int64_t> chain = cuts_of(kernel, axis);
     if (chain.size() > 2) split_axis(kernel, axis, chain);
   }
 }
 
-// --- Joining axes ----------------------------------------------------------------------------------------------------------------
+// --- Joining axes ---
 
 // Stride of an access along the axis; 0 also where it depends on the axis otherwise than by a multiple.
 int64_t plain_stride(const Index& index, int axis) {
@@ -114,7 +116,8 @@ void join_axes(Kernel& kernel, int outer, int inner) {
     }
     for (IndexTerm term : index.terms) {
       if (term.axis == outer) term.divisor *= extent;
-      if (term.axis == inner) term = {outer, term.coefficient, term.divisor, term.modulus != 0 ? term.modulus : extent / term.divisor};
+      if (term.axis == inner)
+        term = {outer, term.coefficient, term.divisor, term.modulus != 0 ? term.modulus : extent / term.divisor};
       terms.push_back(term);
     }
     for (IndexTerm& term : terms)
@@ -123,21 +126,24 @@ void join_axes(Kernel& kernel, int outer, int inner) {
   });
   Axis& axis = kernel.axes[outer];
   const std::string part = "outer_";
-  if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size())) axis.name = axis.name.substr(part.size());
+  if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size()))
+    axis.name = axis.name.substr(part.size());
   axis.extent *= extent;
   axis.block = 1;
   kernel.axes.erase(kernel.axes.begin() + inner);
 }
 
 bool can_gather(const Kernel& kernel) {
-  return std::all_of(kernel.buffers.begin(), kernel.buffers.end(), [](const Buffer& buffer) { return size_of(buffer.dtype) >= 4; });
+  return std::all_of(kernel.buffers.begin(), kernel.buffers.end(),
+                     [](const Buffer& buffer) { return size_of(buffer.dtype) >= 4; });
 }
 
-// A parallel axis along which all stores are contiguous but that is short goes on along the axis that continues it in memory, where there is one: gathered
-// loads then cost less than a short loop.
+// A parallel axis along which all stores are contiguous but that is short goes on along the axis that continues it in
+// memory, where there is one: gathered loads then cost less than a short loop.
 bool join_short_axis(Kernel& kernel) {
   const auto strides_are = [&](int axis, int64_t stride) {
-    return std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
+    return std::all_of(kernel.stores.begin(), kernel.stores.end(),
+                       [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
   };
   const auto exact = [&](const IndexTerm& term, int64_t extent) { return extent % term.divisor == 0; };
   for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
@@ -163,10 +169,11 @@ void join_short_axes(Kernel& kernel) {
   while (join_short_axis(kernel)) continue;
 }
 
-// --- Expressions -----------------------------------------------------------------------------------------------------------------
+// --- Expressions ---
 
 bool same_access(const Access& a, const Access& b) {
-  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards && std::memcmp(&a.otherwise, &b.otherwise, sizeof(double)) == 0;
+  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards &&
+         std::memcmp(&a.otherwise, &b.otherwise, sizeof(double)) == 0;
 }
 
 bool same(const Expr& a, const Expr& b) {
@@ -174,10 +181,14 @@ bool same(const Expr& a, const Expr& b) {
   switch (a.kind) {
     case ExprKind::kConstant: return std::memcmp(&a.number, &b.number, sizeof(double)) == 0 && a.integer == b.integer;
     case ExprKind::kIndex: return a.access.index == b.access.index;
-    case ExprKind::kLoad: case ExprKind::kGather: return same_access(a.access, b.access);
+    case ExprKind::kLoad:
+    case ExprKind::kGather: return same_access(a.access, b.access);
     case ExprKind::kOp: return a.op == b.op;
     case ExprKind::kScatter: return a.reduce == b.reduce && a.overwrites == b.overwrites;
-    case ExprKind::kReduce: case ExprKind::kScan: return a.reduce == b.reduce && a.component == b.component && a.integer == b.integer && a.access.guards == b.access.guards;
+    case ExprKind::kReduce:
+    case ExprKind::kScan:
+      return a.reduce == b.reduce && a.component == b.component && a.integer == b.integer &&
+             a.access.guards == b.access.guards;
   }
   return false;
 }
@@ -190,7 +201,8 @@ class Expander {
     result_.kernel.body.clear();
     for (const Axis& axis : source.axes)
       if (axis.kind == AxisKind::kReduce) reduced_elements_ *= axis.extent;
-    result_.short_folds = std::any_of(source.axes.begin(), source.axes.end(), [](const Axis& axis) { return axis.unrolled; });
+    result_.short_folds = std::any_of(source.axes.begin(), source.axes.end(),
+                                      [](const Axis& axis) { return axis.unrolled; });
   }
 
   Simplified run() {
@@ -206,7 +218,8 @@ class Expander {
       const Expr& value = result_.kernel.exprs[store.value];
       const bool narrowed = value.kind == ExprKind::kOp && value.op == ScalarOp::kCast && value.dtype == stored;
       const ExprId wide = narrowed ? value.operands[0] : store.value;
-      const ExprId unwidened = is_narrow_float(stored) && dtype(wide) == DType::f32 ? without_widening(wide, stored) : kNoExpr;
+      const ExprId unwidened = is_narrow_float(stored) && dtype(wide) == DType::f32 ? without_widening(wide, stored)
+                                                                                    : kNoExpr;
       if (unwidened != kNoExpr) store.value = unwidened;
     }
     return std::move(result_);
@@ -225,7 +238,8 @@ class Expander {
     return static_cast<ExprId>(exprs.size() - 1);
   }
 
-  // What is only moved and chosen, in the 16 or 8 bits that it was loaded with and is stored with; kNoExpr where something is computed.
+  // What is only moved and chosen, in the 16 or 8 bits that it was loaded with and is stored with; kNoExpr where
+  // something is computed.
   ExprId without_widening(ExprId id, DType narrow) {
     const Expr expr = result_.kernel.exprs[id];
     if (expr.kind == ExprKind::kConstant && expr.number == 0.0) return constant(expr.number, narrow);
@@ -256,7 +270,9 @@ class Expander {
     return intern(std::move(expr));
   }
 
-  ExprId cast(ExprId id, DType to, const std::string& name = "") { return dtype(id) == to ? id : op(ScalarOp::kCast, to, {id}, name); }
+  ExprId cast(ExprId id, DType to, const std::string& name = "") {
+    return dtype(id) == to ? id : op(ScalarOp::kCast, to, {id}, name);
+  }
 
   ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, std::string name = "", bool extended = false) {
     Expr expr;
@@ -273,11 +289,14 @@ class Expander {
     const ExprId x = expr.operands[0];
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
-      case ReduceOp::kSum: return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64 && !result_.short_folds);
+      case ReduceOp::kSum:
+        return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64 && !result_.short_folds);
       case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
       case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
-      case ReduceOp::kArgMax: return reduce(ReduceOp::kArgMax, expr.dtype, {x, extreme(ReduceOp::kMax, dtype(x), x, "")}, expr.name);
-      case ReduceOp::kArgMin: return reduce(ReduceOp::kArgMin, expr.dtype, {x, extreme(ReduceOp::kMin, dtype(x), x, "")}, expr.name);
+      case ReduceOp::kArgMax:
+        return reduce(ReduceOp::kArgMax, expr.dtype, {x, extreme(ReduceOp::kMax, dtype(x), x, "")}, expr.name);
+      case ReduceOp::kArgMin:
+        return reduce(ReduceOp::kArgMin, expr.dtype, {x, extreme(ReduceOp::kMin, dtype(x), x, "")}, expr.name);
       case ReduceOp::kMaxSumExp: return max_sum_exp(expr);
       case ReduceOp::kCombineMaxSumExp: return combine_max_sum_exp(expr);
       case ReduceOp::kMoments: return moments(expr);
@@ -313,23 +332,27 @@ class Expander {
 
   ExprId moments(const Expr& expr) {
     if (dtype(expr.operands[0]) == DType::f64 || reduced_elements_ == 0) return moments_of_f64(expr);
-    // One pass, shifted by the first element x0: with d = x − x0, mean = x0 + Σd/n and Σ(x − mean)² = Σd² − (Σd)²/n. Since x0 is one of the
-    // elements, the difference loses at most a factor n + 1 of double's precision; equal elements give exactly 0.
+    // One pass, shifted by the first element x0: with d = x − x0, mean = x0 + Σd/n and Σ(x − mean)² = Σd² − (Σd)²/n.
+    // Since x0 is one of the elements, the difference loses at most a factor n + 1 of double's precision; equal
+    // elements give exactly 0.
     const ExprId count = constant(static_cast<double>(reduced_elements_), DType::f64);
     const ExprId shift = cast(finite_or_zero(at_first_position(expr.operands[0])), DType::f64, "shift");
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {cast(expr.operands[0], DType::f64), shift}, "deviation");
     const ExprId total = reduce(ReduceOp::kSum, DType::f64, {deviation}, "deviation_sum");
     const ExprId average = op(ScalarOp::kDiv, DType::f64, {total, count});
     if (expr.component == 0) return cast(op(ScalarOp::kAdd, DType::f64, {shift, average}), expr.dtype, expr.name);
-    const ExprId squares = reduce(ReduceOp::kSum, DType::f64, {op(ScalarOp::kMul, DType::f64, {deviation, deviation})}, "square_sum");
-    const ExprId difference = op(ScalarOp::kSub, DType::f64, {squares, op(ScalarOp::kMul, DType::f64, {total, average})});
+    const ExprId squares = reduce(ReduceOp::kSum, DType::f64, {op(ScalarOp::kMul, DType::f64, {deviation, deviation})},
+                                  "square_sum");
+    const ExprId difference = op(ScalarOp::kSub, DType::f64,
+                                 {squares, op(ScalarOp::kMul, DType::f64, {total, average})});
     return cast(op(ScalarOp::kMaximum, DType::f64, {difference, constant(0.0, DType::f64)}), expr.dtype, expr.name);
   }
 
   ExprId moments_of_f64(const Expr& expr) {
     const ExprId x = cast(expr.operands[0], DType::f64);
     const ExprId total = reduce(ReduceOp::kSum, DType::f64, {x}, "", true);
-    const ExprId mean = op(ScalarOp::kDiv, DType::f64, {total, constant(static_cast<double>(reduced_elements_), DType::f64)}, "exact_mean");
+    const ExprId mean = op(ScalarOp::kDiv, DType::f64,
+                           {total, constant(static_cast<double>(reduced_elements_), DType::f64)}, "exact_mean");
     if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {x, mean}, "deviation");
     const ExprId square = op(ScalarOp::kMul, DType::f64, {deviation, deviation});
@@ -341,7 +364,8 @@ class Expander {
     Expr expr = result_.kernel.exprs[id];
     if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kConstant) return id;
     const auto drop = [&](Index& index) {
-      std::erase_if(index.terms, [&](const IndexTerm& term) { return result_.kernel.axes[term.axis].kind == AxisKind::kReduce; });
+      std::erase_if(index.terms,
+                    [&](const IndexTerm& term) { return result_.kernel.axes[term.axis].kind == AxisKind::kReduce; });
     };
     drop(expr.access.index);
     for (Guard& guard : expr.access.guards) drop(guard.index);
@@ -365,10 +389,12 @@ class Expander {
     const ExprId part_count = cast(expr.operands[2], DType::f64);
     const ExprId count = reduce(ReduceOp::kSum, DType::f64, {part_count});
     const ExprId weighted = op(ScalarOp::kMul, DType::f64, {part_count, part_mean});
-    const ExprId mean = op(ScalarOp::kDiv, DType::f64, {reduce(ReduceOp::kSum, DType::f64, {weighted}, "", from_f64), count}, "exact_mean");
+    const ExprId mean = op(ScalarOp::kDiv, DType::f64,
+                           {reduce(ReduceOp::kSum, DType::f64, {weighted}, "", from_f64), count}, "exact_mean");
     if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {part_mean, mean}, "deviation");
-    const ExprId between = op(ScalarOp::kMul, DType::f64, {part_count, op(ScalarOp::kMul, DType::f64, {deviation, deviation})});
+    const ExprId between = op(ScalarOp::kMul, DType::f64,
+                              {part_count, op(ScalarOp::kMul, DType::f64, {deviation, deviation})});
     const ExprId square = op(ScalarOp::kAdd, DType::f64, {part_m2, between});
     return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", from_f64), expr.dtype, expr.name);
   }

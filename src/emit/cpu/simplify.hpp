@@ -1,7 +1,9 @@
 // Rewrites a kernel into what loops over scalars print best; the meaning stays the same.
 //   - axes of extent 1 leave every index;
-//   - an axis that is only read through quotients and remainders is split into the axes those stand for, so that no loop divides;
-//   - a short axis along which all stores are contiguous is joined with the one that continues it in memory, quotients and remainders in the loads;
+//   - an axis that is only read through quotients and remainders is split into the axes those stand for, so that no
+//   loop divides;
+//   - a short axis along which all stores are contiguous is joined with the one that continues it in memory, quotients
+//   and remainders in the loads;
 //   - compound reductions become simple ones over expressions that other parts of the kernel can share:
 //       max_sum_exp(x)  →  m = max(x),  Σ e^(x − m)          (softmax's own e^(x − m) is then computed once)
 //       moments(x)      →  Σ d,  Σ d²  with d = x − x[0]       in double precision, one pass; two passes for f64
@@ -16,17 +18,17 @@
 
 namespace kw::cpu {
 
-constexpr int64_t kShort = 8;        // SIMD along fewer elements than this gains nothing
+constexpr int64_t kShort = 8;  // SIMD along fewer elements than this gains nothing
 
 struct Simplified {
-  kernel::Kernel kernel;             // without body
-  std::vector<bool> extended_sum;    // per expression: a sum of f64 data, accumulated beyond double precision
-  bool short_folds = false;          // windows: few elements each, which PyTorch adds up in their own precision too
+  kernel_ir::Kernel kernel;        // without body
+  std::vector<bool> extended_sum;  // per expression: a sum of f64 data, accumulated beyond double precision
+  bool short_folds = false;        // windows: few elements each, which PyTorch adds up in their own precision too
 };
 
 // Axes of extent 1 leave every index.
-void drop_unit_axes(kernel::Kernel& kernel);
+void drop_unit_axes(kernel_ir::Kernel& kernel);
 
-Simplified simplify(const kernel::Kernel& kernel);
+Simplified simplify(const kernel_ir::Kernel& kernel);
 
 }  // namespace kw::cpu

@@ -48,7 +48,8 @@ struct WideRecord {
   bool operator<(const WideRecord& other) const { return order != other.order ? order < other.order : at < other.at; }
 };
 
-// By digits of eight bits, the lowest first; digits that all have in common are left out. The result lies in either array.
+// By digits of eight bits, the lowest first; digits that all have in common are left out. The result lies in either
+// array.
 template <typename Record>
 Record* sort_by_digits(Record* records, Record* spare, int64_t count) {
   constexpr int kDigits = sizeof(records->key());
@@ -131,7 +132,9 @@ void collect_lowest(Record* records, int64_t count, int64_t first, KeyAt key_at)
 template <typename Order, bool kDescending, typename T, typename Place>
 void sort_row(const T* values, int64_t count, int64_t first, T* sorted, Place* places) {
   using Record = std::conditional_t<sizeof(typename Order::Key) == 8, WideRecord, NarrowRecord>;
-  const auto key_at = [&](int64_t i) { return kDescending ? static_cast<typename Order::Key>(~Order::of(values[i])) : Order::of(values[i]); };
+  const auto key_at = [&](int64_t i) {
+    return kDescending ? static_cast<typename Order::Key>(~Order::of(values[i])) : Order::of(values[i]);
+  };
   static thread_local std::vector<Record> memory;
   if (static_cast<int64_t>(memory.size()) < 2 * count) memory.resize(2 * count);
   Record* records = memory.data();

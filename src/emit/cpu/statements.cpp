@@ -18,18 +18,22 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel;
+using namespace kw::kernel_ir;
 using namespace precedence;
 
 namespace {
 
 constexpr int kSideBySideUnroll = 8;
-constexpr size_t kLongText = 88;   // an expression longer than this gets a name of its own
+constexpr size_t kLongText = 88;  // an expression longer than this gets a name of its own
 
 class KernelPrinter {
  public:
   KernelPrinter(const Part& part, HelperSet& helpers, Touches& touches)
-      : simplified_(part.simplified), kernel_(simplified_.kernel), nest_(part.nest), helpers_(helpers), touches_(touches) {}
+      : simplified_(part.simplified),
+        kernel_(simplified_.kernel),
+        nest_(part.nest),
+        helpers_(helpers),
+        touches_(touches) {}
 
   // The function's statements. `buffers` becomes the buffers' names in it.
   std::string print(std::vector<std::string>& buffers) {
@@ -40,14 +44,16 @@ class KernelPrinter {
     starts_.print(buffers_, axes_, names_, writer_);
     if (nest_.form == LoopForm::kScanRows) print_scan_rows();
     for (int phase = 0; nest_.form != LoopForm::kScanRows && phase <= nest_.last_phase; ++phase) print_phase(phase);
-    if (!withheld_.empty()) print_nest(nest_.form == LoopForm::kColumns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{}, withheld_);
+    if (!withheld_.empty())
+      print_nest(nest_.form == LoopForm::kColumns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{},
+                 withheld_);
     writer_.close_all();
     buffers = buffers_;
     return constants(kernel_, nest_, axes_, blocks_, lanes_, writer_.text()) + writer_.text();
   }
 
  private:
-  // --- Names and the frame ---------------------------------------------------------------------------------------------------
+  // --- Names and the frame ---
 
   void name_everything() {
     for (const Buffer& buffer : kernel_.buffers) buffers_.push_back(names_.fresh(buffer.name, "_tensor"));
@@ -57,7 +63,8 @@ class KernelPrinter {
     }
     const auto name_block = [&](int axis, const std::string& kind) {
       const std::string& name = kernel_.axes[axis].name;
-      blocks_[axis] = {names_.fresh(constant_name(name, kind)), names_.fresh("first_" + name), names_.fresh("end_" + name)};
+      blocks_[axis] = {names_.fresh(constant_name(name, kind)), names_.fresh("first_" + name),
+                       names_.fresh("end_" + name)};
     };
     for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
     if (nest_.piece) name_block(nest_.vector_axis, "Piece");
@@ -74,61 +81,73 @@ class KernelPrinter {
     return name;
   }
 
-  // --- Loops over programs -----------------------------------------------------------------------------------------------------
+  // --- Loops over programs ---
 
   bool vector_blocked() const { return nest_.vector_axis >= 0 && blocks_.count(nest_.vector_axis) > 0; }
   int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
 
   void open_programs() {
-    const bool shared = nest_.threading == Threading::kPrograms && !(nest_.program_axes.empty() && nest_.blocks.empty());
+    const bool shared = nest_.threading == Threading::kPrograms &&
+                        !(nest_.program_axes.empty() && nest_.blocks.empty());
     if (shared) {
       const std::string collapse = nest_.collapse > 1 ? fmt::format(" collapse({})", nest_.collapse) : "";
       writer_.line("#pragma omp parallel for" + collapse + " num_threads(threads) schedule(static)");
     }
-    if (nest_.threading == Threading::kOwners) scatters_.open_owners(nest_.vector_axis >= 0 ? extent(nest_.vector_axis) : 1);
+    if (nest_.threading == Threading::kOwners)
+      scatters_.open_owners(nest_.vector_axis >= 0 ? extent(nest_.vector_axis) : 1);
     for (int axis : nest_.program_axes) open_loop(axis);
     for (const AxisBlock& block : nest_.blocks) {
       const BlockNames& names = blocks_.at(block.axis);
-      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", names.first, axes_.extents[block.axis], names.size));
+      writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", names.first, axes_.extents[block.axis],
+                               names.size));
     }
     for (const AxisBlock& block : nest_.blocks) {
       const BlockNames& names = blocks_.at(block.axis);
       const std::string sum = names.first + " + " + names.size;
       const bool exact = extent(block.axis) % block.size == 0;
-      writer_.line(fmt::format("const int64_t {} = {};", names.end, exact ? sum : "std::min(" + sum + ", " + axes_.extents[block.axis] + ")"));
+      writer_.line(fmt::format("const int64_t {} = {};", names.end,
+                               exact ? sum : "std::min(" + sum + ", " + axes_.extents[block.axis] + ")"));
     }
   }
 
   std::string first_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).first : "0"; }
   std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : padded_extent(axis); }
-  const std::string& padded_extent(int axis) const { return axis == nest_.vector_axis && nest_.whole_vectors ? lanes_ : axes_.extents[axis]; }
+  const std::string& padded_extent(int axis) const {
+    return axis == nest_.vector_axis && nest_.whole_vectors ? lanes_ : axes_.extents[axis];
+  }
 
   // Whether the lane has an element, in loops over whole vectors.
   std::string lane_guard() const {
     if (!in_whole_vectors_) return "";
     return axes_.variables[nest_.vector_axis] + " < " + axes_.extents[nest_.vector_axis];
   }
-  static std::string both(const std::string& a, const std::string& b) { return a.empty() || b.empty() ? a + b : a + " && " + b; }
+  static std::string both(const std::string& a, const std::string& b) {
+    return a.empty() || b.empty() ? a + b : a + " && " + b;
+  }
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
     if (kernel_.axes[axis].reversed && !simd_along_scan_)
-      return writer_.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
+      return writer_.open(
+          fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
     const char* counter = axis == nest_.vector_axis && nest_.short_counter ? "int32_t" : "int64_t";
-    writer_.open(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis], whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end, counter));
+    writer_.open(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis],
+                             whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end, counter));
   }
 
   std::string element_of(const Access& access, const Text* gathered = nullptr) const {
     return starts_.element(access, buffers_[access.buffer], axes_, gathered);
   }
 
-  // --- Phases --------------------------------------------------------------------------------------------------------------------
+  // --- Phases ---
 
   bool over_reduce_axes(const std::vector<bool>& axes) const {
     return std::any_of(nest_.reduce_axes.begin(), nest_.reduce_axes.end(), [&](int axis) { return axes[axis]; });
   }
 
-  bool over_vector_axis(const std::vector<bool>& axes) const { return nest_.vector_axis >= 0 && axes[nest_.vector_axis]; }
+  bool over_vector_axis(const std::vector<bool>& axes) const {
+    return nest_.vector_axis >= 0 && axes[nest_.vector_axis];
+  }
 
   void print_phase(int phase) {
     std::vector<Sink> outside, inside;
@@ -140,7 +159,8 @@ class KernelPrinter {
     }
     std::vector<ExprId> reduces;
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1) reduces.push_back(static_cast<ExprId>(id));
+      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1)
+        reduces.push_back(static_cast<ExprId>(id));
     for (ExprId id : reduces) inside.push_back({Sink::kFold, id});
 
     if (nest_.copies) return print_copies();
@@ -156,7 +176,8 @@ class KernelPrinter {
     for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
     const std::vector<bool> reached = reached_from(inside);
     for (size_t id = 0; id < reached.size(); ++id)
-      if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id))) declare_carries(id);
+      if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id)))
+        declare_carries(id);
     std::vector<int> loops = nest_.reduce_axes;
     if (nest_.tiled_axis >= 0) loops.push_back(nest_.tiled_axis);
     if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
@@ -176,7 +197,8 @@ class KernelPrinter {
     const std::string count = blocked ? "(" + end_of(axis) + " - " + first_of(axis) + ")" : axes_.extents[axis];
     for (const Store& store : kernel_.stores) {
       const std::string type = storage_type(kernel_.buffers[store.access.buffer].dtype);
-      writer_.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", place_of(store.access), place_of(kernel_.exprs[store.value].access), count, type));
+      writer_.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", place_of(store.access),
+                               place_of(kernel_.exprs[store.value].access), count, type));
     }
   }
 
@@ -185,7 +207,8 @@ class KernelPrinter {
     std::vector<Sink> keeps;
     const std::vector<bool> reached = reached_from(sinks);
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (reached[id] && nest_.kept[id] && nest_.phase[id] <= phase) keeps.push_back({Sink::kKeep, static_cast<int>(id)});
+      if (reached[id] && nest_.kept[id] && nest_.phase[id] <= phase)
+        keeps.push_back({Sink::kKeep, static_cast<int>(id)});
     return keeps;
   }
 
@@ -208,7 +231,9 @@ class KernelPrinter {
     return vector_blocked() ? variable + " - " + blocks_.at(nest_.vector_axis).first : variable;
   }
 
-  const std::string& column_count() const { return vector_blocked() ? blocks_.at(nest_.vector_axis).size : axes_.extents[nest_.vector_axis]; }
+  const std::string& column_count() const {
+    return vector_blocked() ? blocks_.at(nest_.vector_axis).size : axes_.extents[nest_.vector_axis];
+  }
 
   void declare_kept(ExprId id) {
     const std::string array = names_.fresh("kept_" + name_of(id));
@@ -218,20 +243,24 @@ class KernelPrinter {
       const bool column = axis == nest_.vector_axis && nest_.form == LoopForm::kColumns;
       const std::string size = column ? column_count() : padded_extent(axis);
       const std::string position = column ? column_position() : axes_.variables[axis];
-      index = index.text.empty() ? Text{position, kPrimary} : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
+      index = index.text.empty() ? Text{position, kPrimary}
+                                 : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
       sizes.push_back(size);
     }
-    writer_.line(fmt::format("alignas(64) {} {}[{}];", storage_type(kernel_.exprs[id].dtype), array, join(sizes, " * ")));
+    writer_.line(
+        fmt::format("alignas(64) {} {}[{}];", storage_type(kernel_.exprs[id].dtype), array, join(sizes, " * ")));
     kept_[id] = array + "[" + index.text + "]";
   }
 
-  // Values that differ along the columns but not along the reduction, as arrays, so that the loops over the reduction do not compute them again.
+  // Values that differ along the columns but not along the reduction, as arrays, so that the loops over the reduction
+  // do not compute them again.
   void print_column_values(const std::vector<Sink>& sinks) {
     std::vector<Sink> values = column_values(kernel_, nest_, sinks, reached_from(sinks));
     if (values.empty()) return;
     for (const Sink& value : values) {
       column_values_.insert(value.id);
-      writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id), column_count()));
+      writer_.line(fmt::format("alignas(64) {} {}[{}];", value_type(kernel_.exprs[value.id].dtype), name_of(value.id),
+                               column_count()));
     }
     // What may refuse an index branches, which would keep everything in its loop out of SIMD.
     const auto cannot_refuse = [&](const Sink& value) { return !may_refuse(kernel_, reached_from({value})); };
@@ -241,18 +270,22 @@ class KernelPrinter {
     if (refusing != values.end()) print_nest({nest_.vector_axis}, std::vector<Sink>(refusing, values.end()));
   }
 
-  // --- Rows of a scan --------------------------------------------------------------------------------------------------------------
+  // --- Rows of a scan ---
 
   std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
-  std::string position_along(int axis) const { return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis]; }
+  std::string position_along(int axis) const {
+    return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis];
+  }
 
   // A new array over a piece of the program's rows.
   PieceArray declare_piece(DType dtype, const std::string& wanted) {
     const int rows = nest_.row_axis;
     std::string count = size_along(nest_.vector_axis), row_start;
-    if (rows >= 0) row_start = within({position_along(rows), blocks_.count(rows) ? kAdd : kPrimary}, kMultiply) + " * " + count;
+    if (rows >= 0)
+      row_start = within({position_along(rows), blocks_.count(rows) ? kAdd : kPrimary}, kMultiply) + " * " + count;
     if (rows >= 0) count = size_along(rows) + " * " + count;
-    const PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements_at_a_time(kernel_, nest_), count, row_start, position_along(nest_.vector_axis));
+    const PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements_at_a_time(kernel_, nest_), count,
+                                              row_start, position_along(nest_.vector_axis));
     for (const std::string& line : array.declaration) writer_.line(line);
     return array;
   }
@@ -262,7 +295,8 @@ class KernelPrinter {
     const std::vector<int> rows = nest_.row_axis >= 0 ? std::vector<int>{nest_.row_axis} : std::vector<int>{};
     std::vector<Sink> outside, inside;
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
-      (axes_of(kernel_, nest_, kernel_.stores[index])[scan_axis] ? inside : outside).push_back({Sink::kStore, static_cast<int>(index)});
+      (axes_of(kernel_, nest_, kernel_.stores[index])[scan_axis] ? inside : outside)
+          .push_back({Sink::kStore, static_cast<int>(index)});
     if (!outside.empty()) print_nest(rows, outside);
     const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
     for (const std::vector<ExprId>& level : levels)
@@ -271,10 +305,15 @@ class KernelPrinter {
       const BlockNames& piece = blocks_.at(scan_axis);
       const std::string& count = axes_.extents[scan_axis];
       const bool reversed = kernel_.axes[scan_axis].reversed;
-      if (reversed) writer_.open(fmt::format("for (int64_t {0} = {1}; {0} > 0; {0} -= {2})", piece.end, count, piece.size));
+      if (reversed)
+        writer_.open(fmt::format("for (int64_t {0} = {1}; {0} > 0; {0} -= {2})", piece.end, count, piece.size));
       else writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", piece.first, count, piece.size));
-      if (reversed) writer_.line(fmt::format("const int64_t {} = std::max<int64_t>({} - {}, 0);", piece.first, piece.end, piece.size));
-      else writer_.line(fmt::format("const int64_t {} = std::min({} + {}, {});", piece.end, piece.first, piece.size, count));
+      if (reversed)
+        writer_.line(
+            fmt::format("const int64_t {} = std::max<int64_t>({} - {}, 0);", piece.first, piece.end, piece.size));
+      else
+        writer_.line(
+            fmt::format("const int64_t {} = std::min({} + {}, {});", piece.end, piece.first, piece.size, count));
     }
     std::vector<int> loops = rows;
     loops.push_back(scan_axis);
@@ -291,8 +330,10 @@ class KernelPrinter {
       for (ExprId id : kernel_.exprs[scan].operands) {
         const Expr& expr = kernel_.exprs[id];
         const bool sorted = is_sort(kernel_.exprs[scan]) && id == kernel_.exprs[scan].operands[0];
-        const bool computed = sorted || ((expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) && nest_.axes[id][nest_.vector_axis]);
-        if (const auto row = sorted ? row_in_memory(kernel_, nest_, id) : std::nullopt) row_starts_[id] = "&" + element_of(*row);
+        const bool computed = sorted || ((expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) &&
+                                         nest_.axes[id][nest_.vector_axis]);
+        if (const auto row = sorted ? row_in_memory(kernel_, nest_, id) : std::nullopt)
+          row_starts_[id] = "&" + element_of(*row);
         if (!computed || is_available(id) || kept_.count(id) || row_starts_.count(id)) continue;
         operands.push_back({Sink::kKeep, id});
         const PieceArray array = declare_piece(expr.dtype, "kept_" + name_of(id));
@@ -302,7 +343,9 @@ class KernelPrinter {
     if (!operands.empty()) print_nest(loops, operands);
     std::map<ExprId, PieceArray> scanned;
     for (ExprId scan : scans)
-      for (ExprId sibling : siblings_of(kernel_, scan)) scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype, is_sort(kernel_.exprs[scan]) ? "sorted" : "scanned");
+      for (ExprId sibling : siblings_of(kernel_, scan))
+        scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype,
+                                         is_sort(kernel_.exprs[scan]) ? "sorted" : "scanned");
     std::vector<ExprId> walked;
     for (ExprId id : scans) is_sort(kernel_.exprs[id]) ? print_sort(id, scanned) : walked.push_back(id);
     if (!walked.empty()) print_walk(walked, scanned);
@@ -320,7 +363,8 @@ class KernelPrinter {
       open_loop(nest_.row_axis);
     }
     for (ExprId scan : scans)
-      for (ExprId sibling : print_scan(scan)) writer_.line(scanned.at(sibling).element + " = " + available_.at(sibling).text + ";");
+      for (ExprId sibling : print_scan(scan))
+        writer_.line(scanned.at(sibling).element + " = " + available_.at(sibling).text + ";");
     if (nest_.row_axis >= 0) writer_.close();
     writer_.close();
     simd_along_scan_ = true;
@@ -329,14 +373,16 @@ class KernelPrinter {
   // Each row by a call, from the array of its elements into those of what is in order.
   void print_sort(ExprId id, const std::map<ExprId, PieceArray>& scanned) {
     std::string sorted, places;
-    for (ExprId sibling : siblings_of(kernel_, id)) (kernel_.exprs[sibling].component == 0 ? sorted : places) = scanned.at(sibling).start;
+    for (ExprId sibling : siblings_of(kernel_, id))
+      (kernel_.exprs[sibling].component == 0 ? sorted : places) = scanned.at(sibling).start;
     helpers_.insert("sort_row");
     if (nest_.row_axis >= 0) open_loop(nest_.row_axis);
-    writer_.line(sort_call(kernel_, id, row_starts_.at(kernel_.exprs[id].operands[0]), axes_.extents[nest_.vector_axis], sorted, places));
+    writer_.line(sort_call(kernel_, id, row_starts_.at(kernel_.exprs[id].operands[0]), axes_.extents[nest_.vector_axis],
+                           sorted, places));
     if (nest_.row_axis >= 0) writer_.close();
   }
 
-  // --- Reductions ------------------------------------------------------------------------------------------------------------------
+  // --- Reductions ---
 
   std::string reduced_elements() const {
     std::vector<std::string> extents;
@@ -347,7 +393,9 @@ class KernelPrinter {
   Accumulator declare(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const bool columns = nest_.form == LoopForm::kColumns;
-    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, simplified_.extended_sum[id], reduced_elements(), columns, simplified_.short_folds);
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype,
+                                               simplified_.extended_sum[id], reduced_elements(), columns,
+                                               simplified_.short_folds);
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
     accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;
@@ -358,8 +406,12 @@ class KernelPrinter {
   ExprId first_sibling(ExprId id) const { return siblings_of(kernel_, id).front(); }
 
   void declare_carries(ExprId id) {
-    const int across = nest_.form == LoopForm::kScanRows ? nest_.row_axis : (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]) ? nest_.vector_axis : -1);
-    const std::vector<Carry> carries = make_carries(kernel_, id, across >= 0 ? size_along(across) : "", across >= 0 ? position_along(across) : "", names_);
+    const int across = nest_.form == LoopForm::kScanRows
+                           ? nest_.row_axis
+                           : (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]) ? nest_.vector_axis
+                                                                                                   : -1);
+    const std::vector<Carry> carries = make_carries(kernel_, id, across >= 0 ? size_along(across) : "",
+                                                    across >= 0 ? position_along(across) : "", names_);
     for (const Carry& carry : carries)
       for (const std::string& line : carry.declaration) writer_.line(line);
     carries_[first_sibling(id)] = carries;
@@ -383,14 +435,17 @@ class KernelPrinter {
   void finish(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const Accumulator& accumulator = accumulators_.at(id);
-    if (accumulator.tracks_nan) writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
+    if (accumulator.tracks_nan)
+      writer_.line(fmt::format("if ({}) {} = NAN;", accumulator.nan_flag, accumulator.variable));
     const Text result = accumulator.result_text({accumulator.element, kPrimary}, expr.dtype, helpers_);
-    const bool read_in_place = nest_.form == LoopForm::kColumns || accumulator.holds_result || is_only_stored(kernel_, nest_, id);
-    if (!read_in_place) writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
+    const bool read_in_place = nest_.form == LoopForm::kColumns || accumulator.holds_result ||
+                               is_only_stored(kernel_, nest_, id);
+    if (!read_in_place)
+      writer_.line(fmt::format("const {} {} = {};", value_type(expr.dtype), name_of(id), result.text));
     available_[id] = read_in_place ? result : Text{name_of(id), kPrimary};
   }
 
-  // --- One nest of loops -------------------------------------------------------------------------------------------------------------
+  // --- One nest of loops ---
 
   void print_nest(const std::vector<int>& loops, const std::vector<Sink>& sinks) {
     ++touches_.nest;
@@ -402,8 +457,12 @@ class KernelPrinter {
       std::vector<ExprId> locals;
       if (depth > 0) {
         const int axis = loops[depth - 1];
-        Bounds bounds = axis == nest_.vector_axis ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_) : Bounds{};
-        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis); stop != kNoExpr && available_.count(stop) && !column_values_.count(stop)) bounds = {"0", value(stop).text};
+        Bounds bounds = axis == nest_.vector_axis
+                            ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_)
+                            : Bounds{};
+        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis);
+            stop != kNoExpr && available_.count(stop) && !column_values_.count(stop))
+          bounds = {"0", value(stop).text};
         print_pragma(loops, depth, deepest, sinks, placement);
         open_loop(loops[depth - 1], bounds);
         in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
@@ -417,10 +476,14 @@ class KernelPrinter {
         print_local(static_cast<ExprId>(id));
         locals.push_back(static_cast<ExprId>(id));
       }
-      if (depth > 0 && depth < deepest) scatters_.skip_others(placement, depth, [&](ExprId id) { return is_available(id) ? &available_.at(id) : nullptr; });
+      if (depth > 0 && depth < deepest)
+        scatters_.skip_others(placement, depth,
+                              [&](ExprId id) { return is_available(id) ? &available_.at(id) : nullptr; });
       for (const bool last : {false, true})
         for (const Sink& sink : sinks)
-          if (depth_of(kernel_, nest_, sink, loops) == depth && last == (sink.kind == Sink::kStore && kernel_.stores[sink.id].last)) print_sink(sink);
+          if (depth_of(kernel_, nest_, sink, loops) == depth &&
+              last == (sink.kind == Sink::kStore && kernel_.stores[sink.id].last))
+            print_sink(sink);
       if (depth > 0) scopes_.push_back(locals);
     }
     for (int depth = deepest; depth > 0; --depth) {
@@ -433,30 +496,40 @@ class KernelPrinter {
     in_whole_vectors_ = false;
     ++touches_.nest;
     for (const Sink& sink : sinks)
-      if (sink.kind == Sink::kKeep) available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id), kernel_.exprs[sink.id].dtype, helpers_);
+      if (sink.kind == Sink::kKeep)
+        available_[sink.id] = cast_text({kept_.at(sink.id), kPrimary}, storage_dtype(sink.id),
+                                        kernel_.exprs[sink.id].dtype, helpers_);
   }
 
-  // --- Values in a nest ----------------------------------------------------------------------------------------------------------------
+  // --- Values in a nest ---
 
   // What a fold takes in: outside its guards, what changes nothing.
   Text counted(const Expr& fold, ExprId operand) {
     const Text text = value(operand);
     const std::string guard = both(lane_guard(), guards_.remaining(fold.access.guards, axes_));
     if (guard.empty()) return text;
-    return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype), kChoice};
+    return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype),
+            kChoice};
   }
 
-  DType storage_dtype(ExprId id) const { return kernel_.exprs[id].dtype == DType::b1 ? DType::u8 : kernel_.exprs[id].dtype; }
+  DType storage_dtype(ExprId id) const {
+    return kernel_.exprs[id].dtype == DType::b1 ? DType::u8 : kernel_.exprs[id].dtype;
+  }
 
   bool wants_local(ExprId id, const Placement& placement) {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan || expr.kind == ExprKind::kScatter) return false;
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan ||
+        expr.kind == ExprKind::kScatter)
+      return false;
     if (column_values_.count(id)) return true;
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
-    if (expr.kind == ExprKind::kIndex) return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
+    if (expr.kind == ExprKind::kIndex)
+      return placement.uses[id] > 1 && index_text(kernel_, expr.access.index, axes_).precedence != kPrimary;
     if (placement.uses[id] > 1 || hoisted) return true;
     // Of two updates that read each other's old contents, the second must not find the first's new ones.
-    if (is_load(expr)) return std::count_if(kernel_.stores.begin(), kernel_.stores.end(), [](const Store& store) { return store.last; }) > 1;
+    if (is_load(expr))
+      return std::count_if(kernel_.stores.begin(), kernel_.stores.end(),
+                           [](const Store& store) { return store.last; }) > 1;
     return !expr.name.empty() || value(id).text.size() > kLongText;
   }
 
@@ -479,9 +552,11 @@ class KernelPrinter {
     const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
     const bool shared = depth == 1 && ((nest_.threading == Threading::kPrograms && whole) ||
-                                       (nest_.threading == Threading::kReduction && (over_reduction || nest_.form == LoopForm::kRows)));
+                                       (nest_.threading == Threading::kReduction &&
+                                        (over_reduction || nest_.form == LoopForm::kRows)));
     if (!simd && !shared) return;
-    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort && !chooses_by_place(kernel_, placement))
+    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort &&
+        !chooses_by_place(kernel_, placement))
       return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
     std::vector<std::string> clauses;
     if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
@@ -503,18 +578,22 @@ class KernelPrinter {
     switch (sink.kind) {
       case Sink::kStore: print_store(kernel_.stores[sink.id]); break;
       case Sink::kKeep: writer_.line(kept_.at(sink.id) + " = " + value(sink.id).text + ";"); break;
-      case Sink::kColumnValue: break;   // print_local has assigned it
+      case Sink::kColumnValue: break;  // print_local has assigned it
       case Sink::kFold: {
         const Expr& expr = kernel_.exprs[sink.id];
         std::vector<Text> operands;
         for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
-        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin) operands.push_back(flat_reduce_position(kernel_, axes_));
+        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin)
+          operands.push_back(flat_reduce_position(kernel_, axes_));
         if (in_whole_vectors_ && reads_operand_twice(expr)) {
           const std::string counted = names_.fresh("counted");
-          writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted, operands[0].text));
+          writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted,
+                                   operands[0].text));
           operands[0] = {counted, kPrimary};
         }
-        for (const std::string& line : accumulators_.at(sink.id).fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_)) writer_.line(line);
+        for (const std::string& line :
+             accumulators_.at(sink.id).fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_))
+          writer_.line(line);
       }
     }
   }
@@ -522,22 +601,25 @@ class KernelPrinter {
   void print_store(const Store& store) {
     const Access& access = store.access;
     if (const Expr* expr = scatter_of(kernel_, store))
-      return scatters_.print(store, value(expr->operands[0]), value(expr->operands[1]), [&](const Text& place) { return element_of(access, &place); });
+      return scatters_.print(store, value(expr->operands[0]), value(expr->operands[1]),
+                             [&](const Text& place) { return element_of(access, &place); });
     touches_.writes[access.buffer].insert(touches_.nest);
-    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype, kernel_.buffers[access.buffer].dtype, helpers_);
+    const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype,
+                                  kernel_.buffers[access.buffer].dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
     const std::string guard = both(lane_guard(), guards_.remaining(access.guards, axes_));
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
   }
 
-  // --- Values --------------------------------------------------------------------------------------------------------------------------
+  // --- Values ---
 
   Text value(ExprId id) {
     const auto found = available_.find(id);
     if (found != available_.end()) return found->second;
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind == ExprKind::kConstant) return constant_text(expr, helpers_);
-    if (expr.kind == ExprKind::kIndex) return cast_text(index_text(kernel_, expr.access.index, axes_), DType::i64, expr.dtype, helpers_);
+    if (expr.kind == ExprKind::kIndex)
+      return cast_text(index_text(kernel_, expr.access.index, axes_), DType::i64, expr.dtype, helpers_);
     if (is_load(expr)) return load(expr);
     std::vector<Text> operands;
     std::vector<DType> types;
@@ -552,7 +634,8 @@ class KernelPrinter {
     const Access& access = expr.access;
     touches_.reads[access.buffer].insert(touches_.nest);
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    const bool varies = expr.kind == ExprKind::kGather || (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
+    const bool varies = expr.kind == ExprKind::kGather ||
+                        (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
     std::string guard = both(varies ? lane_guard() : "", guards_.remaining(access.guards, axes_));
     std::optional<Text> offset;
     if (expr.kind == ExprKind::kGather) {
@@ -562,7 +645,8 @@ class KernelPrinter {
     const Text element{element_of(access, offset ? &*offset : nullptr), kPrimary};
     const Text loaded = cast_text(element, dtype == DType::b1 ? DType::u8 : dtype, expr.dtype, helpers_);
     if (guard.empty()) return loaded;
-    return {guard + " ? " + within(loaded, kOr) + " : " + literal(access.otherwise, expr.dtype, helpers_).text, kChoice};
+    return {guard + " ? " + within(loaded, kOr) + " : " + literal(access.otherwise, expr.dtype, helpers_).text,
+            kChoice};
   }
 
   const Simplified& simplified_;
@@ -575,24 +659,25 @@ class KernelPrinter {
   std::vector<std::string> buffers_, expr_names_;
   BlocksByAxis blocks_;
   ProgramStarts starts_{kernel_, nest_};
-  std::map<ExprId, Text> available_;            // what a variable or an array in scope holds
-  std::set<ExprId> column_values_;              // expressions that have an array over the columns
+  std::map<ExprId, Text> available_;  // what a variable or an array in scope holds
+  std::set<ExprId> column_values_;    // expressions that have an array over the columns
   std::map<ExprId, std::string> kept_, row_starts_;
-  bool simd_along_scan_ = false;                // the loops being printed may go along the scan axis in any order
+  bool simd_along_scan_ = false;  // the loops being printed may go along the scan axis in any order
   std::map<ExprId, Accumulator> accumulators_;
-  std::map<ExprId, std::vector<Carry>> carries_;   // by the first of a scan's siblings
+  std::map<ExprId, std::vector<Carry>> carries_;  // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
-  std::string lanes_;                           // the constant up to which loops over whole vectors run
+  std::string lanes_;  // the constant up to which loops over whole vectors run
   bool in_whole_vectors_ = false;
   GuardScope guards_{kernel_, writer_, names_};
   ScatterPrinter scatters_{kernel_, buffers_, axes_, writer_, names_, helpers_};
-  std::vector<Sink> withheld_;                  // stores outside the loops that come last
+  std::vector<Sink> withheld_;  // stores outside the loops that come last
   Touches& touches_;
 };
 
 }  // namespace
 
-std::string print_statements(const Part& part, HelperSet& helpers, std::vector<std::string>& buffers, Touches& touches) {
+std::string print_statements(const Part& part, HelperSet& helpers, std::vector<std::string>& buffers,
+                             Touches& touches) {
   return KernelPrinter(part, helpers, touches).print(buffers);
 }
 

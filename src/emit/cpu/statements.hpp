@@ -11,10 +11,11 @@
 
 namespace kw::cpu {
 
-// Which nests of loops, in the order in which they run, read and write each buffer. A nest reads what it computes in an iteration before it stores it.
+// Which nests of loops, in the order in which they run, read and write each buffer. A nest reads what it computes in an
+// iteration before it stores it.
 struct Touches {
   int nest = 0;
-  std::map<int, std::set<int>> reads, writes;   // by buffer
+  std::map<int, std::set<int>> reads, writes;  // by buffer
 };
 
 // `buffers` becomes the names of the function's parameters, the same for all kernels with the same buffers.

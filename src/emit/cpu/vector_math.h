@@ -1,9 +1,11 @@
-// Accurate, branch-free scalar math that compilers vectorise in `#pragma omp simd` loops (AVX2, AVX-512, NEON) without -ffast-math.
-// This file is text to kernels: helper_sections.cpp cuts it at the markers, and a kernel gets the sections it calls.
+// Accurate, branch-free scalar math that compilers vectorise in `#pragma omp simd` loops (AVX2, AVX-512, NEON) without
+// -ffast-math. This file is text to kernels: helper_sections.cpp cuts it at the markers, and a kernel gets the sections
+// it calls.
 //   //@ NAME [: sections it needs, each defined further up]
 //
-// Largest error over all 2^32 floats, in units in the last place against the exact result; subnormal results and those near overflow
-// count like any other, NaN, infinities and signs of zero are right. With FMA (without: below 2); tests/unit/test_vector_math.cpp repeats a dense sample.
+// Largest error over all 2^32 floats, in units in the last place against the exact result; subnormal results and those
+// near overflow count like any other, NaN, infinities and signs of zero are right. With FMA (without: below 2);
+// tests/unit/test_vector_math.cpp repeats a dense sample.
 //   exp 0.98   exp2 0.87   expm1 1.44   log 0.89   log2 1.05   log10 1.27   log1p 1.63
 //   tanh 1.40  erf 1.02    sigmoid 1.97 sin 1.50   cos 1.50    pow 0.51 (20 million random pairs in range)
 // Polynomials are minimax fits, their coefficients rounded to float one after the other.
@@ -43,11 +45,12 @@ INLINE float multiply_add(float a, float b, float c) { return a * b + c; }
 INLINE double multiply_add(double a, double b, double c) { return a * b + c; }
 #endif
 //@ round_and_scale : bits
-// Adding kRoundToInteger leaves the nearest integer n, plus 254, in the low bits of a float; subtracting it again leaves n.
+// Adding kRoundToInteger leaves the nearest integer n, plus 254, in the low bits of a float; subtracting it again
+// leaves n.
 static constexpr float kRoundToInteger = 12582912.0f + 254.0f;  // 1.5·2^23 + 254
 
-// value · 2^n for -252 <= n <= 254, where `shifted` is n + kRoundToInteger: two factors, so that neither overflows and a subnormal
-// result is rounded once. Their exponents' biases are the 254.
+// value · 2^n for -252 <= n <= 254, where `shifted` is n + kRoundToInteger: two factors, so that neither overflows and
+// a subnormal result is rounded once. Their exponents' biases are the 254.
 INLINE float scale_by_power_of_two(float value, float shifted) {
   const uint32_t bits = bits_of_float(shifted);
   const uint32_t half = bits >> 1;
@@ -139,7 +142,8 @@ INLINE float expm1_f32(float x) {
   return n == 0.0f ? (x == 0.0f ? x : p) : scaled;
 }
 //@ log_parts : bits multiply_add
-// x = 2^exponent · (1 + fraction) with 2/3 <= 1 + fraction < 4/3, and log(1 + fraction) = fraction + tail. For finite x > 0.
+// x = 2^exponent · (1 + fraction) with 2/3 <= 1 + fraction < 4/3, and log(1 + fraction) = fraction + tail. For finite x
+// > 0.
 struct LogParts {
   float exponent, fraction, tail;
 };
@@ -178,7 +182,8 @@ INLINE float log_f32(float x) {
   return with_log_limits(x, multiply_add(parts.exponent, 0.693145752f, parts.fraction + low));
 }
 //@ log_of_base : log_parts log_limits
-// exponent · (exponent_high + exponent_low) + log(1 + fraction) · (factor_high + factor_low), with the leading product and sum kept to twice the precision.
+// exponent · (exponent_high + exponent_low) + log(1 + fraction) · (factor_high + factor_low), with the leading product
+// and sum kept to twice the precision.
 INLINE float log_of_base(float x, float exponent_high, float exponent_low, float factor_high, float factor_low) {
   const LogParts parts = log_parts(x);
   const float product = parts.fraction * factor_high;
@@ -194,7 +199,9 @@ INLINE float log_of_base(float x, float exponent_high, float exponent_low, float
 //@ log2 : log_of_base
 INLINE float log2_f32(float x) { return log_of_base(x, 1.0f, 0.0f, 1.44269502f, 1.92596303e-08f); }
 //@ log10 : log_of_base
-INLINE float log10_f32(float x) { return log_of_base(x, 0.301025391f, 4.60503907e-06f, 0.434294492f, -1.01030298e-08f); }
+INLINE float log10_f32(float x) {
+  return log_of_base(x, 0.301025391f, 4.60503907e-06f, 0.434294492f, -1.01030298e-08f);
+}
 //@ log1p : log_parts log_limits
 // log(u) with u = 1 + x rounded, and what the rounding lost put back into the fraction.
 INLINE float log1p_f32(float x) {
@@ -224,8 +231,8 @@ INLINE float tanh_f32(float x) {
   return __builtin_copysignf(magnitude < 0.6f ? near_zero : far, x);
 }
 //@ sigmoid : quick_exp_parts
-// 1 / (1 + e^-x) for x >= 0, e^x / (1 + e^x) below: neither overflows. The exponential is at most 1: one factor of 2^(n + 64), then 2^-64.
-// What rounding the denominator lost is put back.
+// 1 / (1 + e^-x) for x >= 0, e^x / (1 + e^x) below: neither overflows. The exponential is at most 1: one factor of 2^(n
+// + 64), then 2^-64. What rounding the denominator lost is put back.
 INLINE float sigmoid_f32(float x) {
   const float magnitude = -__builtin_fabsf(x);
   const ExpParts parts = quick_exp_parts(magnitude < -104.0f ? -104.0f : magnitude);
@@ -233,7 +240,8 @@ INLINE float sigmoid_f32(float x) {
   const float denominator = 1.0f + decay;
   const float lost = decay - (denominator - 1.0f);
   const float quotient = (x < 0.0f ? decay : 1.0f) / denominator;
-  const float inverse = multiply_add(denominator, -0.5f, 1.5f);  // of the denominator, which is in [1, 2]: good to an eighth
+  const float inverse = multiply_add(denominator, -0.5f, 1.5f);  // of the denominator, which is in [1, 2]: good to an
+                                                                 // eighth
   return multiply_add(-quotient * lost, inverse, quotient);
 }
 //@ erf : exp_in_range
@@ -267,9 +275,10 @@ struct ReducedAngle {
   uint32_t quadrant;
 };
 
-// Below 2^20 π/2 is subtracted in two parts, the first of 33 bits so that its multiple is exact (Cody and Waite). Above, the bits of 2/π
-// that matter for the argument's exponent are multiplied in fixed point (Payne and Hanek). They are shifted out of 64-bit words, 24 zeros in
-// front: a table of them would be gathered from, which took longer than all the rest.
+// Below 2^20 π/2 is subtracted in two parts, the first of 33 bits so that its multiple is exact (Cody and Waite).
+// Above, the bits of 2/π that matter for the argument's exponent are multiplied in fixed point (Payne and Hanek). They
+// are shifted out of 64-bit words, 24 zeros in front: a table of them would be gathered from, which took longer than
+// all the rest.
 constexpr uint64_t kTwoOverPi[4] = {0x000000a2f9836e4e, 0x441529fc2757d1f5, 0x34ddc0db6295993c, 0x439041fe5163abde};
 
 INLINE ReducedAngle reduce_angle(float magnitude) {
@@ -292,7 +301,8 @@ INLINE ReducedAngle reduce_angle(float magnitude) {
   const uint64_t quarter = (fixed + (1ull << 61)) >> 62;
   const uint64_t rest = fixed - (quarter << 62);
   const int32_t low_word = static_cast<int32_t>(static_cast<uint32_t>(rest));
-  const int32_t high_word = static_cast<int32_t>(static_cast<uint32_t>((rest - static_cast<uint64_t>(static_cast<int64_t>(low_word))) >> 32));
+  const int32_t high_word = static_cast<int32_t>(
+      static_cast<uint32_t>((rest - static_cast<uint64_t>(static_cast<int64_t>(low_word))) >> 32));
   const double large_angle = (high_word * 4294967296.0 + low_word) * 0x1.921fb54442d18p-62;
 
   const bool small = magnitude < 1048576.0f;
@@ -362,10 +372,12 @@ INLINE float pow_f32(float x, float y) {
   const double scale = double_of_bits((bits_of_double(shifted) + 1023u) << 52);
   const float finite = static_cast<float>(q * scale);
 
-  // What depends on y alone stays in floats and bit masks: GCC does not vectorise a loop around conditions that do not vary in it.
+  // What depends on y alone stays in floats and bit masks: GCC does not vectorise a loop around conditions that do not
+  // vary in it.
   const float infinity = __builtin_inff();
   const float half_y = 0.5f * y;
-  const uint32_t odd = static_cast<uint32_t>(__builtin_truncf(y) == y) & static_cast<uint32_t>(__builtin_truncf(half_y) != half_y);
+  const uint32_t odd = static_cast<uint32_t>(__builtin_truncf(y) == y) &
+                       static_cast<uint32_t>(__builtin_truncf(half_y) != half_y);
   const float of_zero = y > 0.0f ? 0.0f : infinity;
   const float of_infinity = y > 0.0f ? infinity : 0.0f;
   const float of_negative = __builtin_truncf(y) == y ? 0.0f : __builtin_nanf("");

@@ -39,7 +39,8 @@ Text KernelPrinter::index_text(const Index& index) const {
   return {fmt::format("{} {} {}", out, index.constant < 0 ? "-" : "+", std::abs(index.constant)), Binding::kAdd};
 }
 
-std::string KernelPrinter::mark_of(const std::string& text, const std::vector<bool>& axes, const std::string& buffer, bool is_index) {
+std::string KernelPrinter::mark_of(const std::string& text, const std::vector<bool>& axes, const std::string& buffer,
+                                   bool is_index) {
   for (size_t at = 0; at < marks_.size(); ++at)
     if (marks_[at].is_index == is_index && marks_[at].text == text) return mark_text(at);
   marks_.push_back({text, axes, buffer, "", is_index});
@@ -54,7 +55,8 @@ std::string KernelPrinter::index_mark(const Index& index, const std::string& buf
   return mark_of(text.text, axes, buffer, true);
 }
 
-std::string KernelPrinter::mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer) {
+std::string KernelPrinter::mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes,
+                                     const std::string& buffer) {
   if (terms.empty()) return "";
   std::vector<std::string> parts = terms;
   if (terms.size() > 1)
@@ -69,7 +71,8 @@ std::vector<std::string> KernelPrinter::guard_terms(const Access& access) const 
     const IndexRange range = range_of(guard.index, kernel_.axes);
     const Text index = index_text(guard.index);
     if (index.constant) {
-      if (guard.index.constant < guard.lower || guard.index.constant >= guard.upper) terms.push_back("tl.full((), False, tl.int1)");
+      if (guard.index.constant < guard.lower || guard.index.constant >= guard.upper)
+        terms.push_back("tl.full((), False, tl.int1)");
       continue;
     }
     const std::string text = wrap(index, Binding::kAdd);
@@ -87,7 +90,8 @@ std::vector<std::string> KernelPrinter::overhang_terms(const std::vector<bool>& 
   return terms;
 }
 
-std::string KernelPrinter::access_mask(const Access& access, const std::vector<bool>& axes, const std::string& condition) {
+std::string KernelPrinter::access_mask(const Access& access, const std::vector<bool>& axes,
+                                       const std::string& condition) {
   std::vector<std::string> terms = overhang_terms(axes);
   for (std::string& term : guard_terms(access)) terms.push_back(std::move(term));
   // A condition may use what the scope computes, so it has no place among the masks at the scope's start.
@@ -117,12 +121,13 @@ std::string KernelPrinter::pointer(const Access& access, const std::vector<bool>
   return out + spread;
 }
 
-// What is one number for the whole tile, and what varies in it. Added to the pointer one after the other, they leave the lanes' offsets small: rows of
-// 65,535 columns take 96 registers a thread instead of 254.
+// What is one number for the whole tile, and what varies in it. Added to the pointer one after the other, they leave
+// the lanes' offsets small: rows of 65,535 columns take 96 registers a thread instead of 254.
 std::pair<Index, Index> KernelPrinter::split_index(const Index& index) const {
   Index of_program, of_lane;
   for (const IndexTerm& term : index.terms)
-    if (!is_fixed(term.axis) && term.coefficient != 0) (is_dimension(term.axis) ? of_lane : of_program).terms.push_back(term);
+    if (!is_fixed(term.axis) && term.coefficient != 0)
+      (is_dimension(term.axis) ? of_lane : of_program).terms.push_back(term);
   (of_program.terms.empty() ? of_lane : of_program).constant = index.constant;
   return {of_program, of_lane};
 }
@@ -133,16 +138,21 @@ std::string KernelPrinter::load_text(ExprId id) {
   const bool gathers = expr.kind == ExprKind::kGather, conditional = expr.operands.size() > 1;
   std::string options;
   const std::vector<bool>& axes = axes_[id];
-  const std::string mask = access_mask(access, axes, conditional ? wrap(value_text(expr.operands[1]), Binding::kAtom) : "");
+  const std::string mask = access_mask(access, axes,
+                                       conditional ? wrap(value_text(expr.operands[1]), Binding::kAtom) : "");
   if (!mask.empty()) {
     options += ", mask=" + mask;
     std::optional<double> other = padding_.load_other[id];
     if (conditional || !guard_terms(access).empty()) other = access.otherwise;
-    if (other) options += ", other=" + literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
+    if (other)
+      options += ", other=" +
+                 literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
   }
   // What neighbouring windows share is for the cache to keep, as it does by itself.
-  const bool slides = std::any_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.unrolled; });
-  // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves first.
+  const bool slides = std::any_of(kernel_.axes.begin(), kernel_.axes.end(),
+                                  [](const Axis& axis) { return axis.unrolled; });
+  // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves
+  // first.
   bool shared = program_count(kernel_) > 1, reduces = false;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (is_serial(kernel_.axes[axis])) reduces = true;
@@ -159,11 +169,14 @@ std::string KernelPrinter::stored_text(const Store& store) {
   ExprId value = store.value;
   const Expr& expr = kernel_.exprs[value];
   // tl.store casts to the pointer's type by itself; 8-bit floats are bytes to it.
-  const bool casts = !is_eight_bit_float(buffer.dtype) && expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && expr.dtype == buffer.dtype && is_floating(expr.dtype) &&
-                     is_floating(kernel_.exprs[expr.operands[0]].dtype) && !is_eight_bit_float(kernel_.exprs[expr.operands[0]].dtype);
+  const bool casts = !is_eight_bit_float(buffer.dtype) && expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast &&
+                     expr.dtype == buffer.dtype && is_floating(expr.dtype) &&
+                     is_floating(kernel_.exprs[expr.operands[0]].dtype) &&
+                     !is_eight_bit_float(kernel_.exprs[expr.operands[0]].dtype);
   if (!bound_[value] && casts) value = expr.operands[0];
   const Expr& stored = kernel_.exprs[value];
-  if (stored.kind == ExprKind::kConstant) return typed(literal(stored.dtype, stored.number, stored.integer), stored.dtype);
+  if (stored.kind == ExprKind::kConstant)
+    return typed(literal(stored.dtype, stored.number, stored.integer), stored.dtype);
   if (stored.kind == ExprKind::kIndex && !bound_[value]) return index_mark(stored.access.index, buffer.name);
   return value_text(value).text;
 }
@@ -175,7 +188,8 @@ void KernelPrinter::store(int index) {
   const std::string text = stored_text(store);
   const std::vector<bool> axes = axes_of_access(kernel_, store.access);
   const std::string mask = access_mask(store.access, axes, "");
-  line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text, mask.empty() ? "" : ", mask=" + mask));
+  line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text,
+                   mask.empty() ? "" : ", mask=" + mask));
 }
 
 // Every point of the tile scatters, also where neither the place nor the value knows of one of its axes.
@@ -187,7 +201,10 @@ void KernelPrinter::scatter(const Store& store, const Expr& scatter) {
   const std::string options = mask.empty() ? "" : ", mask=" + mask;
   const std::string at = pointer(store.access, all, scatter.operands[0]);
   if (scatter.overwrites) return line(fmt::format("tl.store({}, {}{})", at, text, options));
-  const std::string fold = scatter.reduce == ReduceOp::kSum ? "add" : scatter.reduce == ReduceOp::kProd ? "multiply" : scatter.reduce == ReduceOp::kMax ? "larger" : "smaller";
+  const std::string fold = scatter.reduce == ReduceOp::kSum    ? "add"
+                           : scatter.reduce == ReduceOp::kProd ? "multiply"
+                           : scatter.reduce == ReduceOp::kMax  ? "larger"
+                                                               : "smaller";
   const bool whole = value.dtype == DType::i32 || value.dtype == DType::i64;
   if (whole ? scatter.reduce != ReduceOp::kProd : scatter.reduce == ReduceOp::kSum && value.dtype != DType::i16) {
     const std::string name = fold == "add" ? "add" : fold == "larger" ? "max" : "min";
@@ -195,8 +212,10 @@ void KernelPrinter::scatter(const Store& store, const Expr& scatter) {
   }
   // The hardware multiplies nothing and orders 16-bit floats only two by two.
   const bool is_tile = dimensions_.count > 0;
-  const std::string shape = is_tile ? tile_shape(all) : "[1]", first = kernel_.buffers[store.access.buffer].name + "_ptr";
-  const std::string offset = at.size() > first.size() ? at.substr(first.size() + 3) : "0", everywhere = fmt::format("tl.full({}, True, tl.int1)", shape);
+  const std::string shape = is_tile ? tile_shape(all) : "[1]",
+                    first = kernel_.buffers[store.access.buffer].name + "_ptr";
+  const std::string offset = at.size() > first.size() ? at.substr(first.size() + 3) : "0",
+                    everywhere = fmt::format("tl.full({}, True, tl.int1)", shape);
   const std::string inside = mask.empty() ? everywhere : fmt::format("({}) & {}", mask, everywhere);
   if ((value.dtype == DType::f32 || value.dtype == DType::f64) && scatter.reduce != ReduceOp::kProd) {
     const std::string helper = scatter.reduce == ReduceOp::kMax ? "raise_to" : "lower_to";
@@ -207,7 +226,7 @@ void KernelPrinter::scatter(const Store& store, const Expr& scatter) {
   line(fmt::format("fold_into({}, {}, {}, {}, {})", first, offset, text, inside, fold));
 }
 
-// --- Vectors: the tile with one more dimension, of the elements side by side ----------------------------------------------------
+// --- Vectors: the tile with one more dimension, of the elements side by side ---
 
 std::string KernelPrinter::spread(const std::string& text) const {
   const bool is_name = text.find(' ') == std::string::npos;
@@ -228,7 +247,9 @@ std::string KernelPrinter::vector_pointer(const Vector& vector) {
   std::string out = buffer + "_ptr";
   const std::string offset = index_mark(of_program, buffer);
   if (offset != "0") out += offset[0] == '-' ? " + (" + offset + ")" : " + " + offset;
-  return out + " + " + mark_of(fmt::format("{} + {}", spread(index_text(of_lane).text), elements_text(vector.elements.size())), axes_of_access(kernel_, vector.first), buffer, true);
+  return out + " + " +
+         mark_of(fmt::format("{} + {}", spread(index_text(of_lane).text), elements_text(vector.elements.size())),
+                 axes_of_access(kernel_, vector.first), buffer, true);
 }
 
 std::string KernelPrinter::vector_mask(const Vector& vector) {
@@ -243,7 +264,8 @@ std::string KernelPrinter::vector_mask(const Vector& vector) {
     const IndexRange range = range_of(guard.index, kernel_.axes);
     const Text index = index_text(guard.index);
     const auto& of = guard.index.terms;
-    const bool in_tile = std::any_of(of.begin(), of.end(), [&](const IndexTerm& term) { return is_dimension(term.axis); });
+    const bool in_tile = std::any_of(of.begin(), of.end(),
+                                     [&](const IndexTerm& term) { return is_dimension(term.axis); });
     std::string text = in_tile ? spread(index.text) : wrap(index, Binding::kAdd);
     if (moving) text += " + " + elements_text(vector.elements.size());
     const int64_t reach = moving ? static_cast<int64_t>(vector.elements.size()) - 1 : 0;
@@ -258,7 +280,11 @@ void KernelPrinter::let_vector(const Vector& vector) {
   const Expr& expr = kernel_.exprs[*any];
   const std::string mask = vector_mask(vector);
   std::string options = mask.empty() ? "" : ", mask=" + mask;
-  if (!vector.first.guards.empty()) options += ", other=" + literal(expr.dtype, vector.first.otherwise, static_cast<int64_t>(std::isfinite(vector.first.otherwise) ? vector.first.otherwise : 0)).text;
+  if (!vector.first.guards.empty())
+    options += ", other=" +
+               literal(expr.dtype, vector.first.otherwise,
+                       static_cast<int64_t>(std::isfinite(vector.first.otherwise) ? vector.first.otherwise : 0))
+                   .text;
   std::vector<std::string> parts;
   for (const int id : vector.elements) {
     if (id >= 0 && names_[id].empty()) names_[id] = fresh(expr.name.empty() ? "value" : expr.name, "_value");
@@ -282,7 +308,8 @@ void KernelPrinter::store_vector(int index) {
   const std::string together = values.size() == 4 ? "together" : "tl.join";
   if (values.size() == 4) helpers_.insert(together);
   const std::string mask = vector_mask(vector);
-  line(fmt::format("tl.store({}, {}({}){})", vector_pointer(vector), together, join(values, ", "), mask.empty() ? "" : ", mask=" + mask));
+  line(fmt::format("tl.store({}, {}({}){})", vector_pointer(vector), together, join(values, ", "),
+                   mask.empty() ? "" : ", mask=" + mask));
 }
 
 }  // namespace kw::triton

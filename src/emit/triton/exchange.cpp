@@ -1,5 +1,5 @@
-// Rows spread over several programs: each finds the partial results of its block, writes them down, waits for the other programs of its row, and
-// combines what all of them wrote, in one order, while its block stays in registers.
+// Rows spread over several programs: each finds the partial results of its block, writes them down, waits for the other
+// programs of its row, and combines what all of them wrote, in one order, while its block stays in registers.
 #include <fmt/format.h>
 
 #include "emit/triton/kernel_printer.hpp"
@@ -26,7 +26,8 @@ std::string KernelPrinter::arrival_number() const {
   return fmt::format("tl.atomic_add({}_ptr, 1, sem=\"relaxed\")", kernel_.buffers[kernel_.exchange.counters].name);
 }
 
-// What this program's block folds to, one name for each component; moments of blocks of several lengths have their lengths as well.
+// What this program's block folds to, one name for each component; moments of blocks of several lengths have their
+// lengths as well.
 std::vector<std::string> KernelPrinter::block_results(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   const auto name = [&](int component) { return fresh(component_name(id, component) + "_part", ""); };
@@ -40,15 +41,18 @@ std::vector<std::string> KernelPrinter::block_results(ExprId id) {
     std::string count = number(points);
     if (padding_.any()) {
       count = fresh("count_part", "");
-      line(fmt::format("{} = {}", count, fold(fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)), "tl.sum")));
+      line(fmt::format("{} = {}", count,
+                       fold(fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)), "tl.sum")));
       results.push_back(count);
     }
     // Scaled by a power of two, exactly, so that no sum of large values overflows.
     const double scale = static_cast<double>(power_of_two_from(static_cast<int64_t>(points)));
     const std::string total = fold(fmt::format("{} * {}", operand, number(1.0 / scale)), "tl.sum");
-    line(fmt::format("{} = {}", mean, padding_.any() ? fmt::format("{} / ({} * {})", total, count, number(1.0 / scale)) : total));
+    line(fmt::format("{} = {}", mean,
+                     padding_.any() ? fmt::format("{} / ({} * {})", total, count, number(1.0 / scale)) : total));
     const std::string deviation = fresh(squares + "_from_mean", "");
-    line(fmt::format("{} = {}", deviation, where_valid(fmt::format("{} - {}", value_text(expr.operands[0]).text, mean), "0.0")));
+    line(fmt::format("{} = {}", deviation,
+                     where_valid(fmt::format("{} - {}", value_text(expr.operands[0]).text, mean), "0.0")));
     line(fmt::format("{} = {}", squares, fold(fmt::format("{0} * {0}", deviation), "tl.sum")));
     return results;
   }
@@ -56,7 +60,9 @@ std::vector<std::string> KernelPrinter::block_results(ExprId id) {
     const std::string largest = name(0), total = name(1), operand = operand_tile(id, 0);
     line(fmt::format("{} = {}", largest, fold_with(operand, "larger")));
     // A block of −∞ alone adds nothing to its row.
-    line(fmt::format("{0} = {1}", total, fold(fmt::format("tl.exp({0} - tl.where({1} == float(\"-inf\"), 0.0, {1}))", operand, largest), "tl.sum")));
+    line(fmt::format(
+        "{0} = {1}", total,
+        fold(fmt::format("tl.exp({0} - tl.where({1} == float(\"-inf\"), 0.0, {1}))", operand, largest), "tl.sum")));
     return {largest, total};
   }
   const std::string value = name(0), operand = operand_tile(id, 0);
@@ -78,16 +84,22 @@ void KernelPrinter::combine_blocks(ExprId id, const std::vector<std::string>& pa
     helpers_.insert(helper);
     return fmt::format("tl.reduce({}, 0, combine_fn={})", value, helper);
   };
-  const auto valid = [&](const std::string& value) { return present.empty() ? value : fmt::format("tl.where({}, {}, 0.0)", present, value); };
+  const auto valid = [&](const std::string& value) {
+    return present.empty() ? value : fmt::format("tl.where({}, {}, 0.0)", present, value);
+  };
   if (expr.reduce == ReduceOp::kMoments) {
     const auto number = [&](double value) { return literal(expr.dtype, value, 0).text; };
     const bool ragged = parts.size() > 2;
-    const double programs = static_cast<double>(programs_of_row(kernel_)), elements = static_cast<double>(reduced_elements());
+    const double programs = static_cast<double>(programs_of_row(kernel_)),
+                 elements = static_cast<double>(reduced_elements());
     const std::string count = ragged ? parts[2] : number(elements / programs);
-    line(fmt::format("{} = {}", result(0), mean_text(parts[0], ragged ? count : "", ragged ? elements : programs, expr.dtype, [](const std::string& text) { return fmt::format("tl.sum({}, axis=0)", text); })));
+    line(fmt::format("{} = {}", result(0),
+                     mean_text(parts[0], ragged ? count : "", ragged ? elements : programs, expr.dtype,
+                               [](const std::string& text) { return fmt::format("tl.sum({}, axis=0)", text); })));
     const std::string shift = fresh(result(0) + "_shift", "");
     line(fmt::format("{} = {} - {}", shift, parts[0], result(0)));
-    line(fmt::format("{} = tl.sum({}, axis=0)", result(1), valid(fmt::format("{1} + {2} * {0} * {0}", shift, parts[1], count))));
+    line(fmt::format("{} = tl.sum({}, axis=0)", result(1),
+                     valid(fmt::format("{1} + {2} * {0} * {0}", shift, parts[1], count))));
     return;
   }
   if (expr.reduce == ReduceOp::kMaxSumExp) {
@@ -96,18 +108,23 @@ void KernelPrinter::combine_blocks(ExprId id, const std::vector<std::string>& pa
     return;
   }
   const bool sum = expr.reduce == ReduceOp::kSum;
-  const std::string helper = expr.reduce == ReduceOp::kProd ? "multiply" : expr.reduce == ReduceOp::kMax ? "larger" : "smaller";
+  const std::string helper = expr.reduce == ReduceOp::kProd  ? "multiply"
+                             : expr.reduce == ReduceOp::kMax ? "larger"
+                                                             : "smaller";
   line(fmt::format("{} = {}", result(0), sum ? fmt::format("tl.sum({}, axis=0)", parts[0]) : folded(parts[0], helper)));
 }
 
 void KernelPrinter::exchange(const std::vector<ExprId>& reduces) {
-  const int64_t programs = program_count(kernel_), row = programs_of_row(kernel_), lanes = std::max<int64_t>(2, power_of_two_from(row));
-  const std::string partials = kernel_.buffers[kernel_.exchange.partials].name + "_ptr", counters = kernel_.buffers[kernel_.exchange.counters].name + "_ptr";
+  const int64_t programs = program_count(kernel_), row = programs_of_row(kernel_),
+                lanes = std::max<int64_t>(2, power_of_two_from(row));
+  const std::string partials = kernel_.buffers[kernel_.exchange.partials].name + "_ptr",
+                    counters = kernel_.buffers[kernel_.exchange.counters].name + "_ptr";
   std::vector<std::vector<std::string>> mine;
   for (ExprId id : reduces) mine.push_back(block_results(id));
   const int64_t first_slot = exchanged_slots_;
   const auto place = [&](int64_t slot, const std::string& program) {
-    return slot == 0 ? fmt::format("{} + {}", partials, program) : fmt::format("{} + ({} + {})", partials, slot * programs, program);
+    return slot == 0 ? fmt::format("{} + {}", partials, program)
+                     : fmt::format("{} + ({} + {})", partials, slot * programs, program);
   };
   int64_t slot = first_slot;
   for (const auto& names : mine)

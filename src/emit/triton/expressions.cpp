@@ -13,9 +13,12 @@
 namespace kw::triton {
 namespace {
 
-using kernel::ScalarOp;
+using kernel_ir::ScalarOp;
 
-struct Infix { std::string_view sign; Binding binding; };
+struct Infix {
+  std::string_view sign;
+  Binding binding;
+};
 
 std::optional<Infix> infix_of(ScalarOp op) {
   switch (op) {
@@ -28,9 +31,12 @@ std::optional<Infix> infix_of(ScalarOp op) {
     case ScalarOp::kLessEqual: return Infix{"<=", Binding::kCompare};
     case ScalarOp::kGreater: return Infix{">", Binding::kCompare};
     case ScalarOp::kGreaterEqual: return Infix{">=", Binding::kCompare};
-    case ScalarOp::kLogicalAnd: case ScalarOp::kBitAnd: return Infix{"&", Binding::kBitAnd};
-    case ScalarOp::kLogicalOr: case ScalarOp::kBitOr: return Infix{"|", Binding::kBitOr};
-    case ScalarOp::kLogicalXor: case ScalarOp::kBitXor: return Infix{"^", Binding::kBitXor};
+    case ScalarOp::kLogicalAnd:
+    case ScalarOp::kBitAnd: return Infix{"&", Binding::kBitAnd};
+    case ScalarOp::kLogicalOr:
+    case ScalarOp::kBitOr: return Infix{"|", Binding::kBitOr};
+    case ScalarOp::kLogicalXor:
+    case ScalarOp::kBitXor: return Infix{"^", Binding::kBitXor};
     case ScalarOp::kShiftLeft: return Infix{"<<", Binding::kShift};
     case ScalarOp::kShiftRight: return Infix{">>", Binding::kShift};
     default: return std::nullopt;
@@ -41,11 +47,13 @@ std::optional<Infix> infix_of(ScalarOp op) {
 Text infix_text(const Infix& infix, const Text& left, const Text& right) {
   const auto tighter = static_cast<Binding>(static_cast<int>(infix.binding) + 1);
   const Binding at_left = infix.binding == Binding::kCompare ? tighter : infix.binding;
-  const Binding at_right = infix.binding == Binding::kBitAnd || infix.binding == Binding::kBitOr ? infix.binding : tighter;
+  const Binding at_right = infix.binding == Binding::kBitAnd || infix.binding == Binding::kBitOr ? infix.binding
+                                                                                                 : tighter;
   return {fmt::format("{} {} {}", wrap(left, at_left), infix.sign, wrap(right, at_right)), infix.binding};
 }
 
-// tl.exp and tl.sigmoid round the argument's product with log2 e, an error that grows with the argument; libdevice's do not.
+// tl.exp and tl.sigmoid round the argument's product with log2 e, an error that grows with the argument; libdevice's do
+// not.
 std::string_view function_of(ScalarOp op, DType dtype, bool roughly) {
   const bool single = dtype == DType::f32;
   switch (op) {
@@ -89,8 +97,8 @@ Text call(std::string_view function, const std::vector<Text>& operands, DType dt
   return {fmt::format("{}({}{})", function, join(arguments, ", "), options)};
 }
 
-// Triton's own division of single floats is two units off at worst, PyTorch's is not: a difference that any step behind it (round, a comparison, a cast to
-// few bits, in this kernel or in another) can make a whole one.
+// Triton's own division of single floats is two units off at worst, PyTorch's is not: a difference that any step behind
+// it (round, a comparison, a cast to few bits, in this kernel or in another) can make a whole one.
 Text quotient(const Operation& operation, const Text& dividend, const Text& divisor) {
   const DType dtype = operation.dtype;
   if (dtype == DType::f32 && operation.to_the_bit) return call("tl.div_rn", {dividend, divisor}, dtype);
@@ -102,20 +110,25 @@ Text helper(std::string_view name, const std::vector<Text>& operands, DType dtyp
   return call(name, operands, dtype);
 }
 
-std::string eight_bit_name(DType dtype) { return std::string(torch_name(dtype)).substr(std::string_view("torch.").size()); }
+std::string eight_bit_name(DType dtype) {
+  return std::string(torch_name(dtype)).substr(std::string_view("torch.").size());
+}
 
 Text cast_text(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
   if (operation.dtype == operation.operand_dtype) return operand;
   if (is_eight_bit_float(operation.operand_dtype)) {
     helpers.emplace_back(kHardwareFloat8);
-    const Text wide = helper("float_of_" + eight_bit_name(operation.operand_dtype), {operand, {kHardwareFloat8Constant}}, operation.operand_dtype, helpers);
-    return operation.dtype == DType::f32 ? wide : Text{fmt::format("{}.to({})", wide.text, dtype_name(operation.dtype))};
+    const Text wide = helper("float_of_" + eight_bit_name(operation.operand_dtype),
+                             {operand, {kHardwareFloat8Constant}}, operation.operand_dtype, helpers);
+    return operation.dtype == DType::f32 ? wide
+                                         : Text{fmt::format("{}.to({})", wide.text, dtype_name(operation.dtype))};
   }
   if (is_eight_bit_float(operation.dtype)) {
     const bool single = operation.operand_dtype == DType::f32;
     const Text value = single ? operand : Text{fmt::format("{}.to(tl.float32)", wrap(operand, Binding::kAtom))};
     helpers.emplace_back(kHardwareFloat8);
-    return helper(eight_bit_name(operation.dtype) + "_of_float", {value, {kHardwareFloat8Constant}}, DType::f32, helpers);
+    return helper(eight_bit_name(operation.dtype) + "_of_float", {value, {kHardwareFloat8Constant}}, DType::f32,
+                  helpers);
   }
   if (operation.dtype == DType::b1) return {wrap(operand, Binding::kAdd) + " != 0", Binding::kCompare};
   if (operand.constant) return {typed(operand, operation.dtype)};
@@ -129,8 +142,11 @@ Text select_text(const Operation& operation, const std::vector<Text>& operands) 
 }
 
 Text sigmoid_text(const Operation& operation, const Text& operand) {
-  if (operation.roughly || operation.dtype == DType::f64) return {fmt::format("tl.sigmoid({})", typed(operand, operation.dtype))};
-  const Text denominator{fmt::format("1.0 + libdevice.exp(-{})", wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)), Binding::kAdd};
+  if (operation.roughly || operation.dtype == DType::f64)
+    return {fmt::format("tl.sigmoid({})", typed(operand, operation.dtype))};
+  const Text denominator{fmt::format("1.0 + libdevice.exp(-{})",
+                                     wrap({typed(operand, operation.dtype), operand.binding}, Binding::kUnary)),
+                         Binding::kAdd};
   return quotient(operation, {"1.0", Binding::kAtom, true}, denominator);
 }
 
@@ -140,7 +156,8 @@ Text division_text(const Operation& operation, const std::vector<Text>& operands
   switch (operation.op) {
     case ScalarOp::kFloorDiv:
       if (floating) return helper("floor_divide_float", operands, operation.dtype, helpers);
-      if (operation.nonnegative || operation.dtype == DType::u8) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
+      if (operation.nonnegative || operation.dtype == DType::u8)
+        return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
       return helper("floor_divide", operands, operation.dtype, helpers);
     case ScalarOp::kTruncDiv: {
       if (!floating) return infix_text({"//", Binding::kMultiply}, operands[0], operands[1]);
@@ -148,7 +165,8 @@ Text division_text(const Operation& operation, const std::vector<Text>& operands
     }
     case ScalarOp::kRemainder:
       if (floating) return helper("remainder_float", operands, operation.dtype, helpers);
-      if (operation.nonnegative || operation.dtype == DType::u8) return infix_text({"%", Binding::kMultiply}, operands[0], operands[1]);
+      if (operation.nonnegative || operation.dtype == DType::u8)
+        return infix_text({"%", Binding::kMultiply}, operands[0], operands[1]);
       return helper("remainder", operands, operation.dtype, helpers);
     default:
       if (floating) return call("libdevice.fmod", operands, operation.dtype);
@@ -160,7 +178,8 @@ Text extremum_text(const Operation& operation, const std::vector<Text>& operands
   const bool largest = operation.op == ScalarOp::kMaximum || operation.op == ScalarOp::kFmax;
   const bool propagates = operation.op == ScalarOp::kMaximum || operation.op == ScalarOp::kMinimum;
   const bool wants_nan = propagates && is_floating(operation.dtype);
-  return call(largest ? "tl.maximum" : "tl.minimum", operands, operation.dtype, wants_nan ? ", propagate_nan=tl.PropagateNan.ALL" : "");
+  return call(largest ? "tl.maximum" : "tl.minimum", operands, operation.dtype,
+              wants_nan ? ", propagate_nan=tl.PropagateNan.ALL" : "");
 }
 
 }  // namespace
@@ -175,7 +194,9 @@ std::string_view dtype_name(DType dtype) {
     case DType::f32: return "tl.float32";
     case DType::f16: return "tl.float16";
     case DType::bf16: return "tl.bfloat16";
-    case DType::f8e4m3fn: case DType::f8e5m2: return "tl.uint8";   // the byte: Triton's own conversions differ from PyTorch's beyond the largest number
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+      return "tl.uint8";  // the byte: Triton's own conversions differ from PyTorch's beyond the largest number
     case DType::i64: return "tl.int64";
     case DType::i32: return "tl.int32";
     case DType::i16: return "tl.int16";
@@ -193,7 +214,8 @@ std::string_view pointer_name(DType dtype) {
     case DType::f32: return "*fp32";
     case DType::f16: return "*fp16";
     case DType::bf16: return "*bf16";
-    case DType::f8e4m3fn: case DType::f8e5m2: return "*u8";
+    case DType::f8e4m3fn:
+    case DType::f8e5m2: return "*u8";
     case DType::i64: return "*i64";
     case DType::i32: return "*i32";
     case DType::i16: return "*i16";
@@ -211,7 +233,8 @@ Text literal(DType dtype, double number, int64_t integer) {
   if (std::isnan(number)) return {"float(\"nan\")", Binding::kAtom, true};
   if (std::isinf(number)) return {number < 0 ? "float(\"-inf\")" : "float(\"inf\")", Binding::kAtom, true};
   // Triton makes every literal that equals 0 a +0.
-  if (number == 0 && std::signbit(number) && !is_eight_bit_float(dtype)) return {fmt::format("tl.full((), -1.0, {}) * 0.0", dtype_name(dtype)), Binding::kMultiply};
+  if (number == 0 && std::signbit(number) && !is_eight_bit_float(dtype))
+    return {fmt::format("tl.full((), -1.0, {}) * 0.0", dtype_name(dtype)), Binding::kMultiply};
   return {format_double(number), std::signbit(number) ? Binding::kUnary : Binding::kAtom, true};
 }
 
@@ -222,7 +245,8 @@ std::string typed(const Text& operand, DType dtype) {
 }
 
 Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers) {
-  const bool all_literals = std::all_of(operands.begin(), operands.end(), [](const Text& operand) { return operand.constant; });
+  const bool all_literals = std::all_of(operands.begin(), operands.end(),
+                                        [](const Text& operand) { return operand.constant; });
   if (all_literals && operation.op != ScalarOp::kSelect) {
     std::vector<Text> scalars = operands;
     const DType dtype = operation.operand_dtype;
@@ -231,11 +255,13 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   }
   if (operation.op == ScalarOp::kDiv) return quotient(operation, operands[0], operands[1]);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
-  if (operation.op == ScalarOp::kPow && operation.dtype == DType::f32 && operation.nonnegative) return helper("nonnegative_power", operands, operation.dtype, helpers);
+  if (operation.op == ScalarOp::kPow && operation.dtype == DType::f32 && operation.nonnegative)
+    return helper("nonnegative_power", operands, operation.dtype, helpers);
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
   if (!function.empty()) {
     if (!is_floating(operation.dtype) && operation.op != ScalarOp::kAbs)
-      throw Error(ErrorKind::kInternal, fmt::format("{} of {} has no Triton form", kernel::name_of(operation.op), name_of(operation.dtype)));
+      throw Error(ErrorKind::kInternal, fmt::format("{} of {} has no Triton form", kernel_ir::name_of(operation.op),
+                                                    name_of(operation.dtype)));
     return call(function, operands, operation.dtype);
   }
   const Text& operand = operands[0];
@@ -252,18 +278,25 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
     case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);
     case ScalarOp::kIsInf: return {fmt::format("tl.abs({}) == float(\"inf\")", operand.text), Binding::kCompare};
-    case ScalarOp::kLogicalNot: case ScalarOp::kBitNot: return {"~" + wrap(operand, Binding::kUnary), Binding::kUnary};
+    case ScalarOp::kLogicalNot:
+    case ScalarOp::kBitNot: return {"~" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kSelect: return select_text(operation, operands);
     case ScalarOp::kCast: return cast_text(operation, operand, helpers);
-    case ScalarOp::kMinimum: case ScalarOp::kMaximum: case ScalarOp::kFmin: case ScalarOp::kFmax: return extremum_text(operation, operands);
+    case ScalarOp::kMinimum:
+    case ScalarOp::kMaximum:
+    case ScalarOp::kFmin:
+    case ScalarOp::kFmax: return extremum_text(operation, operands);
     default: return division_text(operation, operands, helpers);
   }
 }
 
-std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype, const std::function<std::string(const std::string&)>& sum) {
+std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype,
+                      const std::function<std::string(const std::string&)>& sum) {
   const double scale = std::exp2(std::ceil(std::log2(std::max(total, 1.0))));
   const auto number = [&](double exact) { return literal(dtype, exact, 0).text; };
-  const std::string weight = count.empty() ? scale == 1.0 ? "" : number(1.0 / scale) : scale == 1.0 ? count : fmt::format("({} * {})", count, number(1.0 / scale));
+  const std::string weight = count.empty()  ? scale == 1.0 ? "" : number(1.0 / scale)
+                              : scale == 1.0 ? count
+                                            : fmt::format("({} * {})", count, number(1.0 / scale));
   const std::string summed = sum(weight.empty() ? value : fmt::format("{} * {}", value, weight));
   return scale == total ? summed : fmt::format("{} / {}", summed, number(total / scale));
 }

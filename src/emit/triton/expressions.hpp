@@ -15,31 +15,35 @@ enum class Binding { kLoosest, kCompare, kBitOr, kBitXor, kBitAnd, kShift, kAdd,
 struct Text {
   std::string text;
   Binding binding = Binding::kAtom;
-  bool constant = false;   // a Python literal, not a Triton value
+  bool constant = false;  // a Python literal, not a Triton value
 };
 
-std::string wrap(const Text& text, Binding at_least);   // in parentheses where it binds less tightly than asked
+std::string wrap(const Text& text, Binding at_least);  // in parentheses where it binds less tightly than asked
 
-std::string_view dtype_name(DType dtype);      // "tl.float32"
-std::string_view pointer_name(DType dtype);    // "*fp32", as signatures of kernels spell it
+std::string_view dtype_name(DType dtype);    // "tl.float32"
+std::string_view pointer_name(DType dtype);  // "*fp32", as signatures of kernels spell it
 Text literal(DType dtype, double number, int64_t integer);
-std::string typed(const Text& operand, DType dtype);    // a literal as a Triton scalar of that type; anything else as it is
+std::string typed(const Text& operand, DType dtype);  // a literal as a Triton scalar of that type; anything else as it
+                                                      // is
 
 // What the operation needs to know beyond its operands' text.
 struct Operation {
-  kernel::ScalarOp op;
-  DType dtype;             // of the result
-  DType operand_dtype;     // of the last operand
-  bool roughly = false;    // hardware approximations are enough: every result is stored with 16 bits
-  bool nonnegative = false;   // integer operands, or the base of a power, are known not to be negative
-  bool to_the_bit = true;     // a quotient has to be PyTorch's own
+  kernel_ir::ScalarOp op;
+  DType dtype;               // of the result
+  DType operand_dtype;       // of the last operand
+  bool roughly = false;      // hardware approximations are enough: every result is stored with 16 bits
+  bool nonnegative = false;  // integer operands, or the base of a power, are known not to be negative
+  bool to_the_bit = true;    // a quotient has to be PyTorch's own
 };
 
-// `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls libdevice.
+// `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls
+// libdevice.
 Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers);
 
-// The mean of `value` over points that `sum` adds up, each as often as its `count` says (once where that is empty), `total` in all. Each is taken a
-// power of two down first, which is exact: no sum of large values overflows, and the mean of equal powers of two is that power of two.
-std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype, const std::function<std::string(const std::string&)>& sum);
+// The mean of `value` over points that `sum` adds up, each as often as its `count` says (once where that is empty),
+// `total` in all. Each is taken a power of two down first, which is exact: no sum of large values overflows, and the
+// mean of equal powers of two is that power of two.
+std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype,
+                      const std::function<std::string(const std::string&)>& sum);
 
 }  // namespace kw::triton

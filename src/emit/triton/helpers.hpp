@@ -1,4 +1,5 @@
-// Small @triton.jit functions that kernels call: folds that PyTorch's semantics ask for and Triton's built-ins do not give.
+// Small @triton.jit functions that kernels call: folds that PyTorch's semantics ask for and Triton's built-ins do not
+// give.
 #pragma once
 
 #include <set>

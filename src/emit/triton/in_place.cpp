@@ -22,7 +22,9 @@ bool is_read_once(const Kernel& kernel, const std::vector<bool>& axes) {
 
 // Does nothing but the store of `written` follow from what is read, so that it does not matter what other threads
 // find there? `folds`: it is folded.
-struct Readers { bool folds = false, others = false; };
+struct Readers {
+  bool folds = false, others = false;
+};
 Readers readers_of(const Kernel& kernel, int read, int written) {
   Readers readers;
   std::vector<bool> depends(kernel.exprs.size(), false);
@@ -32,8 +34,8 @@ Readers readers_of(const Kernel& kernel, int read, int written) {
     for (ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
     readers.folds = readers.folds || (depends[id] && expr.kind == ExprKind::kReduce);
   }
-  for (const Store& store : kernel.stores) readers.others = readers.others || (store.access.buffer != written &&
-      depends[store.value]);
+  for (const Store& store : kernel.stores)
+    readers.others = readers.others || (store.access.buffer != written && depends[store.value]);
   return readers;
 }
 
@@ -42,19 +44,21 @@ Readers readers_of(const Kernel& kernel, int read, int written) {
 bool reads_before_it_writes(const Kernel& kernel, int read, int written) {
   const auto loads = [&](const Stmt& statement) {
     return statement.kind == StmtKind::kLet && kernel.exprs[statement.expr].kind == ExprKind::kLoad &&
-        kernel.exprs[statement.expr].access.buffer == read;
+           kernel.exprs[statement.expr].access.buffer == read;
   };
-  const auto stores = [&](const Stmt& statement) { return statement.kind == StmtKind::kStore &&
-      kernel.stores[statement.store].access.buffer == written; };
+  const auto stores = [&](const Stmt& statement) {
+    return statement.kind == StmtKind::kStore && kernel.stores[statement.store].access.buffer == written;
+  };
   bool stored = false;
   for (const Stmt& statement : kernel.body) {
-    if (std::any_of(statement.body.begin(), statement.body.end(), [&](const Stmt& inner) { return loads(inner) ||
-        stores(inner); })) return false;
+    if (std::any_of(statement.body.begin(), statement.body.end(),
+                    [&](const Stmt& inner) { return loads(inner) || stores(inner); }))
+      return false;
     if (stored && loads(statement)) return false;
     stored = stored || stores(statement);
   }
   const auto store = std::find_if(kernel.stores.begin(), kernel.stores.end(),
-      [&](const Store& one) { return one.access.buffer == written; });
+                                  [&](const Store& one) { return one.access.buffer == written; });
   const Readers readers = readers_of(kernel, read, written);
   return stored && !readers.folds && (!readers.others || is_read_once(kernel, axes_of_access(kernel, store->access)));
 }

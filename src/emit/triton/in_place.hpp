@@ -6,6 +6,6 @@
 namespace kw::triton {
 
 // Both buffers are accessed at equal indices throughout. Threads work on a program's tile in no order among them.
-bool reads_before_it_writes(const kernel::Kernel& kernel, int read, int written);
+bool reads_before_it_writes(const kernel_ir::Kernel& kernel, int read, int written);
 
 }  // namespace kw::triton

@@ -13,7 +13,7 @@
 
 namespace kw::triton {
 
-using kernel::Kernel;
+using kernel_ir::Kernel;
 
 namespace {
 
@@ -23,7 +23,8 @@ JoinedLaunch of_steps(const KernelStep& step, const KernelStep& last) {
   for (size_t at = 0; at < last.tensors.size(); ++at) {
     joined.shared.push_back(-1);
     for (size_t other = 0; other < step.tensors.size(); ++other)
-      if (step.tensors[other] == last.tensors[at] && offset(step, other) == offset(last, at)) joined.shared.back() = static_cast<int>(other);
+      if (step.tensors[other] == last.tensors[at] && offset(step, other) == offset(last, at))
+        joined.shared.back() = static_cast<int>(other);
   }
   return joined;
 }
@@ -31,7 +32,8 @@ JoinedLaunch of_steps(const KernelStep& step, const KernelStep& last) {
 // "sum_partial_kernel_2" → "sum_in_one_kernel_2"
 std::string name_of(const Program& program, const JoinedLaunch& joined) {
   std::string name = program.kernels[joined.first].name;
-  if (const size_t at = name.rfind("_partial_kernel"); at != std::string::npos) return name.replace(at, 15, "_in_one_kernel");
+  if (const size_t at = name.rfind("_partial_kernel"); at != std::string::npos)
+    return name.replace(at, 15, "_in_one_kernel");
   return name + "_and_last";
 }
 
@@ -57,7 +59,8 @@ std::vector<JoinedLaunch> joined_launches(const Program& program) {
   return all;
 }
 
-const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const KernelStep& step, const KernelStep& last) {
+const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const KernelStep& step,
+                                  const KernelStep& last) {
   const JoinedLaunch wanted = of_steps(step, last);
   const auto found = std::find_if(all.begin(), all.end(), [&](const JoinedLaunch& one) { return one.joins(wanted); });
   KW_ASSERT(found != all.end(), "two kernels that no launch joins");
@@ -67,20 +70,24 @@ const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const Ke
 std::vector<JoinedParameter> joined_pointers(const Program& program, const JoinedLaunch& joined) {
   std::vector<JoinedParameter> result;
   std::set<std::string> taken;
-  for (const kernel::Buffer& buffer : program.kernels[joined.first].buffers) {
+  for (const kernel_ir::Buffer& buffer : program.kernels[joined.first].buffers) {
     result.push_back({buffer.name, &buffer});
     taken.insert(buffer.name);
   }
   const auto& buffers = program.kernels[joined.last].buffers;
   for (size_t at = 0; at < buffers.size(); ++at)
-    if (joined.shared[at] < 0) result.push_back({taken.contains(buffers[at].name) ? last_name(buffers[at].name) : buffers[at].name, &buffers[at]});
+    if (joined.shared[at] < 0)
+      result.push_back(
+          {taken.contains(buffers[at].name) ? last_name(buffers[at].name) : buffers[at].name, &buffers[at]});
   return result;
 }
 
 std::vector<JoinedConstant> joined_constants(const Program& program, const JoinedLaunch& joined) {
   std::vector<JoinedConstant> result;
-  for (const BlockConstant& constant : block_constants(program.kernels[joined.first])) result.push_back({constant.name, constant.value});
-  for (const BlockConstant& constant : block_constants(program.kernels[joined.last])) result.push_back({"LAST_" + constant.name, constant.value});
+  for (const BlockConstant& constant : block_constants(program.kernels[joined.first]))
+    result.push_back({constant.name, constant.value});
+  for (const BlockConstant& constant : block_constants(program.kernels[joined.last]))
+    result.push_back({"LAST_" + constant.name, constant.value});
   return result;
 }
 
@@ -98,11 +105,14 @@ std::string joined_function(const Program& program, const JoinedLaunch& joined) 
     of_first.push_back(kRefusedPointer);
   }
   parameters.push_back(kEndedPointer);
-  for (const JoinedConstant& constant : joined_constants(program, joined)) parameters.push_back(constant.name + ": tl.constexpr");
+  for (const JoinedConstant& constant : joined_constants(program, joined))
+    parameters.push_back(constant.name + ": tl.constexpr");
   for (const BlockConstant& constant : block_constants(first)) of_first.push_back(constant.name);
   for (const BlockConstant& constant : block_constants(last)) of_last.push_back("LAST_" + constant.name);
-  std::string out = "@triton.jit\n" + python::wrapped_call(fmt::format("def {}(", joined.name), parameters, "):") + "\n";
-  out += fmt::format("    \"\"\"{}, and what its last program to end makes of them: {}.\"\"\"\n", first.name, last.name);
+  std::string out = "@triton.jit\n" + python::wrapped_call(fmt::format("def {}(", joined.name), parameters, "):") +
+                    "\n";
+  out += fmt::format("    \"\"\"{}, and what its last program to end makes of them: {}.\"\"\"\n", first.name,
+                     last.name);
   out += python::indent(python::wrapped_call(first.name + "(", of_first, ")"), 1);
   out += "    tl.debug_barrier()\n";
   out += fmt::format("    if tl.atomic_add({}, 1, sem=\"acq_rel\") == {}:\n", kEndedPointer, program_count(first) - 1);

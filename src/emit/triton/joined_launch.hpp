@@ -1,5 +1,5 @@
-// Two kernels in one launch: every program runs the first, and the last program to end runs the second, which has one program. So a sum's parts are
-// added without a launch of their own, always in the same order.
+// Two kernels in one launch: every program runs the first, and the last program to end runs the second, which has one
+// program. So a sum's parts are added without a launch of their own, always in the same order.
 #pragma once
 
 #include <string>
@@ -10,10 +10,12 @@
 namespace kw::triton {
 
 struct JoinedLaunch {
-  int first = 0, last = 0;               // of program.kernels
-  std::vector<int> shared;               // per buffer of the last: the first's buffer that is the same tensor, or −1
+  int first = 0, last = 0;  // of program.kernels
+  std::vector<int> shared;  // per buffer of the last: the first's buffer that is the same tensor, or −1
   std::string name;
-  bool joins(const JoinedLaunch& other) const { return first == other.first && last == other.last && shared == other.shared; }
+  bool joins(const JoinedLaunch& other) const {
+    return first == other.first && last == other.last && shared == other.shared;
+  }
 };
 
 // Those of all steps, each once, in order.
@@ -25,10 +27,17 @@ const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const Ke
 // The @triton.jit function that runs both.
 std::string joined_function(const Program& program, const JoinedLaunch& joined);
 
-// Its pointers (without "_ptr") and block constants, in the order of its parameters, before the counter of programs that have ended.
-struct JoinedParameter { std::string name; const kernel::Buffer* buffer; };
+// Its pointers (without "_ptr") and block constants, in the order of its parameters, before the counter of programs
+// that have ended.
+struct JoinedParameter {
+  std::string name;
+  const kernel_ir::Buffer* buffer;
+};
 std::vector<JoinedParameter> joined_pointers(const Program& program, const JoinedLaunch& joined);
-struct JoinedConstant { std::string name; int64_t value; };
+struct JoinedConstant {
+  std::string name;
+  int64_t value;
+};
 std::vector<JoinedConstant> joined_constants(const Program& program, const JoinedLaunch& joined);
 
 inline constexpr const char* kEndedPointer = "ended_ptr";

@@ -7,10 +7,12 @@
 namespace kw::triton {
 namespace {
 
-// Philox4x32-10 (Salmon et al. 2011) makes four numbers of a key, the generator's seed, and a counter: how often a thread has drawn since the seed was set,
-// and the thread's number. PyTorch shares the elements of a dropout out by vectors of 16 bytes where addresses and counts allow, and else, as in every
-// other distribution, leaves as many elements between a thread's four as there are threads.
-constexpr std::string_view kDefinition = R"(@triton.jit(do_not_specialize=["seed", "counter", "below", "threads", "elements"])
+// Philox4x32-10 (Salmon et al. 2011) makes four numbers of a key, the generator's seed, and a counter: how often a
+// thread has drawn since the seed was set, and the thread's number. PyTorch shares the elements of a dropout out by
+// vectors of 16 bytes where addresses and counts allow, and else, as in every other distribution, leaves as many
+// elements between a thread's four as there are threads.
+constexpr std::string_view kDefinition =
+    R"(@triton.jit(do_not_specialize=["seed", "counter", "below", "threads", "elements"])
 def keep_mask_kernel(mask_ptr, seed: tl.int64, counter: tl.int64, below: tl.uint32, threads: tl.int32, elements: tl.int32, VECTOR: tl.constexpr):
     """Marks the elements whose numbers of PyTorch's stream are less than `below`. A thread takes VECTOR elements side by side, or four that lie far apart."""
     thread = tl.program_id(0) * 256 + tl.arange(0, 256)
@@ -96,19 +98,26 @@ def keep_mask(size, keep, dtype, device, dropout=True, beside=None):
 std::set<int64_t> vectors_of(const Program& program) {
   std::set<int64_t> vectors;
   for (const Step& step : program.steps)
-    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) vectors.insert(call->mask_vector);
+    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0)
+      vectors.insert(call->mask_vector);
   return vectors;
 }
 
 }  // namespace
 
-std::string keep_mask_definition(const Program& program) { return vectors_of(program).empty() ? "" : std::string(kDefinition); }
+std::string keep_mask_definition(const Program& program) {
+  return vectors_of(program).empty() ? "" : std::string(kDefinition);
+}
 
 std::string keep_mask_signatures(const Program& program) {
   std::string text;
   for (const int64_t vector : vectors_of(program))
-    text += fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{\"mask_ptr\": \"*u8\", \"seed\": \"i64\", \"counter\": \"i64\", \"below\": \"u32\", \"threads\": \"i32\", \"elements\": \"i32\"}},\n"
-                        "     \"constexprs\": {{\"VECTOR\": {}}}, \"num_warps\": 4, \"enable_fp_fusion\": False, \"divisible_by_16\": [\"mask_ptr\"]}},\n", kKeepMaskKernel, vector);
+    text += fmt::format(
+        "    {{\"kernel\": \"{}\", \"signature\": {{\"mask_ptr\": \"*u8\", \"seed\": \"i64\", \"counter\": \"i64\", "
+        "\"below\": \"u32\", \"threads\": \"i32\", \"elements\": \"i32\"}},\n"
+        "     \"constexprs\": {{\"VECTOR\": {}}}, \"num_warps\": 4, \"enable_fp_fusion\": False, \"divisible_by_16\": "
+        "[\"mask_ptr\"]}},\n",
+        kKeepMaskKernel, vector);
   return text;
 }
 

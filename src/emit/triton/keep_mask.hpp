@@ -1,5 +1,5 @@
-// kw.keep_mask: which elements a dropout keeps, drawn as PyTorch's CUDA kernels draw them. A kernel written by hand, with the Python that takes the
-// generator's state and moves it on.
+// kw.keep_mask: which elements a dropout keeps, drawn as PyTorch's CUDA kernels draw them. A kernel written by hand,
+// with the Python that takes the generator's state and moves it on.
 #pragma once
 
 #include <string>
@@ -12,6 +12,6 @@ inline constexpr const char* kKeepMaskKernel = "keep_mask_kernel";
 
 // Both empty where the program draws no mask.
 std::string keep_mask_definition(const Program& program);
-std::string keep_mask_signatures(const Program& program);   // lines of KERNEL_SIGNATURES
+std::string keep_mask_signatures(const Program& program);  // lines of KERNEL_SIGNATURES
 
 }  // namespace kw::triton

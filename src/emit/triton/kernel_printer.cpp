@@ -26,7 +26,7 @@ double reciprocal_of(double divisor, DType dtype) {
 }
 
 constexpr int64_t kInt32Limit = std::numeric_limits<int32_t>::max();
-constexpr int64_t kGridLimit = 65535;   // of the second and third dimension of a CUDA grid
+constexpr int64_t kGridLimit = 65535;  // of the second and third dimension of a CUDA grid
 constexpr size_t kLineWidth = 110;
 constexpr size_t kInlineWidth = 72;
 
@@ -38,14 +38,17 @@ std::string upper(std::string text) {
 std::string indented(const std::string& line) { return line.empty() ? line : "    " + line; }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
 }
 
 // Axes with more than one program, innermost first.
 std::vector<int> grid_axes(const Kernel& kernel) {
   std::vector<int> result;
   for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis)
-    if ((kernel.axes[axis].kind == AxisKind::kParallel || kernel.axes[axis].cooperative) && blocks_of(kernel.axes[axis]) != 1) result.push_back(axis);
+    if ((kernel.axes[axis].kind == AxisKind::kParallel || kernel.axes[axis].cooperative) &&
+        blocks_of(kernel.axes[axis]) != 1)
+      result.push_back(axis);
   return result;
 }
 
@@ -64,7 +67,8 @@ std::vector<BlockConstant> block_constants(const Kernel& kernel) {
   for (const Axis& axis : kernel.axes)
     if (axis.block > 1) result.push_back({"BLOCK_" + upper(axis.name), axis.block});
   const bool converts = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const Expr& expr) {
-    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast && (is_eight_bit_float(expr.dtype) || is_eight_bit_float(kernel.exprs[expr.operands[0]].dtype));
+    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast &&
+           (is_eight_bit_float(expr.dtype) || is_eight_bit_float(kernel.exprs[expr.operands[0]].dtype));
   });
   if (converts) result.push_back({kHardwareFloat8Constant, 1});
   return result;
@@ -79,14 +83,59 @@ std::vector<int64_t> grid_of(const Kernel& kernel) {
 }
 
 KernelPrinter::KernelPrinter(const Kernel& kernel)
-    : kernel_(kernel), axes_(axes_of_exprs(kernel)), padding_(find_padding(kernel, axes_)), dimensions_(find_tile_dimensions(kernel, axes_)), vectors_(find_vectors(kernel, dimensions_)), names_(kernel.exprs.size()),
-      bound_(kernel.exprs.size(), false), loads_left_(kernel.exprs.size(), 0), cast_of_load_(kernel.exprs.size(), kNoExpr),
+    : kernel_(kernel),
+      axes_(axes_of_exprs(kernel)),
+      padding_(find_padding(kernel, axes_)),
+      dimensions_(find_tile_dimensions(kernel, axes_)),
+      vectors_(find_vectors(kernel, dimensions_)),
+      names_(kernel.exprs.size()),
+      bound_(kernel.exprs.size(), false),
+      loads_left_(kernel.exprs.size(), 0),
+      cast_of_load_(kernel.exprs.size(), kNoExpr),
       wide_axis_(kernel.axes.size(), false) {
-  taken_ = {"tl", "triton", "libdevice", "torch", "program", "larger", "smaller", "multiply", "larger_at", "smaller_at", "floor_divide", "remainder",
-            "remainder_float", "floor_divide_float", "sign", "float_of_float8_e4m3fn", "float8_e4m3fn_of_float", "float_of_float8_e5m2",
-            "float8_e5m2_of_float", "hardware_float8", "FLOAT8_SATURATES", "add", "fold_into", "later_larger_at", "later_smaller_at", "log_add_exp", "multiply_in_order", "last_in_row",
-            "four_of", "together", "raise_to", "lower_to", "_", "order_of", "value_of", "order_in_row", "packed_with_places", "elements_of", "places_of", "lowest_first",
-            "pick_lowest", "bounded", kRefusedPointer};
+  taken_ = {"tl",
+            "triton",
+            "libdevice",
+            "torch",
+            "program",
+            "larger",
+            "smaller",
+            "multiply",
+            "larger_at",
+            "smaller_at",
+            "floor_divide",
+            "remainder",
+            "remainder_float",
+            "floor_divide_float",
+            "sign",
+            "float_of_float8_e4m3fn",
+            "float8_e4m3fn_of_float",
+            "float_of_float8_e5m2",
+            "float8_e5m2_of_float",
+            "hardware_float8",
+            "FLOAT8_SATURATES",
+            "add",
+            "fold_into",
+            "later_larger_at",
+            "later_smaller_at",
+            "log_add_exp",
+            "multiply_in_order",
+            "last_in_row",
+            "four_of",
+            "together",
+            "raise_to",
+            "lower_to",
+            "_",
+            "order_of",
+            "value_of",
+            "order_in_row",
+            "packed_with_places",
+            "elements_of",
+            "places_of",
+            "lowest_first",
+            "pick_lowest",
+            "bounded",
+            kRefusedPointer};
   taken_.insert(python::reserved_names().begin(), python::reserved_names().end());
   for (const Buffer& buffer : kernel.buffers) taken_.insert(buffer.name + "_ptr");
   for (const Axis& axis : kernel.axes) axis_names_.push_back(fresh(axis.name, "_index"));
@@ -144,7 +193,8 @@ std::string KernelPrinter::run() {
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
     const bool one_block = !kernel_.axes[axis].cooperative || blocks_of(kernel_.axes[axis]) == 1;
     const bool persistent = is_serial(kernel_.axes[axis]) && !is_loop_axis(axis) && is_dimension(axis) && one_block;
-    if (persistent && python::has_word(text, axis_names_[axis])) head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, lanes(axis))));
+    if (persistent && python::has_word(text, axis_names_[axis]))
+      head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, lanes(axis))));
   }
   lines.insert(lines.begin(), head.begin(), head.end());
   if (!kernel_.doc.empty()) lines.insert(lines.begin(), "\"\"\"" + kernel_.doc + "\"\"\"");
@@ -154,20 +204,23 @@ std::string KernelPrinter::run() {
   if (!sizes_held_against(kernel_).empty()) parameters.push_back(kRefusedPointer);
   for (const BlockConstant& constant : block_constants(kernel_)) parameters.push_back(constant.name + ": tl.constexpr");
   std::string signature = fmt::format("def {}({}):", kernel_.name, join(parameters, ", "));
-  if (signature.size() > kLineWidth) signature = fmt::format("def {}(\n    {},\n):", kernel_.name, join(parameters, ",\n    "));
+  if (signature.size() > kLineWidth)
+    signature = fmt::format("def {}(\n    {},\n):", kernel_.name, join(parameters, ",\n    "));
   std::string out = "@triton.jit\n" + signature + "\n";
   for (const std::string& one : lines) out += indented(one) + "\n";
   return out;
 }
 
-// --- Axes ---------------------------------------------------------------------------------------------------------------------
+// --- Axes ---
 
 std::string KernelPrinter::block_name(int axis) const { return "BLOCK_" + upper(kernel_.axes[axis].name); }
 
-// Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be narrow.
+// Block number times block size: a start that counts down would not be known to be aligned, and the accesses would be
+// narrow.
 std::string KernelPrinter::block_start(int axis) const {
   const std::string& name = axis_names_[axis];
-  return backwards_ || kernel_.axes[axis].reversed ? fmt::format("{}_block * {}", name, block_name(axis)) : name + "_start";
+  return backwards_ || kernel_.axes[axis].reversed ? fmt::format("{}_block * {}", name, block_name(axis))
+                                                   : name + "_start";
 }
 
 std::string KernelPrinter::arange(int axis) const {
@@ -199,7 +252,8 @@ std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body
   std::vector<std::string> lines;
   const std::vector<int> axes = grid_axes(kernel_);
   const bool flattened = is_flattened(kernel_);
-  if (kernel_.exchange.used()) lines.push_back("# Numbered as they start, so that those that wait for each other run together.");
+  if (kernel_.exchange.used())
+    lines.push_back("# Numbered as they start, so that those that wait for each other run together.");
   if (flattened) lines.push_back("program = " + (kernel_.exchange.used() ? arrival_number() : "tl.program_id(0)"));
   int64_t inner = 1;
   std::vector<std::string> definitions;
@@ -222,7 +276,8 @@ std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body
   }
   lines.insert(lines.end(), definitions.rbegin(), definitions.rend());
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (kernel_.axes[axis].kind == AxisKind::kParallel && blocks_of(kernel_.axes[axis]) == 1 && is_dimension(axis) && python::has_word(body, axis_names_[axis]))
+    if (kernel_.axes[axis].kind == AxisKind::kParallel && blocks_of(kernel_.axes[axis]) == 1 && is_dimension(axis) &&
+        python::has_word(body, axis_names_[axis]))
       lines.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
   return lines;
 }
@@ -234,28 +289,34 @@ void KernelPrinter::find_what_decides() {
   const auto asks_for_more = [&](const Expr& expr) {
     if (expr.op != ScalarOp::kEqual && expr.op != ScalarOp::kNotEqual) return true;
     const Expr &left = kernel_.exprs[expr.operands[0]], &right = kernel_.exprs[expr.operands[1]];
-    const bool scales = left.kind == ExprKind::kOp && (left.op == ScalarOp::kMul || left.op == ScalarOp::kDiv || left.op == ScalarOp::kReciprocal || left.op == ScalarOp::kExp);
-    return expr.operands[0] != expr.operands[1] && !(scales && right.kind == ExprKind::kConstant && is_floating(right.dtype) && right.number == 0.0);
+    const bool scales = left.kind == ExprKind::kOp && (left.op == ScalarOp::kMul || left.op == ScalarOp::kDiv ||
+                                                       left.op == ScalarOp::kReciprocal || left.op == ScalarOp::kExp);
+    return expr.operands[0] != expr.operands[1] &&
+           !(scales && right.kind == ExprKind::kConstant && is_floating(right.dtype) && right.number == 0.0);
   };
   const auto rounds = [&](const Expr& expr) {
     if (expr.kind == ExprKind::kReduce) return expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin;
     if (expr.kind != ExprKind::kOp) return false;
     if (expr.op == ScalarOp::kCast) return !is_floating(expr.dtype) || is_eight_bit_float(expr.dtype);
     if (expr.op == ScalarOp::kSign || (expr.op >= ScalarOp::kFloorDiv && expr.op <= ScalarOp::kFmod)) return true;
-    return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) || (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual && asks_for_more(expr));
+    return (expr.op >= ScalarOp::kFloor && expr.op <= ScalarOp::kRound) ||
+           (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual && asks_for_more(expr));
   };
   for (size_t id = kernel_.exprs.size(); id-- > 0;)
     if (decides_[id] || rounds(kernel_.exprs[id]))
       for (const ExprId operand : kernel_.exprs[id].operands) decides_[operand] = true;
 }
 
-// The last places of sums depend on their order, those of transcendental functions on who wrote them: a quotient by such need not be rounded better.
+// The last places of sums depend on their order, those of transcendental functions on who wrote them: a quotient by
+// such need not be rounded better.
 void KernelPrinter::find_what_is_known_to_the_bit() {
   to_the_bit_.assign(kernel_.exprs.size(), true);
   const auto is_rough = [&](const Expr& expr) {
     if (!is_floating(expr.dtype)) return false;
-    if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) return expr.reduce != ReduceOp::kMax && expr.reduce != ReduceOp::kMin;
-    const bool transcendental = expr.op >= ScalarOp::kExp && expr.op <= ScalarOp::kPow && expr.op != ScalarOp::kSqrt && expr.op != ScalarOp::kRsqrt;
+    if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan)
+      return expr.reduce != ReduceOp::kMax && expr.reduce != ReduceOp::kMin;
+    const bool transcendental = expr.op >= ScalarOp::kExp && expr.op <= ScalarOp::kPow && expr.op != ScalarOp::kSqrt &&
+                                expr.op != ScalarOp::kRsqrt;
     return expr.kind == ExprKind::kOp && transcendental;
   };
   for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
@@ -265,7 +326,7 @@ void KernelPrinter::find_what_is_known_to_the_bit() {
   }
 }
 
-// --- Expressions ----------------------------------------------------------------------------------------------------------------
+// --- Expressions ---
 
 Text KernelPrinter::value_text(ExprId id) {
   if (bound_[id]) return {names_[id]};
@@ -287,9 +348,12 @@ Text KernelPrinter::computed_text(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   switch (expr.kind) {
     case ExprKind::kConstant: return literal(expr.dtype, expr.number, expr.integer);
-    case ExprKind::kLoad: case ExprKind::kGather: return {load_text(id)};
+    case ExprKind::kLoad:
+    case ExprKind::kGather: return {load_text(id)};
     case ExprKind::kOp: return operation(id);
-    case ExprKind::kReduce: case ExprKind::kScan: case ExprKind::kScatter: break;
+    case ExprKind::kReduce:
+    case ExprKind::kScan:
+    case ExprKind::kScatter: break;
     case ExprKind::kIndex: {
       const Text text = index_text(expr.access.index);
       if (text.constant || expr.dtype == DType::i32) return text;
@@ -304,31 +368,41 @@ Text KernelPrinter::operation(ExprId id) {
   const auto kind = [&](size_t at) { return kernel_.exprs[expr.operands[at]].kind; };
   const auto small_index = [&](size_t at) {
     const IndexRange range = range_of(kernel_.exprs[expr.operands[at]].access.index, kernel_.axes);
-    return kind(at) == ExprKind::kIndex && !bound_[expr.operands[at]] && range.lowest > -kInt32Limit && range.highest < kInt32Limit;
+    return kind(at) == ExprKind::kIndex && !bound_[expr.operands[at]] && range.lowest > -kInt32Limit &&
+           range.highest < kInt32Limit;
   };
   const bool compares = expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual;
   // 32-bit indices need no widening for a comparison between them or a cast to something else.
   bool bare = expr.op == ScalarOp::kCast && small_index(0);
-  if (compares) bare = (small_index(0) || kind(0) == ExprKind::kConstant) && (small_index(1) || kind(1) == ExprKind::kConstant);
+  if (compares)
+    bare = (small_index(0) || kind(0) == ExprKind::kConstant) && (small_index(1) || kind(1) == ExprKind::kConstant);
   std::vector<Text> operands;
   for (ExprId operand : expr.operands) {
     const Expr& one = kernel_.exprs[operand];
     operands.push_back(bare && one.kind == ExprKind::kIndex ? index_text(one.access.index) : value_text(operand));
   }
   if (expr.op == ScalarOp::kBounded) return held_index(id, operands);
-  Operation operation{expr.op, expr.dtype, expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype, roughly_ && !decides_[id], false};
-  operation.to_the_bit = decides_[id] || (expr.op != ScalarOp::kSigmoid && !expr.operands.empty() && to_the_bit_[expr.operands.back()]);
-  // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be another answer than theirs.
+  Operation operation{expr.op, expr.dtype,
+                      expr.operands.empty() ? expr.dtype : kernel_.exprs[expr.operands.back()].dtype,
+                      roughly_ && !decides_[id], false};
+  operation.to_the_bit = decides_[id] ||
+                         (expr.op != ScalarOp::kSigmoid && !expr.operands.empty() && to_the_bit_[expr.operands.back()]);
+  // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be
+  // another answer than theirs.
   if (expr.op == ScalarOp::kDiv && kind(1) == ExprKind::kConstant && is_floating(expr.dtype)) {
     operation.op = ScalarOp::kMul;
     operands[1] = literal(expr.dtype, reciprocal_of(kernel_.exprs[expr.operands[1]].number, expr.dtype), 0);
   }
   operation.nonnegative = std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId operand) {
     const Expr& one = kernel_.exprs[operand];
-    return one.kind == ExprKind::kConstant ? one.integer >= 0 : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;
+    return one.kind == ExprKind::kConstant
+               ? one.integer >= 0
+               : one.kind == ExprKind::kIndex && range_of(one.access.index, kernel_.axes).lowest >= 0;
   });
   // A third of libdevice's instructions; where a step follows, its last place is the one that counts.
-  if (expr.op == ScalarOp::kPow) operation.nonnegative = !decides_[id] && kind(0) != ExprKind::kConstant && value_range(kernel_, expr.operands[0]).low >= 0;
+  if (expr.op == ScalarOp::kPow)
+    operation.nonnegative = !decides_[id] && kind(0) != ExprKind::kConstant &&
+                            value_range(kernel_, expr.operands[0]).low >= 0;
   // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
   if (expr.op == ScalarOp::kExp) {
     const Expr& argument = kernel_.exprs[expr.operands[0]];
@@ -344,7 +418,8 @@ Text KernelPrinter::operation(ExprId id) {
     const Expr& argument = kernel_.exprs[expr.operands[0]];
     for (ExprId operand : argument.operands) {
       const Expr& one = kernel_.exprs[operand];
-      operation.roughly = operation.roughly || (argument.kind == ExprKind::kOp && argument.op == ScalarOp::kAdd && one.kind == ExprKind::kConstant && one.number >= 1e-30);
+      operation.roughly = operation.roughly || (argument.kind == ExprKind::kOp && argument.op == ScalarOp::kAdd &&
+                                                one.kind == ExprKind::kConstant && one.number >= 1e-30);
     }
   }
   std::vector<std::string> helpers;
@@ -376,10 +451,14 @@ void KernelPrinter::let(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   if (is_load(expr) && cast_of_load_[id] != kNoExpr) {
     const ExprId cast = cast_of_load_[id];
-    const std::string& wanted = kernel_.exprs[cast].name.empty() || kernel_.exprs[cast].name.starts_with("converted") ? expr.name : kernel_.exprs[cast].name;
+    const std::string& wanted = kernel_.exprs[cast].name.empty() || kernel_.exprs[cast].name.starts_with("converted")
+                                    ? expr.name
+                                    : kernel_.exprs[cast].name;
     if (names_[cast].empty()) names_[cast] = fresh(wanted, "_value");
     std::vector<std::string> helpers;
-    const Text converted = operation_text({.op = ScalarOp::kCast, .dtype = kernel_.exprs[cast].dtype, .operand_dtype = expr.dtype}, {{load_text(id)}}, helpers);
+    const Text converted = operation_text(
+        {.op = ScalarOp::kCast, .dtype = kernel_.exprs[cast].dtype, .operand_dtype = expr.dtype}, {{load_text(id)}},
+        helpers);
     helpers_.insert(helpers.begin(), helpers.end());
     line(fmt::format("{} = {}", names_[cast], converted.text));
     bind(cast);
@@ -390,7 +469,7 @@ void KernelPrinter::let(ExprId id) {
   bind(id);
 }
 
-// --- Names, scopes and statements -------------------------------------------------------------------------------------------------
+// --- Names, scopes and statements ---
 
 std::string KernelPrinter::fresh(const std::string& wanted, const std::string& suffix) {
   if (taken_.insert(wanted).second) return wanted;
@@ -406,7 +485,8 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
     const Stmt& statement = statements[at];
     if (statement.kind == StmtKind::kFinish && kernel_.exchange.used()) {
       std::vector<ExprId> together;
-      for (; at < statements.size() && statements[at].kind == StmtKind::kFinish; ++at) together.push_back(statements[at].expr);
+      for (; at < statements.size() && statements[at].kind == StmtKind::kFinish; ++at)
+        together.push_back(statements[at].expr);
       --at;
       exchange(together);
       continue;
@@ -415,7 +495,9 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
       case StmtKind::kLet: let(statement.expr); break;
       case StmtKind::kStore: store(statement.store); break;
       case StmtKind::kLoop: loop(statement); break;
-      case StmtKind::kInit: kernel_.exprs[statement.expr].kind == ExprKind::kScan ? init_scan(statement.expr) : init(statement.expr); break;
+      case StmtKind::kInit:
+        kernel_.exprs[statement.expr].kind == ExprKind::kScan ? init_scan(statement.expr) : init(statement.expr);
+        break;
       case StmtKind::kScan: scan(statement.expr); break;
       case StmtKind::kAccumulate: accumulate(statement.expr); break;
       case StmtKind::kFinish: finish(statement.expr); break;
@@ -424,13 +506,17 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
 }
 
 bool KernelPrinter::can_go_backwards() const {
-  return std::all_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return !axis.looped || (axis.block > 1 && axis.extent > axis.block && axis.extent <= kInt32Limit); });
+  return std::all_of(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) {
+    return !axis.looped || (axis.block > 1 && axis.extent > axis.block && axis.extent <= kInt32Limit);
+  });
 }
 
 void KernelPrinter::loop(const Stmt& statement) {
   bool reads_again = false;
-  for (const Stmt& inner : statement.body) reads_again = reads_again || (inner.kind == StmtKind::kLet && loads_left_[inner.expr] < loads_[inner.expr]);
-  const auto loop_axes = std::count_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.looped; });
+  for (const Stmt& inner : statement.body)
+    reads_again = reads_again || (inner.kind == StmtKind::kLet && loads_left_[inner.expr] < loads_[inner.expr]);
+  const auto loop_axes = std::count_if(kernel_.axes.begin(), kernel_.axes.end(),
+                                       [](const Axis& axis) { return axis.looped; });
   backwards_ = reads_again && loop_axes == 1 && !backwards_ && can_go_backwards();
 
   scopes_.push_back({});
@@ -446,22 +532,25 @@ void KernelPrinter::loop(const Stmt& statement) {
     const int64_t extent = kernel_.axes[axis].extent;
     std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
     if (const ExprId stop = kernel_.axes[axis].unrolled ? kNoExpr : stop_of_loop(statement, axis); stop != kNoExpr) {
-      const bool in_tile = std::any_of(axes_[stop].begin(), axes_[stop].end(), [&, at = 0](bool used) mutable { return used & is_dimension(at++); });
+      const bool in_tile = std::any_of(axes_[stop].begin(), axes_[stop].end(),
+                                       [&, at = 0](bool used) mutable { return used & is_dimension(at++); });
       // Lanes beyond the last row may hold anything.
       end = in_tile ? fmt::format("tl.minimum(tl.max({}), {})", value_text(stop).text, end) : value_text(stop).text;
     }
-    std::string head = fmt::format("for {} in {}(0, {}):", name, kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
+    std::string head = fmt::format("for {} in {}(0, {}):", name,
+                                   kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
     const bool backwards = backwards_ || kernel_.axes[axis].reversed;
     if (backwards && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
     if (is_dimension(axis)) {
       const std::string block = block_name(axis);
       head = backwards ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
-                        : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
+                       : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
       if (kernel_.axes[axis].ahead > 1) {
         head = fmt::format("for {}_start in range(0, {}, {} * {}):", name, end, kernel_.axes[axis].ahead, block);
         lines = read_ahead(lines, definitions + scan_line_.value_or(counted), axis);
       } else if (python::has_word(join(lines, "\n"), name)) {
-        lines.insert(lines.begin(), fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
+        lines.insert(lines.begin(),
+                     fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
       }
     }
     for (std::string& one : lines) one = indented(one);
@@ -497,7 +586,8 @@ std::string KernelPrinter::mark_name(const Mark& mark) {
   return taken_.insert(noun).second ? noun : fresh(mark.buffer + "_" + noun, "");
 }
 
-// Takes the innermost scope's lines. Indices and masks that change in it are written where they stand, or named at its start when they stand twice.
+// Takes the innermost scope's lines. Indices and masks that change in it are written where they stand, or named at its
+// start when they stand twice.
 std::vector<std::string> KernelPrinter::close_scope(bool loop) {
   Scope scope = std::move(scopes_.back());
   scopes_.pop_back();
@@ -513,9 +603,7 @@ std::vector<std::string> KernelPrinter::close_scope(bool loop) {
     for (const std::string& one : scope.lines)
       for (size_t at = one.find(token); at != std::string::npos; at = one.find(token, at + 1)) ++uses;
     if (uses == 0) continue;
-    if (uses > 1 && mark.name.empty()) {
-      mark.name = mark_name(mark);
-    }
+    if (uses > 1 && mark.name.empty()) { mark.name = mark_name(mark); }
     if (uses > 1) definitions.push_back(fmt::format("{} = {}", mark.name, mark.text));
     for (std::string& one : scope.lines) {
       if (uses > 1) {

@@ -1,9 +1,9 @@
-// Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes and expressions is in kernel_printer.cpp, loads and
-// stores in accesses.cpp; what Reduces become in reductions.cpp, and in exchange.cpp where a row is spread over several programs; Scans in
-// scans.cpp.
+// Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes and expressions is in
+// kernel_printer.cpp, loads and stores in accesses.cpp; what Reduces become in reductions.cpp, and in exchange.cpp
+// where a row is spread over several programs; Scans in scans.cpp.
 //
-// A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that varies along none is a
-// scalar. So broadcasting never has to be spelled out.
+// A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that
+// varies along none is a scalar. So broadcasting never has to be spelled out.
 #pragma once
 
 #include <map>
@@ -22,155 +22,174 @@
 namespace kw::triton {
 
 // Parameters that a launch fills in: BLOCK_ROW=64.
-struct BlockConstant { std::string name; int64_t value; };
-std::vector<BlockConstant> block_constants(const kernel::Kernel& kernel);
+struct BlockConstant {
+  std::string name;
+  int64_t value;
+};
+std::vector<BlockConstant> block_constants(const kernel_ir::Kernel& kernel);
 
 // Sizes of the launch grid, at most three, the first varying fastest.
-std::vector<int64_t> grid_of(const kernel::Kernel& kernel);
+std::vector<int64_t> grid_of(const kernel_ir::Kernel& kernel);
 
-// Multiprocessors on which all programs of a cooperative row are sure to run at once: two on each, of 128 threads with up to 255 registers.
-int64_t multiprocessors_for_row(const kernel::Kernel& kernel);
+// Multiprocessors on which all programs of a cooperative row are sure to run at once: two on each, of 128 threads with
+// up to 255 registers.
+int64_t multiprocessors_for_row(const kernel_ir::Kernel& kernel);
 
 class KernelPrinter {
  public:
-  explicit KernelPrinter(const kernel::Kernel& kernel);
+  explicit KernelPrinter(const kernel_ir::Kernel& kernel);
   std::string run();
   const std::set<std::string>& helpers() const { return helpers_; }
 
  private:
-  // Lines of the function or of one loop. Indices and masks stand in them as marks until the scope is complete; then those used twice get a name.
+  // Lines of the function or of one loop. Indices and masks stand in them as marks until the scope is complete; then
+  // those used twice get a name.
   struct Scope {
     std::vector<std::string> lines;
-    std::vector<kernel::ExprId> bound;
+    std::vector<kernel_ir::ExprId> bound;
   };
 
-  struct Mark { std::string text; std::vector<bool> axes; std::string buffer, name; bool is_index; };
+  struct Mark {
+    std::string text;
+    std::vector<bool> axes;
+    std::string buffer, name;
+    bool is_index;
+  };
   std::string mark_name(const Mark& mark);
   static std::string mark_text(size_t index) { return "\x01" + std::to_string(index) + "\x02"; }
 
   // Axes
   bool is_dimension(int axis) const { return dimensions_.has(axis); }
-  bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }   // always 0
+  bool is_fixed(int axis) const { return kernel_.axes[axis].block == 1 && kernel_.axes[axis].extent <= 1; }  // always 0
   bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
   std::string arange(int axis) const;
   std::string block_name(int axis) const;
-  std::string block_start(int axis) const;      // of a looped axis of the tile, within its loop
-  // A block of a reversed axis is loaded from its end, so that the first lane is the first of the scan: Triton's own backward scan turns every value
-  // round among the lanes of the warp and back again, ten shuffles an element.
+  std::string block_start(int axis) const;  // of a looped axis of the tile, within its loop
+  // A block of a reversed axis is loaded from its end, so that the first lane is the first of the scan: Triton's own
+  // backward scan turns every value round among the lanes of the warp and back again, ten shuffles an element.
   std::string lanes(int axis) const;
-  std::string tile_shape(const std::vector<bool>& axes) const;   // "[BLOCK_ROW, 1]"
+  std::string tile_shape(const std::vector<bool>& axes) const;  // "[BLOCK_ROW, 1]"
   std::vector<std::string> program_id_lines(const std::string& body) const;
   std::string wide(int axis, const std::string& text) const;
 
   // Indices, masks and accesses
-  std::pair<kernel::Index, kernel::Index> split_index(const kernel::Index& index) const;
-  Text index_text(const kernel::Index& index) const;
+  std::pair<kernel_ir::Index, kernel_ir::Index> split_index(const kernel_ir::Index& index) const;
+  Text index_text(const kernel_ir::Index& index) const;
   std::string mark_of(const std::string& text, const std::vector<bool>& axes, const std::string& buffer, bool is_index);
-  std::string index_mark(const kernel::Index& index, const std::string& buffer);
-  std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes, const std::string& buffer);
-  std::vector<std::string> guard_terms(const kernel::Access& access) const;
-  std::string pointer(const kernel::Access& access, const std::vector<bool>& axes, kernel::ExprId gathered);
-  std::vector<std::string> overhang_terms(const std::vector<bool>& axes) const;   // which lanes lie within the axes' extents
-  std::string access_mask(const kernel::Access& access, const std::vector<bool>& axes, const std::string& condition);
-  std::string load_text(kernel::ExprId id);
+  std::string index_mark(const kernel_ir::Index& index, const std::string& buffer);
+  std::string mask_mark(const std::vector<std::string>& terms, const std::vector<bool>& axes,
+                        const std::string& buffer);
+  std::vector<std::string> guard_terms(const kernel_ir::Access& access) const;
+  std::string pointer(const kernel_ir::Access& access, const std::vector<bool>& axes, kernel_ir::ExprId gathered);
+  std::vector<std::string> overhang_terms(const std::vector<bool>& axes) const;  // which lanes lie within the axes'
+                                                                                 // extents
+  std::string access_mask(const kernel_ir::Access& access, const std::vector<bool>& axes, const std::string& condition);
+  std::string load_text(kernel_ir::ExprId id);
   void find_what_decides();
   void find_what_is_known_to_the_bit();
-  std::string stored_text(const kernel::Store& store);
+  std::string stored_text(const kernel_ir::Store& store);
   void store(int index);
-  void scatter(const kernel::Store& store, const kernel::Expr& scatter);
-  std::string spread(const std::string& text) const;             // the text's tile with a last dimension of 1
-  std::string elements_text(size_t length) const;                // 0, 1, … along that dimension
+  void scatter(const kernel_ir::Store& store, const kernel_ir::Expr& scatter);
+  std::string spread(const std::string& text) const;  // the text's tile with a last dimension of 1
+  std::string elements_text(size_t length) const;     // 0, 1, … along that dimension
   std::string vector_pointer(const Vector& vector);
   std::string vector_mask(const Vector& vector);
   void let_vector(const Vector& vector);
   void store_vector(int index);
 
   // Expressions
-  Text value_text(kernel::ExprId id);        // its name where it has been computed, its text elsewhere
-  Text computed_text(kernel::ExprId id);
-  Text operation(kernel::ExprId id);
-  Text held_index(kernel::ExprId id, const std::vector<Text>& operands);
-  void let(kernel::ExprId id);
-  void bind(kernel::ExprId id);
-  void hoist_long(kernel::ExprId id, Text& text);
+  Text value_text(kernel_ir::ExprId id);  // its name where it has been computed, its text elsewhere
+  Text computed_text(kernel_ir::ExprId id);
+  Text operation(kernel_ir::ExprId id);
+  Text held_index(kernel_ir::ExprId id, const std::vector<Text>& operands);
+  void let(kernel_ir::ExprId id);
+  void bind(kernel_ir::ExprId id);
+  void hoist_long(kernel_ir::ExprId id, Text& text);
 
   // Reductions
   void start(const std::string& name, const std::string& value, DType dtype, const std::string& shape);
-  void init(kernel::ExprId id);
-  void accumulate(kernel::ExprId id);
-  void finish(kernel::ExprId id);
-  void finish_moments(kernel::ExprId id, const std::vector<std::string>& parts);
-  void finish_max_sum_exp(kernel::ExprId id, const std::vector<std::string>& parts);
-  std::vector<std::string> accumulators(kernel::ExprId id);
-  std::string component_name(kernel::ExprId id, int component);
-  std::string operand_tile(kernel::ExprId reduce, size_t position);     // padded lanes hold the identity
-  std::string broadcast_operand(kernel::ExprId reduce, size_t position);   // over the tile, which it does not vary along by itself
+  void init(kernel_ir::ExprId id);
+  void accumulate(kernel_ir::ExprId id);
+  void finish(kernel_ir::ExprId id);
+  void finish_moments(kernel_ir::ExprId id, const std::vector<std::string>& parts);
+  void finish_max_sum_exp(kernel_ir::ExprId id, const std::vector<std::string>& parts);
+  std::vector<std::string> accumulators(kernel_ir::ExprId id);
+  std::string component_name(kernel_ir::ExprId id, int component);
+  std::string operand_tile(kernel_ir::ExprId reduce, size_t position);       // padded lanes hold the identity
+  std::string broadcast_operand(kernel_ir::ExprId reduce, size_t position);  // over the tile, which it does not vary
+                                                                             // along by itself
   std::string where_valid(const std::string& text, const std::string& otherwise);
-  std::string where_counted(kernel::ExprId reduce, const std::string& text, const std::string& otherwise);
-  bool yields_outside(kernel::ExprId id, const std::vector<kernel::Guard>& guards, double identity) const;
+  std::string where_counted(kernel_ir::ExprId reduce, const std::string& text, const std::string& otherwise);
+  bool yields_outside(kernel_ir::ExprId id, const std::vector<kernel_ir::Guard>& guards, double identity) const;
   std::string valid_mask();
-  std::string full_tile(kernel::ExprId reduce) const;
-  std::string fold(const std::string& text, std::string_view function) const;   // tl.sum over the reduce or scan axes of the tile
-  std::string fold_with(const std::string& text, const std::string& helper);    // tl.reduce over them
-  void fold_at(kernel::ExprId id, const std::string& value, const std::string& index);
+  std::string full_tile(kernel_ir::ExprId reduce) const;
+  std::string fold(const std::string& text, std::string_view function) const;  // tl.sum over the reduce or scan axes of
+                                                                               // the tile
+  std::string fold_with(const std::string& text, const std::string& helper);   // tl.reduce over them
+  void fold_at(kernel_ir::ExprId id, const std::string& value, const std::string& index);
   std::string position_text() const;
   int64_t reduced_elements() const;
-  std::vector<int> folded_dimensions() const;   // of the tile, that reduce or scan axes are
+  std::vector<int> folded_dimensions() const;  // of the tile, that reduce or scan axes are
   bool folds() const;
-  bool keeps_first_place(kernel::ExprId id) const;
-  struct LaneCounts { int axis; bool is_one; std::string in_last_block; };   // the axis, whether one loop counts, and which lanes the last block has
-  std::optional<LaneCounts> lane_counts(kernel::ExprId id) const;
-  bool is_later_round(kernel::ExprId id) const;
+  bool keeps_first_place(kernel_ir::ExprId id) const;
+  struct LaneCounts {
+    int axis;
+    bool is_one;
+    std::string in_last_block;
+  };  // the axis, whether one loop counts, and which lanes the last block has
+  std::optional<LaneCounts> lane_counts(kernel_ir::ExprId id) const;
+  bool is_later_round(kernel_ir::ExprId id) const;
   int64_t folded_lanes() const;
-  bool varies_along_reduce_tile(kernel::ExprId id) const;
+  bool varies_along_reduce_tile(kernel_ir::ExprId id) const;
 
   // Rows spread over programs
   std::string arrival_number() const;
-  std::vector<std::string> block_results(kernel::ExprId id);
-  void combine_blocks(kernel::ExprId id, const std::vector<std::string>& parts, const std::string& present);
-  void exchange(const std::vector<kernel::ExprId>& reduces);
+  std::vector<std::string> block_results(kernel_ir::ExprId id);
+  void combine_blocks(kernel_ir::ExprId id, const std::vector<std::string>& parts, const std::string& present);
+  void exchange(const std::vector<kernel_ir::ExprId>& reduces);
   // Scans
-  void init_scan(kernel::ExprId id);
-  void scan(kernel::ExprId id);
-  void sort(kernel::ExprId id);
-  std::vector<std::string> carries(kernel::ExprId id);
-  std::string combined(kernel::ExprId id, const std::vector<std::string>& before, const std::vector<std::string>& after);
-  std::string scanned_block(kernel::ExprId id, const std::vector<std::string>& values);
-  std::string folded_block(kernel::ExprId id, const std::vector<std::string>& values);
-  std::vector<std::string> scan_operands(kernel::ExprId id);
-  std::string scan_helper(kernel::ExprId id);
-  void network(kernel::ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running);
+  void init_scan(kernel_ir::ExprId id);
+  void scan(kernel_ir::ExprId id);
+  void sort(kernel_ir::ExprId id);
+  std::vector<std::string> carries(kernel_ir::ExprId id);
+  std::string combined(kernel_ir::ExprId id, const std::vector<std::string>& before,
+                       const std::vector<std::string>& after);
+  std::string scanned_block(kernel_ir::ExprId id, const std::vector<std::string>& values);
+  std::string folded_block(kernel_ir::ExprId id, const std::vector<std::string>& values);
+  std::vector<std::string> scan_operands(kernel_ir::ExprId id);
+  std::string scan_helper(kernel_ir::ExprId id);
+  void network(kernel_ir::ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running);
   std::vector<std::string> read_ahead(const std::vector<std::string>& lines, size_t scan_line, int axis);
 
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);
   void line(const std::string& text) { scopes_.back().lines.push_back(text); }
-  void body(const std::vector<kernel::Stmt>& statements);
-  void loop(const kernel::Stmt& statement);
-  kernel::ExprId stop_of_loop(const kernel::Stmt& statement, int axis) const;
+  void body(const std::vector<kernel_ir::Stmt>& statements);
+  void loop(const kernel_ir::Stmt& statement);
+  kernel_ir::ExprId stop_of_loop(const kernel_ir::Stmt& statement, int axis) const;
   bool can_go_backwards() const;
   std::vector<std::string> close_scope(bool loop);
 
-  const kernel::Kernel& kernel_;
+  const kernel_ir::Kernel& kernel_;
   std::vector<std::vector<bool>> axes_;
   Padding padding_;
   TileDimensions dimensions_;
   Vectors vectors_;
-  std::set<int> stored_;                              // stores of vectors whose turn has come
+  std::set<int> stored_;  // stores of vectors whose turn has come
   std::set<std::string> taken_, helpers_;
-  std::vector<std::string> names_;                    // [expr], empty: has none yet
+  std::vector<std::string> names_;  // [expr], empty: has none yet
   std::vector<std::string> axis_names_;
   std::map<std::string, std::string> derived_names_;  // accumulators and components that no expression stands for
   std::vector<bool> bound_;
-  std::vector<int> loads_, loads_left_;               // [expr]: loops that read it, and that still will
-  std::vector<kernel::ExprId> cast_of_load_;          // [load]: the cast that is its only user, printed in its place
+  std::vector<int> loads_, loads_left_;          // [expr]: loops that read it, and that still will
+  std::vector<kernel_ir::ExprId> cast_of_load_;  // [load]: the cast that is its only user, printed in its place
   std::vector<bool> wide_axis_;
-  std::vector<bool> decides_;              // per expression: something that follows rounds it to whole steps
-  std::vector<bool> to_the_bit_;           // per expression: its operators alone, each rounded as PyTorch's, say every bit of it
+  std::vector<bool> decides_;     // per expression: something that follows rounds it to whole steps
+  std::vector<bool> to_the_bit_;  // per expression: its operators alone, each rounded as PyTorch's, say every bit of it
   bool roughly_ = false;
-  bool backwards_ = false;                            // the loop printed last goes from the end to the start
-  int64_t exchanges_ = 0, exchanged_slots_ = 0;       // so far
-  std::optional<size_t> scan_line_;                   // of a loop's lines, where its first Scan begins
+  bool backwards_ = false;                       // the loop printed last goes from the end to the start
+  int64_t exchanges_ = 0, exchanged_slots_ = 0;  // so far
+  std::optional<size_t> scan_line_;              // of a loop's lines, where its first Scan begins
   std::vector<Scope> scopes_;
   std::vector<Mark> marks_;
 };

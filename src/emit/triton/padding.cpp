@@ -16,7 +16,8 @@ Known evaluate(const Kernel& kernel, const Expr& expr, const std::vector<Known>&
   // What follows a row's maximum: x − max(x) is −∞ wherever x is, unless the whole row is −∞ and every lane NaN alike.
   if (expr.op == ScalarOp::kSub && operand(0) == -INFINITY) {
     const Expr& subtrahend = kernel.exprs[expr.operands[1]];
-    const bool is_max = subtrahend.kind == ExprKind::kReduce && (subtrahend.reduce == ReduceOp::kMax || subtrahend.reduce == ReduceOp::kMaxSumExp);
+    const bool is_max = subtrahend.kind == ExprKind::kReduce &&
+                        (subtrahend.reduce == ReduceOp::kMax || subtrahend.reduce == ReduceOp::kMaxSumExp);
     if (is_max && subtrahend.component == 0 && subtrahend.operands[0] == expr.operands[0]) return -INFINITY;
   }
   for (size_t index = 0; index < expr.operands.size(); ++index)
@@ -30,8 +31,12 @@ Known evaluate(const Kernel& kernel, const Expr& expr, const std::vector<Known>&
     case ScalarOp::kMaximum: return std::max(*operand(0), *operand(1));
     case ScalarOp::kMinimum: return std::min(*operand(0), *operand(1));
     case ScalarOp::kExp: return *operand(0) == 0 ? Known(1.0) : *operand(0) == -INFINITY ? Known(0.0) : std::nullopt;
-    case ScalarOp::kSqrt: case ScalarOp::kSin: case ScalarOp::kTanh: case ScalarOp::kErf: return *operand(0) == 0 ? Known(0.0) : std::nullopt;
-    case ScalarOp::kCast: return expr.dtype != DType::b1 && std::trunc(*operand(0)) == *operand(0) ? operand(0) : std::nullopt;
+    case ScalarOp::kSqrt:
+    case ScalarOp::kSin:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf: return *operand(0) == 0 ? Known(0.0) : std::nullopt;
+    case ScalarOp::kCast:
+      return expr.dtype != DType::b1 && std::trunc(*operand(0)) == *operand(0) ? operand(0) : std::nullopt;
     default: return std::nullopt;
   }
 }
@@ -39,8 +44,7 @@ Known evaluate(const Kernel& kernel, const Expr& expr, const std::vector<Known>&
 class PaddingFinder {
  public:
   PaddingFinder(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) : kernel_(kernel), axes_(axes) {
-    for (const Axis& axis : kernel.axes)
-      result_.padded.push_back(is_serial(axis) && axis.block > 1 && overhangs(axis));
+    for (const Axis& axis : kernel.axes) result_.padded.push_back(is_serial(axis) && axis.block > 1 && overhangs(axis));
     result_.load_other.resize(kernel.exprs.size());
     result_.value.resize(kernel.exprs.size());
   }
@@ -71,9 +75,13 @@ class PaddingFinder {
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       switch (expr.kind) {
-        case ExprKind::kConstant: result_.value[id] = is_integral(expr.dtype) || expr.dtype == DType::b1 ? static_cast<double>(expr.integer) : expr.number; break;
+        case ExprKind::kConstant:
+          result_.value[id] = is_integral(expr.dtype) || expr.dtype == DType::b1 ? static_cast<double>(expr.integer)
+                                                                                 : expr.number;
+          break;
         case ExprKind::kLoad:
-          result_.value[id] = !expr.access.guards.empty() && masked_everywhere(id) ? Known(expr.access.otherwise) : result_.load_other[id];
+          result_.value[id] = !expr.access.guards.empty() && masked_everywhere(id) ? Known(expr.access.otherwise)
+                                                                                   : result_.load_other[id];
           break;
         case ExprKind::kOp: result_.value[id] = evaluate(kernel_, expr, result_.value); break;
         default: result_.value[id] = std::nullopt;
@@ -83,7 +91,8 @@ class PaddingFinder {
 
   // A scan that walks forwards meets the padded lanes last.
   bool folds_padding(const Expr& expr) const {
-    return expr.kind == ExprKind::kReduce || (expr.kind == ExprKind::kScan && kernel_.axes[scan_axis_of(kernel_)].reversed);
+    return expr.kind == ExprKind::kReduce ||
+           (expr.kind == ExprKind::kScan && kernel_.axes[scan_axis_of(kernel_)].reversed);
   }
 
   int selects() {
@@ -99,7 +108,7 @@ class PaddingFinder {
   void choose(size_t id) {
     const DType dtype = kernel_.exprs[id].dtype;
     std::vector<double> candidates = {0.0, 1.0, identity_of(ReduceOp::kMax, dtype), identity_of(ReduceOp::kMin, dtype)};
-    if (dtype == DType::i64) candidates.resize(2);   // its limits are no doubles
+    if (dtype == DType::i64) candidates.resize(2);  // its limits are no doubles
     int fewest = selects();
     Known best;
     for (double candidate : candidates) {
@@ -135,7 +144,8 @@ double smallest_of(DType dtype) {
     case DType::i32: return -2147483648.0;
     case DType::i16: return -32768.0;
     case DType::i8: return -128.0;
-    case DType::u8: case DType::b1: return 0.0;
+    case DType::u8:
+    case DType::b1: return 0.0;
     default: return -std::numeric_limits<double>::infinity();
   }
 }
@@ -144,14 +154,21 @@ double smallest_of(DType dtype) {
 
 bool Padding::any() const { return std::find(padded.begin(), padded.end(), true) != padded.end(); }
 
-Padding find_padding(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) { return PaddingFinder(kernel, axes).run(); }
+Padding find_padding(const Kernel& kernel, const std::vector<std::vector<bool>>& axes) {
+  return PaddingFinder(kernel, axes).run();
+}
 
 double identity_of(ReduceOp reduce, DType dtype, size_t position) {
   switch (reduce) {
-    case ReduceOp::kProd: case ReduceOp::kAll: return 1.0;
-    case ReduceOp::kMax: case ReduceOp::kArgMax: case ReduceOp::kMaxSumExp: case ReduceOp::kLogSumExp: return smallest_of(dtype);
+    case ReduceOp::kProd:
+    case ReduceOp::kAll: return 1.0;
+    case ReduceOp::kMax:
+    case ReduceOp::kArgMax:
+    case ReduceOp::kMaxSumExp:
+    case ReduceOp::kLogSumExp: return smallest_of(dtype);
     case ReduceOp::kCombineMaxSumExp: return position == 0 ? smallest_of(dtype) : 0.0;
-    case ReduceOp::kMin: case ReduceOp::kArgMin: return largest_of(dtype);
+    case ReduceOp::kMin:
+    case ReduceOp::kArgMin: return largest_of(dtype);
     default: return 0.0;
   }
 }

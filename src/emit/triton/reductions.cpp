@@ -1,5 +1,5 @@
-// What Reduce expressions become: tl.sum and tl.reduce over a tile that holds the whole axis, or accumulators as wide as the tile that a loop
-// updates lane by lane and one fold at the end combines.
+// What Reduce expressions become: tl.sum and tl.reduce over a tile that holds the whole axis, or accumulators as wide
+// as the tile that a loop updates lane by lane and one fold at the end combines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +54,8 @@ int64_t KernelPrinter::reduced_elements() const {
 int64_t KernelPrinter::folded_lanes() const {
   int64_t lanes = 1;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-    if (is_serial(kernel_.axes[axis]) && is_dimension(axis)) lanes *= kernel_.axes[axis].looped ? kernel_.axes[axis].block : kernel_.axes[axis].extent;
+    if (is_serial(kernel_.axes[axis]) && is_dimension(axis))
+      lanes *= kernel_.axes[axis].looped ? kernel_.axes[axis].block : kernel_.axes[axis].extent;
   return lanes;
 }
 
@@ -76,7 +77,7 @@ std::string KernelPrinter::full_tile(ExprId reduce) const {
   return any ? tile_shape(axes) : "()";
 }
 
-// --- Padded lanes -------------------------------------------------------------------------------------------------------------
+// --- Padded lanes ---
 
 std::string KernelPrinter::valid_mask() {
   std::vector<std::string> terms;
@@ -114,7 +115,8 @@ std::string KernelPrinter::where_counted(ExprId reduce, const std::string& text,
 std::string KernelPrinter::broadcast_operand(ExprId reduce, size_t position) {
   const ExprId operand = kernel_.exprs[reduce].operands[position];
   const std::string text = value_text(operand).text;
-  if (kernel_.exprs[operand].kind != ExprKind::kConstant) return fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
+  if (kernel_.exprs[operand].kind != ExprKind::kConstant)
+    return fmt::format("tl.broadcast_to({}, {})", text, full_tile(reduce));
   return fmt::format("tl.full({}, {}, {})", full_tile(reduce), text, dtype_name(kernel_.exprs[operand].dtype));
 }
 
@@ -125,13 +127,14 @@ std::string KernelPrinter::operand_tile(ExprId reduce, size_t position) {
   std::string text = varies_along_reduce_tile(operand) || !folds() ? value_text(operand).text : "";
   if (folds() && !varies_along_reduce_tile(operand)) text = broadcast_operand(reduce, position);
   const double identity = identity_of(expr.reduce, dtype, position);
-  if (!expr.access.guards.empty() && !yields_outside(operand, expr.access.guards, identity)) return where_counted(reduce, text, identity_text(expr.reduce, dtype, position));
+  if (!expr.access.guards.empty() && !yields_outside(operand, expr.access.guards, identity))
+    return where_counted(reduce, text, identity_text(expr.reduce, dtype, position));
   const auto& known = padding_.value[operand];
   if (!padding_.any() || (known && *known == identity)) return text;
   return where_valid(text, identity_text(expr.reduce, dtype, position));
 }
 
-// --- Folds --------------------------------------------------------------------------------------------------------------------
+// --- Folds ---
 
 std::string KernelPrinter::fold(const std::string& text, std::string_view function) const {
   const std::vector<int> reduce_dimensions = folded_dimensions();
@@ -140,12 +143,14 @@ std::string KernelPrinter::fold(const std::string& text, std::string_view functi
   const auto apply = [&](const std::string& inner, const std::string& axis) {
     if (builtin) return fmt::format("{}({}, {})", function, inner, axis);
     const size_t comma = axis.find(',');
-    return fmt::format("tl.reduce({}, {}, {}{})", inner, axis.substr(0, comma), function, comma == std::string::npos ? "" : axis.substr(comma));
+    return fmt::format("tl.reduce({}, {}, {}{})", inner, axis.substr(0, comma), function,
+                       comma == std::string::npos ? "" : axis.substr(comma));
   };
   if (to_scalar && builtin && dimensions_.count > 1) return fmt::format("{}({})", function, text);
   // Triton's interpreter folds with functions of ours along one axis at a time only.
   std::string out = text;
-  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) out = apply(out, fmt::format("axis={}{}", *at, to_scalar ? "" : ", keep_dims=True"));
+  for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at)
+    out = apply(out, fmt::format("axis={}{}", *at, to_scalar ? "" : ", keep_dims=True"));
   return out;
 }
 
@@ -176,12 +181,13 @@ void KernelPrinter::fold_at(ExprId id, const std::string& value, const std::stri
   const bool to_scalar = static_cast<int>(reduce_dimensions.size()) == dimensions_.count;
   for (auto at = reduce_dimensions.rbegin(); at != reduce_dimensions.rend(); ++at) {
     const std::string folded = std::next(at) == reduce_dimensions.rend() ? "_" : name + "_value";
-    line(fmt::format("{}, {} = tl.reduce({}, axis={}, combine_fn={}{})", folded, name, tuple, *at, helper, to_scalar ? "" : ", keep_dims=True"));
+    line(fmt::format("{}, {} = tl.reduce({}, axis={}, combine_fn={}{})", folded, name, tuple, *at, helper,
+                     to_scalar ? "" : ", keep_dims=True"));
     tuple = fmt::format("({}, {})", folded, name);
   }
 }
 
-// --- Names ----------------------------------------------------------------------------------------------------------------------
+// --- Names ---
 
 std::string KernelPrinter::component_name(ExprId id, int component) {
   for (ExprId sibling : siblings_of(kernel_, id)) {
@@ -193,7 +199,8 @@ std::string KernelPrinter::component_name(ExprId id, int component) {
   static constexpr std::string_view kSuffixes[] = {"first", "second", "count"};
   const ExprId first = siblings_of(kernel_, id)[0];
   const std::string key = fmt::format("{}.{}", first, component);
-  if (!derived_names_.contains(key)) derived_names_[key] = fresh(fmt::format("{}_{}", kernel_.exprs[first].name, kSuffixes[component]), "");
+  if (!derived_names_.contains(key))
+    derived_names_[key] = fresh(fmt::format("{}_{}", kernel_.exprs[first].name, kSuffixes[component]), "");
   return derived_names_[key];
 }
 
@@ -207,28 +214,33 @@ std::vector<std::string> KernelPrinter::accumulators(ExprId id) {
   };
   if (is_arg(expr.reduce)) return {accumulator(component_name(id, 0) + "_value"), accumulator(component_name(id, 0))};
   if (is_moments(expr.reduce)) {
-    std::vector<std::string> names = {accumulator(component_name(id, 0)), accumulator(component_name(id, 1)), accumulator(component_name(id, 0) + "_count")};
-    if (const auto counts = lane_counts(id); counts && !counts->is_one) names.push_back(accumulator(component_name(id, 0) + "_whole_blocks"));
+    std::vector<std::string> names = {accumulator(component_name(id, 0)), accumulator(component_name(id, 1)),
+                                      accumulator(component_name(id, 0) + "_count")};
+    if (const auto counts = lane_counts(id); counts && !counts->is_one)
+      names.push_back(accumulator(component_name(id, 0) + "_whole_blocks"));
     return names;
   }
   if (is_max_sum_exp(expr.reduce)) return {accumulator(component_name(id, 0)), accumulator(component_name(id, 1))};
   return {folds() ? accumulator(component_name(id, 0)) : component_name(id, 0)};
 }
 
-// How many elements each lane of looped moments has met is the same for all but those that the last block leaves out: two numbers do for it, instead of one a lane, in registers,
-// and a division by it.
+// How many elements each lane of looped moments has met is the same for all but those that the last block leaves out:
+// two numbers do for it, instead of one a lane, in registers, and a division by it.
 std::optional<KernelPrinter::LaneCounts> KernelPrinter::lane_counts(ExprId id) const {
   if (kernel_.exprs[id].reduce != ReduceOp::kMoments) return std::nullopt;
   int ragged = -1, loops = 0;
   for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
     loops += kernel_.axes[axis].looped;
     if (!padding_.padded[axis]) continue;
-    if (ragged >= 0 || !kernel_.axes[axis].looped || kernel_.axes[axis].reversed || kernel_.axes[axis].unrolled || !is_dimension(axis)) return std::nullopt;
+    if (ragged >= 0 || !kernel_.axes[axis].looped || kernel_.axes[axis].reversed || kernel_.axes[axis].unrolled ||
+        !is_dimension(axis))
+      return std::nullopt;
     ragged = axis;
   }
   if (ragged < 0) return std::nullopt;
   // A later pass over the row may go backwards, and meets the last block first.
-  return LaneCounts{ragged, loops == 1 && !is_later_round(id), fmt::format("{} < {}", arange(ragged), kernel_.axes[ragged].extent % kernel_.axes[ragged].block)};
+  return LaneCounts{ragged, loops == 1 && !is_later_round(id),
+                    fmt::format("{} < {}", arange(ragged), kernel_.axes[ragged].extent % kernel_.axes[ragged].block)};
 }
 
 bool KernelPrinter::is_later_round(ExprId id) const {
@@ -242,7 +254,8 @@ bool KernelPrinter::is_later_round(ExprId id) const {
 
 // Whether a looped argmax meets the places of each lane in ascending order, from the lane's number on.
 bool KernelPrinter::keeps_first_place(ExprId id) const {
-  if (!is_arg(kernel_.exprs[id].reduce) || is_later_round(id)) return false;   // only the first pass over a row is sure to go forwards
+  if (!is_arg(kernel_.exprs[id].reduce) || is_later_round(id))
+    return false;  // only the first pass over a row is sure to go forwards
   int reduce_axes = 0;
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
     if (kernel_.axes[axis].kind != AxisKind::kReduce) continue;
@@ -252,7 +265,7 @@ bool KernelPrinter::keeps_first_place(ExprId id) const {
   return reduce_axes == 1;
 }
 
-// --- Looped: init and accumulate --------------------------------------------------------------------------------------------------
+// --- Looped: init and accumulate ---
 
 void KernelPrinter::start(const std::string& name, const std::string& value, DType dtype, const std::string& shape) {
   const bool zero = value == "0.0" || value == "0";
@@ -271,7 +284,8 @@ void KernelPrinter::init(ExprId id) {
     const bool wide = reduced_elements() > 2147483647;
     if (keeps_first_place(id)) {
       // Each lane starts at its own first place, where a row of the identity alone has its result.
-      const auto looped = std::find_if(kernel_.axes.begin(), kernel_.axes.end(), [](const Axis& axis) { return axis.looped; });
+      const auto looped = std::find_if(kernel_.axes.begin(), kernel_.axes.end(),
+                                       [](const Axis& axis) { return axis.looped; });
       return line(fmt::format("{} = tl.zeros({}, {}) + {}", names[1], shape, dtype_name(wide ? DType::i64 : DType::i32),
                               arange(static_cast<int>(looped - kernel_.axes.begin()))));
     }
@@ -301,7 +315,8 @@ void KernelPrinter::accumulate(ExprId id) {
     const std::string helper = expr.reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at";
     if (!keeps_first_place(id)) {
       helpers_.insert(helper);
-      line(fmt::format("{0}, {1} = {2}({0}, {1}, {3}, {4})", names[0], names[1], helper, operand_tile(id, 0), position_text()));
+      line(fmt::format("{0}, {1} = {2}({0}, {1}, {3}, {4})", names[0], names[1], helper, operand_tile(id, 0),
+                       position_text()));
       return;
     }
     // Places come in ascending order: what a lane holds stays unless it is beaten.
@@ -324,13 +339,18 @@ void KernelPrinter::accumulate(ExprId id) {
     line(fmt::format("{} = {}", delta, where_valid(fmt::format("{} - {}", value, names[0]), "0.0")));
     const auto lane_counts = this->lane_counts(id);
     const bool counts_lanes = padding_.any() && !lane_counts;
-    line(fmt::format("{} += {}", names[2], counts_lanes ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
-    std::string share_text = fmt::format("1.0 / {}", counts_lanes ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]);
+    line(fmt::format("{} += {}", names[2],
+                     counts_lanes ? fmt::format("({}).to({})", valid_mask(), dtype_name(expr.dtype)) : "1.0"));
+    std::string share_text = fmt::format("1.0 / {}",
+                                         counts_lanes ? fmt::format("tl.maximum({}, 1.0)", names[2]) : names[2]);
     if (lane_counts && !lane_counts->is_one) {
-      line(fmt::format("{} += tl.where({} + {} <= {}, 1.0, 0.0)", names[3], block_start(lane_counts->axis), block_name(lane_counts->axis), kernel_.axes[lane_counts->axis].extent));
-      share_text = fmt::format("tl.where({}, {}, 1.0 / tl.maximum({}, 1.0))", lane_counts->in_last_block, share_text, names[3]);
+      line(fmt::format("{} += tl.where({} + {} <= {}, 1.0, 0.0)", names[3], block_start(lane_counts->axis),
+                       block_name(lane_counts->axis), kernel_.axes[lane_counts->axis].extent));
+      share_text = fmt::format("tl.where({}, {}, 1.0 / tl.maximum({}, 1.0))", lane_counts->in_last_block, share_text,
+                               names[3]);
     }
-    // The difference of two shares, not the share of a difference, which overflows between the largest values of either sign.
+    // The difference of two shares, not the share of a difference, which overflows between the largest values of either
+    // sign.
     const std::string share = component_name(id, 0) + "_share";
     line(fmt::format("{} = {}", share, share_text));
     const std::string moved = fmt::format("{} + ({} * {} - {} * {})", names[0], value, share, names[0], share);
@@ -344,7 +364,8 @@ void KernelPrinter::accumulate(ExprId id) {
     line(fmt::format("{}_delta = {} - {}", base, factor(operand_tile(id, 0)), names[0]));
     line(fmt::format("{0}_share = {0}_part / tl.maximum({1} + {0}_part, 1.0)", base, names[2]));
     line(fmt::format("{1} += {0}_delta * {0}_share", base, names[0]));
-    line(fmt::format("{1} += {2} + {0}_delta * {0}_delta * {3} * {0}_share", base, names[1], factor(operand_tile(id, 1)), names[2]));
+    line(fmt::format("{1} += {2} + {0}_delta * {0}_delta * {3} * {0}_share", base, names[1],
+                     factor(operand_tile(id, 1)), names[2]));
     line(fmt::format("{1} += {0}_part", base, names[2]));
     return;
   }
@@ -361,8 +382,10 @@ void KernelPrinter::accumulate(ExprId id) {
       value = base + "_value";
     }
     line(fmt::format("{0}_rescale = tl.where({1} == {2}, 1.0, tl.exp(-tl.abs({1} - {2})))", base, value, names[0]));
-    const std::string added = weight == "1.0" ? base + "_rescale" : fmt::format("{} * {}_rescale", factor(weight), base);
-    line(fmt::format("{1} = tl.where({3} > {2}, {1} * {0}_rescale + {4}, {1} + {5})", base, names[1], names[0], value, weight, added));
+    const std::string added = weight == "1.0" ? base + "_rescale"
+                                              : fmt::format("{} * {}_rescale", factor(weight), base);
+    line(fmt::format("{1} = tl.where({3} > {2}, {1} * {0}_rescale + {4}, {1} + {5})", base, names[1], names[0], value,
+                     weight, added));
     line(fmt::format("{0} = tl.maximum({0}, {1}{2})", names[0], value, nan));
     return;
   }
@@ -379,7 +402,7 @@ void KernelPrinter::accumulate(ExprId id) {
   throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Reduce that the Triton printer does not know");
 }
 
-// --- Finish -----------------------------------------------------------------------------------------------------------------------
+// --- Finish ---
 
 void KernelPrinter::finish(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
@@ -391,8 +414,7 @@ void KernelPrinter::finish(ExprId id) {
   if (is_arg(expr.reduce)) {
     if (!looped) {
       parts = {operand_tile(id, 0), position_text()};
-      if (dimensions_.count > 1)
-        parts[1] = fmt::format("tl.broadcast_to({}, {})", parts[1], full_tile(id));
+      if (dimensions_.count > 1) parts[1] = fmt::format("tl.broadcast_to({}, {})", parts[1], full_tile(id));
     }
     fold_at(id, parts[0], parts[1]);
   } else if (is_moments(expr.reduce)) {
@@ -425,17 +447,20 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
   const std::string mean = component_name(id, 0);
   const auto sum = [&](const std::string& text) { return folds() ? fold(text, "tl.sum") : text; };
   const auto siblings = siblings_of(kernel_, id);
-  const bool wants_squares = std::any_of(siblings.begin(), siblings.end(), [&](ExprId sibling) { return kernel_.exprs[sibling].component == 1; });
+  const bool wants_squares = std::any_of(siblings.begin(), siblings.end(),
+                                         [&](ExprId sibling) { return kernel_.exprs[sibling].component == 1; });
   const bool combines = expr.reduce == ReduceOp::kCombineMoments;
   const Expr* size = combines ? &kernel_.exprs[expr.operands[2]] : nullptr;
   const bool equal_parts = size && size->kind == ExprKind::kConstant;
 
   if (parts.empty() && !combines) {
     const std::string operand = operand_tile(id, 0);
-    line(fmt::format("{} = {}", mean, mean_text(factor(operand), "", static_cast<double>(reduced_elements()), expr.dtype, sum)));
+    line(fmt::format("{} = {}", mean,
+                     mean_text(factor(operand), "", static_cast<double>(reduced_elements()), expr.dtype, sum)));
     if (!wants_squares) return;
     const std::string deviation = component_name(id, 1) + "_from_mean";
-    line(fmt::format("{} = {}", deviation, where_valid(fmt::format("{} - {}", factor(value_text(expr.operands[0]).text), mean), "0.0")));
+    line(fmt::format("{} = {}", deviation,
+                     where_valid(fmt::format("{} - {}", factor(value_text(expr.operands[0]).text), mean), "0.0")));
     line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{0} * {0}", deviation))));
     return;
   }
@@ -446,7 +471,10 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     if (!wants_squares) return;
     const std::string squares = factor(value_text(expr.operands[1]).text);
     line(fmt::format("{}_shift = {} - {}", mean, factor(value_text(expr.operands[0]).text), mean));
-    line(fmt::format("{} = {}", component_name(id, 1), sum(where_valid(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, squares, literal(expr.dtype, size->number, 0).text), "0.0"))));
+    line(fmt::format("{} = {}", component_name(id, 1),
+                     sum(where_valid(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, squares,
+                                                 literal(expr.dtype, size->number, 0).text),
+                                     "0.0"))));
     return;
   }
   std::vector<std::string> values = parts;
@@ -454,22 +482,28 @@ void KernelPrinter::finish_moments(ExprId id, const std::vector<std::string>& pa
     for (size_t position = 0; position < 3; ++position) values.push_back(factor(operand_tile(id, position)));
   if (const auto lane_counts = parts.empty() ? std::nullopt : this->lane_counts(id)) {
     values[2] = component_name(id, 0) + "_counts";
-    line(fmt::format("{} = tl.where({}, {}, {})", values[2], lane_counts->in_last_block, parts[2], lane_counts->is_one ? parts[2] + " - 1.0" : parts[3]));
+    line(fmt::format("{} = tl.where({}, {}, {})", values[2], lane_counts->in_last_block, parts[2],
+                     lane_counts->is_one ? parts[2] + " - 1.0" : parts[3]));
   }
   if (combines && !equal_parts) {
     const std::string count = component_name(id, 2);
     line(fmt::format("{} = {}", count, sum(values[2])));
     // Shares of one, so that no sum is larger than the largest value.
-    line(fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / tl.maximum({}, 1.0))", values[0], values[2], count))));
+    line(
+        fmt::format("{} = {}", mean, sum(fmt::format("{} * ({} / tl.maximum({}, 1.0))", values[0], values[2], count))));
   } else if (!padding_.any()) {
-    line(fmt::format("{} = {}", mean, mean_text(values[0], "", static_cast<double>(folded_lanes()), expr.dtype, sum)));   // all lanes have met as many
+    line(fmt::format("{} = {}", mean,
+                     mean_text(values[0], "", static_cast<double>(folded_lanes()), expr.dtype, sum)));  // all lanes
+                                                                                                        // have met as
+                                                                                                        // many
   } else {
     const double elements = static_cast<double>(reduced_elements()) * (equal_parts ? size->number : 1.0);
     line(fmt::format("{} = {}", mean, mean_text(values[0], values[2], elements, expr.dtype, sum)));
   }
   if (!wants_squares) return;
   line(fmt::format("{}_shift = {} - {}", mean, values[0], mean));
-  line(fmt::format("{} = {}", component_name(id, 1), sum(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, values[1], values[2]))));
+  line(fmt::format("{} = {}", component_name(id, 1),
+                   sum(fmt::format("{1} + {2} * {0}_shift * {0}_shift", mean, values[1], values[2]))));
 }
 
 // Milakov & Gimelshein 2018.

@@ -1,5 +1,5 @@
-// Indices that PyTorch would refuse: a kernel notes them in memory of the host, and the next call raises. Waiting for the
-// device to say so would take longer than most kernels.
+// Indices that PyTorch would refuse: a kernel notes them in memory of the host, and the next call raises. Waiting for
+// the device to say so would take longer than most kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace kw::triton {
 
-inline constexpr const char* kRefusedPointer = "refused_ptr";   // i64 [sizes_held_against]: an index out of range, or 0
+inline constexpr const char* kRefusedPointer = "refused_ptr";  // i64 [sizes_held_against]: an index out of range, or 0
 
 // The sizes of dimensions that the kernel holds indices against, each once; empty: it takes no kRefusedPointer.
-std::vector<int64_t> sizes_held_against(const kernel::Kernel& kernel);
+std::vector<int64_t> sizes_held_against(const kernel_ir::Kernel& kernel);
 
 // What a launch passes.
-std::string refused_argument(const kernel::Kernel& kernel);
+std::string refused_argument(const kernel_ir::Kernel& kernel);
 
-// The Python functions that make and read what the kernels note, and the statement that has the next call raise; both empty
-// where no kernel of the program holds indices against sizes.
+// The Python functions that make and read what the kernels note, and the statement that has the next call raise; both
+// empty where no kernel of the program holds indices against sizes.
 std::string refused_definitions(const Program& program);
 std::string raise_refused(const Program& program);
 

@@ -1,5 +1,5 @@
-// What Scan expressions become: tl.cumsum and tl.associative_scan inside a block, and between the blocks of a loop a carry, which is as wide as the
-// rows of the tile.
+// What Scan expressions become: tl.cumsum and tl.associative_scan inside a block, and between the blocks of a loop a
+// carry, which is as wide as the rows of the tile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,9 @@ std::vector<std::string> defined_by(const std::string& line) {
     names.push_back(line.substr(begin, end - begin));
     begin = end + 2;
   }
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return python::is_identifier(name); }) ? names : std::vector<std::string>{};
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return python::is_identifier(name); })
+             ? names
+             : std::vector<std::string>{};
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ void KernelPrinter::init_scan(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   std::vector<bool> axes(kernel_.axes.size(), false);
   for (ExprId operand : expr.operands)
-    for (size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axes[axis] || (axes_[operand][axis] && !is_serial(kernel_.axes[axis]));
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      axes[axis] = axes[axis] || (axes_[operand][axis] && !is_serial(kernel_.axes[axis]));
   bool scalar = dimensions_.count == 0 || (dimensions_.count == 1 && is_dimension(scan_axis_of(kernel_)));
   if (dimensions_.count == 1 && !scalar) {
     scalar = true;
@@ -67,7 +70,8 @@ void KernelPrinter::init_scan(ExprId id) {
   const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
   if (names.size() == 1) return start(names[0], identity_text(expr.reduce, dtype, 0), dtype, shape);
   // Values of a type, since a function of ours compares them.
-  line(fmt::format("{} = tl.full({}, {}, {})", names[0], shape, identity_text(expr.reduce, dtype, 0), dtype_name(dtype)));
+  line(fmt::format("{} = tl.full({}, {}, {})", names[0], shape, identity_text(expr.reduce, dtype, 0),
+                   dtype_name(dtype)));
   line(fmt::format("{} = tl.full({}, -1, {})", names[1], shape, dtype_name(kernel_.exprs[expr.operands[1]].dtype)));
 }
 
@@ -83,7 +87,8 @@ std::vector<std::string> KernelPrinter::scan_operands(ExprId id) {
     else if (folds() && !varies_along_reduce_tile(operand)) text = broadcast_operand(id, position);
     else text = value_text(operand).text;
     // A tuple's parts must have one shape.
-    if (expr.operands.size() > 1 && dimensions_.count > 1 && folds()) text = fmt::format("tl.broadcast_to({}, {})", text, full_tile(id));
+    if (expr.operands.size() > 1 && dimensions_.count > 1 && folds())
+      text = fmt::format("tl.broadcast_to({}, {})", text, full_tile(id));
     if (!is_name(text)) {
       const std::string name = fresh(position == 0 ? "step" : "step_at", "");
       line(fmt::format("{} = {}", name, text));
@@ -94,9 +99,11 @@ std::vector<std::string> KernelPrinter::scan_operands(ExprId id) {
   return values;
 }
 
-std::string KernelPrinter::combined(ExprId id, const std::vector<std::string>& before, const std::vector<std::string>& after) {
+std::string KernelPrinter::combined(ExprId id, const std::vector<std::string>& before,
+                                    const std::vector<std::string>& after) {
   const Expr& expr = kernel_.exprs[id];
-  const std::string nan = is_floating(kernel_.exprs[expr.operands[0]].dtype) ? ", propagate_nan=tl.PropagateNan.ALL" : "";
+  const std::string nan = is_floating(kernel_.exprs[expr.operands[0]].dtype) ? ", propagate_nan=tl.PropagateNan.ALL"
+                                                                             : "";
   const bool largest = expr.reduce == ReduceOp::kMax;
   if (before.size() > 1) {
     const std::string helper = largest ? "later_larger_at" : "later_smaller_at";
@@ -106,9 +113,14 @@ std::string KernelPrinter::combined(ExprId id, const std::vector<std::string>& b
   switch (expr.reduce) {
     case ReduceOp::kSum: return fmt::format("{} + {}", before[0], after[0]);
     case ReduceOp::kProd: return fmt::format("{} * {}", before[0], after[0]);
-    case ReduceOp::kMax: case ReduceOp::kMin: return fmt::format("tl.{}({}, {}{})", largest ? "maximum" : "minimum", before[0], after[0], nan);
-    case ReduceOp::kLogSumExp: helpers_.insert("log_add_exp"); return fmt::format("log_add_exp({}, {})", before[0], after[0]);
-    default: throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Scan that the Triton printer does not know");
+    case ReduceOp::kMax:
+    case ReduceOp::kMin:
+      return fmt::format("tl.{}({}, {}{})", largest ? "maximum" : "minimum", before[0], after[0], nan);
+    case ReduceOp::kLogSumExp:
+      helpers_.insert("log_add_exp");
+      return fmt::format("log_add_exp({}, {})", before[0], after[0]);
+    default:
+      throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Scan that the Triton printer does not know");
   }
 }
 
@@ -144,19 +156,21 @@ std::string KernelPrinter::folded_block(ExprId id, const std::vector<std::string
 }
 
 // The block's products after what is carried; where there is a loop, what is carried on.
-void KernelPrinter::network(ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running) {
+void KernelPrinter::network(ExprId id, const std::vector<std::string>& values,
+                            const std::vector<std::string>& running) {
   const int axis = scan_axis_of(kernel_), dimension = dimensions_.of_axis[axis];
   const bool carries_on = is_loop_axis(axis);
   const std::string carried = carries_on ? carries(id)[0] : "1.0";
   helpers_.insert("multiply_in_order");
-  line(fmt::format("{} = multiply_in_order({}, {}, axis={}, STEPS={})", running[0], values[0], carried, dimension, std::bit_width(static_cast<uint64_t>(kernel_.axes[axis].block)) - 1));
+  line(fmt::format("{} = multiply_in_order({}, {}, axis={}, STEPS={})", running[0], values[0], carried, dimension,
+                   std::bit_width(static_cast<uint64_t>(kernel_.axes[axis].block)) - 1));
   if (!carries_on) return;
   helpers_.insert("last_in_row");
   line(fmt::format("{} = last_in_row({}, axis={})", carried, running[0], dimension));
 }
 
-// The lines of a loop's body, for several blocks at once: what stands before the first Scan for all of them, so that their reads are under way together,
-// then the rest for one after the other.
+// The lines of a loop's body, for several blocks at once: what stands before the first Scan for all of them, so that
+// their reads are under way together, then the rest for one after the other.
 std::vector<std::string> KernelPrinter::read_ahead(const std::vector<std::string>& lines, size_t scan_line, int axis) {
   std::set<std::string> carried, own = {axis_names_[axis]};
   for (const auto& [key, name] : derived_names_)
@@ -172,12 +186,16 @@ std::vector<std::string> KernelPrinter::read_ahead(const std::vector<std::string
       for (const auto& [from, to] : names) {
         text = python::rename_word(text, from, to);
         // A keyword keeps its name.
-        for (size_t at = text.find(", " + to + "="); at != std::string::npos; at = text.find(", " + to + "=", at)) text.replace(at + 2, to.size(), from);
+        for (size_t at = text.find(", " + to + "="); at != std::string::npos; at = text.find(", " + to + "=", at))
+          text.replace(at + 2, to.size(), from);
       }
       return text;
     };
-    const std::string blocks = block == 0 ? "" : fmt::format(" + {}{}", block == 1 ? "" : std::to_string(block) + " * ", block_name(axis));
-    before.push_back(fmt::format("{} = {}", renamed(axis_names_[axis]), wide(axis, fmt::format("{}_start{} + {}", axis_names_[axis], blocks, lanes(axis)))));
+    const std::string blocks = block == 0 ? ""
+                                          : fmt::format(" + {}{}", block == 1 ? "" : std::to_string(block) + " * ",
+                                                        block_name(axis));
+    before.push_back(fmt::format("{} = {}", renamed(axis_names_[axis]),
+                                 wide(axis, fmt::format("{}_start{} + {}", axis_names_[axis], blocks, lanes(axis)))));
     for (size_t at = 0; at < lines.size(); ++at) (at < scan_line ? before : after).push_back(renamed(lines[at]));
   }
   before.insert(before.end(), after.begin(), after.end());
@@ -191,8 +209,11 @@ void KernelPrinter::scan(ExprId id) {
   if (!scan_line_) scan_line_ = scopes_.back().lines.size();
   const std::vector<std::string> values = scan_operands(id);
   std::vector<std::string> running;
-  for (size_t component = 0; component < expr.operands.size(); ++component) running.push_back(component_name(id, static_cast<int>(component)));
-  const auto assign = [&](const std::vector<std::string>& names, const std::string& text) { line(fmt::format("{} = {}", join(names, ", "), text)); };
+  for (size_t component = 0; component < expr.operands.size(); ++component)
+    running.push_back(component_name(id, static_cast<int>(component)));
+  const auto assign = [&](const std::vector<std::string>& names, const std::string& text) {
+    line(fmt::format("{} = {}", join(names, ", "), text));
+  };
   if (expr.network) {
     network(id, values, running);
   } else if (!is_loop_axis(axis)) {
@@ -219,14 +240,16 @@ void KernelPrinter::scan(ExprId id) {
   for (ExprId sibling : siblings_of(kernel_, id)) bind(sibling);
 }
 
-// Each element and its place become one whole number, in whose order the row is to stand; so equals keep their order and one network moves both.
+// Each element and its place become one whole number, in whose order the row is to stand; so equals keep their order
+// and one network moves both.
 void KernelPrinter::sort(ExprId id) {
   const Expr& expr = kernel_.exprs[id];
   const int axis = scan_axis_of(kernel_);
   const Axis& row = kernel_.axes[axis];
   const bool down = expr.reduce == ReduceOp::kSortDown, with_places = expr.operands.size() > 1;
   const std::string tile = full_tile(id), flag = down ? "True" : "False";
-  KW_ASSERT(!with_places || size_of(kernel_.exprs[expr.operands[0]].dtype) < 8, "kernel " + kernel_.name + ": 64-bit elements leave no room for their places");
+  KW_ASSERT(!with_places || size_of(kernel_.exprs[expr.operands[0]].dtype) < 8,
+            "kernel " + kernel_.name + ": 64-bit elements leave no room for their places");
   std::string value = value_text(expr.operands[0]).text;
   // A row of equal elements is one number yet.
   if (axes_[expr.operands[0]] != axes_[id]) value = fmt::format("tl.broadcast_to({}, {})", value, tile);
@@ -234,7 +257,8 @@ void KernelPrinter::sort(ExprId id) {
   helpers_.insert({"order_of", "value_of"});
   if (with_places) helpers_.insert({"packed_with_places", "elements_of", "places_of"});
   else helpers_.insert("order_in_row");
-  line(fmt::format("{} = {}({}, {}, {}, {})", numbers, with_places ? "packed_with_places" : "order_in_row", value, places, row.extent, flag));
+  line(fmt::format("{} = {}({}, {}, {}, {})", numbers, with_places ? "packed_with_places" : "order_in_row", value,
+                   places, row.extent, flag));
   const int64_t first = next_power_of_two(expr.integer);
   if (picks_one_by_one(kernel_, expr)) {
     helpers_.insert("pick_lowest");

@@ -16,7 +16,8 @@ std::vector<std::vector<bool>> tiles_of(const Kernel& kernel, const std::vector<
     if (expr.kind != ExprKind::kReduce) continue;
     std::vector<bool> tile(kernel.axes.size(), false);
     for (ExprId operand : expr.operands) add(tile, axes[operand]);
-    for (size_t axis = 0; axis < tile.size(); ++axis) tile[axis] = tile[axis] || kernel.axes[axis].kind == AxisKind::kReduce;
+    for (size_t axis = 0; axis < tile.size(); ++axis)
+      tile[axis] = tile[axis] || kernel.axes[axis].kind == AxisKind::kReduce;
     tiles.push_back(std::move(tile));
   }
   for (const Store& store : kernel.stores) {
@@ -44,7 +45,9 @@ TileDimensions find_tile_dimensions(const Kernel& kernel, const std::vector<std:
     if (kernel.axes[axis].block <= 1) continue;
     if (kernel.axes[axis].kind == AxisKind::kReduce)
       for (size_t other = axis; other-- > 0;) {
-        if (kernel.axes[other].kind != AxisKind::kParallel || !result.has(static_cast<int>(other)) || shared[other] || !apart(axis, other)) continue;
+        if (kernel.axes[other].kind != AxisKind::kParallel || !result.has(static_cast<int>(other)) || shared[other] ||
+            !apart(axis, other))
+          continue;
         result.of_axis[axis] = result.of_axis[other];
         shared[other] = true;
         break;

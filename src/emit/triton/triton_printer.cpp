@@ -17,9 +17,12 @@
 namespace kw {
 namespace {
 
-using kernel::Kernel;
+using kernel_ir::Kernel;
 
-struct Printed { std::string kernels; std::set<std::string> helpers; };
+struct Printed {
+  std::string kernels;
+  std::set<std::string> helpers;
+};
 
 Printed print_all(const Program& program) {
   Printed printed;
@@ -29,15 +32,17 @@ Printed print_all(const Program& program) {
     printed.kernels += printer.run();
     printed.helpers.insert(printer.helpers().begin(), printer.helpers().end());
   }
-  for (const triton::JoinedLaunch& joined : triton::joined_launches(program)) printed.kernels += "\n\n" + triton::joined_function(program, joined);
+  for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
+    printed.kernels += "\n\n" + triton::joined_function(program, joined);
   return printed;
 }
 
-// Products are rounded before they are added, as they are between two of PyTorch's kernels: a · b − c · d is 0 where both products are the same.
+// Products are rounded before they are added, as they are between two of PyTorch's kernels: a · b − c · d is 0 where
+// both products are the same.
 constexpr std::string_view kFusion = "enable_fp_fusion";
 
 bool has_loop(const Kernel& kernel) {
-  for (const kernel::Axis& axis : kernel.axes)
+  for (const kernel_ir::Axis& axis : kernel.axes)
     if (axis.looped) return true;
   return false;
 }
@@ -47,22 +52,26 @@ struct Launchable {
   std::string name;
   std::vector<triton::JoinedParameter> pointers;
   std::vector<triton::JoinedConstant> constants;
-  const Kernel* kernel = nullptr;        // whose options hold
-  bool counts = false;                   // its programs, as they end
+  const Kernel* kernel = nullptr;  // whose options hold
+  bool counts = false;             // its programs, as they end
 };
 
 Launchable launchable(const Kernel& kernel) {
   Launchable one{kernel.name, {}, {}, &kernel, false};
-  for (const kernel::Buffer& buffer : kernel.buffers) one.pointers.push_back({buffer.name, &buffer});
-  for (const triton::BlockConstant& constant : triton::block_constants(kernel)) one.constants.push_back({constant.name, constant.value});
+  for (const kernel_ir::Buffer& buffer : kernel.buffers) one.pointers.push_back({buffer.name, &buffer});
+  for (const triton::BlockConstant& constant : triton::block_constants(kernel))
+    one.constants.push_back({constant.name, constant.value});
   return one;
 }
 
 Launchable launchable(const Program& program, const triton::JoinedLaunch& joined) {
-  return {joined.name, triton::joined_pointers(program, joined), triton::joined_constants(program, joined), &program.kernels[joined.first], true};
+  return {joined.name, triton::joined_pointers(program, joined), triton::joined_constants(program, joined),
+          &program.kernels[joined.first], true};
 }
 
-bool asks_hardware(const triton::JoinedConstant& constant) { return constant.name.ends_with(triton::kHardwareFloat8Constant); }
+bool asks_hardware(const triton::JoinedConstant& constant) {
+  return constant.name.ends_with(triton::kHardwareFloat8Constant);
+}
 
 std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
@@ -80,16 +89,21 @@ std::string signature_of(const Launchable& one) {
   }
   std::string from_capability;
   for (const triton::JoinedConstant& constant : one.constants) {
-    constants.push_back(asks_hardware(constant) ? fmt::format("\"{}\": True", constant.name) : fmt::format("\"{}\": {}", constant.name, constant.value));
-    if (asks_hardware(constant)) from_capability += fmt::format("{}\"{}\": {}", from_capability.empty() ? "" : ", ", constant.name, triton::kHardwareFloat8Capability);
+    constants.push_back(asks_hardware(constant) ? fmt::format("\"{}\": True", constant.name)
+                                                : fmt::format("\"{}\": {}", constant.name, constant.value));
+    if (asks_hardware(constant))
+      from_capability += fmt::format("{}\"{}\": {}", from_capability.empty() ? "" : ", ", constant.name,
+                                     triton::kHardwareFloat8Capability);
   }
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
   std::string options = has_loop(*one.kernel) ? fmt::format(" \"num_stages\": {},", one.kernel->num_stages) : "";
   if (one.kernel->max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.kernel->max_registers);
   options += fmt::format(" \"{}\": False,", kFusion);
   if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
-  return fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n",
-                     one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
+  return fmt::format(
+      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} "
+      "\"divisible_by_16\": [{}]}},\n",
+      one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
 
 // What a launch passes for the tensors of a step.
@@ -98,8 +112,9 @@ std::vector<std::string> tensors_of(const Program& program, const KernelStep& st
   for (size_t at = 0; at < step.tensors.size(); ++at) {
     const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
     const std::string& tensor = step.tensors[at];
-    arguments.push_back((offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
-                        (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
+    arguments.push_back(
+        (offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
+        (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
   }
   return arguments;
 }
@@ -107,20 +122,26 @@ std::vector<std::string> tensors_of(const Program& program, const KernelStep& st
 class TritonPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cuda"; }
-  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override { return triton::reads_before_it_writes(kernel, read, written); }
+  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
+    return triton::reads_before_it_writes(kernel, read, written);
+  }
 
-  std::string imports() const override { return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"; }
+  std::string imports() const override {
+    return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n";
+  }
 
   std::string kernels(const Program& program) const override {
     const Printed printed = print_all(program);
     std::string text = printed.helpers.empty() ? "" : triton::helper_definitions(printed.helpers);
-    for (const std::string& part : {triton::keep_mask_definition(program), printed.kernels, triton::refused_definitions(program)})
+    for (const std::string& part :
+         {triton::keep_mask_definition(program), printed.kernels, triton::refused_definitions(program)})
       if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
     return text;
   }
 
   std::string function(const Program& program, const KernelStep& step, const KernelStep* last) const override {
-    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name : program.kernels[step.kernel].name;
+    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
+                : program.kernels[step.kernel].name;
   }
 
   std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
@@ -140,7 +161,8 @@ class TritonPrinter : public TargetPrinter {
     if (!triton::sizes_held_against(kernel).empty()) arguments.push_back(triton::refused_argument(kernel));
     if (last) arguments.push_back("ended_programs(device)");
     for (const triton::JoinedConstant& constant : one.constants)
-      arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8) : fmt::format("{}={}", constant.name, constant.value));
+      arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
+                                                  : fmt::format("{}={}", constant.name, constant.value));
     arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
@@ -151,30 +173,37 @@ class TritonPrinter : public TargetPrinter {
 
   std::string prologue(const Program& program) const override { return triton::raise_refused(program); }
 
-  // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers they take.
+  // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers
+  // they take.
   std::string requirements(const Program& program) const override {
     int64_t together = 0;
     for (const Kernel& kernel : program.kernels)
       if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
     if (together == 0) return "";
-    return fmt::format("if DEVICE == \"cpu\":\n    return \"its kernels' programs wait for each other, and the interpreter runs one at a time\"\n"
-                       "if torch.cuda.get_device_properties(tensors[0].device).multi_processor_count < {0}:\n"
-                       "    return \"it was made for a GPU with at least {0} multiprocessors\"\n", together);
+    return fmt::format(
+        "if DEVICE == \"cpu\":\n    return \"its kernels' programs wait for each other, and the interpreter runs one "
+        "at a time\"\n"
+        "if torch.cuda.get_device_properties(tensors[0].device).multi_processor_count < {0}:\n"
+        "    return \"it was made for a GPU with at least {0} multiprocessors\"\n",
+        together);
   }
 
   std::string trailer(const Program& program) const override {
     const std::string masks = triton::keep_mask_signatures(program);
     if (program.kernels.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
-    std::string out = "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
+    std::string out =
+        "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     std::set<int> joined, alone;
     for (size_t index = 0; index < program.steps.size(); ++index) {
       const auto* step = std::get_if<KernelStep>(&program.steps[index]);
-      const auto* next = index + 1 < program.steps.size() ? std::get_if<KernelStep>(&program.steps[index + 1]) : nullptr;
+      const auto* next = index + 1 < program.steps.size() ? std::get_if<KernelStep>(&program.steps[index + 1])
+                                                          : nullptr;
       if (step) (step->by_last || (next && next->by_last) ? joined : alone).insert(step->kernel);
     }
     for (int kernel = 0; kernel < static_cast<int>(program.kernels.size()); ++kernel)
       if (alone.contains(kernel) || !joined.contains(kernel)) out += signature_of(launchable(program.kernels[kernel]));
-    for (const triton::JoinedLaunch& joined : triton::joined_launches(program)) out += signature_of(launchable(program, joined));
+    for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
+      out += signature_of(launchable(program, joined));
     return out + masks + "]\n";
   }
 };

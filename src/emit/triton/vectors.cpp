@@ -13,14 +13,15 @@ using namespace kernel;
 namespace {
 
 constexpr int64_t kLoadLength = 4;
-constexpr int kMostDimensions = 2;   // of a tile that four_of() and together() take apart and put together
+constexpr int kMostDimensions = 2;  // of a tile that four_of() and together() take apart and put together
 
 int64_t remainder(int64_t value, int64_t divisor) { return ((value % divisor) + divisor) % divisor; }
 
 void append(std::string& key, const Index& index, int64_t constant) {
   key += '[' + std::to_string(constant);
   for (const IndexTerm& term : index.terms)
-    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus}) key += ',' + std::to_string(number);
+    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus})
+      key += ',' + std::to_string(number);
   key += ']';
 }
 
@@ -30,7 +31,9 @@ class VectorFinder {
     found_.of_expr.assign(kernel.exprs.size(), -1);
     found_.of_store.assign(kernel.stores.size(), -1);
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      if (dimensions.of_axis[axis] == dimensions.count - 1 && dimensions.count > 0 && dimensions.count <= kMostDimensions) lane_ = static_cast<int>(axis);
+      if (dimensions.of_axis[axis] == dimensions.count - 1 && dimensions.count > 0 &&
+          dimensions.count <= kMostDimensions)
+        lane_ = static_cast<int>(axis);
   }
 
   Vectors run() {
@@ -55,7 +58,8 @@ class VectorFinder {
   }
 
   bool along_lanes(const Index& index) const {
-    return std::any_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) { return term.axis == lane_; });
+    return std::any_of(index.terms.begin(), index.terms.end(),
+                       [&](const IndexTerm& term) { return term.axis == lane_; });
   }
 
   // What accesses of one vector have in common, `place` being how far each lies behind the first.
@@ -86,10 +90,12 @@ class VectorFinder {
       const Expr& expr = kernel_.exprs[id];
       if (expr.kind != ExprKind::kLoad || !kernel_.buffers[expr.access.buffer].aligned) continue;
       const auto& terms = expr.access.index.terms;
-      const bool aligned = std::all_of(terms.begin(), terms.end(), [](const IndexTerm& term) { return term.coefficient % kLoadLength == 0; });
+      const bool aligned = std::all_of(terms.begin(), terms.end(),
+                                       [](const IndexTerm& term) { return term.coefficient % kLoadLength == 0; });
       if (!aligned || step(expr.access.index) <= 0) continue;
       const int64_t place = remainder(expr.access.index.constant, kLoadLength);
-      const auto [at, added] = places.emplace(std::pair{key_of(expr.access, place), static_cast<int>(expr.dtype)}, candidates.size());
+      const auto [at, added] = places.emplace(std::pair{key_of(expr.access, place), static_cast<int>(expr.dtype)},
+                                              candidates.size());
       if (added) candidates.push_back(start(expr.access, place, kLoadLength));
       candidates[at->second].elements[static_cast<size_t>(place)] = static_cast<int>(id);
     }
@@ -119,7 +125,8 @@ class VectorFinder {
       for (size_t other = 0; other < kernel_.stores.size(); ++other) {
         const Store& store = kernel_.stores[other];
         const int64_t place = store.access.index.constant - access.index.constant;
-        if (place <= 0 || place >= length || found_.of_store[other] >= 0 || key_of(store.access, place) != key) continue;
+        if (place <= 0 || place >= length || found_.of_store[other] >= 0 || key_of(store.access, place) != key)
+          continue;
         vector.elements[static_cast<size_t>(place)] = static_cast<int>(other);
       }
       if (std::count(vector.elements.begin(), vector.elements.end(), -1) > 0) continue;
@@ -135,6 +142,8 @@ class VectorFinder {
 
 }  // namespace
 
-Vectors find_vectors(const Kernel& kernel, const TileDimensions& dimensions) { return VectorFinder(kernel, dimensions).run(); }
+Vectors find_vectors(const Kernel& kernel, const TileDimensions& dimensions) {
+  return VectorFinder(kernel, dimensions).run();
+}
 
 }  // namespace kw::triton
