@@ -6,7 +6,7 @@
 
 namespace kw {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 namespace {
 

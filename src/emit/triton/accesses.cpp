@@ -9,7 +9,7 @@
 
 namespace kw::triton {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 Text KernelPrinter::index_text(const Index& index) const {
   std::string out;

@@ -4,7 +4,7 @@
 
 namespace kw::triton {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 namespace {
 

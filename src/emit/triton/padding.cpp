@@ -7,7 +7,7 @@
 namespace kw::triton {
 namespace {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 using Known = std::optional<double>;
 

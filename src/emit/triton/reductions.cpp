@@ -11,7 +11,7 @@
 
 namespace kw::triton {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 namespace {
 

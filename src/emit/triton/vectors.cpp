@@ -8,7 +8,7 @@
 
 namespace kw::triton {
 
-using namespace kernel;
+using namespace kernel_ir;
 
 namespace {
 
