@@ -1,0 +1,19 @@
+// Reads the text of an index: sums, products, quotients `/` and remainders `%` of names and numbers, with parentheses.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "kernel/index.hpp"
+#include "support/text_reader.hpp"
+
+namespace kw::kernel {
+
+// The symbol of a name, or nullopt where there is none.
+using FindSymbol = std::function<std::optional<Symbol>(std::string_view)>;
+
+// Reads one index from where the reader stands. Throws kUser with line and column.
+Index parse_index(TextReader& reader, const FindSymbol& find, SymbolRanges ranges);
+
+}  // namespace kw::kernel

@@ -1,0 +1,161 @@
+#include "kernel/operations.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace kw::kernel {
+namespace {
+
+struct ScalarRow {
+  ScalarOp op;
+  std::string_view name;
+  int arity;
+  bool predicate = false;
+};
+
+constexpr ScalarRow kScalarRows[] = {
+    {ScalarOp::kAdd, "add", 2},
+    {ScalarOp::kSub, "sub", 2},
+    {ScalarOp::kMul, "mul", 2},
+    {ScalarOp::kDiv, "div", 2},
+    {ScalarOp::kFloorDiv, "floor_div", 2},
+    {ScalarOp::kTruncDiv, "trunc_div", 2},
+    {ScalarOp::kRemainder, "remainder", 2},
+    {ScalarOp::kFmod, "fmod", 2},
+    {ScalarOp::kNeg, "neg", 1},
+    {ScalarOp::kAbs, "abs", 1},
+    {ScalarOp::kSign, "sign", 1},
+    {ScalarOp::kReciprocal, "reciprocal", 1},
+    {ScalarOp::kMinimum, "minimum", 2},
+    {ScalarOp::kMaximum, "maximum", 2},
+    {ScalarOp::kFmin, "fmin", 2},
+    {ScalarOp::kFmax, "fmax", 2},
+    {ScalarOp::kFma, "fma", 3},
+    {ScalarOp::kFloor, "floor", 1},
+    {ScalarOp::kCeil, "ceil", 1},
+    {ScalarOp::kTrunc, "trunc", 1},
+    {ScalarOp::kRound, "round", 1},
+    {ScalarOp::kExp, "exp", 1},
+    {ScalarOp::kExp2, "exp2", 1},
+    {ScalarOp::kExpm1, "expm1", 1},
+    {ScalarOp::kLog, "log", 1},
+    {ScalarOp::kLog2, "log2", 1},
+    {ScalarOp::kLog10, "log10", 1},
+    {ScalarOp::kLog1p, "log1p", 1},
+    {ScalarOp::kSqrt, "sqrt", 1},
+    {ScalarOp::kRsqrt, "rsqrt", 1},
+    {ScalarOp::kSin, "sin", 1},
+    {ScalarOp::kCos, "cos", 1},
+    {ScalarOp::kTan, "tan", 1},
+    {ScalarOp::kAsin, "asin", 1},
+    {ScalarOp::kAcos, "acos", 1},
+    {ScalarOp::kAtan, "atan", 1},
+    {ScalarOp::kAtan2, "atan2", 2},
+    {ScalarOp::kSinh, "sinh", 1},
+    {ScalarOp::kCosh, "cosh", 1},
+    {ScalarOp::kTanh, "tanh", 1},
+    {ScalarOp::kAsinh, "asinh", 1},
+    {ScalarOp::kAcosh, "acosh", 1},
+    {ScalarOp::kAtanh, "atanh", 1},
+    {ScalarOp::kErf, "erf", 1},
+    {ScalarOp::kErfc, "erfc", 1},
+    {ScalarOp::kSigmoid, "sigmoid", 1},
+    {ScalarOp::kPow, "pow", 2},
+    {ScalarOp::kEqual, "equal", 2, true},
+    {ScalarOp::kNotEqual, "not_equal", 2, true},
+    {ScalarOp::kLess, "less", 2, true},
+    {ScalarOp::kLessEqual, "less_equal", 2, true},
+    {ScalarOp::kGreater, "greater", 2, true},
+    {ScalarOp::kGreaterEqual, "greater_equal", 2, true},
+    {ScalarOp::kIsNan, "is_nan", 1, true},
+    {ScalarOp::kIsInf, "is_inf", 1, true},
+    {ScalarOp::kLogicalAnd, "logical_and", 2, true},
+    {ScalarOp::kLogicalOr, "logical_or", 2, true},
+    {ScalarOp::kLogicalXor, "logical_xor", 2, true},
+    {ScalarOp::kLogicalNot, "logical_not", 1, true},
+    {ScalarOp::kBitAnd, "bit_and", 2},
+    {ScalarOp::kBitOr, "bit_or", 2},
+    {ScalarOp::kBitXor, "bit_xor", 2},
+    {ScalarOp::kBitNot, "bit_not", 1},
+    {ScalarOp::kShiftLeft, "shift_left", 2},
+    {ScalarOp::kShiftRight, "shift_right", 2},
+    {ScalarOp::kSelect, "select", 3},
+    {ScalarOp::kBounded, "bounded", 2},
+    {ScalarOp::kCast, "cast", 1},
+};
+
+struct ReduceRow {
+  ReduceOp op;
+  std::string_view name;
+  int arity;
+  int components;
+};
+
+constexpr ReduceRow kReduceRows[] = {
+    {ReduceOp::kSum, "sum", 1, 1},
+    {ReduceOp::kProd, "prod", 1, 1},
+    {ReduceOp::kMax, "max", 1, 1},
+    {ReduceOp::kMin, "min", 1, 1},
+    {ReduceOp::kAny, "any", 1, 1},
+    {ReduceOp::kAll, "all", 1, 1},
+    {ReduceOp::kArgMax, "arg_max", 1, 1},
+    {ReduceOp::kArgMin, "arg_min", 1, 1},
+    {ReduceOp::kMoments, "moments", 1, 2},
+    {ReduceOp::kCombineMoments, "combine_moments", 3, 2},
+    {ReduceOp::kMaxSumExp, "max_sum_exp", 1, 2},
+    {ReduceOp::kCombineMaxSumExp, "combine_max_sum_exp", 2, 2},
+    {ReduceOp::kLogSumExp, "log_sum_exp", 1, 1},
+    {ReduceOp::kSortUp, "sort_up", 1, 1},
+    {ReduceOp::kSortDown, "sort_down", 1, 1},
+};
+
+// Rows stand in the order of their enumeration: `static_assert` below.
+template <typename Row, size_t count>
+constexpr bool in_order(const Row (&rows)[count]) {
+  for (size_t i = 0; i < count; ++i)
+    if (static_cast<size_t>(rows[i].op) != i) return false;
+  return true;
+}
+static_assert(in_order(kScalarRows) && std::size(kScalarRows) == static_cast<size_t>(ScalarOp::kCast) + 1);
+static_assert(in_order(kReduceRows) && std::size(kReduceRows) == static_cast<size_t>(ReduceOp::kSortDown) + 1);
+
+const ScalarRow& row_of(ScalarOp op) { return kScalarRows[static_cast<size_t>(op)]; }
+const ReduceRow& row_of(ReduceOp op) { return kReduceRows[static_cast<size_t>(op)]; }
+
+}  // namespace
+
+std::string_view name_of(ScalarOp op) { return row_of(op).name; }
+std::string_view name_of(ReduceOp reduce) { return row_of(reduce).name; }
+
+std::optional<ScalarOp> find_scalar_op(std::string_view name) {
+  for (const ScalarRow& row : kScalarRows)
+    if (row.name == name) return row.op;
+  return std::nullopt;
+}
+
+std::optional<ReduceOp> find_reduce_op(std::string_view name) {
+  for (const ReduceRow& row : kReduceRows)
+    if (row.name == name) return row.op;
+  return std::nullopt;
+}
+
+int arity_of(ScalarOp op) { return row_of(op).arity; }
+int arity_of(ReduceOp reduce) { return row_of(reduce).arity; }
+int components_of(ReduceOp reduce) { return row_of(reduce).components; }
+bool is_predicate(ScalarOp op) { return row_of(op).predicate; }
+
+std::optional<double> identity_of(ReduceOp reduce) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  switch (reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAny: return 0.0;
+    case ReduceOp::kProd:
+    case ReduceOp::kAll: return 1.0;
+    case ReduceOp::kMax: return -kInfinity;
+    case ReduceOp::kMin: return kInfinity;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace kw::kernel

@@ -1,0 +1,120 @@
+// The scalar operations and reductions that kernels and tile programs are made of: one row each, with the name that
+// every text form uses and the number of operands.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kw::kernel {
+
+enum class ScalarOp {
+  // arithmetic
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kTruncDiv,
+  kRemainder /* sign of divisor */,
+  kFmod /* sign of dividend */,
+  kNeg,
+  kAbs,
+  kSign,
+  kReciprocal,
+  kMinimum,
+  kMaximum /* propagate NaN */,
+  kFmin,
+  kFmax /* ignore NaN */,
+  kFma,
+  // rounding
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound /* half to even */,
+  // transcendental
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSqrt,
+  kRsqrt,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kAtan2,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kErfc,
+  kSigmoid,
+  kPow,
+  // comparison and logic: results are b1
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIsNan,
+  kIsInf,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+  kLogicalNot,
+  // integers
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kBitNot,
+  kShiftLeft,
+  kShiftRight,
+  kSelect,   // operands: condition, then, else
+  kBounded,  // operands: index, size (a constant). The index, which data decided; one outside [0, size) is the caller's
+             // mistake (docs/contract.md), never an access
+  kCast,     // to `dtype`
+};
+
+enum class ReduceOp {
+  kSum,
+  kProd,
+  kMax,
+  kMin /* propagate NaN */,
+  kAny,
+  kAll,
+  kArgMax,
+  kArgMin,            // index along the flattened reduce axes; first of equals; NaN wins
+  kMoments,           // operand x → components 0: mean, 1: Σ(x−mean)²   (Welford / Chan, stable)
+  kCombineMoments,    // operands mean, m2, count → the same two over partial moments (Chan et al. 1983)
+  kMaxSumExp,         // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
+  kCombineMaxSumExp,  // operands max, sum → the same two components over partials
+  kLogSumExp,         // of a scan only: log Σ exp(x)
+  kSortUp,
+  kSortDown,  // of a scan only: the row in order; equals keep theirs, NaN is the largest
+};
+
+std::string_view name_of(ScalarOp op);      // "floor_div"
+std::string_view name_of(ReduceOp reduce);  // "arg_max"
+std::optional<ScalarOp> find_scalar_op(std::string_view name);
+std::optional<ReduceOp> find_reduce_op(std::string_view name);
+
+int arity_of(ScalarOp op);
+int arity_of(ReduceOp reduce);
+int components_of(ReduceOp reduce);  // values that it results in
+
+// Is the result b1, whatever the operands are?
+bool is_predicate(ScalarOp op);
+// The value that changes nothing when a simple fold (sum, prod, max, min, any, all) meets it; nullopt for the others.
+std::optional<double> identity_of(ReduceOp reduce);
+
+}  // namespace kw::kernel

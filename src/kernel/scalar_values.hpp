@@ -1,0 +1,41 @@
+// Single numbers and the scalar operations on them: what kernels' evaluator and tile programs' interpreter compute
+// with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/types.hpp"
+#include "kernel/operations.hpp"
+
+namespace kw::kernel {
+
+// A number of some dtype: `real` for floating types, `whole` for integral types and b1.
+struct Number {
+  double real = 0.0;
+  int64_t whole = 0;
+};
+
+// Many of them: one of the two is filled, as the dtype asks.
+struct Numbers {
+  std::vector<double> reals;
+  std::vector<int64_t> wholes;
+};
+
+inline bool is_real(DType dtype) { return is_floating(dtype); }
+
+// The nearest value of the type (ties to even; overflow to infinity, saturation for f8e4m3fn as PyTorch has it;
+// integers wrap).
+double round_to(DType dtype, double value);
+int64_t wrap_to(DType dtype, int64_t value);
+double round_to_tf32(double value);  // 11 significant bits
+
+// op of operands of `operand_type`, as a number of `result_type`, in double precision and not rounded yet. Integer
+// division by zero is 0. Casts between floats and integers truncate.
+Number apply(ScalarOp op, DType operand_type, DType result_type, const Number* operands);
+
+// A fold of simple reductions (sum, prod, max, min, any, all), one step.
+Number fold(ReduceOp reduce, DType dtype, const Number& left, const Number& right);
+Number identity(ReduceOp reduce, DType dtype);
+
+}  // namespace kw::kernel

@@ -1,0 +1,58 @@
+#include "tile/program.hpp"
+
+namespace kw::tile {
+namespace {
+
+std::vector<Symbol> lanes_among(const Program& program, const std::vector<bool>& used) {
+  std::vector<Symbol> lanes;
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol] && program.symbols[symbol].kind == SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
+  return lanes;
+}
+
+}  // namespace
+
+int64_t width_of(const Program& program, Symbol lane) { return program.symbols[lane].range.high + 1; }
+
+std::vector<kernel::SymbolRange> ranges_of(const Program& program) {
+  std::vector<kernel::SymbolRange> ranges;
+  ranges.reserve(program.symbols.size());
+  for (const SymbolInfo& symbol : program.symbols) ranges.push_back(symbol.range);
+  return ranges;
+}
+
+std::vector<Index> strides_of(const Buffer& buffer) {
+  if (!buffer.strides.empty()) return buffer.strides;
+  std::vector<Index> strides(buffer.shape.size(), Index(1));
+  for (size_t i = buffer.shape.size(); i-- > 1;) strides[i - 1] = strides[i] * buffer.shape[i];
+  return strides;
+}
+
+Index offset_of(const Program& program, const Access& access) {
+  const std::vector<Index> strides = strides_of(program.buffers[access.buffer]);
+  Index offset;
+  for (size_t i = 0; i < access.coordinates.size(); ++i) offset = offset + access.coordinates[i].index * strides[i];
+  return offset;
+}
+
+std::vector<Symbol> lanes_of(const Program& program, const Access& access) {
+  std::vector<bool> used(program.symbols.size());
+  const auto mark = [&](Value value) {
+    if (value == kNoValue) return;
+    for (Symbol lane : program.values[value].type.lanes) used[lane] = true;
+  };
+  for (const Coordinate& coordinate : access.coordinates) {
+    collect_symbols(coordinate.index, used);
+    mark(coordinate.value);
+  }
+  mark(access.mask);
+  return lanes_among(program, used);
+}
+
+std::vector<Symbol> lanes_of(const Program& program, const Index& index) {
+  std::vector<bool> used(program.symbols.size());
+  collect_symbols(index, used);
+  return lanes_among(program, used);
+}
+
+}  // namespace kw::tile

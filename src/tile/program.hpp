@@ -1,0 +1,199 @@
+// TileProgram: what one block of a kernel does, in order, with every tile's type and every buffer's place. The last
+// form before text: printers spell it for a language, and decide nothing.
+//
+// Reading order: Symbol → Buffer → TileType → Instruction → Program. `text.hpp` prints and parses it, `verifier.hpp`
+// checks it, `interpreter.hpp` runs it on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/types.hpp"
+#include "kernel/index.hpp"
+#include "kernel/operations.hpp"
+
+namespace kw::tile {
+
+using kernel::Index;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using kernel::Symbol;
+
+// --- Symbols: the whole numbers that indices are made of ---
+
+enum class SymbolKind {
+  kSize,  // a run-time size, the same for all blocks: an argument of the kernel
+  kGrid,  // a block's own position along one dimension of the grid
+  kLoop,  // the variable of a For
+  kLane,  // the position along one dimension of tiles
+};
+
+struct SymbolInfo {
+  std::string name;  // "row", "key_block": a Python and C++ identifier
+  SymbolKind kind = SymbolKind::kLane;
+  kernel::SymbolRange range;  // a lane's is [0, width)
+  Index count;                // kGrid: number of blocks along it, an index over sizes
+};
+
+// --- Buffers ---
+
+enum class Space {
+  kGlobal,
+  kShared,   // of one block; its shape is numbers
+  kCluster,  // of the shared memories of a cluster of blocks
+};
+
+enum class BufferRole { kInput, kOutput, kInOut, kScratch };
+
+struct Buffer {
+  std::string name;  // "x", "weight": a Python and C++ identifier
+  DType dtype = DType::f32;
+  std::vector<Index> shape;    // over sizes
+  std::vector<Index> strides;  // in elements, as many; empty: row-major and dense
+  BufferRole role = BufferRole::kInput;
+  Space space = Space::kGlobal;
+  int64_t alignment = 16;  // bytes that divide the address of its first element
+};
+
+// --- Values: tiles in registers. A tile without lanes is a scalar ---
+
+using Value = int32_t;
+inline constexpr Value kNoValue = -1;
+
+struct TileType {
+  DType dtype = DType::f32;
+  std::vector<Symbol> lanes;  // its dimensions, outermost first; no lane twice
+  bool operator==(const TileType&) const = default;
+};
+
+struct ValueInfo {
+  std::string name;  // unique in the program: "x_tile", "total"
+  TileType type;
+};
+
+// --- Accesses ---
+
+// index + value: the affine part and, where data decide, an integer tile.
+struct Coordinate {
+  Index index;
+  Value value = kNoValue;
+};
+
+// One element of a buffer for every point of the lanes. Where the mask does not hold nothing is read or written, and a
+// load yields `otherwise`.
+struct Access {
+  int buffer = -1;
+  std::vector<Coordinate> coordinates;  // one for each dimension of the buffer
+  Value mask = kNoValue;                // b1; its lanes are among those of the access
+  double otherwise = 0.0;
+};
+
+enum class Hint { kNone, kKeep /* other blocks read it too */, kStream /* read once */ };
+
+// --- Instructions ---
+
+enum class Kind {
+  kConstant,  // result = number (or integer, for integral types)
+  kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
+  kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
+  kRelabel,   // result = operand 0 with lane `from` called `to`; both have the same width
+  kLoad,      // result = access
+  kStore,     // access ← operand 0; with `combine`, folded atomically with what is there
+  kCopy,      // `destination` ← access, from global to shared memory, for every point of `lanes`
+  kWait,      // until no more than `pending` asynchronous copies of this block are under way
+  kDot,       // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
+  kFold,      // results = operands folded by `reduce` over `lanes`
+  kScan,      // results = operands folded by `reduce` over the points of lane `from` so far, this one included
+  kFor,       // for symbol from begin to end by step: body. Carried values below
+  kIf,        // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
+  kBarrier,   // all that the block (cluster, grid) wrote before is seen by all of it after
+};
+
+enum class CopyMode { kPlain, kAsync, kBulk };
+enum class Scope { kBlock, kCluster, kGrid };
+
+// How exactly products of a dot of f32 operands are made. 16-bit and narrower operands are multiplied exactly, and
+// summed in the type of operand 0, whatever this says.
+enum class DotPrecision {
+  kIeee,  // f32 products, f32 sums
+  kTf32,  // operands rounded to 11 bits
+};
+
+// A For carries values from iteration to iteration: operands are the first iteration's, `arguments` what the body calls
+// them, `yields` the next iteration's, `results` what is left after the last. All four have the same number and types.
+// An If has yields (and `otherwise_yields`) and results. Names in a body are not seen outside.
+struct Instruction {
+  Kind kind = Kind::kConstant;
+  std::vector<Value> results;
+  std::vector<Value> operands;
+
+  ScalarOp op = ScalarOp::kAdd;                  // kOp
+  ReduceOp reduce = ReduceOp::kSum;              // kFold, kScan
+  bool reversed = false;                         // kScan: from the end to the start
+  double number = 0.0;                           // kConstant of a floating type
+  int64_t integer = 0;                           // kConstant of an integral type or b1
+  Index index;                                   // kIndex
+  Symbol from = -1, to = -1;                     // kRelabel; kScan: from
+  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied
+  Access access;                                 // kLoad, kStore; kCopy: the source
+  Access destination;                            // kCopy
+  Hint hint = Hint::kNone;                       // kLoad, kStore
+  bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
+  CopyMode mode = CopyMode::kPlain;              // kCopy
+  int pending = 0;                               // kWait
+  Scope scope = Scope::kBlock;                   // kBarrier
+  DotPrecision precision = DotPrecision::kIeee;  // kDot
+
+  Symbol symbol = -1;            // kFor: its variable
+  Index begin, end;              // kFor: over sizes, grid and enclosing loops
+  int64_t step = 1;              // kFor
+  int stages = 1;                // kFor: iterations whose loads are in flight
+  std::vector<Value> arguments;  // kFor
+  std::vector<Instruction> body, otherwise_body;
+  std::vector<Value> yields, otherwise_yields;
+};
+
+// --- Program ---
+
+// Blocks in the order in which they are started: `count` neighbours along the first symbol share what they read along
+// the second (Triton's "grouped" order). Without symbols: the last of the grid varies fastest.
+struct GridOrder {
+  Symbol grouped = -1, along = -1;
+  int64_t count = 1;
+};
+
+struct Program {
+  std::string name;  // "rms_norm_kernel"
+  std::string doc;   // one line: what it computes
+  std::vector<SymbolInfo> symbols;
+  std::vector<Buffer> buffers;  // the global ones in the order of the kernel's parameters
+  std::vector<ValueInfo> values;
+  std::vector<Symbol> grid;  // outermost first
+  GridOrder order;
+  std::vector<Instruction> body;
+  int warps = 4;          // of 32 threads each
+  int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
+};
+
+int64_t width_of(const Program& program, Symbol lane);
+std::vector<kernel::SymbolRange> ranges_of(const Program& program);  // [symbol]
+std::vector<Index> strides_of(const Buffer& buffer);                 // the given ones, or row-major
+// Elements from the buffer's start, of the affine part of the access.
+Index offset_of(const Program& program, const Access& access);
+// The lanes along which an access varies, by its indices, its values and its mask: in the order of the symbols' table.
+std::vector<Symbol> lanes_of(const Program& program, const Access& access);
+// In the order of the symbols' table.
+std::vector<Symbol> lanes_of(const Program& program, const Index& index);
+
+// Calls visit(instruction) for every instruction, outer ones before their bodies.
+template <typename Visit>
+void for_each(const std::vector<Instruction>& body, const Visit& visit) {
+  for (const Instruction& instruction : body) {
+    visit(instruction);
+    for_each(instruction.body, visit);
+    for_each(instruction.otherwise_body, visit);
+  }
+}
+
+}  // namespace kw::tile

@@ -1,0 +1,55 @@
+// The text form of tile programs. It prints what it parses, and parses what it prints. By example:
+//
+//   program rms_norm {
+//     doc "rows over their root mean square"
+//     size rows = 1..4096 by 16                             # a run-time size: its range, and what divides it
+//     grid row_block = rows / 16                            # how many blocks; the first is the slowest
+//     lane row = 16, column = 4096
+//     launch warps 8 registers 128                          # registers: where it is limited
+//     order grouped 8 (row_block, column_block)             # where it is not the grid's own
+//     buffer x: f32[rows, 4096] input
+//     buffer weight: f32[4096] input align 4
+//     buffer staged: f16[2, 4096] scratch shared            # spaces: global (not written), shared, cluster
+//     buffer out: f32[rows, 4096] strides [8192, 1] output  # roles: input, output, inout, scratch
+//
+//     %inside: b1[column] = less %at, %limit                # op: its name and operands
+//     %zero: f32[row] = constant 0.0
+//     %at: i32[column] = index column + 1
+//     %x_tile: f32[row, column] = load x[row_block * 16 + row, column] where %inside otherwise 0.0 hint keep
+//     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
+//     %turned: f32[source] = relabel %x column -> source
+//     %total: f32[row] = fold sum %squares over column
+//     %best: f32[row], %place: i64[row] = fold arg_max ...  # several results
+//     %running: f32[row, column] = scan sum %x_tile along column reversed
+//     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
+//     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk
+//     wait 1
+//     barrier block                                         # block, cluster, grid
+//     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
+//       ...
+//       yield %new_m, %new_s
+//     }
+//     if %last -> %a: f32[row] {                            # results may be missing; then yields are, too
+//       yield %x
+//     } else {
+//       yield %y
+//     }
+//     store out[row_block * 16 + row, column] <- %y where %inside combine sum hint stream
+//   }
+//
+// Casts are `%y: bf16[row] = cast %x`. Numbers of floating types are written as C++ does (also inf, -inf, nan, 0x1p-12).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tile/program.hpp"
+
+namespace kw::tile {
+
+std::string print_program(const Program& program);
+// Throws kUser with line and column for wrong syntax, unknown names, types and spaces that do not exist. What it
+// returns has been through `verify`.
+Program parse_program(std::string_view text);
+
+}  // namespace kw::tile
