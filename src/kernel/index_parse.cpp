@@ -1,0 +1,73 @@
+#include "kernel/index_parse.hpp"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+namespace kw::kernel {
+namespace {
+
+class IndexParser {
+ public:
+  IndexParser(TextReader& reader, const FindSymbol& find, SymbolRanges ranges)
+      : reader_(reader), find_(find), ranges_(ranges) {}
+
+  Index sum() {
+    Index result = product();
+    while (true) {
+      if (reader_.accept("+")) result = result + product();
+      else if (next_is_minus()) result = result - product();
+      else return result;
+    }
+  }
+
+ private:
+  // Not the arrow of a For or a relabel.
+  bool next_is_minus() { return !reader_.next_is("->") && reader_.accept("-"); }
+
+  Index product() {
+    Index result = factor();
+    while (true) {
+      if (reader_.accept("*")) result = result * factor();
+      else if (reader_.accept("/")) result = floor_divide(result, divisor(), ranges_);
+      else if (reader_.accept("%")) result = modulo(result, divisor(), ranges_);
+      else return result;
+    }
+  }
+
+  Index divisor() {
+    const size_t at = reader_.position();
+    const Index result = factor();
+    if (const auto number = as_constant(result); number && *number < 1)
+      reader_.fail_at(at, fmt::format("an index is divided by {}, but only by numbers from 1 on", *number));
+    return result;
+  }
+
+  Index factor() {
+    if (reader_.accept("(")) {
+      Index result = sum();
+      reader_.expect(")");
+      return result;
+    }
+    if (reader_.accept("-")) return factor() * Index(-1);
+    if (std::isdigit(static_cast<unsigned char>(reader_.peek()))) return Index(reader_.integer());
+    const size_t at = reader_.position();
+    if (!reader_.next_is_name()) reader_.fail("expected an index: a name, a number or '('");
+    const std::string name = reader_.name();
+    const std::optional<Symbol> symbol = find_(name);
+    if (!symbol) reader_.fail_at(at, fmt::format("nothing is called '{}' here", name));
+    return symbol_index(*symbol);
+  }
+
+  TextReader& reader_;
+  const FindSymbol& find_;
+  SymbolRanges ranges_;
+};
+
+}  // namespace
+
+Index parse_index(TextReader& reader, const FindSymbol& find, SymbolRanges ranges) {
+  return IndexParser(reader, find, ranges).sum();
+}
+
+}  // namespace kw::kernel
