@@ -1,0 +1,49 @@
+// Makes kernels: types are inferred, equal expressions are one, arithmetic on indices stays index algebra.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/kernel.hpp"
+
+namespace kw::kernel {
+
+class Builder {
+ public:
+  explicit Builder(std::string name, std::string doc = "");
+
+  Symbol size(std::string name, SymbolRange range);
+  Symbol axis(std::string name, Index extent, bool ordered = false);
+  int buffer(std::string name, DType dtype, std::vector<Index> shape, BufferRole role, std::vector<Index> strides = {});
+
+  ExprId constant(DType dtype, double number);
+  ExprId constant(DType dtype, int64_t integer);
+  ExprId index(Index index, DType dtype = DType::i32);
+  ExprId load(Access access);
+  // The result's type is the operands', b1 for predicates. `dtype` is that of a cast.
+  ExprId op(ScalarOp op, std::vector<ExprId> operands);
+  ExprId cast(DType dtype, ExprId operand);
+  ExprId reduce(ReduceOp reduce, std::vector<ExprId> operands, std::vector<Symbol> axes, int component = 0);
+  // The sum is f32 for narrow operands, else of their type.
+  ExprId dot(ExprId left, ExprId right, std::vector<Symbol> axes, Precision precision = Precision::kFull);
+  ExprId scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed = false);
+  // States are declared, read, and then given their next value.
+  int state(std::string name, DType dtype, std::vector<Symbol> axes, Symbol along, ExprId initial);
+  ExprId previous(int state, std::vector<Index> coordinates);
+  void set_next(int state, ExprId next);
+
+  ExprId named(std::string name, ExprId expr);
+  void store(Access access, ExprId value);
+  void combine(ReduceOp reduce, Access access, ExprId value);
+
+  const Kernel& kernel() const { return kernel_; }
+  // After check().
+  Kernel finish();
+
+ private:
+  ExprId add(Expr expr);
+
+  Kernel kernel_;
+};
+
+}  // namespace kw::kernel
