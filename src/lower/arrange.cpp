@@ -1,0 +1,442 @@
+#include "lower/arrange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "lower/online.hpp"
+#include "lower/values.hpp"
+#include "tile/verifier.hpp"
+
+namespace kw::lower {
+namespace {
+
+using kernel::Expr;
+using kernel::ExprId;
+using kernel::ExprKind;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using tile::Instruction;
+using tile::kNoValue;
+using tile::Kind;
+using tile::TileType;
+using tile::Value;
+using Axis = kernel::Symbol;
+using Lanes = std::vector<tile::Symbol>;
+
+// What a block has still to do: a store, a step of a fold over looped axes, or a state's next value.
+struct Goal {
+  enum class Kind { kStore, kAccumulate, kNext };
+  Kind kind = Kind::kStore;
+  int which = 0;  // the store, expression or state
+};
+
+class Arranger {
+ public:
+  Arranger(const kernel::Kernel& kernel, const KernelSchedule& schedule) : values_(kernel, schedule) {}
+
+  tile::Program run() {
+    refuse_what_cannot_be_kept();
+    std::vector<Goal> goals;
+    for (size_t store = 0; store < values_.kernel.stores.size(); ++store)
+      goals.push_back({Goal::Kind::kStore, static_cast<int>(store)});
+    arrange_block(goals);
+    values_.mapped.program.body = values_.emission.finish();
+    tile::verify(values_.mapped.program);
+    return std::move(values_.mapped.program);
+  }
+
+ private:
+  void refuse_what_cannot_be_kept() const {
+    for (const Expr& expr : values_.kernel.exprs) {
+      const bool scan = expr.kind == ExprKind::kScan;
+      if (expr.kind != ExprKind::kReduce && expr.kind != ExprKind::kDot && !scan) continue;
+      for (Axis axis : expr.axes) {
+        const MappedAxis& mapped = values_.mapped.axes[axis];
+        if (mapped.mapping == Mapping::kGrid)
+          values_.refuse(fmt::format("axis '{}' is folded, so blocks cannot share it out", values_.name_of(axis)),
+                         "Give it a tile or a loop.");
+        if (mapped.mapping == Mapping::kLoop && (scan || !values_.is_simple(expr)))
+          values_.refuse(
+              fmt::format("a {} walks axis '{}', which is a loop", kernel::name_of(expr.reduce), values_.name_of(axis)),
+              "Give it a tile.");
+        if (mapped.padded && !values_.is_simple(expr) && !scan && !values_.is_place(expr))
+          values_.refuse(fmt::format("a {} folds axis '{}', whose tile has lanes beyond its end",
+                                     kernel::name_of(expr.reduce), values_.name_of(axis)),
+                         "Give it a tile of its extent.");
+        if (!scan && !depends_on_operand(expr, axis))
+          values_.refuse(fmt::format("a fold over axis '{}' of what does not depend on it", values_.name_of(axis)));
+      }
+      if (values_.is_place(expr) && expr.axes.size() > 1)
+        values_.refuse(fmt::format("a {} over several axes", kernel::name_of(expr.reduce)));
+    }
+    for (const kernel::Buffer& buffer : values_.kernel.buffers)
+      if (buffer.role == kernel::BufferRole::kInOut) refuse_unordered(buffer);
+  }
+
+  // What is read and written in one kernel is read before: only where every element is read by who writes it.
+  void refuse_unordered(const kernel::Buffer& buffer) const {
+    const int place = static_cast<int>(&buffer - values_.kernel.buffers.data());
+    for (const kernel::Store& store : values_.kernel.stores) {
+      if (store.access.buffer != place) continue;
+      for (const Expr& expr : values_.kernel.exprs)
+        if (expr.kind == ExprKind::kLoad && expr.access.buffer == place &&
+            (expr.access.coordinates != store.access.coordinates || !values_.mapped.nest.empty()))
+          values_.refuse(fmt::format("'{}' is read and written, and not element by element in one pass", buffer.name));
+    }
+  }
+
+  bool depends_on_operand(const Expr& expr, Axis axis) const {
+    return std::any_of(expr.operands.begin(), expr.operands.end(),
+                       [&](ExprId id) { return values_.depends[id][axis]; });
+  }
+
+  bool is_open(Axis axis) const { return std::find(open_.begin(), open_.end(), axis) != open_.end(); }
+
+  std::vector<ExprId> roots_of(const Goal& goal) const {
+    if (goal.kind == Goal::Kind::kAccumulate) return values_.kernel.exprs[goal.which].operands;
+    if (goal.kind == Goal::Kind::kNext) return {values_.kernel.states[goal.which].next};
+    std::vector<ExprId> roots = kernel::inputs_of(values_.kernel.stores[goal.which].access);
+    roots.push_back(values_.kernel.stores[goal.which].value);
+    return roots;
+  }
+
+  // Looped axes that a goal needs open and that are not.
+  std::vector<Axis> missing_loops(const Goal& goal) const {
+    std::vector<bool> axes(values_.kernel.symbols.size());
+    const auto mark = [&](const std::vector<bool>& more) {
+      for (size_t axis = 0; axis < axes.size(); ++axis)
+        if (more[axis]) axes[axis] = true;
+    };
+    for (ExprId root : roots_of(goal)) mark(values_.depends[root]);
+    if (goal.kind == Goal::Kind::kStore)
+      mark(kernel::dependences(values_.kernel, values_.kernel.stores[goal.which].access, values_.depends));
+    std::vector<Axis> missing;
+    for (Axis axis : values_.mapped.nest)
+      if (axes[axis] && !is_open(axis)) missing.push_back(axis);
+    return missing;
+  }
+
+  // Can the fold be begun at this depth: do its loops enclose nothing that it depends on?
+  bool begins_here(ExprId id) const {
+    const Expr& expr = values_.kernel.exprs[id];
+    for (Axis axis : values_.mapped.nest) {
+      if (values_.depends[id][axis] && !is_open(axis)) return false;
+      if (std::find(expr.axes.begin(), expr.axes.end(), axis) == expr.axes.end() || !is_open(axis)) continue;
+      values_.refuse(fmt::format("axis '{}' is folded inside its own loop", values_.name_of(axis)),
+                     "Put the loops of what the fold depends on before it in 'nest'.");
+    }
+    return true;
+  }
+
+  void collect_folds(ExprId id, std::set<ExprId>& seen, std::set<ExprId>& found) const {
+    if (!seen.insert(id).second || values_.is_known(id)) return;
+    const Expr& expr = values_.kernel.exprs[id];
+    if (values_.folds_a_loop(expr) && begins_here(id)) found.insert(id);
+    for (ExprId input : kernel::inputs_of(expr)) collect_folds(input, seen, found);
+    // Initial values are computed before the loop, so that what they fold is, too.
+    if (expr.kind == ExprKind::kState && !is_open(values_.kernel.states[expr.state].along)) {
+      collect_folds(values_.kernel.states[expr.state].initial, seen, found);
+      collect_folds(values_.kernel.states[expr.state].next, seen, found);
+    }
+  }
+
+  std::set<ExprId> folds_of(const std::vector<ExprId>& roots) const {
+    std::set<ExprId> seen, found;
+    for (ExprId root : roots) collect_folds(root, seen, found);
+    return found;
+  }
+
+  // How many of the folds that begin here must be over before each of them, ascending; what is folded in its maximum's
+  // walk goes with that.
+  std::map<ExprId, int> phases_of(const std::set<ExprId>& folds) {
+    std::map<ExprId, int> phases;
+    for (ExprId id : folds) {  // inputs come first
+      int phase = 0;
+      const std::set<ExprId> before = folds_of(values_.kernel.exprs[id].operands);
+      for (ExprId other : before) phase = std::max(phase, phases[other] + 1);
+      if (const auto maximum = walked_with(id, before, phases)) {
+        online_[id] = *maximum;
+        phase = phases[*maximum];
+      }
+      phases[id] = phase;
+    }
+    return phases;
+  }
+
+  // The maximum with which a sum can be folded in one walk.
+  std::optional<ExprId> walked_with(ExprId id, const std::set<ExprId>& before,
+                                    const std::map<ExprId, int>& phases) const {
+    const Expr& expr = values_.kernel.exprs[id];
+    const auto loop = std::find_if(expr.axes.begin(), expr.axes.end(),
+                                   [&](Axis axis) { return values_.is_looped(axis); });
+    if (loop == expr.axes.end() || !values_.mapped.axes[*loop].online) return std::nullopt;
+    const auto maximum = maximum_of(values_.kernel, id);
+    if (!maximum || !before.contains(*maximum)) return std::nullopt;
+    for (ExprId other : before)
+      if (other != *maximum && phases.at(other) >= phases.at(*maximum)) return std::nullopt;
+    const auto looped = [&](const Expr& one) {
+      std::vector<Axis> axes;
+      for (Axis axis : one.axes)
+        if (values_.is_looped(axis)) axes.push_back(axis);
+      return axes;
+    };
+    const std::vector<Axis> axes = looped(expr);
+    if (axes.size() != 1 || axes != looped(values_.kernel.exprs[*maximum])) return std::nullopt;
+    for (size_t axis = 0; axis < values_.depends[id].size(); ++axis)
+      if (values_.depends[*maximum][axis] && !values_.depends[id][axis]) return std::nullopt;
+    return maximum;
+  }
+
+  void arrange_block(const std::vector<Goal>& goals) {
+    std::vector<ExprId> roots;
+    for (const Goal& goal : goals) {
+      const std::vector<ExprId> more = roots_of(goal);
+      roots.insert(roots.end(), more.begin(), more.end());
+    }
+    const std::set<ExprId> folds = folds_of(roots);
+    const std::map<ExprId, int> phases = phases_of(folds);
+    int last = 0;
+    for (const auto& [id, phase] : phases) last = std::max(last, phase + 1);
+    for (ExprId id : folds) start(id);
+    std::vector<Goal> here;
+    std::vector<std::vector<Goal>> looped(last + 1);
+    for (ExprId id : folds) looped[phases.at(id)].push_back({Goal::Kind::kAccumulate, id});
+    for (const Goal& goal : goals) {
+      if (missing_loops(goal).empty()) {
+        here.push_back(goal);
+        continue;
+      }
+      int phase = 0;
+      for (ExprId id : folds_of(roots_of(goal))) phase = std::max(phase, phases.at(id) + 1);
+      looped[phase].push_back(goal);
+    }
+    for (const std::vector<Goal>& phase : looped) {
+      arrange_loops(phase);
+      for (const Goal& goal : phase)
+        if (goal.kind == Goal::Kind::kAccumulate && folds.contains(goal.which)) finish(goal.which);
+    }
+    for (const Goal& goal : here) reach(goal);
+  }
+
+  // One loop for each axis that comes first for some of them.
+  void arrange_loops(const std::vector<Goal>& goals) {
+    for (Axis axis : values_.mapped.nest) {
+      std::vector<Goal> inside;
+      for (const Goal& goal : goals)
+        if (const std::vector<Axis> missing = missing_loops(goal); !missing.empty() && missing[0] == axis)
+          inside.push_back(goal);
+      if (!inside.empty()) arrange_loop(axis, std::move(inside));
+    }
+  }
+
+  void arrange_loop(Axis axis, std::vector<Goal> goals) {
+    const MappedAxis& mapped = values_.mapped.axes[axis];
+    Instruction loop;
+    loop.kind = Kind::kFor;
+    loop.symbol = mapped.outer;
+    loop.end = mapped.extent;
+    loop.step = mapped.width;
+    loop.stages = mapped.stages;
+    std::vector<int> states;
+    for (const Goal& goal : goals)
+      for (ExprId root : roots_of(goal)) collect_states(root, axis, states);
+    std::vector<Value*> carried;
+    for (const Goal& goal : goals)
+      if (goal.kind == Goal::Kind::kAccumulate) carried.push_back(&accumulators_[goal.which]);
+    for (int state : states) {
+      begin_state(state);
+      carried.push_back(&carried_states_[state]);
+      goals.push_back({Goal::Kind::kNext, state});
+    }
+    for (Value* value : carried) loop.operands.push_back(*value);
+    values_.emission.open(mapped.outer);
+    values_.open();
+    open_.push_back(axis);
+    for (Value* value : carried) *value = redefined(*value, loop.arguments);
+    for (int state : states) values_.set_state(state, carried_states_[state]);
+    arrange_block(goals);
+    for (Value* value : carried) loop.yields.push_back(*value);
+    open_.pop_back();
+    values_.close();
+    loop.body = values_.emission.close();
+    for (Value* value : carried) *value = redefined(*value, loop.results);
+    values_.emission.add_here(std::move(loop));
+  }
+
+  // Another value of the same type and name, one of a loop's arguments or results.
+  Value redefined(Value value, std::vector<Value>& among) {
+    const tile::ValueInfo info = values_.mapped.program.values[value];
+    among.push_back(values_.emission.define(info.name, info.type));
+    return among.back();
+  }
+
+  void collect_states(ExprId id, Axis along, std::vector<int>& states) const {
+    std::set<ExprId> seen;
+    collect_states(id, along, states, seen);
+  }
+
+  void collect_states(ExprId id, Axis along, std::vector<int>& states, std::set<ExprId>& seen) const {
+    if (!seen.insert(id).second || values_.is_known(id)) return;
+    const Expr& expr = values_.kernel.exprs[id];
+    if (expr.kind == ExprKind::kState && values_.kernel.states[expr.state].along == along &&
+        std::find(states.begin(), states.end(), expr.state) == states.end()) {
+      states.push_back(expr.state);
+      collect_states(values_.kernel.states[expr.state].next, along, states, seen);
+    }
+    for (ExprId input : kernel::inputs_of(expr)) collect_states(input, along, states, seen);
+  }
+
+  void begin_state(int which) {
+    const kernel::State& state = values_.kernel.states[which];
+    carried_states_[which] = values_.emission.broadcast(values_.value_of(state.initial), values_.lanes_of(state.axes));
+  }
+
+  // Are elements kept apart until the loops are over, lane by lane?
+  bool keeps_lanes(ExprId id) const {
+    return !online_.contains(id) && !is_maximum(id) && !values_.is_tile_dot(values_.kernel.exprs[id]);
+  }
+
+  bool is_maximum(ExprId id) const {
+    return std::any_of(online_.begin(), online_.end(), [&](const auto& pair) { return pair.second == id; });
+  }
+
+  Lanes accumulator_lanes(ExprId id) const {
+    return values_.lanes_of(keeps_lanes(id) ? values_.operands_axes(values_.kernel.exprs[id]) : values_.depends[id]);
+  }
+
+  void start(ExprId id) {
+    const Expr& expr = values_.kernel.exprs[id];
+    const ReduceOp reduce = expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce;
+    TileType type{expr.dtype, accumulator_lanes(id)};
+    values_.check_size(type, id);
+    accumulators_[id] = values_.identity_tile(type, reduce);
+  }
+
+  static ScalarOp step_of(ReduceOp reduce) {
+    switch (reduce) {
+      case ReduceOp::kSum: return ScalarOp::kAdd;
+      case ReduceOp::kProd: return ScalarOp::kMul;
+      case ReduceOp::kMax: return ScalarOp::kMaximum;
+      case ReduceOp::kMin: return ScalarOp::kMinimum;
+      case ReduceOp::kAny: return ScalarOp::kLogicalOr;
+      default: return ScalarOp::kLogicalAnd;
+    }
+  }
+
+  void accumulate(ExprId id) {
+    const Expr& expr = values_.kernel.exprs[id];
+    Value total = accumulators_.at(id);
+    const auto online = online_.find(id);
+    if (online != online_.end())
+      total = values_.emission.op(ScalarOp::kMul, {total, rescale_.at(online->second)}, expr.dtype);
+    if (values_.is_tile_dot(expr)) {
+      accumulators_[id] = values_.tile_dot(expr, total);
+      return;
+    }
+    Value operand = values_.fold_operand(expr);
+    if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand);
+    Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, expr.name);
+    accumulators_[id] = result;
+    if (is_maximum(id)) use_maximum(id, total, result);
+  }
+
+  // While a maximum is folded, what depends on it takes the largest so far. A row that is -inf so far has no
+  // differences: exp(x - 0) is 0 there, as it will be once anything is larger.
+  void use_maximum(ExprId id, Value before, Value now) {
+    const DType dtype = values_.kernel.exprs[id].dtype;
+    const Value lowest = values_.emission.constant({dtype, {}}, -std::numeric_limits<double>::infinity());
+    const Value none = values_.emission.op(ScalarOp::kEqual, {now, lowest}, DType::b1, "none_yet");
+    const Value safe = values_.emission.op(ScalarOp::kSelect, {none, values_.emission.constant({dtype, {}}, 0.0), now},
+                                           dtype, "shift");
+    const Value change = values_.emission.op(ScalarOp::kSub, {before, safe}, dtype, "change");
+    rescale_[id] = values_.emission.op(ScalarOp::kExp, {change}, dtype, "rescale");
+    values_.know(id, safe);
+  }
+
+  void finish(ExprId id) {
+    const Expr& expr = values_.kernel.exprs[id];
+    Value value = accumulators_.at(id);
+    if (keeps_lanes(id)) value = values_.fold_lanes(expr, value);
+    if (const auto online = online_.find(id); online != online_.end())
+      value = without_rows_of_nothing(online->second, value);
+    values_.know(id, value);
+  }
+
+  // exp(-inf - -inf) is NaN: a sum over such a row is, too, if the row has elements.
+  Value without_rows_of_nothing(ExprId maximum, Value sum) {
+    const DType dtype = values_.emission.type(sum).dtype;
+    const Value largest = accumulators_.at(maximum);
+    const Value lowest = values_.emission.constant({values_.emission.type(largest).dtype, {}},
+                                                   -std::numeric_limits<double>::infinity());
+    Value none = values_.emission.op(ScalarOp::kEqual, {largest, lowest}, DType::b1, "all_lowest");
+    for (Axis axis : values_.kernel.exprs[maximum].axes) {
+      const tile::Index& extent = values_.mapped.axes[axis].extent;
+      if (kernel::range_of(extent, tile::ranges_of(values_.mapped.program)).low > 0) continue;
+      const DType type = values_.emission.type_for({extent});
+      none = values_.emission.both(
+          none,
+          values_.emission.op(ScalarOp::kLess, {values_.emission.index(0, type), values_.emission.index(extent, type)},
+                              DType::b1));
+    }
+    const Value missing = values_.emission.constant({dtype, {}}, std::numeric_limits<double>::quiet_NaN());
+    return values_.emission.op(ScalarOp::kSelect, {none, missing, sum}, dtype, values_.mapped.program.values[sum].name);
+  }
+
+  void reach(const Goal& goal) {
+    switch (goal.kind) {
+      case Goal::Kind::kAccumulate: return accumulate(goal.which);
+      case Goal::Kind::kNext: {
+        const kernel::State& state = values_.kernel.states[goal.which];
+        carried_states_[goal.which] = values_.emission.broadcast(values_.value_of(state.next),
+                                                                 values_.lanes_of(state.axes));
+        return;
+      }
+      case Goal::Kind::kStore: return store(values_.kernel.stores[goal.which]);
+    }
+  }
+
+  void store(const kernel::Store& store) {
+    std::vector<bool> axes = kernel::dependences(values_.kernel, store.access, values_.depends);
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (values_.depends[store.value][axis]) axes[axis] = true;
+    Value mask = values_.mask_of(axes);
+    // Blocks along an axis on which the store does not depend would all do it: the first does.
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      const MappedAxis& mapped = values_.mapped.axes[axis];
+      if (axes[axis] || values_.kernel.symbols[axis].kind != kernel::SymbolKind::kAxis ||
+          mapped.mapping != Mapping::kGrid)
+        continue;
+      const tile::Index block = kernel::symbol_index(mapped.outer);
+      const DType dtype = values_.emission.type_for({block});
+      mask = values_.emission.both(
+          mask, values_.emission.op(ScalarOp::kEqual,
+                                    {values_.emission.index(block, dtype), values_.emission.index(0, dtype)}, DType::b1,
+                                    "first"));
+    }
+    Instruction instruction;
+    instruction.kind = Kind::kStore;
+    instruction.access = values_.translate(store.access, mask);
+    instruction.operands = {values_.value_of(store.value)};
+    instruction.combines = store.combines;
+    instruction.reduce = store.reduce;
+    values_.emission.add_here(std::move(instruction));
+  }
+  Values values_;
+  std::vector<Axis> open_;  // looped axes that are open
+  std::map<ExprId, Value> accumulators_, rescale_;
+  std::map<ExprId, ExprId> online_;      // sum → the maximum with which it is walked
+  std::map<int, Value> carried_states_;  // [state] before a step, and after it
+};
+
+}  // namespace
+
+tile::Program arrange(const kernel::Kernel& kernel, const KernelSchedule& schedule) {
+  return Arranger(kernel, schedule).run();
+}
+
+}  // namespace kw::lower

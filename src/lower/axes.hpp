@@ -1,0 +1,34 @@
+// What becomes of a kernel's axes in a tile program: the symbols that a schedule gives them.
+#pragma once
+
+#include <vector>
+
+#include "kernel/kernel.hpp"
+#include "lower/schedule.hpp"
+#include "tile/program.hpp"
+
+namespace kw::lower {
+
+struct MappedAxis {
+  Mapping mapping = Mapping::kGrid;
+  int64_t width = 1;
+  tile::Symbol outer = -1;  // its grid symbol or loop variable; −1 for a tile
+  tile::Symbol lane = -1;   // −1 where the width is 1
+  tile::Index index;        // the axis's value, over these symbols
+  tile::Index extent;       // over sizes
+  bool padded = false;      // the width need not divide the extent: some lanes may lie beyond the end
+  int stages = 1;
+  bool online = false;
+};
+
+// The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.
+struct Mapped {
+  tile::Program program;
+  std::vector<MappedAxis> axes;      // [kernel symbol]; of sizes only `index`
+  std::vector<kernel::Symbol> nest;  // looped axes, outermost first
+  tile::Index translate(const kernel::Index& index) const;
+};
+
+Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule);
+
+}  // namespace kw::lower

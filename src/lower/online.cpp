@@ -1,0 +1,81 @@
+#include "lower/online.hpp"
+
+#include <vector>
+
+namespace kw::lower {
+namespace {
+
+using kernel::Expr;
+using kernel::ExprId;
+using kernel::ExprKind;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+
+class ScaleFinder {
+ public:
+  ScaleFinder(const kernel::Kernel& kernel, ExprId maximum) : kernel_(kernel), depends_(kernel.exprs.size()) {
+    depends_[maximum] = true;
+    maximum_ = maximum;
+    for (size_t id = static_cast<size_t>(maximum) + 1; id < kernel.exprs.size(); ++id)
+      for (ExprId input : inputs_of(kernel.exprs[id]))
+        if (depends_[input]) depends_[id] = true;
+  }
+
+  // Is the sum's operand exp(a − m) · b?
+  bool scales_as_sum(const Expr& sum) const {
+    if (sum.kind == ExprKind::kDot)
+      return (scales(sum.operands[0]) && !depends_[sum.operands[1]]) ||
+             (scales(sum.operands[1]) && !depends_[sum.operands[0]]);
+    return sum.kind == ExprKind::kReduce && sum.reduce == ReduceOp::kSum && scales(sum.operands[0]);
+  }
+
+ private:
+  bool scales(ExprId id) const {
+    const Expr& expr = kernel_.exprs[id];
+    if (expr.kind != ExprKind::kOp || !depends_[id] || !is_floating(expr.dtype)) return false;
+    const auto free = [&](size_t place) { return !depends_[expr.operands[place]]; };
+    const auto scaled = [&](size_t place) { return scales(expr.operands[place]); };
+    switch (expr.op) {
+      case ScalarOp::kExp: return is_difference(expr.operands[0]);
+      case ScalarOp::kMul: return (scaled(0) && free(1)) || (free(0) && scaled(1));
+      case ScalarOp::kDiv: return scaled(0) && free(1);
+      case ScalarOp::kNeg: return scaled(0);
+      case ScalarOp::kAdd:
+      case ScalarOp::kSub: return scaled(0) && scaled(1);
+      // A number rounded to a whole one no longer scales.
+      case ScalarOp::kCast: return is_floating(kernel_.exprs[expr.operands[0]].dtype) && scaled(0);
+      case ScalarOp::kSelect: return free(0) && (scaled(1) || is_zero(1, expr)) && (scaled(2) || is_zero(2, expr));
+      default: return false;
+    }
+  }
+
+  bool is_difference(ExprId id) const {
+    const Expr& expr = kernel_.exprs[id];
+    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSub && expr.operands[1] == maximum_ &&
+           !depends_[expr.operands[0]];
+  }
+
+  bool is_zero(size_t place, const Expr& expr) const {
+    const Expr& operand = kernel_.exprs[expr.operands[place]];
+    return operand.kind == ExprKind::kConstant && operand.number == 0.0;
+  }
+
+  const kernel::Kernel& kernel_;
+  ExprId maximum_ = kernel::kNoExpr;
+  std::vector<bool> depends_;
+};
+
+}  // namespace
+
+std::optional<ExprId> maximum_of(const kernel::Kernel& kernel, ExprId reduction) {
+  const Expr& sum = kernel.exprs[reduction];
+  for (ExprId id = 0; id < reduction; ++id) {
+    const Expr& maximum = kernel.exprs[id];
+    if (maximum.kind == ExprKind::kReduce && maximum.reduce == ReduceOp::kMax && is_floating(maximum.dtype) &&
+        ScaleFinder(kernel, id).scales_as_sum(sum))
+      return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace kw::lower

@@ -1,0 +1,16 @@
+// Which reductions can be folded in the same walk as the maximum that they depend on.
+#pragma once
+
+#include <optional>
+
+#include "kernel/kernel.hpp"
+
+namespace kw::lower {
+
+// The maximum m such that `reduction` is Σ exp(a − m) · b, where neither a nor b depends on m: when m grows from m₀ to
+// m₁, what is summed so far is to be multiplied by exp(m₀ − m₁) (Milakov & Gimelshein 2018). Products, quotients,
+// differences, casts between floating types, and selections of what scales or is 0 keep that form. nullopt where it is
+// not so.
+std::optional<kernel::ExprId> maximum_of(const kernel::Kernel& kernel, kernel::ExprId reduction);
+
+}  // namespace kw::lower

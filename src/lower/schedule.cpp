@@ -1,0 +1,214 @@
+#include "lower/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "support/error.hpp"
+
+namespace kw::lower {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::pair<Mapping, std::string_view> kMappingNames[] = {
+    {Mapping::kGrid, "grid"}, {Mapping::kTile, "tile"}, {Mapping::kLoop, "loop"}};
+
+// A tile has no more elements in Triton, and no row is longer.
+constexpr int64_t kWidest = 1 << 20;
+constexpr int64_t kMostStages = 16, kMostWarps = 32, kMostRegisters = 255;
+
+[[noreturn]] void refuse(const std::string& message, std::string hint = "") {
+  ErrorText text;
+  text.message = "kernel schedule: " + message;
+  text.hint = std::move(hint);
+  text.code = "bad-schedule";
+  throw Error(ErrorKind::kUser, std::move(text));
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+class ScheduleReader {
+ public:
+  ScheduleReader(const Json& json, const kernel::Kernel& kernel) : json_(json), kernel_(kernel) {
+    for (kernel::Symbol axis : kernel::axes_of(kernel)) names_.push_back(kernel.symbols[axis].name);
+  }
+
+  KernelSchedule read() {
+    if (!json_.is_object()) refuse("expected an object with an entry for each axis");
+    schedule_.axes.resize(names_.size());
+    std::vector<bool> mapped(names_.size());
+    for (const auto& [key, value] : json_.items()) {
+      const auto axis = std::find(names_.begin(), names_.end(), key);
+      if (axis != names_.end()) {
+        const size_t place = static_cast<size_t>(axis - names_.begin());
+        schedule_.axes[place] = read_axis(key, value);
+        mapped[place] = true;
+      } else if (key == "warps") {
+        schedule_.warps = static_cast<int>(power_of_two(value, "warps", kMostWarps));
+      } else if (key == "registers") {
+        schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
+      } else if (key == "nest") {
+        read_nest(value);
+      } else if (key == "order") {
+        read_order(value);
+      } else {
+        refuse(fmt::format("there is no axis or parameter '{}'", key),
+               fmt::format("The axes are {}; the parameters warps, registers, nest and order.", list_of(names_)));
+      }
+    }
+    for (size_t place = 0; place < names_.size(); ++place)
+      if (!mapped[place])
+        refuse(fmt::format("axis '{}' has no mapping", names_[place]), "Give it a grid, a tile or a loop.");
+    check_extents();
+    check_nest();
+    return std::move(schedule_);
+  }
+
+ private:
+  int64_t whole(const Json& value, const std::string& what, int64_t least, int64_t most) {
+    if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<int64_t>() > most)
+      refuse(fmt::format("{} is {}, but must be a whole number from {} to {}", what, value.dump(), least, most));
+    return value.get<int64_t>();
+  }
+
+  int64_t power_of_two(const Json& value, const std::string& what, int64_t most) {
+    const int64_t number = whole(value, what, 1, most);
+    if (!std::has_single_bit(static_cast<uint64_t>(number)))
+      refuse(fmt::format("{} is {}, but must be a power of two", what, number));
+    return number;
+  }
+
+  AxisSchedule read_axis(const std::string& axis, const Json& json) {
+    if (!json.is_object()) refuse(fmt::format("axis '{}' has {}, but expects an object", axis, json.dump()));
+    AxisSchedule result;
+    int mappings = 0;
+    for (const auto& [key, value] : json.items()) {
+      const auto mapping = std::find_if(std::begin(kMappingNames), std::end(kMappingNames),
+                                        [&](const auto& one) { return one.second == key; });
+      const std::string what = fmt::format("'{}' of axis '{}'", key, axis);
+      if (mapping != std::end(kMappingNames)) {
+        result.mapping = mapping->first;
+        result.width = power_of_two(value, what, kWidest);
+        ++mappings;
+      } else if (key == "stages") {
+        result.stages = static_cast<int>(whole(value, what, 1, kMostStages));
+      } else if (key == "online") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.online = value.get<bool>();
+      } else {
+        refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
+               "It has one of grid, tile and loop; a loop also takes stages and online.");
+      }
+    }
+    if (mappings != 1)
+      refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
+    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online))
+      refuse(fmt::format("axis '{}' is not a loop, so it has no stages and is not online", axis));
+    return result;
+  }
+
+  void read_nest(const Json& json) {
+    if (!json.is_array()) refuse(fmt::format("nest is {}, but must be a list of axes", json.dump()));
+    for (const Json& name : json) {
+      if (!name.is_string() || std::find(names_.begin(), names_.end(), name.get<std::string>()) == names_.end())
+        refuse(fmt::format("nest names {}, which is no axis", name.dump()));
+      schedule_.nest.push_back(name.get<std::string>());
+    }
+  }
+
+  void read_order(const Json& json) {
+    if (!json.is_object()) refuse(fmt::format("order is {}, but must be an object", json.dump()));
+    for (const auto& [key, value] : json.items()) {
+      if (key == "grouped" || key == "along") {
+        if (!value.is_string()) refuse(fmt::format("'{}' of order is {}, but must be an axis", key, value.dump()));
+        (key == "grouped" ? schedule_.order.grouped : schedule_.order.along) = value.get<std::string>();
+      } else if (key == "count") {
+        schedule_.order.count = whole(value, "'count' of order", 1, kWidest);
+      } else {
+        refuse(fmt::format("order has no parameter '{}'", key), "It has grouped, along and count.");
+      }
+    }
+    if (schedule_.order.grouped == schedule_.order.along) refuse("order needs two axes, grouped and along");
+  }
+
+  const AxisSchedule* find(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    return found == names_.end() ? nullptr : &schedule_.axes[static_cast<size_t>(found - names_.begin())];
+  }
+
+  void check_extents() {
+    const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
+    for (size_t place = 0; place < axes.size(); ++place) {
+      const kernel::SymbolInfo& axis = kernel_.symbols[axes[place]];
+      const AxisSchedule& one = schedule_.axes[place];
+      if (one.mapping == Mapping::kTile && one.width <= axis.range.high)
+        refuse(fmt::format("axis '{}' has a tile of {}, but {} points", axis.name, one.width, axis.range.high + 1),
+               fmt::format("A tile holds the whole axis: take {}, or a loop.",
+                           std::bit_ceil(static_cast<uint64_t>(axis.range.high + 1))));
+      if (axis.ordered && (one.mapping != Mapping::kLoop || one.width != 1))
+        refuse(fmt::format("axis '{}' is ordered", axis.name), "States are carried by a loop of 1.");
+    }
+    for (const std::string& name : {schedule_.order.grouped, schedule_.order.along}) {
+      if (name.empty()) continue;
+      const AxisSchedule* axis = find(name);
+      if (!axis || axis->mapping != Mapping::kGrid)
+        refuse(fmt::format("order names '{}', which is not in the grid", name));
+    }
+  }
+
+  void check_nest() {
+    if (schedule_.nest.empty()) return;
+    for (size_t place = 0; place < names_.size(); ++place) {
+      const auto times = std::count(schedule_.nest.begin(), schedule_.nest.end(), names_[place]);
+      if (times != (schedule_.axes[place].mapping == Mapping::kLoop ? 1 : 0))
+        refuse(fmt::format("nest has axis '{}' {} times", names_[place], times), "It lists each looped axis once.");
+    }
+  }
+
+  const Json& json_;
+  const kernel::Kernel& kernel_;
+  std::vector<std::string> names_;
+  KernelSchedule schedule_;
+};
+
+}  // namespace
+
+KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) refuse("this is not JSON");
+  return parse_schedule(json, kernel);
+}
+
+KernelSchedule parse_schedule(const Json& json, const kernel::Kernel& kernel) {
+  return ScheduleReader(json, kernel).read();
+}
+
+Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
+  Json json = Json::object();
+  const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel);
+  for (size_t place = 0; place < axes.size(); ++place) {
+    const AxisSchedule& axis = schedule.axes[place];
+    Json one = Json::object();
+    for (const auto& [mapping, name] : kMappingNames)
+      if (mapping == axis.mapping) one[std::string(name)] = axis.width;
+    if (axis.stages != 1) one["stages"] = axis.stages;
+    if (axis.online) one["online"] = true;
+    json[kernel.symbols[axes[place]].name] = std::move(one);
+  }
+  if (!schedule.nest.empty()) json["nest"] = schedule.nest;
+  if (!schedule.order.grouped.empty())
+    json["order"] = {
+        {"grouped", schedule.order.grouped}, {"along", schedule.order.along}, {"count", schedule.order.count}};
+  json["warps"] = schedule.warps;
+  if (schedule.max_registers) json["registers"] = schedule.max_registers;
+  return json;
+}
+
+}  // namespace kw::lower

@@ -1,0 +1,58 @@
+// KernelSchedule: how a kernel's axes are mapped to blocks, tiles and loops. Plain data; in JSON, by example:
+//
+//   {"row": {"grid": 16}, "column": {"tile": 4096}, "warps": 8}
+//   {"m": {"grid": 128}, "n": {"grid": 128}, "k": {"loop": 64, "stages": 4}, "order": {"grouped": "m", "along": "n",
+//   "count": 8}}
+//   {"head": {"grid": 1}, "query": {"grid": 128}, "key": {"loop": 64, "online": true}, "feature": {"tile": 128},
+//   "warps": 8}
+//
+// Every axis of the kernel has exactly one mapping:
+//   grid    blocks share it out, `grid` points each
+//   tile    each block has it whole, in a tile of that width (at least its extent)
+//   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
+//           a maximum and what scales with its exponential are folded in one walk
+// Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/kernel.hpp"
+
+namespace kw::lower {
+
+enum class Mapping { kGrid, kTile, kLoop };
+
+struct AxisSchedule {
+  Mapping mapping = Mapping::kGrid;
+  int64_t width = 1;  // points of a block, a tile, or an iteration
+  int stages = 1;
+  bool online = false;
+  bool operator==(const AxisSchedule&) const = default;
+};
+
+struct OrderSchedule {
+  std::string grouped, along;  // axes; empty: the grid's own order
+  int64_t count = 1;
+  bool operator==(const OrderSchedule&) const = default;
+};
+
+struct KernelSchedule {
+  std::vector<AxisSchedule> axes;  // [place among the kernel's axes]
+  std::vector<std::string> nest;   // looped axes, outermost first; empty: as the kernel has them
+  OrderSchedule order;
+  int warps = 4;
+  int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
+  bool operator==(const KernelSchedule&) const = default;
+};
+
+// Throws kUser that names what is unknown, missing, misspelt or out of range.
+KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel);
+KernelSchedule parse_schedule(const nlohmann::ordered_json& json, const kernel::Kernel& kernel);
+// Axes in the kernel's order, what is not its default only: one text for one schedule.
+nlohmann::ordered_json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel);
+
+}  // namespace kw::lower

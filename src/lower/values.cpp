@@ -1,0 +1,313 @@
+#include "lower/values.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/scalar_values.hpp"
+#include "support/error.hpp"
+
+namespace kw::lower {
+
+using kernel::Expr;
+using kernel::ExprId;
+using kernel::ExprKind;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using tile::Instruction;
+using tile::kNoValue;
+using tile::Kind;
+using tile::TileType;
+using tile::Value;
+
+namespace {
+
+// Of a tile: Triton's limit.
+constexpr int64_t kMostElements = 1 << 20;
+// Of each side of a tensor-core product in Triton.
+constexpr int64_t kLeastDotSide = 16;
+
+// The fold whose identity stands in lanes beyond the end: for a place, that of the extreme which stands there.
+ReduceOp simple_of(ReduceOp reduce) {
+  if (reduce == ReduceOp::kArgMax) return ReduceOp::kMax;
+  return reduce == ReduceOp::kArgMin ? ReduceOp::kMin : reduce;
+}
+
+}  // namespace
+
+Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
+    : kernel(described),
+      mapped(map_axes(described, schedule)),
+      emission(mapped.program),
+      depends(kernel::dependences(described)),
+      program_(mapped.program),
+      known_(1) {}
+
+bool Values::is_known(ExprId id) const {
+  return std::any_of(known_.begin(), known_.end(), [&](const auto& scope) { return scope.contains(id); });
+}
+
+void Values::refuse(const std::string& what, const std::string& hint) const {
+  ErrorText text;
+  text.message = fmt::format("kernel '{}' cannot be scheduled so: {}", kernel.name, what);
+  text.hint = hint;
+  text.code = "bad-schedule";
+  throw Error(ErrorKind::kUser, std::move(text));
+}
+
+bool Values::is_looped(Axis axis) const {
+  return kernel.symbols[axis].kind == kernel::SymbolKind::kAxis && mapped.axes[axis].mapping == Mapping::kLoop;
+}
+
+Values::Lanes Values::lanes_of(const std::vector<bool>& axes) const {
+  Lanes lanes;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis] && mapped.axes[axis].lane >= 0) lanes.push_back(mapped.axes[axis].lane);
+  std::sort(lanes.begin(), lanes.end());
+  return lanes;
+}
+
+Values::Lanes Values::lanes_of(const std::vector<Axis>& axes) const {
+  std::vector<bool> marked(kernel.symbols.size());
+  for (Axis axis : axes) marked[axis] = true;
+  return lanes_of(marked);
+}
+
+std::vector<bool> Values::operands_axes(const Expr& expr) const {
+  std::vector<bool> axes(kernel.symbols.size());
+  for (ExprId operand : expr.operands)
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (depends[operand][axis]) axes[axis] = true;
+  return axes;
+}
+
+bool Values::is_place(const Expr& expr) {
+  return expr.kind == ExprKind::kReduce && (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
+}
+
+// Folded in any order, one element after the other, from an identity.
+bool Values::is_simple(const Expr& expr) {
+  return expr.kind == ExprKind::kDot || kernel::identity_of(expr.reduce).has_value();
+}
+
+bool Values::folds_a_loop(const Expr& expr) const {
+  return (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kDot) &&
+         std::any_of(expr.axes.begin(), expr.axes.end(), [&](Axis axis) { return is_looped(axis); });
+}
+
+void Values::check_size(const TileType& type, ExprId id) const {
+  int64_t elements = 1;
+  for (tile::Symbol lane : type.lanes) elements *= tile::width_of(program_, lane);
+  if (elements > kMostElements)
+    refuse(fmt::format("a tile of '{}' has {} elements, and {} are the most",
+                       kernel.exprs[id].name.empty() ? "a value" : kernel.exprs[id].name, elements, kMostElements));
+}
+
+Value Values::identity_tile(const TileType& type, ReduceOp reduce) {
+  Instruction constant;
+  constant.kind = Kind::kConstant;
+  const kernel::Number identity = kernel::identity(reduce, type.dtype);
+  constant.number = identity.real;
+  constant.integer = identity.whole;
+  return emission.add(std::move(constant), {type}, "neutral")[0];
+}
+
+Value Values::state_value(const Expr& expr) {
+  const kernel::State& state = kernel.states[expr.state];
+  Value value = states_.at(expr.state);
+  for (size_t place = 0; place < state.axes.size(); ++place) {
+    const Axis owned = state.axes[place];
+    const auto read = kernel::as_symbol(expr.access.coordinates[place].index);
+    if (read && *read == owned) continue;
+    const MappedAxis& from = mapped.axes[owned];
+    if (!read || from.mapping != Mapping::kTile || mapped.axes[*read].mapping != Mapping::kTile ||
+        from.width != mapped.axes[*read].width)
+      refuse(fmt::format("state '{}' is read where another block or iteration has it", state.name),
+             fmt::format("Give axis '{}', and the axis along which it is read, a tile of the same width.",
+                         name_of(owned)));
+    if (from.lane < 0) continue;
+    Instruction relabel;
+    relabel.kind = Kind::kRelabel;
+    relabel.operands = {value};
+    relabel.from = from.lane;
+    relabel.to = mapped.axes[*read].lane;
+    Lanes lanes = emission.type(value).lanes;
+    std::replace(lanes.begin(), lanes.end(), relabel.from, relabel.to);
+    std::sort(lanes.begin(), lanes.end());
+    value = emission.add(std::move(relabel), {{state.dtype, lanes}}, state.name)[0];
+  }
+  return value;
+}
+
+// What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
+Value Values::fold_operand(const Expr& expr) {
+  Value operand = value_of(expr.operands[0]);
+  if (expr.kind == ExprKind::kDot) {
+    const Value left = emission.cast(operand, expr.dtype),
+                right = emission.cast(value_of(expr.operands[1]), expr.dtype);
+    operand = emission.op(ScalarOp::kMul, {left, right}, expr.dtype);
+  }
+  return masked(expr, operand);
+}
+
+Value Values::masked(const Expr& expr, Value operand) {
+  operand = emission.broadcast(operand, united(emission.type(operand).lanes, lanes_of(expr.axes)));
+  const ReduceOp reduce = simple_of(expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce);
+  const Value mask = mask_of(expr.axes);
+  if (mask == kNoValue || !kernel::identity_of(reduce)) return operand;
+  const DType dtype = emission.type(operand).dtype;
+  return emission.op(ScalarOp::kSelect, {mask, operand, identity_tile({dtype, {}}, reduce)}, dtype,
+                     program_.values[operand].name);
+}
+
+Value Values::fold_lanes(const Expr& expr, Value operand) {
+  Instruction fold;
+  fold.kind = Kind::kFold;
+  fold.reduce = expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce;
+  fold.operands = {operand};
+  const Lanes folded = lanes_of(expr.axes);
+  Lanes kept;
+  for (tile::Symbol lane : emission.type(operand).lanes)
+    (std::find(folded.begin(), folded.end(), lane) == folded.end() ? kept : fold.lanes).push_back(lane);
+  if (fold.lanes.empty() && is_simple(expr)) return operand;
+  const std::vector<TileType> types(kernel::components_of(fold.reduce), {expr.dtype, kept});
+  return emission.add(std::move(fold), types, expr.name.empty() ? "folded" : expr.name)[expr.component];
+}
+
+// Two operands with a side of their own each and one lane in common that is summed, all long enough.
+bool Values::is_tile_dot(const Expr& expr) const {
+  if (expr.kind != ExprKind::kDot) return false;
+  const Lanes left = lanes_of(depends[expr.operands[0]]), right = lanes_of(depends[expr.operands[1]]),
+              folded = lanes_of(expr.axes);
+  const auto has = [](const Lanes& lanes, tile::Symbol lane) {
+    return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
+  };
+  const auto own = [&](const Lanes& lanes, const Lanes& others) {
+    int sides = 0;
+    for (tile::Symbol lane : lanes)
+      if (!has(others, lane) && !has(folded, lane) && tile::width_of(program_, lane) >= kLeastDotSide) ++sides;
+    return sides;
+  };
+  return folded.size() == 1 && has(left, folded[0]) && has(right, folded[0]) &&
+         tile::width_of(program_, folded[0]) >= kLeastDotSide && own(left, right) == 1 && own(right, left) == 1;
+}
+
+Value Values::tile_dot(const Expr& expr, Value total) {
+  Instruction dot;
+  dot.kind = Kind::kDot;
+  dot.operands = {total, dot_operand(expr, 0), dot_operand(expr, 1)};
+  const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
+  dot.precision = f32 && expr.precision == kernel::Precision::kTf32 ? tile::DotPrecision::kTf32
+                                                                    : tile::DotPrecision::kIeee;
+  return emission.add(std::move(dot), {emission.type(total)}, expr.name.empty() ? "product" : expr.name)[0];
+}
+
+// Both operands are 0 beyond the end: 0 times what stands there might be NaN.
+Value Values::dot_operand(const Expr& expr, size_t place) {
+  const Expr& operand = kernel.exprs[expr.operands[place]];
+  const Value value = value_of(expr.operands[place]);
+  const Value mask = mask_of(expr.axes);
+  if (mask == kNoValue || (operand.kind == ExprKind::kLoad && operand.access.otherwise == 0.0)) return value;
+  const DType dtype = emission.type(value).dtype;
+  return emission.op(ScalarOp::kSelect, {mask, value, emission.constant({dtype, {}}, 0.0)}, dtype,
+                     program_.values[value].name);
+}
+
+// Holds where these axes have not reached their ends; kNoValue where all lanes are inside.
+Value Values::mask_of(const std::vector<Axis>& axes) {
+  Value mask = kNoValue;
+  for (Axis axis : axes) {
+    const MappedAxis& one = mapped.axes[axis];
+    if (!one.padded) continue;
+    const DType dtype = emission.type_for({one.index, one.extent});
+    mask = emission.both(
+        mask, emission.op(ScalarOp::kLess, {emission.index(one.index, dtype), emission.index(one.extent, dtype)},
+                          DType::b1, name_of(axis) + "_inside"));
+  }
+  return mask;
+}
+
+Value Values::mask_of(const std::vector<bool>& axes) {
+  std::vector<Axis> marked;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis]) marked.push_back(static_cast<Axis>(axis));
+  return mask_of(marked);
+}
+
+tile::Access Values::translate(const kernel::Access& access, Value mask) {
+  tile::Access result;
+  result.buffer = access.buffer;
+  result.otherwise = access.otherwise;
+  for (const kernel::Coordinate& coordinate : access.coordinates)
+    result.coordinates.push_back({mapped.translate(coordinate.index),
+                                  coordinate.value == kernel::kNoExpr ? kNoValue : value_of(coordinate.value)});
+  result.mask = mask;
+  if (access.mask != kernel::kNoExpr) result.mask = emission.both(result.mask, value_of(access.mask));
+  return result;
+}
+
+Value Values::value_of(ExprId id) {
+  for (size_t depth = known_.size(); depth-- > 0;)
+    if (const auto found = known_[depth].find(id); found != known_[depth].end()) return found->second;
+  const Value value = compute(id);
+  check_size(emission.type(value), id);
+  known_[emission.depth_of(value)][id] = value;
+  return value;
+}
+
+Value Values::compute(ExprId id) {
+  const Expr& expr = kernel.exprs[id];
+  switch (expr.kind) {
+    case ExprKind::kConstant: {
+      Instruction constant;
+      constant.kind = Kind::kConstant;
+      constant.number = expr.number;
+      constant.integer = expr.integer;
+      return emission.add(std::move(constant), {{expr.dtype, {}}}, expr.name.empty() ? "constant" : expr.name)[0];
+    }
+    case ExprKind::kIndex: return emission.index(mapped.translate(expr.index), expr.dtype);
+    case ExprKind::kLoad: return load(expr);
+    case ExprKind::kOp: {
+      std::vector<Value> operands;
+      for (ExprId operand : expr.operands) operands.push_back(value_of(operand));
+      return emission.op(expr.op, std::move(operands), expr.dtype, expr.name);
+    }
+    case ExprKind::kReduce: {
+      KW_ASSERT(!folds_a_loop(expr), "a fold over a loop is used before it is known");
+      return fold_lanes(expr, masked(expr, value_of(expr.operands[0])));
+    }
+    case ExprKind::kDot: {
+      KW_ASSERT(!folds_a_loop(expr), "a dot over a loop is used before it is known");
+      if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr));
+      return tile_dot(expr, emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0));
+    }
+    case ExprKind::kScan: return scan(expr);
+    case ExprKind::kState: return state_value(expr);
+  }
+  return kNoValue;
+}
+
+Value Values::load(const Expr& expr) {
+  const std::vector<bool> axes = kernel::dependences(kernel, expr.access, depends);
+  Instruction load;
+  load.kind = Kind::kLoad;
+  load.access = translate(expr.access, mask_of(axes));
+  const Lanes lanes = tile::lanes_of(program_, load.access);
+  const std::string name = expr.name.empty() ? program_.buffers[expr.access.buffer].name + "_tile" : expr.name;
+  return emission.add(std::move(load), {{expr.dtype, lanes}}, name)[0];
+}
+
+Value Values::scan(const Expr& expr) {
+  Instruction scan;
+  scan.kind = Kind::kScan;
+  scan.reduce = expr.reduce;
+  scan.reversed = expr.reversed;
+  scan.from = mapped.axes[expr.axes[0]].lane;
+  if (scan.from < 0) refuse(fmt::format("a scan walks axis '{}', which has no lanes", name_of(expr.axes[0])));
+  for (ExprId operand : expr.operands) scan.operands.push_back(masked(expr, value_of(operand)));
+  const std::vector<TileType> types(kernel::components_of(expr.reduce),
+                                    {expr.dtype, emission.type(scan.operands[0]).lanes});
+  return emission.add(std::move(scan), types, expr.name.empty() ? "running" : expr.name)[expr.component];
+}
+}  // namespace kw::lower

@@ -1,0 +1,79 @@
+// The values of a kernel's expressions in a tile program: each is computed once, in the outermost loop that has what it
+// needs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lower/axes.hpp"
+#include "lower/emission.hpp"
+
+namespace kw::lower {
+
+class Values {
+ public:
+  Values(const kernel::Kernel& kernel, const KernelSchedule& schedule);
+
+  using Axis = kernel::Symbol;
+  using Lanes = std::vector<tile::Symbol>;
+
+  const kernel::Kernel& kernel;
+  Mapped mapped;
+  Emission emission;
+  const std::vector<std::vector<bool>> depends;  // [expression][kernel symbol]
+
+  // Throws kUser: the schedule cannot be kept.
+  [[noreturn]] void refuse(const std::string& what, const std::string& hint = "") const;
+  const std::string& name_of(Axis axis) const { return kernel.symbols[axis].name; }
+
+  // --- Axes ---
+  bool is_looped(Axis axis) const;
+  bool folds_a_loop(const kernel::Expr& expr) const;
+  Lanes lanes_of(const std::vector<bool>& axes) const;  // [kernel symbol]
+  Lanes lanes_of(const std::vector<Axis>& axes) const;
+  std::vector<bool> operands_axes(const kernel::Expr& expr) const;
+  // Holds where these axes have not reached their ends; kNoValue where all lanes are inside.
+  tile::Value mask_of(const std::vector<Axis>& axes);
+  tile::Value mask_of(const std::vector<bool>& axes);
+
+  // --- Expressions ---
+  tile::Value value_of(kernel::ExprId id);
+  tile::Access translate(const kernel::Access& access, tile::Value mask);
+  // Loops' bodies see what is known outside, not the other way round.
+  void open() { known_.emplace_back(); }
+  void close() { known_.pop_back(); }
+  bool is_known(kernel::ExprId id) const;
+  void know(kernel::ExprId id, tile::Value value) { known_[emission.depth()][id] = value; }
+  // What a state is before the step that the innermost loop over its axis is at.
+  void set_state(int state, tile::Value value) { states_[state] = value; }
+  tile::Value state(int state) const { return states_.at(state); }
+
+  // --- Folds ---
+  // Does it fold elements in any order, from an identity?
+  static bool is_simple(const kernel::Expr& expr);
+  static bool is_place(const kernel::Expr& expr);  // arg_max, arg_min
+  tile::Value identity_tile(const tile::TileType& type, kernel::ReduceOp reduce);
+  // What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
+  tile::Value fold_operand(const kernel::Expr& expr);
+  tile::Value fold_lanes(const kernel::Expr& expr, tile::Value operand);
+  // Is it a product of tiles: two operands with a side of their own each and one lane in common that is summed, all
+  // long enough for tensor cores? Others are products and sums.
+  bool is_tile_dot(const kernel::Expr& expr) const;
+  tile::Value tile_dot(const kernel::Expr& expr, tile::Value total);
+  void check_size(const tile::TileType& type, kernel::ExprId id) const;
+
+ private:
+  tile::Value compute(kernel::ExprId id);
+  tile::Value load(const kernel::Expr& expr);
+  tile::Value scan(const kernel::Expr& expr);
+  tile::Value state_value(const kernel::Expr& expr);
+  tile::Value masked(const kernel::Expr& expr, tile::Value operand);
+  tile::Value dot_operand(const kernel::Expr& expr, size_t place);
+
+  tile::Program& program_;
+  std::vector<std::map<kernel::ExprId, tile::Value>> known_;  // [depth]
+  std::map<int, tile::Value> states_;
+};
+
+}  // namespace kw::lower
