@@ -134,7 +134,7 @@ class Arranger {
   }
 
   void collect_folds(ExprId id, std::set<ExprId>& seen, std::set<ExprId>& found) const {
-    if (!seen.insert(id).second || values_.is_known(id)) return;
+    if (!seen.insert(id).second || values_.is_known(id) || walked_.contains(id)) return;
     const Expr& expr = values_.kernel.exprs[id];
     if (values_.folds_a_loop(expr) && begins_here(id)) found.insert(id);
     for (ExprId input : kernel::inputs_of(expr)) collect_folds(input, seen, found);
@@ -257,10 +257,14 @@ class Arranger {
     values_.emission.open(mapped.outer);
     values_.open();
     open_.push_back(axis);
+    for (const Goal& goal : goals)
+      if (goal.kind == Goal::Kind::kAccumulate) walked_.insert(goal.which);
     for (Value* value : carried) *value = redefined(*value, loop.arguments);
     for (int state : states) values_.set_state(state, carried_states_[state]);
     arrange_block(goals);
     for (Value* value : carried) loop.yields.push_back(*value);
+    for (const Goal& goal : goals)
+      if (goal.kind == Goal::Kind::kAccumulate) walked_.erase(goal.which);
     open_.pop_back();
     values_.close();
     loop.body = values_.emission.close();
@@ -427,7 +431,8 @@ class Arranger {
     values_.emission.add_here(std::move(instruction));
   }
   Values values_;
-  std::vector<Axis> open_;  // looped axes that are open
+  std::vector<Axis> open_;   // looped axes that are open
+  std::set<ExprId> walked_;  // what these loops fold
   std::map<ExprId, Value> accumulators_, rescale_;
   std::map<ExprId, ExprId> online_;      // sum → the maximum with which it is walked
   std::map<int, Value> carried_states_;  // [state] before a step, and after it

@@ -1,0 +1,274 @@
+// Lowering: what a kernel means and what its tile programs compute are the same, for random kernels under random
+// schedules; what schedules refuse, they refuse by name.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "kernel/builder.hpp"
+#include "kernel/evaluate.hpp"
+#include "kernel/text.hpp"
+#include "lower/arrange.hpp"
+#include "lower/online.hpp"
+#include "support/error.hpp"
+#include "tile/interpreter.hpp"
+#include "tile/text.hpp"
+
+namespace kw::lower {
+namespace {
+
+using kernel::Access;
+using kernel::Builder;
+using kernel::BufferRole;
+using kernel::ExprId;
+using kernel::Index;
+using kernel::Kernel;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using kernel::Symbol;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t below(int64_t bound) { return std::uniform_int_distribution<int64_t>(0, bound - 1)(engine_); }
+  bool chance(double share) { return std::uniform_real_distribution<>(0, 1)(engine_) < share; }
+  double number() { return std::uniform_real_distribution<>(-2, 2)(engine_); }
+  template <typename Item>
+  const Item& pick(const std::vector<Item>& items) {
+    return items[below(static_cast<int64_t>(items.size()))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// A kernel of folds, dots and pointwise operations over two to four axes, one of them perhaps of run-time extent.
+class RandomKernel {
+ public:
+  explicit RandomKernel(Random& random) : random_(random), builder_("random_kernel") {
+    if (random_.chance(0.3)) {
+      const int64_t divisor = random_.chance(0.5) ? 1 : 4;
+      size_ = builder_.size("n", {divisor * random_.below(2), divisor * 4, divisor});
+      runtime_ = divisor * random_.below(5);
+    }
+    const int64_t count = 2 + random_.below(3);
+    for (int64_t i = 0; i < count; ++i) {
+      const bool varies = size_ >= 0 && i == 0;
+      axes_.push_back(builder_.axis(std::string(1, static_cast<char>('i' + i)),
+                                    varies ? kernel::symbol_index(size_) : Index(1 + random_.below(i < 2 ? 19 : 6))));
+    }
+    for (int64_t i = 0; i < 3; ++i) inputs_.push_back(input(i));
+  }
+
+  Kernel make() {
+    const int64_t stores = 1 + random_.below(2);
+    for (int64_t i = 0; i < stores; ++i) add_store(i);
+    return builder_.finish();
+  }
+
+  std::map<std::string, int64_t> sizes() const {
+    if (size_ < 0) return {};
+    return {{"n", runtime_ < builder_.kernel().symbols[size_].range.low ? builder_.kernel().symbols[size_].range.low
+                                                                        : runtime_}};
+  }
+
+ private:
+  int input(int64_t place) {
+    std::vector<Symbol> over;
+    for (Symbol axis : axes_)
+      if (random_.chance(0.6)) over.push_back(axis);
+    if (over.empty()) over.push_back(axes_[0]);
+    std::vector<Index> shape;
+    for (Symbol axis : over) shape.push_back(extent(axis));
+    axes_of_.push_back(over);
+    return builder_.buffer("x" + std::to_string(place), DType::f32, shape, BufferRole::kInput);
+  }
+
+  Index extent(Symbol axis) const { return builder_.kernel().symbols[axis].extent; }
+
+  ExprId load() {
+    const size_t place = static_cast<size_t>(random_.below(static_cast<int64_t>(inputs_.size())));
+    Access access;
+    access.buffer = inputs_[place];
+    const bool reversed = random_.chance(0.2);
+    for (Symbol axis : axes_of_[place])
+      access.coordinates.push_back(
+          {reversed ? extent(axis) - Index(1) - kernel::symbol_index(axis) : kernel::symbol_index(axis), -1});
+    if (random_.chance(0.2)) {
+      // A neighbour, where there is one.
+      const Symbol axis = axes_of_[place].back();
+      access.coordinates.back().index = kernel::symbol_index(axis) - Index(1);
+      access.mask = builder_.op(ScalarOp::kGreaterEqual, {builder_.index(kernel::symbol_index(axis)),
+                                                          builder_.constant(DType::i32, int64_t{1})});
+      access.otherwise = random_.chance(0.5) ? 0.0 : 1.5;
+    }
+    return builder_.load(access);
+  }
+
+  std::vector<Symbol> depends(ExprId id) const {
+    const std::vector<std::vector<bool>> all = kernel::dependences(builder_.kernel());
+    std::vector<Symbol> axes;
+    for (Symbol axis : axes_)
+      if (all[id][axis]) axes.push_back(axis);
+    return axes;
+  }
+
+  ExprId value(int depth) {
+    if (depth == 0) return random_.chance(0.85) ? load() : builder_.constant(DType::f32, random_.number());
+    switch (random_.below(9)) {
+      case 0: return builder_.op(ScalarOp::kAdd, {value(depth - 1), value(depth - 1)});
+      case 1: return builder_.op(ScalarOp::kMul, {value(depth - 1), value(depth - 1)});
+      case 2: return builder_.op(ScalarOp::kMaximum, {value(depth - 1), value(depth - 1)});
+      case 3: return builder_.op(ScalarOp::kSin, {value(depth - 1)});
+      case 4: {
+        const ExprId less = builder_.op(ScalarOp::kLess, {value(depth - 1), value(depth - 1)});
+        const double other = random_.chance(0.5) ? -INFINITY : random_.number();
+        return builder_.op(ScalarOp::kSelect, {less, value(depth - 1), builder_.constant(DType::f32, other)});
+      }
+      case 5: return softmax_part(value(depth - 1));
+      case 6: {
+        const ExprId left = value(depth - 1), right = value(depth - 1);
+        const std::vector<Symbol> axes = some_of(united(depends(left), depends(right)));
+        return axes.empty() ? left : builder_.dot(left, right, axes);
+      }
+      default: {
+        const ExprId operand = value(depth - 1);
+        const std::vector<Symbol> axes = some_of(depends(operand));
+        const ReduceOp reduce = random_.pick(
+            std::vector{ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kSum});
+        return axes.empty() ? operand : builder_.reduce(reduce, {operand}, axes);
+      }
+    }
+  }
+
+  // exp(x - max x) over its sum, or that sum alone.
+  ExprId softmax_part(ExprId operand) {
+    const std::vector<Symbol> axes = some_of(depends(operand));
+    if (axes.empty()) return operand;
+    const ExprId largest = builder_.reduce(ReduceOp::kMax, {operand}, axes);
+    const ExprId weight = builder_.op(ScalarOp::kExp, {builder_.op(ScalarOp::kSub, {operand, largest})});
+    const ExprId total = builder_.reduce(ReduceOp::kSum, {weight}, axes);
+    return random_.chance(0.5) ? total : builder_.op(ScalarOp::kDiv, {weight, total});
+  }
+
+  std::vector<Symbol> some_of(const std::vector<Symbol>& axes) {
+    std::vector<Symbol> chosen;
+    for (Symbol axis : axes)
+      if (random_.chance(0.6)) chosen.push_back(axis);
+    return chosen;
+  }
+
+  static std::vector<Symbol> united(std::vector<Symbol> left, const std::vector<Symbol>& right) {
+    left.insert(left.end(), right.begin(), right.end());
+    std::sort(left.begin(), left.end());
+    left.erase(std::unique(left.begin(), left.end()), left.end());
+    return left;
+  }
+
+  void add_store(int64_t place) {
+    const ExprId result = value(3);
+    Access access;
+    std::vector<Index> shape;
+    for (Symbol axis : depends(result)) {
+      access.coordinates.push_back({kernel::symbol_index(axis), -1});
+      shape.push_back(extent(axis));
+    }
+    if (shape.empty()) {
+      access.coordinates.push_back({Index(0), -1});
+      shape.push_back(Index(1));
+    }
+    access.buffer = builder_.buffer("y" + std::to_string(place), DType::f32, shape, BufferRole::kOutput);
+    builder_.store(access, result);
+  }
+
+  Random& random_;
+  Builder builder_;
+  Symbol size_ = -1;
+  int64_t runtime_ = 0;
+  std::vector<Symbol> axes_;
+  std::vector<int> inputs_;
+  std::vector<std::vector<Symbol>> axes_of_;
+};
+
+KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
+  KernelSchedule schedule;
+  for (Symbol axis : kernel::axes_of(kernel)) {
+    AxisSchedule one;
+    const int64_t most = kernel.symbols[axis].range.high + 1;
+    one.mapping = random.pick(std::vector{Mapping::kGrid, Mapping::kTile, Mapping::kLoop, Mapping::kLoop});
+    one.width = int64_t{1} << random.below(5);
+    if (one.mapping == Mapping::kTile)
+      while (one.width < most) one.width *= 2;
+    one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
+    schedule.axes.push_back(one);
+  }
+  return schedule;
+}
+
+kernel::Memory random_memory(Random& random, const Kernel& kernel, const std::map<std::string, int64_t>& sizes) {
+  std::vector<int64_t> values(kernel.symbols.size());
+  for (size_t symbol = 0; symbol < values.size(); ++symbol)
+    if (const auto found = sizes.find(kernel.symbols[symbol].name); found != sizes.end())
+      values[symbol] = found->second;
+  kernel::Memory memory;
+  for (const kernel::Buffer& buffer : kernel.buffers) {
+    if (buffer.role == BufferRole::kOutput) continue;
+    int64_t elements = 1;
+    for (const Index& size : buffer.shape) elements *= kernel::evaluate(size, values);
+    for (int64_t i = 0; i < elements; ++i) memory[buffer.name].reals.push_back(random.number());
+    memory[buffer.name];
+  }
+  return memory;
+}
+
+// NaN is like NaN; infinities like themselves.
+bool close(double left, double right) {
+  if (std::isnan(left) || std::isnan(right)) return std::isnan(left) && std::isnan(right);
+  if (left == right) return true;
+  return std::abs(left - right) <= 1e-9 * std::max({1.0, std::abs(left), std::abs(right)});
+}
+
+TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
+  int lowered = 0, refused = 0, online = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    Random random(seed);
+    RandomKernel maker(random);
+    const Kernel kernel = maker.make();
+    const std::map<std::string, int64_t> sizes = maker.sizes();
+    const kernel::Memory memory = random_memory(random, kernel, sizes);
+    const kernel::Memory expected = kernel::evaluate(kernel, memory, sizes);
+    const KernelSchedule schedule = random_schedule(random, kernel);
+    tile::Program program;
+    try {
+      program = arrange(kernel, schedule);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kUser) << "seed " << seed << ": " << error.what() << "\n"
+                                                << kernel::print_kernel(kernel);
+      ++refused;
+      continue;
+    }
+    ++lowered;
+    const std::string text = tile::print_program(program);
+    online += text.find("rescale") != std::string::npos;
+    ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
+    const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
+    for (const auto& [name, numbers] : expected) {
+      if (name[0] != 'y') continue;
+      ASSERT_EQ(found.at(name).reals.size(), numbers.reals.size()) << "seed " << seed;
+      for (size_t i = 0; i < numbers.reals.size(); ++i)
+        ASSERT_TRUE(close(found.at(name).reals[i], numbers.reals[i]))
+            << "seed " << seed << ": " << name << "[" << i << "] is " << found.at(name).reals[i] << ", not "
+            << numbers.reals[i] << "\n"
+            << kernel::print_kernel(kernel) << to_json(schedule, kernel).dump() << "\n"
+            << text;
+    }
+  }
+  // The test is one of lowering only while most schedules are kept, and some walk a softmax once.
+  EXPECT_GT(lowered, refused / 2);
+  EXPECT_GT(online, 10);
+}
+
+}  // namespace
+}  // namespace kw::lower
