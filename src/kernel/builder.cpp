@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "support/error.hpp"
 
@@ -211,7 +212,56 @@ void Builder::combine(ReduceOp reduce, Access access, ExprId value) {
   kernel_.stores.push_back({std::move(access), value, true, reduce});
 }
 
+// What no store and no state needs: intermediate results of building.
+void Builder::drop_unused() {
+  std::vector<bool> used(kernel_.exprs.size());
+  const std::function<void(ExprId)> mark = [&](ExprId id) {
+    if (id == kNoExpr || used[id]) return;
+    used[id] = true;
+    for (ExprId input : inputs_of(kernel_.exprs[id])) mark(input);
+    if (kernel_.exprs[id].kind != ExprKind::kState) return;
+    mark(kernel_.states[kernel_.exprs[id].state].initial);
+    mark(kernel_.states[kernel_.exprs[id].state].next);
+  };
+  for (const Store& store : kernel_.stores) {
+    mark(store.value);
+    for (ExprId input : inputs_of(store.access)) mark(input);
+  }
+  for (const State& state : kernel_.states) {
+    mark(state.initial);
+    mark(state.next);
+  }
+  std::vector<ExprId> place(kernel_.exprs.size(), kNoExpr);
+  std::vector<Expr> kept;
+  for (size_t id = 0; id < used.size(); ++id) {
+    if (!used[id]) continue;
+    place[id] = static_cast<ExprId>(kept.size());
+    kept.push_back(std::move(kernel_.exprs[id]));
+  }
+  const auto move = [&](ExprId& id) {
+    if (id != kNoExpr) id = place[id];
+  };
+  const auto move_access = [&](Access& access) {
+    for (Coordinate& coordinate : access.coordinates) move(coordinate.value);
+    move(access.mask);
+  };
+  for (Expr& expr : kept) {
+    for (ExprId& operand : expr.operands) move(operand);
+    move_access(expr.access);
+  }
+  kernel_.exprs = std::move(kept);
+  for (State& state : kernel_.states) {
+    move(state.initial);
+    move(state.next);
+  }
+  for (Store& store : kernel_.stores) {
+    move(store.value);
+    move_access(store.access);
+  }
+}
+
 Kernel Builder::finish() {
+  drop_unused();
   check(kernel_);
   return std::move(kernel_);
 }

@@ -37,11 +37,12 @@ class Builder {
   void combine(ReduceOp reduce, Access access, ExprId value);
 
   const Kernel& kernel() const { return kernel_; }
-  // After check().
+  // After check(), and without what is not used.
   Kernel finish();
 
  private:
   ExprId add(Expr expr);
+  void drop_unused();
 
   Kernel kernel_;
 };

@@ -12,14 +12,14 @@
 //     largest = max(score; key)
 //     weight = exp(score - largest)
 //     total = sum(weight; key)
-//     mean, spread = moments(weight; key)         # several results
+//     spread = moments(weight; key).1             # one of several results
 //     running = scan sum(weight; key)             # also: scan sum(weight; key) reversed
-//     picked = table[ids[row] + 1, column] where ids[row] >= 0 otherwise 0.0
+//     picked = (table[ids[row] + 1, column] where ids[row] >= 0 otherwise 0.0)
 //     product = dot(a[m, k], b[n, k]; k) precision tf32
 //     state h: f32[batch, unit] along step from h0[batch, unit]
 //     new = tanh(h.previous[batch, source] + 1.0)
 //     next h = new
-//     y[head, query, value] = out / total         # a store; `where mask` after it, `+=`, `*=`, `max=`, `min=` combine
+//     y[head, query, value] where query > 0 = out / total     # a store; `+=`, `*=`, `max=` and `min=` combine
 //   }
 //
 // Operators with their usual precedence: + - * / (true division; of whole numbers rounded down) % (sign of the

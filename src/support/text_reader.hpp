@@ -27,6 +27,8 @@ class TextReader {
   std::string quoted();  // "…" with \" and \\ escapes
 
   size_t position();  // of the next token, for fail_at
+  // What was read from there to here, without the white space that follows.
+  std::string_view between(size_t position) const { return text_.substr(position, at_ - position); }
   // Throws kUser: what is wrong, the line's text, and "line L, column C".
   [[noreturn]] void fail(const std::string& message);
   [[noreturn]] void fail_at(size_t position, const std::string& message) const;
