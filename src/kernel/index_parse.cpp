@@ -15,9 +15,14 @@ class IndexParser {
   Index sum() {
     Index result = product();
     while (true) {
-      if (reader_.accept("+")) result = result + product();
-      else if (next_is_minus()) result = result - product();
-      else return result;
+      if (next_is_plus()) {
+        reader_.expect("+");
+        result = result + product();
+      } else if (next_is_minus()) {
+        result = result - product();
+      } else {
+        return result;
+      }
     }
   }
 
@@ -25,12 +30,23 @@ class IndexParser {
   // Not the arrow of a For or a relabel.
   bool next_is_minus() { return !reader_.next_is("->") && reader_.accept("-"); }
 
+  // In tile programs %name is a value: it begins the next instruction, or is added to the index by whoever called.
+  static bool is_value(TextReader ahead) {
+    const size_t at = ahead.position();
+    return ahead.accept("%") && ahead.position() == at + 1 && ahead.next_is_name();
+  }
+
+  bool next_is_plus() {
+    TextReader ahead = reader_;
+    return ahead.accept("+") && !is_value(ahead);
+  }
+
   Index product() {
     Index result = factor();
     while (true) {
       if (reader_.accept("*")) result = result * factor();
       else if (reader_.accept("/")) result = floor_divide(result, divisor(), ranges_);
-      else if (reader_.accept("%")) result = modulo(result, divisor(), ranges_);
+      else if (!is_value(reader_) && reader_.accept("%")) result = modulo(result, divisor(), ranges_);
       else return result;
     }
   }

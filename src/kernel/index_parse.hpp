@@ -1,4 +1,5 @@
 // Reads the text of an index: sums, products, quotients `/` and remainders `%` of names and numbers, with parentheses.
+// A `%` with a name directly after it is no remainder but a value of a tile program, where the index ends.
 #pragma once
 
 #include <functional>

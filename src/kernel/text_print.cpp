@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "kernel/text.hpp"
 #include "support/text.hpp"
@@ -50,8 +51,10 @@ class Printer {
     name_what_is_shared();
     line(fmt::format("kernel {} {{", kernel_.name));
     if (!kernel_.doc.empty()) line(fmt::format("  doc \"{}\"", kernel_.doc));
-    for (const SymbolInfo& symbol : kernel_.symbols) print_symbol(symbol);
+    print_symbols();
     for (const Buffer& buffer : kernel_.buffers) print_buffer(buffer);
+    for (size_t state = 0; state < kernel_.states.size(); ++state)
+      if (!has_names(kernel_.states[state].initial)) declare(static_cast<int>(state));
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       declare_states_before(static_cast<ExprId>(id));
       if (!names_[id].empty()) line(fmt::format("  {} = {}", names_[id], body(static_cast<ExprId>(id)).text));
@@ -103,13 +106,19 @@ class Printer {
     return "[" + text + "]";
   }
 
-  void print_symbol(const SymbolInfo& symbol) {
-    if (symbol.kind == SymbolKind::kAxis) {
-      line(fmt::format("  axis {} = {}{}", symbol.name, index(symbol.extent), symbol.ordered ? " ordered" : ""));
-      return;
+  void print_symbols() {
+    std::string axes;
+    for (const SymbolInfo& symbol : kernel_.symbols) {
+      if (symbol.kind == SymbolKind::kAxis) {
+        axes += fmt::format("{}{} = {}{}", axes.empty() ? "  axis " : ", ", symbol.name, index(symbol.extent),
+                            symbol.ordered ? " ordered" : "");
+        continue;
+      }
+      if (!axes.empty()) line(std::exchange(axes, ""));
+      line(fmt::format("  size {} = {}..{}{}", symbol.name, symbol.range.low, symbol.range.high,
+                       symbol.range.divisor == 1 ? "" : fmt::format(" by {}", symbol.range.divisor)));
     }
-    line(fmt::format("  size {} = {}..{}{}", symbol.name, symbol.range.low, symbol.range.high,
-                     symbol.range.divisor == 1 ? "" : fmt::format(" by {}", symbol.range.divisor)));
+    if (!axes.empty()) line(axes);
   }
 
   void print_buffer(const Buffer& buffer) {
@@ -119,7 +128,13 @@ class Printer {
                      buffer.strides.empty() ? "" : " strides " + shape(buffer.strides)));
   }
 
-  // A state is declared where its initial value is known, before it is first read.
+  bool has_names(ExprId id) const {
+    const std::vector<ExprId> inputs = inputs_of(kernel_.exprs[id]);
+    return !names_[id].empty() || kernel_.exprs[id].kind == ExprKind::kState ||
+           std::any_of(inputs.begin(), inputs.end(), [&](ExprId input) { return has_names(input); });
+  }
+
+  // A state is declared at the start if its initial value can be written there, else before it is first read.
   void declare_states_before(ExprId id) {
     if (kernel_.exprs[id].kind == ExprKind::kState) declare(kernel_.exprs[id].state);
   }

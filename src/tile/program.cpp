@@ -1,5 +1,8 @@
 #include "tile/program.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace kw::tile {
 namespace {
 
@@ -26,6 +29,21 @@ std::vector<Index> strides_of(const Buffer& buffer) {
   std::vector<Index> strides(buffer.shape.size(), Index(1));
   for (size_t i = buffer.shape.size(); i-- > 1;) strides[i - 1] = strides[i] * buffer.shape[i];
   return strides;
+}
+
+kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges) {
+  return {0, std::max<int64_t>(kernel::range_of(count, ranges).high - 1, 0), 1};
+}
+
+kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t step, kernel::SymbolRanges ranges) {
+  const kernel::Interval first = kernel::range_of(begin, ranges);
+  const int64_t divisor = std::max<int64_t>(std::gcd(kernel::known_divisor(begin, ranges), step), 1);
+  const int64_t past = kernel::range_of(end, ranges).high;
+  // The last value is the beginning plus whole steps, and a multiple of the divisor.
+  int64_t last = past - 1;
+  if (first.low == first.high) last = first.low + (last - first.low) / step * step;
+  else last -= ((last % divisor) + divisor) % divisor;
+  return {first.low, std::max(first.low, last), divisor};
 }
 
 Index offset_of(const Program& program, const Access& access) {

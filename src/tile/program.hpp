@@ -179,6 +179,9 @@ struct Program {
 int64_t width_of(const Program& program, Symbol lane);
 std::vector<kernel::SymbolRange> ranges_of(const Program& program);  // [symbol]
 std::vector<Index> strides_of(const Buffer& buffer);                 // the given ones, or row-major
+// What a block's position, of `count`, and a loop's variable can be. `ranges` are those of the symbols in the indices.
+kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges);
+kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t step, kernel::SymbolRanges ranges);
 // Elements from the buffer's start, of the affine part of the access.
 Index offset_of(const Program& program, const Access& access);
 // The lanes along which an access varies, by its indices, its values and its mask: in the order of the symbols' table.

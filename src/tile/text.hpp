@@ -19,10 +19,12 @@
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source
 //     %total: f32[row] = fold sum %squares over column
-//     %best: f32[row], %place: i64[row] = fold arg_max ...  # several results
+//     %place: i64[row] = fold arg_max %x_tile over column    # the place along the lanes folded
+//     %mean: f32[row], %m2: f32[row] = fold moments %x_tile over column    # several results
 //     %running: f32[row, column] = scan sum %x_tile along column reversed
 //     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
-//     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk
+//     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;
+//                                                           # `otherwise` is 0 where it is not written
 //     wait 1
 //     barrier block                                         # block, cluster, grid
 //     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
@@ -37,7 +39,8 @@
 //     store out[row_block * 16 + row, column] <- %y where %inside combine sum hint stream
 //   }
 //
-// Casts are `%y: bf16[row] = cast %x`. Numbers of floating types are written as C++ does (also inf, -inf, nan, 0x1p-12).
+// Casts are `%y: bf16[row] = cast %x`. Numbers of floating types are written as C++ does (also inf, -inf, nan,
+// 0x1p-12), constants of b1 as true and false. A remainder in an index is `a % b` with a space, as %b is a value.
 #pragma once
 
 #include <string>
@@ -48,6 +51,8 @@
 namespace kw::tile {
 
 std::string print_program(const Program& program);
+// One instruction without its body, in one line.
+std::string print_head(const Program& program, const Instruction& instruction);
 // Throws kUser with line and column for wrong syntax, unknown names, types and spaces that do not exist. What it
 // returns has been through `verify`.
 Program parse_program(std::string_view text);

@@ -1,6 +1,8 @@
 // The rules that every tile program keeps.
 #pragma once
 
+#include <optional>
+
 #include "tile/program.hpp"
 
 namespace kw::tile {
@@ -11,5 +13,14 @@ namespace kw::tile {
 void verify(const Program& program);
 // The same answer as text; empty where all is well.
 std::string find_fault(const Program& program);
+
+struct Fault {
+  std::string message;   // the rule that is broken, and by what
+  int instruction = -1;  // its place in the order of `for_each`; -1: a declaration
+};
+std::optional<Fault> first_fault(const Program& program);
+
+// Are all the symbols that the index is made of in the program's table?
+bool has_known_symbols(const Program& program, const Index& index);
 
 }  // namespace kw::tile

@@ -1,0 +1,36 @@
+// The verifier's parts: rules of declarations, of single instructions, and of accesses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/index.hpp"
+#include "tile/program.hpp"
+
+namespace kw::tile {
+
+// What a broken rule throws inside the verifier.
+struct BrokenRule {
+  std::string message;
+};
+
+// Names, symbols, grid, buffers.
+void check_declarations(const Program& program);
+
+// Where an instruction stands.
+struct Surroundings {
+  std::vector<const Instruction*> loops;  // the outermost first
+  bool conditional = false;               // in the body of an If
+};
+
+// Operands, results and attributes of one instruction, whose values and symbols are known to exist. Yields are the
+// walk's.
+void check_instruction(const Program& program, const Instruction& instruction, const Surroundings& surroundings,
+                       kernel::SymbolRanges ranges);
+
+// A coordinate that no value and no mask guards stays within its dimension. A fault is shown by values of the symbols
+// that leave it; what the corners of their ranges do not show is left to the interpreter.
+void check_bounds(const Program& program, const Access& access, const Surroundings& surroundings,
+                  kernel::SymbolRanges ranges);
+
+}  // namespace kw::tile

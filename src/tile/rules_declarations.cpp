@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <functional>
+#include <set>
+
+#include "tile/rules.hpp"
+#include "tile/verifier.hpp"
+
+namespace kw::tile {
+namespace {
+
+// Words that a Python or a C++ file cannot use as names.
+constexpr std::string_view kKeywords[] = {
+    "False",        "None",    "True",       "alignas",   "alignof",   "and",          "and_eq",
+    "as",           "asm",     "assert",     "async",     "auto",      "await",        "bitand",
+    "bitor",        "bool",    "break",      "case",      "catch",     "char",         "char16_t",
+    "char32_t",     "char8_t", "class",      "co_await",  "co_return", "co_yield",     "compl",
+    "concept",      "const",   "const_cast", "consteval", "constexpr", "constinit",    "continue",
+    "decltype",     "def",     "default",    "del",       "delete",    "do",           "double",
+    "dynamic_cast", "elif",    "else",       "enum",      "except",    "explicit",     "export",
+    "extern",       "false",   "finally",    "float",     "for",       "friend",       "from",
+    "global",       "goto",    "if",         "import",    "in",        "inline",       "int",
+    "is",           "lambda",  "long",       "mutable",   "namespace", "new",          "noexcept",
+    "nonlocal",     "not",     "not_eq",     "nullptr",   "operator",  "or",           "or_eq",
+    "pass",         "private", "protected",  "public",    "raise",     "register",     "reinterpret_cast",
+    "requires",     "return",  "short",      "signed",    "sizeof",    "static",       "static_assert",
+    "static_cast",  "struct",  "switch",     "template",  "this",      "thread_local", "throw",
+    "true",         "try",     "typedef",    "typeid",    "typename",  "union",        "unsigned",
+    "using",        "virtual", "void",       "volatile",  "wchar_t",   "while",        "with",
+    "xor",          "xor_eq",  "yield"};
+static_assert(std::is_sorted(std::begin(kKeywords), std::end(kKeywords)));
+
+void check_name(const std::string& name) {
+  const auto word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || !std::all_of(name.begin(), name.end(), word))
+    throw BrokenRule{fmt::format("'{}' is not an identifier", name)};
+  if (std::binary_search(std::begin(kKeywords), std::end(kKeywords), std::string_view(name)))
+    throw BrokenRule{fmt::format("'{}' is a keyword of Python or C++", name)};
+}
+
+void check_names(const Program& program) {
+  check_name(program.name);
+  std::set<std::string_view> names;
+  const auto add = [&](const std::string& name) {
+    check_name(name);
+    if (!names.insert(name).second) throw BrokenRule{fmt::format("'{}' names two things", name)};
+  };
+  for (const SymbolInfo& symbol : program.symbols) add(symbol.name);
+  for (const Buffer& buffer : program.buffers) add(buffer.name);
+  for (const ValueInfo& value : program.values) add(value.name);
+}
+
+bool uses_only_sizes(const Program& program, const Index& index) {
+  std::vector<bool> used;
+  collect_symbols(index, used);
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol] && program.symbols[symbol].kind != SymbolKind::kSize) return false;
+  return true;
+}
+
+void check_size_index(const Program& program, const Index& index, const std::string& what) {
+  if (!has_known_symbols(program, index))
+    throw BrokenRule{fmt::format("{} uses a symbol that the program does not have", what)};
+  if (!uses_only_sizes(program, index)) throw BrokenRule{fmt::format("{} uses something else than sizes", what)};
+}
+
+void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel::SymbolRanges ranges) {
+  const kernel::SymbolRange& range = symbol.range;
+  if (range.low > range.high || range.divisor < 1)
+    throw BrokenRule{fmt::format("the range of '{}' is empty", symbol.name)};
+  switch (symbol.kind) {
+    case SymbolKind::kSize:
+      if (range.low < 0) throw BrokenRule{fmt::format("size '{}' may be below 0", symbol.name)};
+      if (range.high / range.divisor * range.divisor < range.low)
+        throw BrokenRule{fmt::format("no multiple of {} is in the range of '{}'", range.divisor, symbol.name)};
+      break;
+    case SymbolKind::kGrid: {
+      check_size_index(program, symbol.count, fmt::format("the number of blocks along '{}'", symbol.name));
+      const kernel::SymbolRange least = grid_range(symbol.count, ranges);
+      if (range.low > least.low || range.high < least.high || range.divisor != 1)
+        throw BrokenRule{fmt::format("the range of '{}' does not hold all its blocks", symbol.name)};
+      break;
+    }
+    case SymbolKind::kLane:
+      if (range.low != 0 || range.divisor != 1)
+        throw BrokenRule{fmt::format("lane '{}' does not count from 0", symbol.name)};
+      break;
+    case SymbolKind::kLoop: break;  // checked at its For
+  }
+}
+
+void check_grid(const Program& program) {
+  std::vector<int> listed(program.symbols.size());
+  for (const Symbol symbol : program.grid) {
+    if (symbol < 0 || symbol >= static_cast<Symbol>(program.symbols.size()) ||
+        program.symbols[symbol].kind != SymbolKind::kGrid)
+      throw BrokenRule{"the grid lists a symbol that is no position in it"};
+    if (++listed[symbol] > 1) throw BrokenRule{fmt::format("the grid lists '{}' twice", program.symbols[symbol].name)};
+  }
+  for (size_t symbol = 0; symbol < listed.size(); ++symbol)
+    if (program.symbols[symbol].kind == SymbolKind::kGrid && listed[symbol] == 0)
+      throw BrokenRule{fmt::format("the grid does not list '{}'", program.symbols[symbol].name)};
+  const GridOrder& order = program.order;
+  const auto in_grid = [&](Symbol symbol) { return std::count(program.grid.begin(), program.grid.end(), symbol) > 0; };
+  if (order.count < 1) throw BrokenRule{"the order of blocks groups fewer than one"};
+  if (order.grouped < 0 && order.along < 0) return;
+  if (order.grouped == order.along || !in_grid(order.grouped) || !in_grid(order.along))
+    throw BrokenRule{"the order of blocks needs two dimensions of the grid"};
+}
+
+void check_buffer(const Program& program, const Buffer& buffer, kernel::SymbolRanges ranges) {
+  const std::string what = fmt::format("buffer '{}'", buffer.name);
+  if (buffer.dtype == DType::c64 || buffer.dtype == DType::c128)
+    throw BrokenRule{fmt::format("{} is complex: tiles hold its two parts", what)};
+  for (const Index& extent : buffer.shape) {
+    check_size_index(program, extent, "the shape of " + what);
+    if (range_of(extent, ranges).high < 0) throw BrokenRule{fmt::format("{} has an extent below 0", what)};
+    if (buffer.space != Space::kGlobal && !as_constant(extent))
+      throw BrokenRule{fmt::format("{} is in {} memory: its shape must be numbers", what,
+                                   buffer.space == Space::kShared ? "shared" : "cluster")};
+  }
+  if (!buffer.strides.empty() && buffer.strides.size() != buffer.shape.size())
+    throw BrokenRule{
+        fmt::format("{} has {} dimensions, but {} strides", what, buffer.shape.size(), buffer.strides.size())};
+  for (const Index& stride : buffer.strides) check_size_index(program, stride, "the strides of " + what);
+  if (buffer.space != Space::kGlobal && buffer.role != BufferRole::kScratch)
+    throw BrokenRule{fmt::format("{} is on chip, but not scratch", what)};
+  if (buffer.alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(buffer.alignment)))
+    throw BrokenRule{fmt::format("the alignment of {} is no power of two", what)};
+}
+
+void check_type(const Program& program, const ValueInfo& value) {
+  if (value.type.dtype == DType::c64 || value.type.dtype == DType::c128)
+    throw BrokenRule{fmt::format("'%{}' is complex: tiles hold its two parts", value.name)};
+  std::set<Symbol> lanes;
+  for (const Symbol lane : value.type.lanes) {
+    if (lane < 0 || lane >= static_cast<Symbol>(program.symbols.size()) ||
+        program.symbols[lane].kind != SymbolKind::kLane)
+      throw BrokenRule{fmt::format("'%{}' has a dimension that is no lane", value.name)};
+    if (!lanes.insert(lane).second)
+      throw BrokenRule{fmt::format("'%{}' has lane '{}' twice", value.name, program.symbols[lane].name)};
+  }
+}
+
+}  // namespace
+
+void check_declarations(const Program& program) {
+  check_names(program);
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(program);
+  for (const SymbolInfo& symbol : program.symbols) check_symbol_info(program, symbol, ranges);
+  check_grid(program);
+  for (const Buffer& buffer : program.buffers) check_buffer(program, buffer, ranges);
+  for (const ValueInfo& value : program.values) check_type(program, value);
+  if (program.warps < 1) throw BrokenRule{"a block has at least one warp"};
+  if (program.max_registers < 0) throw BrokenRule{"the limit of registers is below 0"};
+}
+
+}  // namespace kw::tile

@@ -1,0 +1,397 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/scalar_values.hpp"
+#include "tile/rules.hpp"
+
+namespace kw::tile {
+namespace {
+
+using Lanes = std::vector<Symbol>;
+
+bool has_lane(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
+
+bool same_lanes(Lanes left, Lanes right) {
+  std::sort(left.begin(), left.end());
+  std::sort(right.begin(), right.end());
+  return left == right;
+}
+
+bool is_number_type(DType dtype) { return is_floating(dtype) || is_integral(dtype); }
+
+// The rules of one instruction.
+class InstructionRules {
+ public:
+  InstructionRules(const Program& program, const Instruction& instruction, const Surroundings& surroundings,
+                   kernel::SymbolRanges ranges)
+      : program_(program), at_(instruction), surroundings_(surroundings), ranges_(ranges) {}
+
+  void check() const {
+    switch (at_.kind) {
+      case Kind::kConstant: return check_constant();
+      case Kind::kIndex: return check_index();
+      case Kind::kOp: return check_op();
+      case Kind::kRelabel: return check_relabel();
+      case Kind::kLoad: return check_load();
+      case Kind::kStore: return check_store();
+      case Kind::kCopy: return check_copy();
+      case Kind::kWait: return check_wait();
+      case Kind::kDot: return check_dot();
+      case Kind::kFold: return check_fold();
+      case Kind::kScan: return check_scan();
+      case Kind::kFor: return check_for();
+      case Kind::kIf: return check_if();
+      case Kind::kBarrier: return check_counts(0, 0);
+    }
+  }
+
+ private:
+  template <typename... Arguments>
+  static void require(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+    if (!holds) throw BrokenRule{fmt::format(text, std::forward<Arguments>(arguments)...)};
+  }
+
+  const TileType& type_of(Value value) const { return program_.values[value].type; }
+  const TileType& operand(size_t i) const { return type_of(at_.operands[i]); }
+  const TileType& result(size_t i = 0) const { return type_of(at_.results[i]); }
+  const std::string& name_of_lane(Symbol lane) const { return program_.symbols[lane].name; }
+
+  std::string lanes_text(const Lanes& lanes) const {
+    std::string text;
+    for (const Symbol lane : lanes) text += (text.empty() ? "" : ", ") + name_of_lane(lane);
+    return "[" + text + "]";
+  }
+
+  void check_counts(size_t operands, size_t results) const {
+    require(at_.operands.size() == operands, "{} operands, but {} are expected", at_.operands.size(), operands);
+    require(at_.results.size() == results, "{} results, but {} are expected", at_.results.size(), results);
+  }
+
+  void check_dtype(const TileType& type, DType expected, std::string_view what) const {
+    require(type.dtype == expected, "{} is of type {}, but {} is expected", what, kw::name_of(type.dtype),
+            kw::name_of(expected));
+  }
+
+  void check_lanes(const TileType& type, const Lanes& expected, std::string_view what) const {
+    require(type.lanes == expected, "{} has lanes {}, but {} are expected", what, lanes_text(type.lanes),
+            lanes_text(expected));
+  }
+
+  void check_lane(Symbol lane) const {
+    require(program_.symbols[lane].kind == SymbolKind::kLane, "'{}' is no lane", program_.symbols[lane].name);
+  }
+
+  // --- Values from nothing ---
+
+  void check_constant() const {
+    check_counts(0, 1);
+    const DType dtype = result().dtype;
+    if (dtype == DType::b1) require(at_.integer == 0 || at_.integer == 1, "{} is no number of type b1", at_.integer);
+    else if (is_integral(dtype))
+      require(kernel::wrap_to(dtype, at_.integer) == at_.integer, "{} is no number of type {}", at_.integer,
+              kw::name_of(dtype));
+  }
+
+  void check_index() const {
+    check_counts(0, 1);
+    const DType dtype = result().dtype;
+    require(dtype == DType::i32 || dtype == DType::i64, "an index is of type i32 or i64, not {}", kw::name_of(dtype));
+    const Lanes lanes = lanes_of(program_, at_.index);
+    require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the index varies along {}",
+            lanes_text(result().lanes), lanes_text(lanes));
+    const kernel::Interval range = range_of(at_.index, ranges_);
+    require(dtype == DType::i64 || (range.low >= INT32_MIN && range.high <= INT32_MAX),
+            "the index goes from {} to {}, beyond i32", range.low, range.high);
+  }
+
+  // --- Operations ---
+
+  void check_op() const {
+    check_counts(kernel::arity_of(at_.op), 1);
+    check_op_types();
+    Lanes all;
+    for (size_t i = 0; i < at_.operands.size(); ++i)
+      for (const Symbol lane : operand(i).lanes)
+        if (!has_lane(all, lane)) all.push_back(lane);
+    require(same_lanes(result().lanes, all), "the result has lanes {}, but its operands have {}",
+            lanes_text(result().lanes), lanes_text(all));
+    for (size_t i = 0; i < at_.operands.size(); ++i) {
+      Lanes in_order;
+      for (const Symbol lane : result().lanes)
+        if (has_lane(operand(i).lanes, lane)) in_order.push_back(lane);
+      require(operand(i).lanes == in_order, "operand {} has lanes {}, but the result has them in the order {}", i,
+              lanes_text(operand(i).lanes), lanes_text(result().lanes));
+    }
+  }
+
+  void check_shared_dtype(size_t first) const {
+    for (size_t i = first + 1; i < at_.operands.size(); ++i)
+      require(operand(i).dtype == operand(first).dtype, "operands are of types {} and {}",
+              kw::name_of(operand(first).dtype), kw::name_of(operand(i).dtype));
+  }
+
+  enum class Domain { kAny, kNumbers, kReal, kWhole, kBits };
+
+  static Domain domain_of(ScalarOp op) {
+    using enum ScalarOp;
+    switch (op) {
+      case kAdd:
+      case kSub:
+      case kMul:
+      case kFloorDiv:
+      case kTruncDiv:
+      case kRemainder:
+      case kFmod:
+      case kNeg:
+      case kAbs:
+      case kSign:
+      case kMinimum:
+      case kMaximum:
+      case kFmin:
+      case kFmax:
+      case kPow: return Domain::kNumbers;
+      case kShiftLeft:
+      case kShiftRight:
+      case kBounded: return Domain::kWhole;
+      case kBitAnd:
+      case kBitOr:
+      case kBitXor:
+      case kBitNot: return Domain::kBits;
+      case kSelect:
+      case kCast: return Domain::kAny;
+      default: return kernel::is_predicate(op) ? Domain::kAny : Domain::kReal;
+    }
+  }
+
+  void check_op_types() const {
+    if (at_.op == ScalarOp::kCast) return;
+    const bool selects = at_.op == ScalarOp::kSelect;
+    if (selects) check_dtype(operand(0), DType::b1, "the condition");
+    const bool mixed = at_.op == ScalarOp::kShiftLeft || at_.op == ScalarOp::kShiftRight ||
+                       at_.op == ScalarOp::kBounded;
+    if (!mixed) check_shared_dtype(selects ? 1 : 0);
+    const Domain domain = domain_of(at_.op);
+    for (size_t i = 0; i < at_.operands.size(); ++i) {
+      const DType dtype = operand(i).dtype;
+      const bool fits = domain == Domain::kAny || (domain == Domain::kNumbers && is_number_type(dtype)) ||
+                        (domain == Domain::kReal && is_floating(dtype)) ||
+                        (domain == Domain::kWhole && is_integral(dtype)) ||
+                        (domain == Domain::kBits && (is_integral(dtype) || dtype == DType::b1));
+      require(fits, "there is no {} of {}", kernel::name_of(at_.op), kw::name_of(dtype));
+    }
+    check_dtype(result(), kernel::is_predicate(at_.op) ? DType::b1 : operand(selects ? 1 : 0).dtype, "the result");
+  }
+
+  void check_relabel() const {
+    check_counts(1, 1);
+    check_lane(at_.from);
+    check_lane(at_.to);
+    require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", name_of_lane(at_.from));
+    require(!has_lane(operand(0).lanes, at_.to), "the operand has lane '{}' already", name_of_lane(at_.to));
+    require(width_of(program_, at_.from) == width_of(program_, at_.to), "'{}' is {} wide, but '{}' is {}",
+            name_of_lane(at_.from), width_of(program_, at_.from), name_of_lane(at_.to), width_of(program_, at_.to));
+    Lanes expected = operand(0).lanes;
+    std::replace(expected.begin(), expected.end(), at_.from, at_.to);
+    check_lanes(result(), expected, "the result");
+    check_dtype(result(), operand(0).dtype, "the result");
+  }
+
+  // --- Memory ---
+
+  const Buffer& buffer_of(const Access& access) const { return program_.buffers[access.buffer]; }
+
+  void check_access(const Access& access) const {
+    const Buffer& buffer = buffer_of(access);
+    require(access.coordinates.size() == buffer.shape.size(), "buffer '{}' has {} dimensions, but {} coordinates",
+            buffer.name, buffer.shape.size(), access.coordinates.size());
+    for (const Coordinate& coordinate : access.coordinates)
+      require(coordinate.value == kNoValue || is_integral(type_of(coordinate.value).dtype),
+              "a coordinate is of type {}, not an integer",
+              coordinate.value == kNoValue ? "" : kw::name_of(type_of(coordinate.value).dtype));
+    if (access.mask != kNoValue) check_dtype(type_of(access.mask), DType::b1, "the mask");
+    check_bounds(program_, access, surroundings_, ranges_);
+  }
+
+  void check_load() const {
+    check_counts(0, 1);
+    check_access(at_.access);
+    check_dtype(result(), buffer_of(at_.access).dtype, "the result");
+    const Lanes lanes = lanes_of(program_, at_.access);
+    require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the access varies along {}",
+            lanes_text(result().lanes), lanes_text(lanes));
+  }
+
+  void check_written(const Access& access) const {
+    const Buffer& buffer = buffer_of(access);
+    require(buffer.role != BufferRole::kInput, "buffer '{}' is an input, and is not written", buffer.name);
+  }
+
+  void check_store() const {
+    check_counts(1, 0);
+    check_access(at_.access);
+    check_written(at_.access);
+    check_dtype(operand(0), buffer_of(at_.access).dtype, "what is stored");
+    if (at_.combines) {
+      const bool simple = at_.reduce == ReduceOp::kSum || at_.reduce == ReduceOp::kProd ||
+                          at_.reduce == ReduceOp::kMax || at_.reduce == ReduceOp::kMin;
+      require(simple, "stores combine by sum, prod, max or min, not by {}", kernel::name_of(at_.reduce));
+      require(is_number_type(operand(0).dtype), "stores of {} do not combine", kw::name_of(operand(0).dtype));
+      return;
+    }
+    const Lanes lanes = lanes_of(program_, at_.access);
+    for (const Symbol lane : operand(0).lanes)
+      require(has_lane(lanes, lane), "the values along '{}' are stored to one element", name_of_lane(lane));
+  }
+
+  void check_copy() const {
+    check_counts(0, 0);
+    check_access(at_.access);
+    check_access(at_.destination);
+    const Buffer &source = buffer_of(at_.access), &destination = buffer_of(at_.destination);
+    require(source.space == Space::kGlobal, "copies read global memory, but '{}' is on chip", source.name);
+    require(destination.space == Space::kShared, "copies write shared memory, but '{}' is not there", destination.name);
+    require(source.dtype == destination.dtype, "'{}' is of type {}, but '{}' of {}", source.name,
+            kw::name_of(source.dtype), destination.name, kw::name_of(destination.dtype));
+    require(at_.destination.mask == kNoValue, "the mask of a copy belongs to its source");
+    require(at_.mode == CopyMode::kPlain || at_.access.otherwise == 0.0,
+            "an asynchronous copy fills with 0 where its mask does not hold, not with {}", at_.access.otherwise);
+    for (const Symbol lane : at_.lanes) check_lane(lane);
+    const Lanes written = lanes_of(program_, at_.destination);
+    require(same_lanes(written, at_.lanes), "the copy is over {}, but its destination varies along {}",
+            lanes_text(at_.lanes), lanes_text(written));
+    for (const Symbol lane : lanes_of(program_, at_.access))
+      require(has_lane(at_.lanes, lane), "the source varies along '{}', which the copy is not over",
+              name_of_lane(lane));
+  }
+
+  void check_wait() const {
+    check_counts(0, 0);
+    require(at_.pending >= 0, "a wait for {} copies", at_.pending);
+  }
+
+  // --- Folds ---
+
+  void check_dot() const {
+    check_counts(3, 1);
+    const TileType &sum = operand(0), &a = operand(1), &b = operand(2);
+    require(a.dtype == b.dtype, "operands are of types {} and {}", kw::name_of(a.dtype), kw::name_of(b.dtype));
+    require(a.dtype != DType::b1, "there is no dot of b1");
+    const DType wide = a.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const bool fits = is_integral(a.dtype) ? sum.dtype == DType::i32 || sum.dtype == DType::i64 : sum.dtype == wide;
+    require(fits, "a dot of {} does not sum in {}", kw::name_of(a.dtype), kw::name_of(sum.dtype));
+    require(at_.precision == DotPrecision::kIeee || a.dtype == DType::f32, "only dots of f32 have precision tf32");
+    check_dtype(result(), sum.dtype, "the result");
+    check_lanes(result(), sum.lanes, "the result");
+    size_t contracted = 0;
+    for (const Symbol lane : a.lanes) {
+      if (has_lane(sum.lanes, lane)) continue;
+      require(has_lane(b.lanes, lane), "lane '{}' is in one operand only, and not in the sum", name_of_lane(lane));
+      ++contracted;
+    }
+    for (const Symbol lane : b.lanes)
+      require(has_lane(sum.lanes, lane) || has_lane(a.lanes, lane),
+              "lane '{}' is in one operand only, and not in the sum", name_of_lane(lane));
+    require(contracted > 0, "no lane is summed over");
+    for (const Symbol lane : sum.lanes)
+      require(has_lane(a.lanes, lane) || has_lane(b.lanes, lane), "lane '{}' of the sum is in neither operand",
+              name_of_lane(lane));
+  }
+
+  // The types of what a reduction yields.
+  void check_reduced_types() const {
+    using enum ReduceOp;
+    for (size_t i = 1; i < at_.operands.size(); ++i) {
+      require(operand(i).lanes == operand(0).lanes, "operands have lanes {} and {}", lanes_text(operand(0).lanes),
+              lanes_text(operand(i).lanes));
+      check_shared_dtype(0);
+    }
+    const DType dtype = operand(0).dtype;
+    const std::string_view name = kernel::name_of(at_.reduce);
+    if (at_.reduce == kArgMax || at_.reduce == kArgMin) {
+      require(result().dtype == DType::i32 || result().dtype == DType::i64, "{} results in i32 or i64, not in {}", name,
+              kw::name_of(result().dtype));
+      return;
+    }
+    const bool logical = at_.reduce == kAny || at_.reduce == kAll;
+    const bool sorts = at_.reduce == kSortUp || at_.reduce == kSortDown;
+    const bool simple = at_.reduce == kSum || at_.reduce == kProd || at_.reduce == kMax || at_.reduce == kMin;
+    const bool fits = logical ? dtype == DType::b1 : sorts || (simple ? is_number_type(dtype) : is_floating(dtype));
+    require(fits, "there is no {} of {}", name, kw::name_of(dtype));
+    for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), dtype, "the result");
+  }
+
+  void check_fold() const {
+    using enum ReduceOp;
+    require(at_.reduce != kLogSumExp && at_.reduce != kSortUp && at_.reduce != kSortDown, "{} is of scans only",
+            kernel::name_of(at_.reduce));
+    check_counts(kernel::arity_of(at_.reduce), kernel::components_of(at_.reduce));
+    require(!at_.lanes.empty(), "a fold over no lane");
+    for (size_t i = 0; i < at_.lanes.size(); ++i) {
+      require(has_lane(operand(0).lanes, at_.lanes[i]), "the operand has no lane '{}'",
+              program_.symbols[at_.lanes[i]].name);
+      require(std::count(at_.lanes.begin(), at_.lanes.end(), at_.lanes[i]) == 1, "lane '{}' is folded twice",
+              name_of_lane(at_.lanes[i]));
+    }
+    check_reduced_types();
+    Lanes left;
+    for (const Symbol lane : operand(0).lanes)
+      if (!has_lane(at_.lanes, lane)) left.push_back(lane);
+    for (size_t i = 0; i < at_.results.size(); ++i) check_lanes(result(i), left, "the result");
+  }
+
+  void check_scan() const {
+    using enum ReduceOp;
+    const bool running = at_.reduce != kMoments && at_.reduce != kCombineMoments && at_.reduce != kMaxSumExp &&
+                         at_.reduce != kCombineMaxSumExp;
+    require(running, "{} is of folds only", kernel::name_of(at_.reduce));
+    check_counts(kernel::arity_of(at_.reduce), kernel::components_of(at_.reduce));
+    require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", program_.symbols[at_.from].name);
+    check_reduced_types();
+    check_lanes(result(), operand(0).lanes, "the result");
+  }
+
+  // --- Control ---
+
+  void check_for() const {
+    require(program_.symbols[at_.symbol].kind == SymbolKind::kLoop, "'{}' is no loop variable",
+            program_.symbols[at_.symbol].name);
+    require(at_.step >= 1, "the step is {}", at_.step);
+    require(at_.stages >= 1, "the number of stages is {}", at_.stages);
+    for (const Index* bound : {&at_.begin, &at_.end})
+      require(lanes_of(program_, *bound).empty(), "a bound of the loop varies along {}",
+              lanes_text(lanes_of(program_, *bound)));
+    const kernel::SymbolRange known = ranges_[at_.symbol], least = loop_range(at_.begin, at_.end, at_.step, ranges_);
+    require(known.low <= least.low && known.high >= least.high && least.divisor % known.divisor == 0,
+            "the range of '{}' does not hold all its values", program_.symbols[at_.symbol].name);
+    const size_t carried = at_.arguments.size();
+    require(at_.operands.size() == carried && at_.results.size() == carried,
+            "the loop carries {} values, but has {} at the beginning and {} results", carried, at_.operands.size(),
+            at_.results.size());
+    for (size_t i = 0; i < carried; ++i)
+      require(operand(i) == type_of(at_.arguments[i]) && result(i) == operand(i),
+              "carried value '%{}' has other types at the beginning or the end",
+              program_.values[at_.arguments[i]].name);
+  }
+
+  void check_if() const {
+    require(at_.operands.size() == 1, "{} conditions", at_.operands.size());
+    check_dtype(operand(0), DType::b1, "the condition");
+    require(operand(0).lanes.empty(), "the condition has lanes {}, but is one value of a block",
+            lanes_text(operand(0).lanes));
+  }
+
+  const Program& program_;
+  const Instruction& at_;
+  const Surroundings& surroundings_;
+  kernel::SymbolRanges ranges_;
+};
+
+}  // namespace
+
+void check_instruction(const Program& program, const Instruction& instruction, const Surroundings& surroundings,
+                       kernel::SymbolRanges ranges) {
+  InstructionRules(program, instruction, surroundings, ranges).check();
+}
+
+}  // namespace kw::tile

@@ -1,0 +1,493 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include "kernel/index_parse.hpp"
+#include "support/error.hpp"
+#include "support/text_reader.hpp"
+#include "tile/text.hpp"
+#include "tile/text_words.hpp"
+#include "tile/verifier.hpp"
+
+namespace kw::tile {
+namespace {
+
+class ProgramParser {
+ public:
+  explicit ProgramParser(std::string_view text) : reader_(text, "tile program") {}
+
+  Program whole() {
+    reader_.expect("program");
+    program_.name = reader_.name();
+    reader_.expect("{");
+    while (parse_declaration()) {}
+    while (!reader_.next_is("}")) program_.body.push_back(instruction());
+    reader_.expect("}");
+    if (!reader_.at_end()) reader_.fail("expected the end of the text after the program");
+    if (const auto fault = first_fault(program_))
+      reader_.fail_at(fault->instruction < 0 ? 0 : starts_[fault->instruction], fault->message);
+    return std::move(program_);
+  }
+
+ private:
+  // --- Names: each is given once in a program; what it is given to is seen until its body ends ---
+
+  struct Name {
+    size_t position;
+    std::string text;
+  };
+
+  Name new_name() {
+    Name name{reader_.position(), reader_.name()};
+    if (!names_.insert(name.text).second)
+      reader_.fail_at(name.position, fmt::format("'{}' is the name of something else already", name.text));
+    return name;
+  }
+
+  Symbol add_symbol(SymbolInfo info) {
+    const Symbol symbol = static_cast<Symbol>(program_.symbols.size());
+    symbols_[info.name] = symbol;
+    ranges_.push_back(info.range);
+    program_.symbols.push_back(std::move(info));
+    return symbol;
+  }
+
+  void show(Value value) {
+    values_[program_.values[value].name] = value;
+    shown_.push_back(value);
+  }
+
+  void hide_from(size_t count) {
+    for (; shown_.size() > count; shown_.pop_back()) values_.erase(program_.values[shown_.back()].name);
+  }
+
+  Value used_value() {
+    const size_t at = reader_.position();
+    reader_.expect("%");
+    const std::string name = reader_.name();
+    const auto found = values_.find(name);
+    if (found == values_.end()) reader_.fail_at(at, fmt::format("no value is called '%{}' here", name));
+    return found->second;
+  }
+
+  std::vector<Value> used_values() {
+    std::vector<Value> list = {used_value()};
+    while (reader_.accept(",")) list.push_back(used_value());
+    return list;
+  }
+
+  Symbol used_symbol(SymbolKind kind, std::string_view what) {
+    const size_t at = reader_.position();
+    const std::string name = reader_.name();
+    const auto found = symbols_.find(name);
+    if (found == symbols_.end() || program_.symbols[found->second].kind != kind)
+      reader_.fail_at(at, fmt::format("no {} is called '{}'", what, name));
+    return found->second;
+  }
+
+  std::vector<Symbol> used_lanes() {
+    std::vector<Symbol> list = {used_symbol(SymbolKind::kLane, "lane")};
+    while (reader_.accept(",")) list.push_back(used_symbol(SymbolKind::kLane, "lane"));
+    return list;
+  }
+
+  // The place of the next word among the words.
+  template <typename Enum>
+  Enum word(std::span<const std::string_view> words, std::string_view what) {
+    const size_t at = reader_.position();
+    const std::string name = reader_.name();
+    const auto found = std::find(words.begin(), words.end(), name);
+    if (found == words.end())
+      reader_.fail_at(at, fmt::format("there is no {} '{}', only {}", what, name, fmt::join(words, ", ")));
+    return static_cast<Enum>(found - words.begin());
+  }
+
+  DType dtype() {
+    const size_t at = reader_.position();
+    const std::string name = reader_.name();
+    const std::optional<DType> found = parse_dtype(name);
+    if (!found) reader_.fail_at(at, fmt::format("there is no type '{}'", name));
+    return *found;
+  }
+
+  Index index() {
+    return kernel::parse_index(
+        reader_,
+        [&](std::string_view name) -> std::optional<Symbol> {
+          const auto found = symbols_.find(std::string(name));
+          return found == symbols_.end() ? std::nullopt : std::optional(found->second);
+        },
+        ranges_);
+  }
+
+  std::vector<Index> indices() {
+    std::vector<Index> list;
+    reader_.expect("[");
+    if (reader_.accept("]")) return list;
+    do list.push_back(index());
+    while (reader_.accept(","));
+    reader_.expect("]");
+    return list;
+  }
+
+  int whole_number(int64_t least, int64_t most) {
+    const size_t at = reader_.position();
+    const int64_t number = reader_.integer();
+    if (number < least || number > most)
+      reader_.fail_at(at, fmt::format("{} is not within {} and {}", number, least, most));
+    return static_cast<int>(number);
+  }
+
+  // --- Declarations ---
+
+  bool parse_declaration() {
+    if (reader_.accept("doc")) program_.doc = reader_.quoted();
+    else if (reader_.accept("size")) parse_list([&] { parse_size(); });
+    else if (reader_.accept("grid")) parse_list([&] { parse_grid(); });
+    else if (reader_.accept("lane")) parse_list([&] { parse_lane(); });
+    else if (reader_.accept("launch")) parse_launch();
+    else if (reader_.accept("order")) parse_order();
+    else if (reader_.accept("buffer")) parse_buffer();
+    else return false;
+    return true;
+  }
+
+  template <typename Parse>
+  void parse_list(const Parse& parse) {
+    do parse();
+    while (reader_.accept(","));
+  }
+
+  void parse_size() {
+    SymbolInfo info{new_name().text, SymbolKind::kSize, {}, {}};
+    reader_.expect("=");
+    info.range.low = reader_.integer();
+    reader_.expect("..");
+    info.range.high = reader_.integer();
+    if (reader_.accept("by")) info.range.divisor = reader_.integer();
+    add_symbol(std::move(info));
+  }
+
+  void parse_grid() {
+    SymbolInfo info{new_name().text, SymbolKind::kGrid, {}, {}};
+    reader_.expect("=");
+    info.count = index();
+    info.range = grid_range(info.count, ranges_);
+    program_.grid.push_back(add_symbol(std::move(info)));
+  }
+
+  void parse_lane() {
+    SymbolInfo info{new_name().text, SymbolKind::kLane, {}, {}};
+    reader_.expect("=");
+    const size_t at = reader_.position();
+    const int64_t width = reader_.integer();
+    if (width < 1) reader_.fail_at(at, fmt::format("lane '{}' is {} wide, but a lane is at least 1", info.name, width));
+    info.range = {0, width - 1, 1};
+    add_symbol(std::move(info));
+  }
+
+  void parse_launch() {
+    reader_.expect("warps");
+    program_.warps = whole_number(1, 1024);
+    if (reader_.accept("registers")) program_.max_registers = whole_number(1, 1 << 16);
+  }
+
+  void parse_order() {
+    reader_.expect("grouped");
+    program_.order.count = reader_.integer();
+    reader_.expect("(");
+    program_.order.grouped = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+    reader_.expect(",");
+    program_.order.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+    reader_.expect(")");
+  }
+
+  void parse_buffer() {
+    Buffer buffer;
+    buffer.name = new_name().text;
+    reader_.expect(":");
+    buffer.dtype = dtype();
+    buffer.shape = indices();
+    if (reader_.accept("strides")) {
+      const size_t at = reader_.position();
+      buffer.strides = indices();
+      if (buffer.strides.size() != buffer.shape.size())
+        reader_.fail_at(at, fmt::format("buffer '{}' has {} dimensions, but {} strides", buffer.name,
+                                        buffer.shape.size(), buffer.strides.size()));
+    }
+    buffer.role = word<BufferRole>(kRoleWords, "role of a buffer called");
+    if (reader_.next_is_name() && !next_begins_something()) buffer.space = word<Space>(kSpaceWords, "memory space");
+    if (reader_.accept("align")) buffer.alignment = reader_.integer();
+    buffers_[buffer.name] = static_cast<int>(program_.buffers.size());
+    program_.buffers.push_back(std::move(buffer));
+  }
+
+  bool next_begins_something() {
+    for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "buffer", "align", "copy",
+                                         "wait", "barrier", "for", "if", "store"})
+      if (reader_.next_is(begin)) return true;
+    return false;
+  }
+
+  // --- Values and accesses ---
+
+  Value new_value() {
+    reader_.expect("%");
+    ValueInfo info;
+    info.name = new_name().text;
+    reader_.expect(":");
+    info.type.dtype = dtype();
+    if (reader_.accept("[")) {
+      info.type.lanes = used_lanes();
+      reader_.expect("]");
+    }
+    program_.values.push_back(std::move(info));
+    return static_cast<Value>(program_.values.size() - 1);
+  }
+
+  std::vector<Value> new_values() {
+    std::vector<Value> list = {new_value()};
+    while (reader_.accept(",")) list.push_back(new_value());
+    return list;
+  }
+
+  Coordinate coordinate() {
+    Coordinate result;
+    if (reader_.next_is("%")) {
+      result.value = used_value();
+      if (reader_.accept("+")) result.index = index();
+      return result;
+    }
+    result.index = index();
+    if (reader_.accept("+")) result.value = used_value();
+    return result;
+  }
+
+  Access place() {
+    Access access;
+    const size_t at = reader_.position();
+    const std::string name = reader_.name();
+    const auto found = buffers_.find(name);
+    if (found == buffers_.end()) reader_.fail_at(at, fmt::format("no buffer is called '{}'", name));
+    access.buffer = found->second;
+    reader_.expect("[");
+    if (reader_.accept("]")) return access;
+    do access.coordinates.push_back(coordinate());
+    while (reader_.accept(","));
+    reader_.expect("]");
+    return access;
+  }
+
+  void parse_mask(Access& access, bool with_otherwise) {
+    if (!reader_.accept("where")) return;
+    access.mask = used_value();
+    if (with_otherwise && reader_.accept("otherwise")) access.otherwise = reader_.number();
+  }
+
+  void parse_hint(Instruction& result) {
+    if (reader_.accept("hint")) result.hint = word<Hint>(kHintWords, "hint");
+  }
+
+  ReduceOp reduce_op() {
+    const size_t at = reader_.position();
+    const std::string name = reader_.name();
+    const auto found = kernel::find_reduce_op(name);
+    if (!found) reader_.fail_at(at, fmt::format("there is no reduction '{}'", name));
+    return *found;
+  }
+
+  // --- Instructions ---
+
+  Instruction instruction() {
+    starts_.push_back(reader_.position());
+    if (reader_.next_is("%")) return computation();
+    if (reader_.accept("store")) return store();
+    if (reader_.accept("copy")) return copy();
+    if (reader_.accept("for")) return loop();
+    if (reader_.accept("if")) return branch();
+    Instruction result;
+    if (reader_.accept("wait")) {
+      result.kind = Kind::kWait;
+      result.pending = whole_number(0, 1 << 20);
+    } else if (reader_.accept("barrier")) {
+      result.kind = Kind::kBarrier;
+      result.scope = word<Scope>(kScopeWords, "scope of a barrier called");
+    } else {
+      reader_.fail("expected an instruction: '%name: type = …', store, copy, wait, barrier, for or if");
+    }
+    return result;
+  }
+
+  Instruction computation() {
+    Instruction result;
+    result.results = new_values();
+    reader_.expect("=");
+    parse_right_side(result);
+    for (const Value value : result.results) show(value);
+    return result;
+  }
+
+  void parse_right_side(Instruction& result) {
+    const size_t at = reader_.position();
+    const std::string word_here = reader_.name();
+    if (word_here == "constant") {
+      result.kind = Kind::kConstant;
+      parse_constant(result);
+    } else if (word_here == "index") {
+      result.kind = Kind::kIndex;
+      result.index = index();
+    } else if (word_here == "relabel") {
+      result.kind = Kind::kRelabel;
+      result.operands = {used_value()};
+      result.from = used_symbol(SymbolKind::kLane, "lane");
+      reader_.expect("->");
+      result.to = used_symbol(SymbolKind::kLane, "lane");
+    } else if (word_here == "load") {
+      result.kind = Kind::kLoad;
+      result.access = place();
+      parse_mask(result.access, true);
+      parse_hint(result);
+    } else if (word_here == "dot") {
+      result.kind = Kind::kDot;
+      result.operands = used_values();
+      if (reader_.accept("precision")) result.precision = word<DotPrecision>(kPrecisionWords, "precision");
+    } else if (word_here == "fold") {
+      result.kind = Kind::kFold;
+      result.reduce = reduce_op();
+      result.operands = used_values();
+      reader_.expect("over");
+      result.lanes = used_lanes();
+    } else if (word_here == "scan") {
+      result.kind = Kind::kScan;
+      result.reduce = reduce_op();
+      result.operands = used_values();
+      reader_.expect("along");
+      result.from = used_symbol(SymbolKind::kLane, "lane");
+      result.reversed = reader_.accept("reversed");
+    } else if (const auto op = kernel::find_scalar_op(word_here)) {
+      result.kind = Kind::kOp;
+      result.op = *op;
+      result.operands = used_values();
+    } else {
+      reader_.fail_at(at, fmt::format("there is no operation '{}'", word_here));
+    }
+  }
+
+  void parse_constant(Instruction& result) {
+    const DType type = program_.values[result.results[0]].type.dtype;
+    if (type == DType::b1) {
+      result.integer = reader_.accept("true");
+      if (!result.integer) reader_.expect("false");
+    } else if (is_integral(type)) {
+      result.integer = reader_.integer();
+    } else {
+      result.number = reader_.number();
+    }
+  }
+
+  Instruction store() {
+    Instruction result;
+    result.kind = Kind::kStore;
+    result.access = place();
+    reader_.expect("<-");
+    result.operands = {used_value()};
+    parse_mask(result.access, false);
+    result.combines = reader_.accept("combine");
+    if (result.combines) result.reduce = reduce_op();
+    parse_hint(result);
+    return result;
+  }
+
+  Instruction copy() {
+    Instruction result;
+    result.kind = Kind::kCopy;
+    result.mode = word<CopyMode>(kCopyWords, "mode of copies called");
+    result.destination = place();
+    reader_.expect("<-");
+    result.access = place();
+    if (reader_.accept("over")) result.lanes = used_lanes();
+    parse_mask(result.access, true);
+    return result;
+  }
+
+  // `{ … yield … }`; what it defines is not seen after.
+  void parse_block(std::vector<Instruction>& body, std::vector<Value>& yields) {
+    const size_t shown = shown_.size();
+    reader_.expect("{");
+    while (!reader_.next_is("}") && !reader_.next_is("yield")) body.push_back(instruction());
+    if (reader_.accept("yield")) yields = used_values();
+    reader_.expect("}");
+    hide_from(shown);
+  }
+
+  Instruction loop() {
+    Instruction result;
+    result.kind = Kind::kFor;
+    const std::string name = new_name().text;
+    reader_.expect("=");
+    result.begin = index();
+    reader_.expect("to");
+    result.end = index();
+    if (reader_.accept("step")) result.step = whole_number(1, std::numeric_limits<int32_t>::max());
+    if (reader_.accept("stages")) result.stages = whole_number(1, 1 << 10);
+    std::vector<Name> results;
+    if (reader_.accept("carry")) {
+      do {
+        result.arguments.push_back(new_value());
+        reader_.expect("=");
+        result.operands.push_back(used_value());
+      } while (reader_.accept(","));
+      reader_.expect("->");
+      do {
+        reader_.expect("%");
+        results.push_back(new_name());
+      } while (reader_.accept(","));
+      if (results.size() != result.arguments.size())
+        reader_.fail_at(results[0].position, fmt::format("the loop carries {} values, but has {} results",
+                                                         result.arguments.size(), results.size()));
+    }
+    result.symbol = add_symbol(
+        {name, SymbolKind::kLoop, loop_range(result.begin, result.end, result.step, ranges_), {}});
+    const size_t shown = shown_.size();
+    for (const Value argument : result.arguments) show(argument);
+    parse_block(result.body, result.yields);
+    hide_from(shown);
+    symbols_.erase(name);
+    for (size_t i = 0; i < results.size(); ++i) {
+      program_.values.push_back({results[i].text, program_.values[result.arguments[i]].type});
+      result.results.push_back(static_cast<Value>(program_.values.size() - 1));
+      show(result.results.back());
+    }
+    return result;
+  }
+
+  Instruction branch() {
+    Instruction result;
+    result.kind = Kind::kIf;
+    result.operands = {used_value()};
+    if (reader_.accept("->")) result.results = new_values();
+    parse_block(result.body, result.yields);
+    if (reader_.accept("else")) parse_block(result.otherwise_body, result.otherwise_yields);
+    for (const Value value : result.results) show(value);
+    return result;
+  }
+
+  TextReader reader_;
+  Program program_;
+  std::vector<kernel::SymbolRange> ranges_;
+  std::set<std::string> names_;
+  std::unordered_map<std::string, Symbol> symbols_;
+  std::unordered_map<std::string, int> buffers_;
+  std::unordered_map<std::string, Value> values_;
+  std::vector<Value> shown_;    // in the order in which they were defined
+  std::vector<size_t> starts_;  // [instruction, as `for_each` counts]: where its text begins
+};
+
+}  // namespace
+
+Program parse_program(std::string_view text) { return ProgramParser(text).whole(); }
+
+}  // namespace kw::tile

@@ -1,0 +1,15 @@
+// The words of the text form for the enumerations of a program, in their order.
+#pragma once
+
+#include <string_view>
+
+namespace kw::tile {
+
+inline constexpr std::string_view kSpaceWords[] = {"global", "shared", "cluster"};
+inline constexpr std::string_view kRoleWords[] = {"input", "output", "inout", "scratch"};
+inline constexpr std::string_view kHintWords[] = {"none", "keep", "stream"};
+inline constexpr std::string_view kCopyWords[] = {"plain", "async", "bulk"};
+inline constexpr std::string_view kScopeWords[] = {"block", "cluster", "grid"};
+inline constexpr std::string_view kPrecisionWords[] = {"ieee", "tf32"};
+
+}  // namespace kw::tile

@@ -1,0 +1,213 @@
+#include "tile/verifier.hpp"
+
+#include <fmt/format.h>
+
+#include "support/error.hpp"
+#include "tile/rules.hpp"
+#include "tile/text.hpp"
+
+namespace kw::tile {
+namespace {
+
+bool has_known(const Program& program, const Index& index) {
+  const auto known = [&](Symbol symbol) { return symbol >= 0 && symbol < static_cast<Symbol>(program.symbols.size()); };
+  for (const kernel::IndexTerm& term : index.terms)
+    for (const kernel::IndexFactor& factor : term.factors) {
+      if (factor.kind == kernel::IndexFactor::Kind::kSymbol) {
+        if (!known(factor.symbol)) return false;
+      } else if (!factor.dividend || !factor.divisor || !has_known(program, *factor.dividend) ||
+                 !has_known(program, *factor.divisor)) {
+        return false;
+      }
+    }
+  return true;
+}
+
+// Walks the instructions with what is defined and in scope.
+class ScopeWalk {
+ public:
+  explicit ScopeWalk(const Program& program)
+      : program_(program),
+        ranges_(ranges_of(program)),
+        state_(program.values.size(), State::kUndefined),
+        loops_seen_(program.symbols.size()) {}
+
+  void run() { walk(program_.body, {}); }
+
+  const Instruction* at() const { return at_; }
+  int count() const { return count_; }
+
+ private:
+  enum class State { kUndefined, kInScope, kOutOfScope };
+
+  void walk(const std::vector<Instruction>& body, const Surroundings& surroundings) {
+    for (const Instruction& instruction : body) {
+      at_ = &instruction;
+      ++count_;
+      check_uses(instruction, surroundings);
+      check_fresh(instruction.results);
+      check_instruction(program_, instruction, surroundings, ranges_);
+      if (instruction.kind == Kind::kFor) walk_loop(instruction, surroundings);
+      if (instruction.kind == Kind::kIf) walk_branch(instruction, surroundings);
+      define(instruction.results);
+    }
+  }
+
+  void walk_loop(const Instruction& loop, const Surroundings& surroundings) {
+    if (loops_seen_[loop.symbol])
+      throw BrokenRule{fmt::format("'{}' is the variable of two loops", program_.symbols[loop.symbol].name)};
+    loops_seen_[loop.symbol] = true;
+    Surroundings inner = surroundings;
+    inner.loops.push_back(&loop);
+    const size_t shown = defined_.size();
+    check_fresh(loop.arguments);
+    define(loop.arguments);
+    walk(loop.body, inner);
+    leave(loop, loop.yields, loop.arguments, shown, "yields of a loop");
+  }
+
+  void walk_branch(const Instruction& branch, const Surroundings& surroundings) {
+    Surroundings inner = surroundings;
+    inner.conditional = true;
+    const size_t shown = defined_.size();
+    walk(branch.body, inner);
+    leave(branch, branch.yields, branch.results, shown, "yields of an if");
+    walk(branch.otherwise_body, inner);
+    leave(branch, branch.otherwise_yields, branch.results, shown, "yields of an else");
+  }
+
+  // The yields are what is expected; then the body's values go out of scope.
+  void leave(const Instruction& owner, const std::vector<Value>& yields, const std::vector<Value>& expected,
+             size_t shown, const char* what) {
+    at_ = &owner;
+    for (const Value value : yields) check_use(value);
+    if (yields.size() != expected.size())
+      throw BrokenRule{fmt::format("{}: {} values, but {} are expected", what, yields.size(), expected.size())};
+    for (size_t i = 0; i < yields.size(); ++i)
+      if (!(program_.values[yields[i]].type == program_.values[expected[i]].type))
+        throw BrokenRule{fmt::format("{}: '%{}' has another type than '%{}'", what, program_.values[yields[i]].name,
+                                     program_.values[expected[i]].name)};
+    for (; defined_.size() > shown; defined_.pop_back()) state_[defined_.back()] = State::kOutOfScope;
+  }
+
+  bool exists(Value value) const { return value >= 0 && value < static_cast<Value>(state_.size()); }
+
+  void check_use(Value value) const {
+    if (!exists(value)) throw BrokenRule{fmt::format("value {} is not in the program's table", value)};
+    if (state_[value] == State::kUndefined)
+      throw BrokenRule{fmt::format("'%{}' is used before it is defined", program_.values[value].name)};
+    if (state_[value] == State::kOutOfScope)
+      throw BrokenRule{fmt::format("'%{}' is used outside the body that defines it", program_.values[value].name)};
+  }
+
+  // A For's results must be new before its body runs, where they are not seen yet.
+  void check_fresh(const std::vector<Value>& values) const {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!exists(values[i])) throw BrokenRule{fmt::format("value {} is not in the program's table", values[i])};
+      bool twice = state_[values[i]] != State::kUndefined;
+      for (size_t j = 0; j < i; ++j) twice = twice || values[j] == values[i];
+      if (twice) throw BrokenRule{fmt::format("'%{}' is defined twice", program_.values[values[i]].name)};
+    }
+  }
+
+  void define(const std::vector<Value>& values) {
+    check_fresh(values);
+    for (const Value value : values) {
+      state_[value] = State::kInScope;
+      defined_.push_back(value);
+    }
+  }
+
+  void check_uses(const Instruction& instruction, const Surroundings& surroundings) const {
+    for (const Value value : instruction.operands) check_use(value);
+    check_index(instruction.index, surroundings);
+    check_index(instruction.begin, surroundings);
+    check_index(instruction.end, surroundings);
+    const bool accesses = instruction.kind == Kind::kLoad || instruction.kind == Kind::kStore ||
+                          instruction.kind == Kind::kCopy;
+    if (accesses) check_access(instruction.access, surroundings);
+    if (instruction.kind == Kind::kCopy) check_access(instruction.destination, surroundings);
+    for (const Symbol lane : instruction.lanes) check_symbol(lane);
+    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kScan) check_symbol(instruction.from);
+    if (instruction.kind == Kind::kRelabel) check_symbol(instruction.to);
+    if (instruction.kind == Kind::kFor) check_symbol(instruction.symbol);
+  }
+
+  void check_access(const Access& access, const Surroundings& surroundings) const {
+    if (access.buffer < 0 || access.buffer >= static_cast<int>(program_.buffers.size()))
+      throw BrokenRule{fmt::format("buffer {} is not in the program's table", access.buffer)};
+    for (const Coordinate& coordinate : access.coordinates) {
+      check_index(coordinate.index, surroundings);
+      if (coordinate.value != kNoValue) check_use(coordinate.value);
+    }
+    if (access.mask != kNoValue) check_use(access.mask);
+  }
+
+  void check_symbol(Symbol symbol) const {
+    if (symbol < 0 || symbol >= static_cast<Symbol>(program_.symbols.size()))
+      throw BrokenRule{fmt::format("symbol {} is not in the program's table", symbol)};
+  }
+
+  void check_index(const Index& index, const Surroundings& surroundings) const {
+    if (!has_known_symbols(program_, index)) throw BrokenRule{"an index uses a symbol that the program does not have"};
+    std::vector<bool> used;
+    collect_symbols(index, used);
+    for (size_t symbol = 0; symbol < used.size(); ++symbol) {
+      if (!used[symbol] || program_.symbols[symbol].kind != SymbolKind::kLoop) continue;
+      bool open = false;
+      for (const Instruction* loop : surroundings.loops) open = open || loop->symbol == static_cast<Symbol>(symbol);
+      if (!open)
+        throw BrokenRule{fmt::format("loop variable '{}' is used outside its loop", program_.symbols[symbol].name)};
+    }
+  }
+
+  const Program& program_;
+  const std::vector<kernel::SymbolRange> ranges_;
+  std::vector<State> state_;  // [value]
+  std::vector<bool> loops_seen_;
+  std::vector<Value> defined_;
+  const Instruction* at_ = nullptr;
+  int count_ = 0;
+};
+
+int place_of(const Program& program, const Instruction* wanted) {
+  int place = -1, next = 0;
+  for_each(program.body, [&](const Instruction& instruction) {
+    if (&instruction == wanted) place = next;
+    ++next;
+  });
+  return place;
+}
+
+}  // namespace
+
+bool has_known_symbols(const Program& program, const Index& index) { return has_known(program, index); }
+
+std::optional<Fault> first_fault(const Program& program) {
+  try {
+    check_declarations(program);
+  } catch (const BrokenRule& rule) { return Fault{rule.message, -1}; }
+  ScopeWalk walk(program);
+  try {
+    walk.run();
+  } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
+  return std::nullopt;
+}
+
+std::string find_fault(const Program& program) {
+  const std::optional<Fault> fault = first_fault(program);
+  if (!fault) return "";
+  const Instruction* at = nullptr;
+  int next = 0;
+  for_each(program.body, [&](const Instruction& instruction) {
+    if (next++ == fault->instruction) at = &instruction;
+  });
+  return fmt::format("tile program '{}'{}: {}", program.name, at ? fmt::format(", '{}'", print_head(program, *at)) : "",
+                     fault->message);
+}
+
+void verify(const Program& program) {
+  if (const std::string fault = find_fault(program); !fault.empty()) throw Error(ErrorKind::kInternal, fault);
+}
+
+}  // namespace kw::tile

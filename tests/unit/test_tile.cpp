@@ -1,0 +1,310 @@
+// Tile programs: text and verifier.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "support/error.hpp"
+#include "tile/text.hpp"
+#include "tile/verifier.hpp"
+
+namespace kw::tile {
+namespace {
+
+constexpr std::string_view kEverything = R"(program everything {
+  doc "every \"instruction\" once"
+  size rows = 16..4096 by 16
+  size depth = 1..64
+  grid row_block = rows / 16, column_block = 4
+  lane row = 16, column = 64, inner = 64, n = 8
+  launch warps 8 registers 128
+  order grouped 8 (row_block, column_block)
+  buffer x: f32[rows, 256] input
+  buffer weight: f16[64, 8] input align 4
+  buffer table: i32[rows] input
+  buffer staged: f16[2, 64, 8] scratch shared
+  buffer partial: f32[rows] strides [2] scratch align 128
+  buffer count: i64[] inout
+  buffer out: f32[rows, 256] strides [8192, 1] output
+
+  %at: i32[column] = index column_block * 64 + column
+  %far: i64[row] = index row_block * 17592186044416 + row % 4
+  %limit: i32 = constant 250
+  %inside: b1[column] = less %at, %limit
+  %always: b1 = constant true
+  %place: i32[row] = load table[row_block * 16 + row] hint stream
+  %size: i32 = constant 4096
+  %safe: i32[row] = bounded %place, %size
+  %x_tile: f32[row, column] = load x[%safe, column_block * 64 + column] where %inside otherwise -inf hint keep
+  %shifted: f32[row] = load x[row_block * 16 + %safe, 0] where %always otherwise 0.0
+  %tiny: f32 = constant 0.000244140625
+  %scaled: f32[row, column] = mul %x_tile, %tiny
+  %half: f16[row, column] = cast %scaled
+  %turned: f16[row, inner] = relabel %half column -> inner
+  %best: f32[row] = fold max %scaled over column
+  %best_at: i64[row] = fold arg_max %scaled over column
+  %mean: f32, %m2: f32 = fold moments %scaled over row, column
+  %running: f32[row, column] = scan sum %scaled along column reversed
+  copy plain staged[0, inner, n] <- weight[inner, n] over inner, n
+  copy async staged[1, inner, n] <- weight[inner, n] over inner, n where %always
+  wait 0
+  barrier block
+  %w: f16[inner, n] = load staged[0, inner, n]
+  %zero: f32[row, n] = constant 0.0
+  for step = 0 to depth step 2 stages 3 carry %sums: f32[row, n] = %zero, %most: f32[row] = %best -> %total, %top {
+    %next: f32[row, n] = dot %sums, %turned, %w
+    %other: f32[row] = maximum %most, %shifted
+    for twice = 0 to 2 {
+      barrier block
+    }
+    yield %next, %other
+  }
+  %close: f32[row, column] = select %inside, %running, %x_tile
+  if %always -> %chosen: f32[row] {
+    %one: f32[row] = add %top, %mean
+    yield %one
+  } else {
+    yield %best
+  }
+  if %always {
+    store partial[row_block * 16 + row] <- %chosen
+  }
+  %zeros: f32[row, column] = constant 0.0
+  %square: f32 = constant nan
+  %dotted: f32[row] = constant 0.0
+  %gram: f32[row] = dot %dotted, %scaled, %close precision tf32
+  barrier grid
+  %one_more: i64 = constant 1
+  store count[] <- %one_more combine sum
+  store out[row_block * 16 + row, column_block * 64 + column] <- %close where %inside hint stream
+}
+)";
+
+TEST(TileText, PrintsWhatItParses) { EXPECT_EQ(print_program(parse_program(kEverything)), kEverything); }
+
+TEST(TileText, ReadsWhatPeopleWrite) {
+  const std::string_view written = R"(program small { # a comment
+    grid block = 4  lane i=8
+    buffer x: f32[32] input global buffer y: f32[32] output
+    %v: f32[i] = load x[i + 8*block]   # 8 apart
+    %c: f32 = constant 0x1p-12
+    %r: f32[i] = mul %v,%c
+    %rest: i32[i] = index i % 3
+    %k: i32[i] = index (i+1) %3
+    store y[block * 8 + i] <- %r })";
+  const std::string printed = print_program(parse_program(written));
+  EXPECT_NE(printed.find("%c: f32 = constant 0.000244140625\n"), std::string::npos);
+  EXPECT_NE(printed.find("load x[block * 8 + i]"), std::string::npos);
+  EXPECT_NE(printed.find("index i % 3\n"), std::string::npos);
+  EXPECT_NE(printed.find("index (i + 1) % 3\n"), std::string::npos);
+  EXPECT_EQ(print_program(parse_program(printed)), printed);
+}
+
+// Symbols may stand in any order in a program made by code; the text is the same as that of the parsed one.
+TEST(TileText, DoesNotDependOnTheOrderOfSymbols) {
+  Program program;
+  program.name = "mixed";
+  program.symbols = {{"column", SymbolKind::kLane, {0, 15, 1}, {}},
+                     {"loop", SymbolKind::kLoop, {0, 48, 16}, {}},
+                     {"block", SymbolKind::kGrid, {0, 7, 1}, Index(8)}};
+  program.grid = {2};
+  program.buffers.push_back({.name = "y",
+                             .dtype = DType::f32,
+                             .shape = {8 * 64},
+                             .strides = {},
+                             .role = BufferRole::kOutput,
+                             .space = Space::kGlobal,
+                             .alignment = 16});
+  program.values = {{"zero", {DType::f32, {}}}};
+  Instruction constant, loop, store;
+  constant.results = {0};
+  store.kind = Kind::kStore;
+  store.operands = {0};
+  store.access.buffer = 0;
+  store.access.coordinates = {{kernel::symbol_index(0) + kernel::symbol_index(1) + kernel::symbol_index(2) * 64}};
+  loop.kind = Kind::kFor;
+  loop.symbol = 1;
+  loop.end = Index(64);
+  loop.step = 16;
+  loop.body = {store};
+  program.body = {constant, loop};
+  EXPECT_EQ(find_fault(program), "");
+  const std::string text = print_program(program);
+  EXPECT_NE(text.find("store y[block * 64 + column + loop] <- %zero"), std::string::npos) << text;
+  EXPECT_EQ(print_program(parse_program(text)), text);
+}
+
+struct Wrong {
+  std::string_view what, instead, message, where;
+};
+
+std::string replaced(std::string_view what, std::string_view instead) {
+  std::string text(kEverything);
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  if (at != std::string::npos) text.replace(at, what.size(), instead);
+  return text;
+}
+
+class TileFaults : public testing::TestWithParam<Wrong> {};
+
+TEST_P(TileFaults, AreNamedWithTheirPlace) {
+  const Wrong& wrong = GetParam();
+  try {
+    parse_program(replaced(wrong.what, wrong.instead));
+    FAIL() << "no fault found, but expected: " << wrong.message;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(error.text().message.find(wrong.message), std::string::npos) << error.text().message;
+    if (!wrong.where.empty()) { EXPECT_EQ(error.text().where, wrong.where); }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Syntax, TileFaults,
+    testing::Values(
+        Wrong{"doc \"every \\\"instruction\\\" once\"", "doc \"every", "this quotation has no end", ""},
+        Wrong{"rows / 16,", "ranks / 16,", "nothing is called 'ranks' here", "line 5, column 20"},
+        Wrong{"rows / 16,", "rows / 0,", "an index is divided by 0", "line 5, column 27"},
+        Wrong{"n = 8", "n = 0", "lane 'n' is 0 wide", "line 6, column 47"},
+        Wrong{"launch warps 8", "launch warp 8", "expected 'warps', found 'warp'", "line 7, column 10"},
+        Wrong{"(row_block, column_block)", "(row_block, row)", "no dimension of the grid is called 'row'",
+              "line 8, column 31"},
+        Wrong{"f32[rows, 256] input", "f12[rows, 256] input", "there is no type 'f12'", "line 9, column 13"},
+        Wrong{"[64, 8] input", "[64, 8] into", "there is no role of a buffer called 'into'", ""},
+        Wrong{"scratch shared", "scratch local", "there is no memory space 'local', only global, shared, cluster",
+              "line 12, column 40"},
+        Wrong{"strides [8192, 1]", "strides [8192]", "2 dimensions, but 1 strides", "line 15, column 38"},
+        Wrong{"i32[column] = index", "i32[columns] = index", "no lane is called 'columns'", "line 17, column 12"},
+        Wrong{"= less ", "= lesser ", "there is no operation 'lesser'", "line 20, column 25"},
+        Wrong{"less %at", "less %missing", "no value is called '%missing' here", "line 20, column 30"},
+        Wrong{"constant true", "constant 1", "expected 'false', found '1'", ""},
+        Wrong{"load table", "load tables", "no buffer is called 'tables'", "line 22, column 27"},
+        Wrong{"hint keep", "hint hold", "there is no hint 'hold', only none, keep, stream", ""},
+        Wrong{"otherwise -inf", "otherwise low", "expected a number, found 'low'", ""},
+        Wrong{"fold max", "fold most", "there is no reduction 'most'", ""},
+        Wrong{"copy async", "copy later", "there is no mode of copies called 'later'", ""},
+        Wrong{"wait 0", "wait -1", "-1 is not within 0 and", ""},
+        Wrong{"barrier grid", "barrier all", "there is no scope of a barrier called 'all'", ""},
+        Wrong{"-> %total, %top {", "-> %total {", "the loop carries 2 values, but has 1 results", ""},
+        Wrong{"    yield %one\n  } else {", "    yield %one\n    wait 0\n  } else {", "expected '}'", ""},
+        Wrong{"precision tf32", "precision tf16", "there is no precision 'tf16'", ""},
+        Wrong{"hint stream\n}\n", "hint stream\n}\n}\n", "expected the end of the text", ""},
+        Wrong{"%zeros: f32", "%zero: f32", "'zero' is the name of something else already", ""},
+        Wrong{"for twice", "for step", "'step' is the name of something else already", ""},
+        Wrong{"add %top, %mean", "add %next, %mean", "no value is called '%next' here", ""},
+        Wrong{"barrier grid", "%at_last: i32 = index step", "nothing is called 'step' here", ""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, TileFaults,
+    testing::Values(
+        Wrong{"program everything", "program class", "'class' is a keyword", "line 1, column 1"},
+        Wrong{"size depth = 1..64", "size depth = 65..64", "the range of 'depth' is empty", ""},
+        Wrong{"size depth = 1..64", "size depth = 17..31 by 16", "no multiple of 16 is in the range of 'depth'", ""},
+        Wrong{"(row_block, column_block)", "(row_block, row_block)", "two dimensions of the grid", ""},
+        Wrong{"staged: f16[2, 64, 8]", "staged: f16[2, 64, depth]", "shared memory: its shape must be numbers", ""},
+        Wrong{"scratch shared", "output shared", "is on chip, but not scratch", ""},
+        Wrong{"align 4", "align 12", "no power of two", ""},
+        Wrong{"f32[rows] strides [2]", "c64[rows] strides [2]", "buffer 'partial' is complex", ""},
+        Wrong{"%turned: f16[row, inner]", "%turned: f16[row, row]", "'%turned' has lane 'row' twice", ""},
+        Wrong{"%far: i64", "%far: i32", "beyond i32", "line 18, column 3"},
+        Wrong{"%far: i64[row]", "%far: i64[column]", "the result has lanes [column], but the index varies along [row]",
+              ""},
+        Wrong{"%limit: i32 = constant 250", "%limit: i8 = constant 250", "250 is no number of type i8", ""},
+        Wrong{"%inside: b1[column] = less", "%inside: i32[column] = less", "is of type i32, but b1 is expected", ""},
+        Wrong{"less %at, %limit", "less %at", "1 operands, but 2 are expected", ""},
+        Wrong{"less %at, %limit", "less %at, %far", "operands are of types i32 and i64", ""},
+        Wrong{"= bounded ", "= logical_and ", "the result is of type i32, but b1 is expected", ""},
+        Wrong{"mul %x_tile, %tiny", "bit_and %x_tile, %tiny", "there is no bit_and of f32", ""},
+        Wrong{"%scaled: f32[row, column] = mul", "%scaled: f32[column, row] = mul",
+              "operand 0 has lanes [row, column], but the result has them in the order [column, row]", ""},
+        Wrong{"%scaled: f32[row, column] = mul", "%scaled: f32[row] = mul",
+              "the result has lanes [row], but its operands have [row, column]", ""},
+        Wrong{"column -> inner", "column -> n", "'column' is 64 wide, but 'n' is 8", ""},
+        Wrong{"relabel %half column -> inner", "relabel %half inner -> inner", "the operand has no lane 'inner'", ""},
+        Wrong{"select %inside, %running", "select %at, %running", "the condition is of type i32, but b1", ""},
+        Wrong{"table[row_block * 16 + row]", "table[row_block, row]", "1 dimensions, but 2 coordinates", ""},
+        Wrong{"where %inside otherwise", "where %at otherwise", "the mask is of type i32, but b1 is expected", ""},
+        Wrong{"%x_tile: f32[row, column] = load", "%x_tile: f32[row] = load",
+              "the result has lanes [row], but the access varies along [row, column]", ""},
+        Wrong{"x[%safe, column_block", "x[%shifted, column_block", "no value is called '%shifted' here", ""},
+        Wrong{"table[row_block * 16 + row] hint", "table[row_block * 16 + row + 1] hint",
+              "dimension 0 of buffer 'table' is left: 16 outside 16 where rows = 16, row_block = 0, row = 15", ""},
+        Wrong{"weight[inner, n] over inner, n\n  copy", "weight[inner - 1, n] over inner, n\n  copy",
+              "dimension 0 of buffer 'weight' is left: -1 outside 64 where inner = 0", ""},
+        Wrong{"<- weight[inner, n] over inner, n\n  copy", "<- staged[1, inner, n] over inner, n\n  copy",
+              "copies read global memory", ""},
+        Wrong{"copy plain staged[0, inner, n] <- weight[inner, n] over inner, n",
+              "copy plain staged[0, inner, n] <- weight[inner, n] over inner", "the copy is over [inner]", ""},
+        Wrong{"where %always\n  wait", "where %always otherwise 1.0\n  wait", "fills with 0", ""},
+        Wrong{"store out[", "store x[", "buffer 'x' is an input, and is not written", ""},
+        Wrong{"store partial[row_block * 16 + row] <- %chosen", "store partial[0] <- %chosen",
+              "the values along 'row' are stored to one element", ""},
+        Wrong{"combine sum", "combine any", "stores combine by sum, prod, max or min, not by any", ""},
+        Wrong{"= fold max %scaled over column", "= fold max %scaled over n", "the operand has no lane 'n'", ""},
+        Wrong{"= fold max %scaled", "= fold sort_up %scaled", "sort_up is of scans only", ""},
+        Wrong{"%best: f32[row] = fold max", "%best: f32[column] = fold max", "has lanes [column], but [row]", ""},
+        Wrong{"%best_at: i64[row]", "%best_at: f32[row]", "arg_max results in i32 or i64, not in f32", ""},
+        Wrong{"%mean: f32, %m2: f32 = fold", "%mean: f32 = fold", "1 results, but 2 are expected", ""},
+        Wrong{"scan sum", "scan moments", "moments is of folds only", ""},
+        Wrong{"along column reversed", "along n", "the operand has no lane 'n'", ""},
+        Wrong{"dot %sums, %turned, %w", "dot %sums, %scaled, %w", "operands are of types f32 and f16", ""},
+        Wrong{"dot %sums, %turned, %w", "dot %sums, %half, %w", "lane 'column' is in one operand only", ""},
+        Wrong{"dot %dotted, %scaled, %close", "dot %zeros, %scaled, %close", "has lanes [row], but [row, column]", ""},
+        Wrong{"    yield %next, %other", "    yield %next", "yields of a loop: 1 values, but 2 are expected", ""},
+        Wrong{"    yield %next, %other", "    yield %next, %next", "'%next' has another type than '%most'", ""},
+        Wrong{"%most: f32[row] = %best", "%most: f32[row] = %zero", "'%most' has other types at the beginning", ""},
+        Wrong{"= 0 to depth", "= 0 to depth + row", "a bound of the loop varies along [row]", ""},
+        Wrong{"  } else {\n    yield %best\n", "", "yields of an else: 0 values, but 1 are expected", ""},
+        Wrong{"if %always {", "if %inside {", "the condition has lanes [column], but is one value", ""}));
+
+// What text cannot say, or what its parser finds before the verifier.
+TEST(TileVerifier, NamesProgramAndInstruction) {
+  Program program = parse_program(kEverything);
+  std::swap(program.body[3], program.body[0]);
+  EXPECT_EQ(find_fault(program),
+            "tile program 'everything', '%inside: b1[column] = less %at, %limit': '%at' is used before it is defined");
+  EXPECT_THROW(verify(program), Error);
+}
+
+TEST(TileVerifier, FindsWhatTheTextCannotSay) {
+  const Program good = parse_program(kEverything);
+  ASSERT_EQ(find_fault(good), "");
+  const auto fault_after = [&](auto change) {
+    Program program = good;
+    change(program);
+    return find_fault(program);
+  };
+  const auto loop_of = [](Program& program) -> Instruction& {
+    for (Instruction& instruction : program.body)
+      if (instruction.kind == Kind::kFor) return instruction;
+    throw Error(ErrorKind::kInternal, "no loop");
+  };
+  const auto expect = [&](auto change, std::string_view message) {
+    const std::string fault = fault_after(change);
+    EXPECT_NE(fault.find(message), std::string::npos) << message << " | " << fault;
+  };
+  expect([](Program& p) { p.values[1].name = p.buffers[0].name; }, "'x' names two things");
+  expect([](Program& p) { p.values[1].name = "2nd"; }, "'2nd' is not an identifier");
+  expect([](Program& p) { p.body.push_back(p.body[0]); }, "'%at' is defined twice");
+  expect([](Program& p) { p.body[0].results = {1000}; }, "value 1000 is not in the program's table");
+  expect([](Program& p) { p.body[3].operands = {0, -3}; }, "value -3 is not in the program's table");
+  expect([](Program& p) { p.body[0].index = kernel::symbol_index(99); }, "a symbol that the program does not have");
+  expect([](Program& p) { p.body[5].access.buffer = 70; }, "buffer 70 is not in the program's table");
+  expect([](Program& p) { p.grid.pop_back(); }, "the grid does not list 'column_block'");
+  expect([](Program& p) { p.grid.push_back(p.grid[0]); }, "the grid lists 'row_block' twice");
+  expect([](Program& p) { p.symbols[p.grid[0]].range.high = 3; }, "does not hold all its blocks");
+  expect([](Program& p) { p.symbols[p.grid[0]].count = kernel::symbol_index(p.grid[1]); }, "else than sizes");
+  expect([](Program& p) { p.buffers[0].shape[0] = kernel::symbol_index(p.grid[0]); }, "else than sizes");
+  expect([&](Program& p) { p.symbols[loop_of(p).symbol].range.high = 3; }, "does not hold all its values");
+  expect([&](Program& p) { loop_of(p).symbol = p.grid[0]; }, "'row_block' is no loop variable");
+  expect([&](Program& p) { p.body.back().access.coordinates[1].index = kernel::symbol_index(loop_of(p).symbol); },
+         "loop variable 'step' is used outside its loop");
+  expect([&](Program& p) { p.body.back().operands = {loop_of(p).yields[0]}; },
+         "'%next' is used outside the body that defines it");
+  expect([&](Program& p) { loop_of(p).results[0] = loop_of(p).arguments[0]; }, "'%sums' is defined twice");
+  expect([](Program& p) { p.warps = 0; }, "at least one warp");
+}
+
+}  // namespace
+}  // namespace kw::tile
