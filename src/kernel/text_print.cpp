@@ -91,7 +91,7 @@ class Printer {
       const Expr& expr = kernel_.exprs[id];
       names_[id] = expr.name;
       const bool short_one = expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kIndex ||
-                             expr.kind == ExprKind::kState;
+                             expr.kind == ExprKind::kState || (expr.kind == ExprKind::kLoad && inputs_of(expr).empty());
       if (!names_[id].empty() || short_one || uses[id] < 2) continue;
       do names_[id] = fmt::format("value_{}", ++number);
       while (!taken.insert(names_[id]).second);

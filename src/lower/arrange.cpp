@@ -246,11 +246,16 @@ class Arranger {
     for (const Goal& goal : goals)
       for (ExprId root : roots_of(goal)) collect_states(root, axis, states);
     std::vector<Value*> carried;
-    for (const Goal& goal : goals)
-      if (goal.kind == Goal::Kind::kAccumulate) carried.push_back(&accumulators_[goal.which]);
+    std::vector<std::string> names;
+    for (const Goal& goal : goals) {
+      if (goal.kind != Goal::Kind::kAccumulate) continue;
+      carried.push_back(&accumulators_[goal.which]);
+      names.push_back(noun_of(values_.kernel.exprs[goal.which]));
+    }
     for (int state : states) {
       begin_state(state);
       carried.push_back(&carried_states_[state]);
+      names.push_back(values_.kernel.states[state].name);
       goals.push_back({Goal::Kind::kNext, state});
     }
     for (Value* value : carried) loop.operands.push_back(*value);
@@ -259,7 +264,8 @@ class Arranger {
     open_.push_back(axis);
     for (const Goal& goal : goals)
       if (goal.kind == Goal::Kind::kAccumulate) walked_.insert(goal.which);
-    for (Value* value : carried) *value = redefined(*value, loop.arguments);
+    for (size_t i = 0; i < carried.size(); ++i)
+      *carried[i] = redefined(*carried[i], names[i] + "_so_far", loop.arguments);
     for (int state : states) values_.set_state(state, carried_states_[state]);
     arrange_block(goals);
     for (Value* value : carried) loop.yields.push_back(*value);
@@ -268,15 +274,19 @@ class Arranger {
     open_.pop_back();
     values_.close();
     loop.body = values_.emission.close();
-    for (Value* value : carried) *value = redefined(*value, loop.results);
+    for (size_t i = 0; i < carried.size(); ++i) *carried[i] = redefined(*carried[i], names[i], loop.results);
     values_.emission.add_here(std::move(loop));
   }
 
-  // Another value of the same type and name, one of a loop's arguments or results.
-  Value redefined(Value value, std::vector<Value>& among) {
-    const tile::ValueInfo info = values_.mapped.program.values[value];
-    among.push_back(values_.emission.define(info.name, info.type));
+  // Another value of the same type, one of a loop's arguments or results.
+  Value redefined(Value value, const std::string& name, std::vector<Value>& among) {
+    among.push_back(values_.emission.define(name, values_.emission.type(value)));
     return among.back();
+  }
+
+  static std::string noun_of(const Expr& fold) {
+    if (!fold.name.empty()) return fold.name;
+    return fold.kind == ExprKind::kDot ? "product" : std::string(kernel::name_of(fold.reduce));
   }
 
   void collect_states(ExprId id, Axis along, std::vector<int>& states) const {
@@ -344,7 +354,7 @@ class Arranger {
     }
     Value operand = values_.fold_operand(expr);
     if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand);
-    Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, expr.name);
+    Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, noun_of(expr) + "_next");
     accumulators_[id] = result;
     if (is_maximum(id)) use_maximum(id, total, result);
   }

@@ -455,7 +455,9 @@ class ProgramParser {
     for (const Value argument : result.arguments) show(argument);
     parse_block(result.body, result.yields);
     hide_from(shown);
+    // The next loop may call its variable so, too.
     symbols_.erase(name);
+    names_.erase(name);
     for (size_t i = 0; i < results.size(); ++i) {
       program_.values.push_back({results[i].text, program_.values[result.arguments[i]].type});
       result.results.push_back(static_cast<Value>(program_.values.size() - 1));

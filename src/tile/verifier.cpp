@@ -30,7 +30,7 @@ class ScopeWalk {
       : program_(program),
         ranges_(ranges_of(program)),
         state_(program.values.size(), State::kUndefined),
-        loops_seen_(program.symbols.size()) {}
+        open_loops_(program.symbols.size()) {}
 
   void run() { walk(program_.body, {}); }
 
@@ -54,9 +54,9 @@ class ScopeWalk {
   }
 
   void walk_loop(const Instruction& loop, const Surroundings& surroundings) {
-    if (loops_seen_[loop.symbol])
-      throw BrokenRule{fmt::format("'{}' is the variable of two loops", program_.symbols[loop.symbol].name)};
-    loops_seen_[loop.symbol] = true;
+    if (open_loops_[loop.symbol])
+      throw BrokenRule{fmt::format("'{}' is the variable of a loop and of one inside it", program_.symbols[loop.symbol].name)};
+    open_loops_[loop.symbol] = true;
     Surroundings inner = surroundings;
     inner.loops.push_back(&loop);
     const size_t shown = defined_.size();
@@ -64,6 +64,7 @@ class ScopeWalk {
     define(loop.arguments);
     walk(loop.body, inner);
     leave(loop, loop.yields, loop.arguments, shown, "yields of a loop");
+    open_loops_[loop.symbol] = false;
   }
 
   void walk_branch(const Instruction& branch, const Surroundings& surroundings) {
@@ -164,7 +165,7 @@ class ScopeWalk {
   const Program& program_;
   const std::vector<kernel::SymbolRange> ranges_;
   std::vector<State> state_;  // [value]
-  std::vector<bool> loops_seen_;
+  std::vector<bool> open_loops_;
   std::vector<Value> defined_;
   const Instruction* at_ = nullptr;
   int count_ = 0;
