@@ -97,6 +97,7 @@ std::vector<Value> Emission::add(Instruction instruction, const std::vector<Tile
     depths_.back() = depth;
   }
   scope.known.emplace(key, instruction.results);
+  if (instruction.kind == Kind::kConstant) constants_[instruction.results[0]] = instruction;
   scope.code.push_back(std::move(instruction));
   return scope.code.back().results;
 }
@@ -149,6 +150,11 @@ Value Emission::cast(Value value, DType dtype) {
 Value Emission::broadcast(Value value, const std::vector<Symbol>& lanes) {
   if (type(value).lanes == lanes) return value;
   const DType dtype = type(value).dtype;
+  if (const auto found = constants_.find(value); found != constants_.end()) {
+    Instruction wider = found->second;
+    wider.results.clear();
+    return add(std::move(wider), {{dtype, lanes}}, program_.values[value].name)[0];
+  }
   return op(ScalarOp::kSelect, {constant({DType::b1, lanes}, 1), value, constant({dtype, {}}, 0)}, dtype);
 }
 

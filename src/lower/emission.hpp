@@ -60,6 +60,7 @@ class Emission {
   tile::Program& program_;
   std::vector<Scope> scopes_;
   std::vector<int> depths_;  // [value]
+  std::map<tile::Value, tile::Instruction> constants_;
   std::map<std::string, int> names_;
 };
 

@@ -18,10 +18,17 @@ enum class Arithmetic {
 // Buffers by name: inputs' elements in the order of memory, as doubles or, for integral types, as whole numbers.
 using Memory = std::map<std::string, kernel::Numbers>;
 
-// Runs all blocks, one after the other, and returns the memory as it is left: outputs and in-out buffers with their new
-// elements, and what was never written NaN (integers: the smallest). Sizes are given by name.
-// Throws kUser where a buffer or size is missing or has the wrong number of elements; kInternal where an access leaves
-// its buffer, or where two blocks write different values to one element (unless by a combining store).
+// Runs all blocks and returns the memory as it is left: outputs and in-out buffers. Blocks go one after the other, or
+// in step from barrier to barrier where the program has barriers of the grid or a cluster; all blocks are one cluster.
+// Elements that are never written are NaN (whole numbers: the smallest), unless `memory` gives the output's or the
+// scratch buffer's beginning. Sizes are given by name. Asynchronous copies arrive at the wait that lets them.
+// Throws kUser where a buffer or size is missing, unknown, or has the wrong number of elements. Throws kInternal,
+// naming the instruction and the values of the symbols, where
+// - an access leaves its buffer,
+// - two blocks, or two points of one store, write different values to one element (unless by combining stores),
+// - a block reads what another wrote, with no barrier of both between,
+// - shared memory is read after a store or plain copy, or written after a read, with no barrier between,
+// - shared memory is read or written while an asynchronous copy to it is under way.
 Memory interpret(const Program& program, const Memory& memory, const std::map<std::string, int64_t>& sizes = {},
                  Arithmetic arithmetic = Arithmetic::kAsTyped);
 

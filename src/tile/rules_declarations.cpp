@@ -48,7 +48,10 @@ void check_names(const Program& program) {
     check_name(name);
     if (!names.insert(name).second) throw BrokenRule{fmt::format("'{}' names two things", name)};
   };
-  for (const SymbolInfo& symbol : program.symbols) add(symbol.name);
+  // Loops that do not hold one another may have variables of one name.
+  std::set<std::string_view> loops;
+  for (const SymbolInfo& symbol : program.symbols)
+    if (symbol.kind != SymbolKind::kLoop || loops.insert(symbol.name).second) add(symbol.name);
   for (const Buffer& buffer : program.buffers) add(buffer.name);
   for (const ValueInfo& value : program.values) add(value.name);
 }

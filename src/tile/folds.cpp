@@ -1,0 +1,177 @@
+#include "tile/folds.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace kw::tile {
+namespace {
+
+using kernel::Number;
+
+bool is_nan(DType dtype, const Number& value) { return kernel::is_real(dtype) && std::isnan(value.real); }
+
+bool is_less(DType dtype, const Number& left, const Number& right) {
+  return kernel::is_real(dtype) ? left.real < right.real : left.whole < right.whole;
+}
+
+Number fold_step(ReduceOp reduce, DType dtype, const Number& left, const Number& right, bool rounds) {
+  Number result = kernel::fold(reduce, dtype, left, right);
+  if (kernel::is_real(dtype)) {
+    if (rounds) result.real = kernel::round_to(dtype, result.real);
+  } else {
+    result.whole = kernel::wrap_to(dtype, result.whole);
+  }
+  return result;
+}
+
+// Does the candidate take the place of the best so far? The first of equals stays, and the first NaN for good.
+bool is_better(ReduceOp reduce, DType dtype, const Number& candidate, const Number& best) {
+  if (is_nan(dtype, best)) return false;
+  if (is_nan(dtype, candidate)) return true;
+  return reduce == ReduceOp::kArgMax ? is_less(dtype, best, candidate) : is_less(dtype, candidate, best);
+}
+
+int64_t place_of_best(ReduceOp reduce, DType dtype, const Line& line) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < line.size(); ++i)
+    if (is_better(reduce, dtype, line.at(dtype, 0, i), line.at(dtype, 0, best))) best = i;
+  return best;
+}
+
+// Mean and Σ (x − mean)² of parts with mean, Σ and count (Chan et al. 1983).
+struct Moments {
+  double mean = 0, squares = 0, count = 0;
+
+  void add(double other_mean, double other_squares, double other_count) {
+    if (other_count == 0) return;
+    const double total = count + other_count, distance = other_mean - mean;
+    mean += distance * (other_count / total);
+    squares += other_squares + distance * distance * (count * other_count / total);
+    count = total;
+  }
+};
+
+// max and Σ exp(x − max). An infinite maximum is not subtracted, as in PyTorch's logsumexp: ∞ − ∞ is none.
+struct MaxSumExp {
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+
+  static double shifted(double value, double by) { return std::exp(std::isinf(by) ? value : value - by); }
+
+  void add(double other_largest, double other_sum) {
+    const Number pair[2] = {{largest, 0}, {other_largest, 0}};
+    const double top = kernel::apply(ScalarOp::kMaximum, DType::f64, DType::f64, pair).real;
+    // Where both are the same infinity, the sums are of values that were not shifted.
+    const double mine = largest == top ? 1.0 : shifted(largest, top);
+    const double others = other_largest == top ? 1.0 : shifted(other_largest, top);
+    sum = (sum == 0 ? 0 : sum * mine) + (other_sum == 0 ? 0 : other_sum * others);
+    largest = top;
+  }
+
+  void add(double value) { add(value, std::isinf(value) ? std::exp(value) : std::isnan(value) ? value : 1.0); }
+
+  double log() const { return std::isinf(largest) ? largest : largest + std::log(sum); }
+};
+
+void sort_line(bool down, DType dtype, std::vector<Number>& values) {
+  std::stable_sort(values.begin(), values.end(), [&](const Number& left, const Number& right) {
+    const Number &low = down ? right : left, &high = down ? left : right;
+    if (is_nan(dtype, low)) return false;
+    return is_nan(dtype, high) || is_less(dtype, low, high);
+  });
+}
+
+}  // namespace
+
+Number Line::at(DType dtype, size_t operand, int64_t i) const {
+  if (kernel::is_real(dtype)) return {operands[operand]->reals[base + steps[i]], 0};
+  return {0.0, operands[operand]->wholes[base + steps[i]]};
+}
+
+void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, Number* components) {
+  switch (reduce) {
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin: components[0] = {0.0, place_of_best(reduce, dtype, line)}; return;
+    case ReduceOp::kMoments:
+    case ReduceOp::kCombineMoments: {
+      Moments moments;
+      for (int64_t i = 0; i < line.size(); ++i) {
+        const double mean = line.at(dtype, 0, i).real;
+        if (reduce == ReduceOp::kMoments) moments.add(mean, 0, 1);
+        else moments.add(mean, line.at(dtype, 1, i).real, line.at(dtype, 2, i).real);
+      }
+      components[0] = {moments.mean, 0};
+      components[1] = {moments.squares, 0};
+      return;
+    }
+    case ReduceOp::kMaxSumExp:
+    case ReduceOp::kCombineMaxSumExp: {
+      MaxSumExp state;
+      for (int64_t i = 0; i < line.size(); ++i) {
+        if (reduce == ReduceOp::kMaxSumExp) state.add(line.at(dtype, 0, i).real);
+        else state.add(line.at(dtype, 0, i).real, line.at(dtype, 1, i).real);
+      }
+      components[0] = {state.largest, 0};
+      components[1] = {state.sum, 0};
+      return;
+    }
+    default:
+      components[0] = kernel::identity(reduce, dtype);
+      for (int64_t i = 0; i < line.size(); ++i)
+        components[0] = fold_step(reduce, dtype, components[0], line.at(dtype, 0, i), rounds);
+  }
+}
+
+void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds,
+               std::vector<Number>& results) {
+  const int64_t size = line.size();
+  results.resize(static_cast<size_t>(size));
+  if (reduce == ReduceOp::kSortUp || reduce == ReduceOp::kSortDown) {
+    for (int64_t i = 0; i < size; ++i) results[i] = line.at(dtype, 0, reversed ? size - 1 - i : i);
+    sort_line(reduce == ReduceOp::kSortDown, dtype, results);
+    if (reversed) std::reverse(results.begin(), results.end());
+    return;
+  }
+  MaxSumExp log_sum;
+  int64_t best = -1;
+  Number sum;
+  if (kernel::identity_of(reduce)) sum = kernel::identity(reduce, dtype);
+  for (int64_t step = 0; step < size; ++step) {
+    const int64_t i = reversed ? size - 1 - step : step;
+    const Number value = line.at(dtype, 0, i);
+    if (reduce == ReduceOp::kLogSumExp) {
+      log_sum.add(value.real);
+      results[i] = {log_sum.log(), 0};
+    } else if (reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin) {
+      if (best < 0 || is_better(reduce, dtype, value, line.at(dtype, 0, best))) best = i;
+      results[i] = {0.0, best};
+    } else {
+      results[i] = sum = fold_step(reduce, dtype, sum, value, rounds);
+    }
+  }
+}
+
+double dot_in_double(double sum, const std::vector<double>& a, const std::vector<double>& b, const DotLine& line) {
+  for (size_t i = 0; i < line.a_steps.size(); ++i)
+    sum += a[line.a_base + line.a_steps[i]] * b[line.b_base + line.b_steps[i]];
+  return sum;
+}
+
+double dot_in_float(double sum, const std::vector<double>& a, const std::vector<double>& b, const DotLine& line) {
+  float result = static_cast<float>(sum);
+  for (size_t i = 0; i < line.a_steps.size(); ++i)
+    result += static_cast<float>(a[line.a_base + line.a_steps[i]]) *
+              static_cast<float>(b[line.b_base + line.b_steps[i]]);
+  return result;
+}
+
+int64_t dot_of_wholes(int64_t sum, const std::vector<int64_t>& a, const std::vector<int64_t>& b, const DotLine& line) {
+  uint64_t result = static_cast<uint64_t>(sum);
+  for (size_t i = 0; i < line.a_steps.size(); ++i)
+    result += static_cast<uint64_t>(a[line.a_base + line.a_steps[i]]) *
+              static_cast<uint64_t>(b[line.b_base + line.b_steps[i]]);
+  return static_cast<int64_t>(result);
+}
+
+}  // namespace kw::tile
