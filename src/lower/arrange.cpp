@@ -76,6 +76,28 @@ class Arranger {
     }
     for (const kernel::Buffer& buffer : values_.kernel.buffers)
       if (buffer.role == kernel::BufferRole::kInOut) refuse_unordered(buffer);
+    for (const kernel::Store& store : values_.kernel.stores) refuse_empty_grid(store);
+  }
+
+  // Without blocks there is no store, though it does not depend on the axis that has no points.
+  void refuse_empty_grid(const kernel::Store& store) const {
+    const std::vector<bool> axes = axes_of(store);
+    for (Axis axis : kernel::axes_of(values_.kernel)) {
+      const MappedAxis& mapped = values_.mapped.axes[axis];
+      if (mapped.mapping == Mapping::kGrid && !axes[axis] &&
+          kernel::range_of(mapped.extent, tile::ranges_of(values_.mapped.program)).low < 1)
+        values_.refuse(fmt::format("axis '{}' may have no points, and a store that does not depend on it no blocks",
+                                   values_.name_of(axis)),
+                       "Give it a tile or a loop.");
+    }
+  }
+
+  // The axes on which a store's place or value depends.
+  std::vector<bool> axes_of(const kernel::Store& store) const {
+    std::vector<bool> axes = kernel::dependences(values_.kernel, store.access, values_.depends);
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (values_.depends[store.value][axis]) axes[axis] = true;
+    return axes;
   }
 
   // What is read and written in one kernel is read before: only where every element is read by who writes it.
@@ -415,9 +437,7 @@ class Arranger {
   }
 
   void store(const kernel::Store& store) {
-    std::vector<bool> axes = kernel::dependences(values_.kernel, store.access, values_.depends);
-    for (size_t axis = 0; axis < axes.size(); ++axis)
-      if (values_.depends[store.value][axis]) axes[axis] = true;
+    const std::vector<bool> axes = axes_of(store);
     Value mask = values_.mask_of(axes);
     // Blocks along an axis on which the store does not depend would all do it: the first does.
     for (size_t axis = 0; axis < axes.size(); ++axis) {

@@ -81,7 +81,7 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
   return text;
 }
 
-std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types, const std::string& name) {
+std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types, std::string name) {
   int depth = depth_of(instruction.index);
   for (Value operand : instruction.operands) depth = std::max(depth, depths_[operand]);
   if (instruction.access.mask != tile::kNoValue) depth = std::max(depth, depths_[instruction.access.mask]);
@@ -132,7 +132,7 @@ Value Emission::index(const tile::Index& index, DType dtype) {
   return add(std::move(instruction), {{dtype, tile::lanes_of(program_, index)}}, "position")[0];
 }
 
-Value Emission::op(ScalarOp op, std::vector<Value> operands, DType dtype, const std::string& name) {
+Value Emission::op(ScalarOp op, std::vector<Value> operands, DType dtype, std::string name) {
   std::vector<Symbol> lanes;
   for (Value operand : operands) lanes = united(std::move(lanes), type(operand).lanes);
   Instruction instruction;

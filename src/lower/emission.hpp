@@ -36,14 +36,14 @@ class Emission {
   // As a whole number of `dtype` (i32, i64); `type_for` has the narrowest that holds all of them.
   tile::Value index(const tile::Index& index, DType dtype);
   DType type_for(std::initializer_list<tile::Index> indices) const;
-  tile::Value op(tile::ScalarOp op, std::vector<tile::Value> operands, DType dtype, const std::string& name = "");
+  tile::Value op(tile::ScalarOp op, std::vector<tile::Value> operands, DType dtype, std::string name = "");
   tile::Value cast(tile::Value value, DType dtype);
   // The value as a tile with these lanes; it has some of them.
   tile::Value broadcast(tile::Value value, const std::vector<tile::Symbol>& lanes);
   tile::Value both(tile::Value left, tile::Value right);  // of masks; either may be kNoValue
   // Adds an instruction with one result for each type; gives the same results where an equal one is known.
   std::vector<tile::Value> add(tile::Instruction instruction, const std::vector<tile::TileType>& types,
-                               const std::string& name);
+                               std::string name);
   // One that is not shared and stays where the innermost scope is: stores and loops.
   void add_here(tile::Instruction instruction);
 

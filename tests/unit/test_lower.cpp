@@ -235,8 +235,8 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     Random random(seed);
     RandomKernel maker(random);
-    const Kernel kernel = maker.make();
     const std::map<std::string, int64_t> sizes = maker.sizes();
+    const Kernel kernel = maker.make();
     const kernel::Memory memory = random_memory(random, kernel, sizes);
     const kernel::Memory expected = kernel::evaluate(kernel, memory, sizes);
     const KernelSchedule schedule = random_schedule(random, kernel);
