@@ -20,49 +20,6 @@ IndexRange range_of_term(const IndexTerm& term, const std::vector<Axis>& axes) {
   return {std::min<int64_t>(0, end), std::max<int64_t>(0, end)};
 }
 
-int arity_of(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kSelect:
-    case ScalarOp::kFma: return 3;
-    case ScalarOp::kAdd:
-    case ScalarOp::kSub:
-    case ScalarOp::kMul:
-    case ScalarOp::kDiv:
-    case ScalarOp::kFloorDiv:
-    case ScalarOp::kTruncDiv:
-    case ScalarOp::kRemainder:
-    case ScalarOp::kFmod:
-    case ScalarOp::kMinimum:
-    case ScalarOp::kMaximum:
-    case ScalarOp::kFmin:
-    case ScalarOp::kFmax:
-    case ScalarOp::kAtan2:
-    case ScalarOp::kPow:
-    case ScalarOp::kEqual:
-    case ScalarOp::kNotEqual:
-    case ScalarOp::kLess:
-    case ScalarOp::kLessEqual:
-    case ScalarOp::kGreater:
-    case ScalarOp::kGreaterEqual:
-    case ScalarOp::kLogicalAnd:
-    case ScalarOp::kLogicalOr:
-    case ScalarOp::kLogicalXor:
-    case ScalarOp::kBitAnd:
-    case ScalarOp::kBitOr:
-    case ScalarOp::kBitXor:
-    case ScalarOp::kShiftLeft:
-    case ScalarOp::kShiftRight:
-    case ScalarOp::kBounded: return 2;
-    default: return 1;
-  }
-}
-
-size_t arity_of(ReduceOp op) {
-  if (op == ReduceOp::kCombineMoments) return 3;
-  if (op == ReduceOp::kCombineMaxSumExp) return 2;
-  return 1;
-}
-
 bool can_scan(const Expr& expr) {
   switch (expr.reduce) {
     case ReduceOp::kMax:
@@ -197,7 +154,8 @@ class Checker {
     if (expr.kind == ExprKind::kIndex) check_index(expr.access.index);
     if (expr.kind == ExprKind::kGather) check_gather(expr);
     if (expr.kind == ExprKind::kReduce) {
-      require(expr.operands.size() == arity_of(expr.reduce), "a Reduce has the wrong number of operands");
+      require(expr.operands.size() == static_cast<size_t>(kernel::arity_of(expr.reduce)),
+              "a Reduce has the wrong number of operands");
       for (const Guard& guard : expr.access.guards) check_index(guard.index);
       require(expr.access.guards.empty() || expr.reduce <= ReduceOp::kAll,
               "a Reduce other than a simple fold has guards");
@@ -212,7 +170,7 @@ class Checker {
       require(expr.kind == ExprKind::kScan && !kernel_.axes[scan_axis_of(kernel_)].reversed,
               "a sort is no Scan, or its axis is reversed");
     if (expr.kind != ExprKind::kOp) return;
-    require(static_cast<int>(expr.operands.size()) == arity_of(expr.op),
+    require(static_cast<int>(expr.operands.size()) == kernel::arity_of(expr.op),
             "expression " + std::to_string(id) + " has the wrong number of operands");
     if (expr.op == ScalarOp::kSelect)
       require(kernel_.exprs[expr.operands[0]].dtype == DType::b1, "a Select's condition is not a boolean");

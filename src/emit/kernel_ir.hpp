@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/types.hpp"
+#include "kernel/operations.hpp"
 
 namespace kw::kernel_ir {
 
@@ -93,100 +94,9 @@ enum class ExprKind {
               // `overwrites` it. Points may meet in one element. Only a store's value
 };
 
-enum class ScalarOp {
-  // arithmetic
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kFloorDiv,
-  kTruncDiv,
-  kRemainder /* sign of divisor */,
-  kFmod /* sign of dividend */,
-  kNeg,
-  kAbs,
-  kSign,
-  kReciprocal,
-  kMinimum,
-  kMaximum /* propagate NaN */,
-  kFmin,
-  kFmax /* ignore NaN */,
-  kFma,
-  // rounding
-  kFloor,
-  kCeil,
-  kTrunc,
-  kRound /* half to even */,
-  // transcendental
-  kExp,
-  kExp2,
-  kExpm1,
-  kLog,
-  kLog2,
-  kLog10,
-  kLog1p,
-  kSqrt,
-  kRsqrt,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kAtan2,
-  kSinh,
-  kCosh,
-  kTanh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kErf,
-  kErfc,
-  kSigmoid,
-  kPow,
-  // comparison and logic: results are b1
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kIsNan,
-  kIsInf,
-  kLogicalAnd,
-  kLogicalOr,
-  kLogicalXor,
-  kLogicalNot,
-  // integers
-  kBitAnd,
-  kBitOr,
-  kBitXor,
-  kBitNot,
-  kShiftLeft,
-  kShiftRight,
-  kSelect,   // operands: condition, then, else
-  kBounded,  // operands: index, size (a constant). The index, which data decided; one outside [0, size) is the caller's
-             // mistake (docs/contract.md), never an access
-  kCast,     // to `dtype`
-};
+using kernel::ReduceOp;
+using kernel::ScalarOp;
 
-enum class ReduceOp {
-  kSum,
-  kProd,
-  kMax,
-  kMin /* propagate NaN */,
-  kAny,
-  kAll,
-  kArgMax,
-  kArgMin,            // index along the flattened reduce axes; first of equals; NaN wins
-  kMoments,           // operand x → components 0: mean, 1: Σ(x−mean)²   (Welford / Chan, stable)
-  kCombineMoments,    // operands mean, m2, count → the same two components over partial moments (Chan et al. 1983)
-  kMaxSumExp,         // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
-  kCombineMaxSumExp,  // operands max, sum → the same two components over partials
-  kLogSumExp,         // of a Scan only: log Σ exp(x)
-  kSortUp,
-  kSortDown,  // of a Scan only: the row in order; equals keep theirs, NaN is the largest
-};
 // A Scan is of kSum, kProd, kMax, kMin, kLogSumExp or a sort. kMax and kMin may have a second operand, which must
 // ascend along the walk: component 1 is its value where the extreme stands, the last of equals. A sort may have one
 // too, the place along the axis: component 1 is the place where the element stood. A sort needs its row whole: its axis

@@ -143,14 +143,14 @@ class Parser {
       expr.kind = ExprKind::kScatter;
       const std::string op = name();
       expr.overwrites = op == "put";
-      if (const auto found = find_value(kReduceOpNames, op)) expr.reduce = *found;
+      if (const auto found = kernel::find_reduce_op(op)) expr.reduce = *found;
       else if (!expr.overwrites) fail(fmt::format("unknown way to scatter '{}'", op));
       expr.operands = operands();
     } else if (what == "reduce" || what == "scan") {
       expr.kind = what == "scan" ? ExprKind::kScan : ExprKind::kReduce;
       expr.network = accept("network");
       const std::string op = name();
-      if (auto found = find_value(kReduceOpNames, op)) expr.reduce = *found;
+      if (auto found = kernel::find_reduce_op(op)) expr.reduce = *found;
       else fail(fmt::format("unknown reduction '{}'", op));
       if (accept(".")) expr.component = static_cast<int>(integer());
       expr.operands = operands();
@@ -158,7 +158,7 @@ class Parser {
       guards(expr.access);
     } else {
       expr.kind = ExprKind::kOp;
-      if (auto found = find_value(kScalarOpNames, what)) expr.op = *found;
+      if (auto found = kernel::find_scalar_op(what)) expr.op = *found;
       else fail(fmt::format("unknown operation '{}'", what));
       expr.operands = operands();
     }

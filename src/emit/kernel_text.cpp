@@ -174,9 +174,6 @@ class Printer {
 
 }  // namespace
 
-std::string_view name_of(ScalarOp op) { return find_name(kScalarOpNames, op); }
-std::string_view name_of(ReduceOp reduce) { return find_name(kReduceOpNames, reduce); }
-
 std::string print(const Kernel& kernel) { return Printer(kernel).run(); }
 std::string print(const Kernel& kernel, const Index& index) { return Printer(kernel).index(index); }
 

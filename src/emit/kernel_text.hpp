@@ -31,8 +31,7 @@
 
 namespace kw::kernel_ir {
 
-std::string_view name_of(ScalarOp op);      // "floor_div"
-std::string_view name_of(ReduceOp reduce);  // "max_sum_exp"
+using kernel::name_of;  // of operations
 
 std::string print(const Kernel& kernel);
 std::string print(const Kernel& kernel, const Index& index);  // "4*row + (column // 8 % 4)"

@@ -109,17 +109,6 @@ TEST(KernelText, ScansSurvive) {
   EXPECT_EQ(print(kernel), text);
 }
 
-TEST(KernelText, EveryOperationHasItsOwnName) {
-  for (int op = 0; op <= static_cast<int>(ScalarOp::kCast); ++op) {
-    const auto scalar = static_cast<ScalarOp>(op);
-    EXPECT_EQ(find_value(kScalarOpNames, name_of(scalar)), scalar);
-  }
-  for (int op = 0; op <= static_cast<int>(ReduceOp::kLogSumExp); ++op) {
-    const auto reduce = static_cast<ReduceOp>(op);
-    EXPECT_EQ(find_value(kReduceOpNames, name_of(reduce)), reduce);
-  }
-}
-
 TEST(KernelText, SaysWhichLineIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
       {"%a = load y[row] : f32", "line 4: no buffer named 'y'"},
