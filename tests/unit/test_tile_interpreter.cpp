@@ -463,7 +463,8 @@ TEST(Interpreter, LoopsCarryValuesOfSeveralTypes) {
   %never: b1 = constant false
   %one: f32 = constant 1.0
   %two: f32 = constant 2.0
-  for step = 1 to 6 step 2 carry %sum: f16[i] = %start, %count: i64[i] = %none, %seen: b1 = %never, %a: f32 = %one, %b: f32 = %two -> %total, %steps, %any, %first, %second {
+  for step = 1 to 6 step 2 carry %sum: f16[i] = %start, %count: i64[i] = %none, %seen: b1 = %never,
+      %a: f32 = %one, %b: f32 = %two -> %total, %steps, %any, %first, %second {
     %tile: f16[i] = load x[step, i]
     %next: f16[i] = add %sum, %tile
     %positive: b1[i] = greater %tile, %start
