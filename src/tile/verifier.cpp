@@ -27,10 +27,7 @@ bool has_known(const Program& program, const Index& index) {
 class ScopeWalk {
  public:
   explicit ScopeWalk(const Program& program)
-      : program_(program),
-        ranges_(ranges_of(program)),
-        state_(program.values.size(), State::kUndefined),
-        open_loops_(program.symbols.size()) {}
+      : program_(program), ranges_(ranges_of(program)), state_(program.values.size(), State::kUndefined) {}
 
   void run() { walk(program_.body, {}); }
 
@@ -54,9 +51,10 @@ class ScopeWalk {
   }
 
   void walk_loop(const Instruction& loop, const Surroundings& surroundings) {
-    if (open_loops_[loop.symbol])
-      throw BrokenRule{fmt::format("'{}' is the variable of a loop and of one inside it", program_.symbols[loop.symbol].name)};
-    open_loops_[loop.symbol] = true;
+    const std::string& name = program_.symbols[loop.symbol].name;
+    for (const Instruction* outer : surroundings.loops)
+      if (program_.symbols[outer->symbol].name == name)
+        throw BrokenRule{fmt::format("'{}' is the variable of a loop and of one inside it", name)};
     Surroundings inner = surroundings;
     inner.loops.push_back(&loop);
     const size_t shown = defined_.size();
@@ -64,7 +62,6 @@ class ScopeWalk {
     define(loop.arguments);
     walk(loop.body, inner);
     leave(loop, loop.yields, loop.arguments, shown, "yields of a loop");
-    open_loops_[loop.symbol] = false;
   }
 
   void walk_branch(const Instruction& branch, const Surroundings& surroundings) {
@@ -165,7 +162,6 @@ class ScopeWalk {
   const Program& program_;
   const std::vector<kernel::SymbolRange> ranges_;
   std::vector<State> state_;  // [value]
-  std::vector<bool> open_loops_;
   std::vector<Value> defined_;
   const Instruction* at_ = nullptr;
   int count_ = 0;

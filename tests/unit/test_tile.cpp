@@ -57,6 +57,9 @@ constexpr std::string_view kEverything = R"(program everything {
     for twice = 0 to 2 {
       barrier block
     }
+    for twice = 0 to 3 {
+      wait 0
+    }
     yield %next, %other
   }
   %close: f32[row, column] = select %inside, %running, %x_tile
@@ -198,6 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Rules, TileFaults,
     testing::Values(
+        Wrong{"%square: f32", "%twice: f32", "'twice' names two things", ""},
         Wrong{"program everything", "program class", "'class' is a keyword", "line 1, column 1"},
         Wrong{"size depth = 1..64", "size depth = 65..64", "the range of 'depth' is empty", ""},
         Wrong{"size depth = 1..64", "size depth = 17..31 by 16", "no multiple of 16 is in the range of 'depth'", ""},
@@ -297,6 +301,7 @@ TEST(TileVerifier, FindsWhatTheTextCannotSay) {
   expect([](Program& p) { p.symbols[p.grid[0]].count = kernel::symbol_index(p.grid[1]); }, "else than sizes");
   expect([](Program& p) { p.buffers[0].shape[0] = kernel::symbol_index(p.grid[0]); }, "else than sizes");
   expect([&](Program& p) { p.symbols[loop_of(p).symbol].range.high = 3; }, "does not hold all its values");
+  expect([&](Program& p) { p.symbols[loop_of(p).body[2].symbol].name = "step"; }, "of a loop and of one inside it");
   expect([&](Program& p) { loop_of(p).symbol = p.grid[0]; }, "'row_block' is no loop variable");
   expect([&](Program& p) { p.body.back().access.coordinates[1].index = kernel::symbol_index(loop_of(p).symbol); },
          "loop variable 'step' is used outside its loop");

@@ -85,10 +85,11 @@ TEST(Interpreter, RmsNorm) {
   }
   const Program program = parse_program(text);
   const Memory memory = {{"x", reals(x)}, {"weight", reals(weight)}};
-  expect_near(interpret(program, memory).at("y").reals, expected, 1e-6);
+  const Reals typed = interpret(program, memory).at("y").reals;
+  expect_near(typed, expected, 1e-6);
+  for (const double number : typed) EXPECT_EQ(number, static_cast<float>(number));
   const Reals exact = interpret(program, memory, {}, Arithmetic::kDouble).at("y").reals;
   expect_near(exact, expected, 1e-14);
-  for (double number : interpret(program, memory).at("y").reals) EXPECT_EQ(number, static_cast<float>(number));
 }
 
 // One walk over the columns, whose number is known at run time only.
@@ -462,7 +463,8 @@ TEST(Interpreter, LoopsCarryValuesOfSeveralTypes) {
   %never: b1 = constant false
   %one: f32 = constant 1.0
   %two: f32 = constant 2.0
-  for step = 1 to 6 step 2 carry %sum: f16[i] = %start, %count: i64[i] = %none, %seen: b1 = %never, %a: f32 = %one, %b: f32 = %two -> %total, %steps, %any, %first, %second {
+  for step = 1 to 6 step 2 carry %sum: f16[i] = %start, %count: i64[i] = %none, %seen: b1 = %never,
+      %a: f32 = %one, %b: f32 = %two -> %total, %steps, %any, %first, %second {
     %tile: f16[i] = load x[step, i]
     %next: f16[i] = add %sum, %tile
     %positive: b1[i] = greater %tile, %start
