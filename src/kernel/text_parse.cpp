@@ -27,8 +27,10 @@ class Parser {
     builder_ = Builder(name, doc);
     while (!reader_.accept("}")) item();
     if (!reader_.at_end()) reader_.fail("expected the end of the text");
-    for (const State& state : builder_.kernel().states)
-      if (state.next == kNoExpr) reader_.fail(fmt::format("state '{}' has no next value", state.name));
+    for (size_t state = 0; state < kernel().states.size(); ++state)
+      if (kernel().states[state].next == kNoExpr)
+        reader_.fail_at(state_positions_[state],
+                        fmt::format("state '{}' has no next value", kernel().states[state].name));
     try {
       return builder_.finish();
     } catch (const Error& error) { reader_.fail_at(0, error.text().message); }
@@ -135,6 +137,7 @@ class Parser {
   }
 
   void state() {
+    state_positions_.push_back(reader_.position());
     const std::string name = declared_name();
     reader_.expect(":");
     const DType type = dtype();
@@ -485,6 +488,7 @@ class Parser {
   std::set<std::string> names_;
   std::map<std::string, Symbol> symbols_;
   std::map<std::string, int> buffers_, states_;
+  std::vector<size_t> state_positions_;
   std::map<std::string, ExprId> locals_;
 };
 

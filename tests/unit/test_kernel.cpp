@@ -106,7 +106,7 @@ TEST(Index, SimplifiesByWhatIsKnown) {
       {"(i * 5 + j) / 5", "i"},
       {"(i * 5 + j) % 5", "j"},
       {"(i * 10 + j * 2 + 1) / 2", "i * 5 + j"},
-      {"t / 16 * 16", "t"},
+      {"t * 2 / 32", "t / 16"},
       {"t % 8", "0"},
       {"(i + 14) / 7 - 2", "0"},
       {"i / 2 / 2", "i / 4"},
@@ -171,9 +171,7 @@ TEST(KernelForm, SharedResultsGetNames) {
 TEST(KernelForm, BareNumbersTakeTheTypeBesideThem) {
   const Kernel kernel = parse_kernel(with("y[i] = f32(h[i] * 2 + 1.5)"));
   for (const Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kConstant) {
-      EXPECT_EQ(expr.dtype, DType::bf16);
-    }
+    if (expr.kind == ExprKind::kConstant) { EXPECT_EQ(expr.dtype, DType::bf16); }
 }
 
 TEST(KernelForm, SaysWhereItIsWrong) {
@@ -200,10 +198,10 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"axis i = 3", "line 8, column 6", "'i' is named twice"},
       {"y[i] = x[i, 0] where x[i, 0]", "line 8, column 22", "a mask is a condition"},
       {"next h = 1.0", "line 8, column 6", "'h' is no state"},
-      {"state c: f32[i] along s from 0.0\ny[i] = c.previous[i]", "line 10, column 1", "state 'c' has no next value"},
+      {"state c: f32[i] along s from 0.0\ny[i] = c.previous[i]", "line 8, column 7", "state 'c' has no next value"},
       {"state c: f32[i] along i from 0.0\nnext c = c.previous[i]", "line 1, column 1", "carried along no ordered axis"},
       {"y[i] = c.previous[i]", "line 8, column 8", "nothing is called 'c' here"},
-      {"y[i] = x[i, 9]", "line 1, column 1", ""},
+      {"y[i] = x[4, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
       {"y[i] = x[i, 0] and x[i, 1]", "line 8, column 8", "logical_and is of conditions"},
       {"size m = 5..2", "line 8, column 10", "has no range"},
       {"in b: f12[3]", "line 8, column 7", "'f12' is no type"},
@@ -213,7 +211,6 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"y[i - 1] = 1.0", "line 1, column 1", "may be negative"},
   };
   for (const Case& one : cases) {
-    if (one.words[0] == '\0') continue;
     try {
       parse_kernel(with(one.lines));
       ADD_FAILURE() << one.lines;
