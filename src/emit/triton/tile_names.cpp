@@ -1,0 +1,127 @@
+#include "emit/triton/tile_names.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kw::triton {
+
+using tile::Index;
+using tile::Instruction;
+using tile::Kind;
+using tile::Symbol;
+
+namespace {
+
+// Is there more to it than a symbol and a number, along some lane?
+bool deserves_name(const tile::Program& program, const Index& index) {
+  return !kernel::as_symbol(index) && !index.terms.empty() && !tile::lanes_of(program, index).empty() &&
+         (index.terms.size() > 1 || index.constant != 0 || index.terms[0].factors.size() > 1 ||
+          index.terms[0].coefficient != 1 || index.terms[0].factors[0].kind != kernel::IndexFactor::Kind::kSymbol);
+}
+
+}  // namespace
+
+IndexNames::IndexNames(const tile::Program& program) : program_(program) {
+  std::vector<const Instruction*> loops;
+  visit(program.body, loops);
+}
+
+void IndexNames::visit(const std::vector<Instruction>& body, std::vector<const Instruction*>& loops) {
+  for (const Instruction& instruction : body) {
+    if (instruction.kind == Kind::kIndex) note(instruction.index, loops);
+    for (const tile::Coordinate& coordinate : instruction.access.coordinates) note(coordinate.index, loops);
+    if (instruction.kind == Kind::kFor) {
+      loops.push_back(&instruction);
+      visit(instruction.body, loops);
+      loops.pop_back();
+    }
+    visit(instruction.kind == Kind::kIf ? instruction.body : std::vector<Instruction>{}, loops);
+    visit(instruction.otherwise_body, loops);
+  }
+}
+
+// Dividends first: `row_index // 7` is then written with the name of `row_block * 16 + row`.
+void IndexNames::note(const Index& index, const std::vector<const Instruction*>& loops) {
+  for (const kernel::IndexTerm& term : index.terms)
+    for (const kernel::IndexFactor& factor : term.factors)
+      if (factor.kind != kernel::IndexFactor::Kind::kSymbol) note(*factor.dividend, loops);
+  if (deserves_name(program_, index)) define(index, loops);
+}
+
+void IndexNames::define(const Index& index, const std::vector<const Instruction*>& loops) {
+  const Instruction* scope = nullptr;
+  for (const Instruction* loop : loops)
+    if (kernel::uses(index, loop->symbol)) scope = loop;
+  if (std::any_of(named_.begin(), named_.end(), [&](const Named& one) { return one.index == index; })) {
+    // Known where it is needed only if it was defined in this loop or outside.
+    for (const auto& [where, definitions] : definitions_)
+      for (const Definition& one : definitions)
+        if (where == scope && one.index == shortened(index)) return;
+    if (scope == nullptr) return;
+  }
+  const std::vector<Symbol> lanes = tile::lanes_of(program_, index);
+  const std::string base = program_.symbols[lanes.back()].name + "_index";
+  std::string name = base;
+  for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
+  const Index text = shortened(index);
+  const auto known = std::find_if(named_.begin(), named_.end(), [&](const Named& one) { return one.index == index; });
+  if (known != named_.end()) name = known->name;
+  else named_.push_back({index, static_cast<Symbol>(program_.symbols.size() + named_.size()), name, lanes});
+  definitions_[scope].push_back({name, text});
+}
+
+const std::vector<IndexNames::Definition>& IndexNames::at(const Instruction* loop) const {
+  static const std::vector<Definition> kNone;
+  const auto found = definitions_.find(loop);
+  return found == definitions_.end() ? kNone : found->second;
+}
+
+Index IndexNames::shortened(const Index& index) const {
+  for (const Named& one : named_)
+    if (one.index == index) return kernel::symbol_index(one.symbol);
+  Index result(index.constant);
+  for (const kernel::IndexTerm& term : index.terms) {
+    kernel::IndexTerm copy = term;
+    for (kernel::IndexFactor& factor : copy.factors)
+      if (factor.kind != kernel::IndexFactor::Kind::kSymbol)
+        factor.dividend = std::make_shared<const Index>(shortened(*factor.dividend));
+    result.terms.push_back(std::move(copy));
+  }
+  return result;
+}
+
+std::string IndexNames::name_of(Symbol symbol) const {
+  const size_t count = program_.symbols.size();
+  return static_cast<size_t>(symbol) < count ? program_.symbols[symbol].name : named_[symbol - count].name;
+}
+
+std::vector<Symbol> IndexNames::lanes_of(Symbol symbol) const {
+  const size_t count = program_.symbols.size();
+  if (static_cast<size_t>(symbol) >= count) return named_[symbol - count].lanes;
+  if (program_.symbols[symbol].kind == tile::SymbolKind::kLane) return {symbol};
+  return {};
+}
+
+std::vector<Symbol> IndexNames::lanes_of(const Index& index) const {
+  std::vector<bool> used;
+  kernel::collect_symbols(index, used);
+  std::vector<Symbol> lanes;
+  for (size_t symbol = 0; symbol < used.size(); ++symbol) {
+    if (!used[symbol]) continue;
+    const std::vector<Symbol> more = lanes_of(static_cast<Symbol>(symbol));
+    lanes.insert(lanes.end(), more.begin(), more.end());
+  }
+  std::sort(lanes.begin(), lanes.end());
+  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
+  return lanes;
+}
+
+bool IndexNames::is_taken(const std::string& name) const {
+  const auto has = [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
+  };
+  return has(program_.symbols) || has(program_.buffers) || has(program_.values) || has(named_);
+}
+
+}  // namespace kw::triton

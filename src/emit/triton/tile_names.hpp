@@ -1,0 +1,50 @@
+// Names for indices that a printed tile program uses in several places, or that are long: `row_index = row_block * 16 +
+// row`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+class IndexNames {
+ public:
+  explicit IndexNames(const tile::Program& program);
+
+  struct Definition {
+    std::string name;
+    tile::Index index;  // over symbols, and other definitions' (symbols from the program's number on)
+  };
+  // What is to be defined at the start of the program (nullptr) or of a loop's body, in order.
+  const std::vector<Definition>& at(const tile::Instruction* loop) const;
+
+  // The index with parts that have names replaced by them; they are symbols from the program's number of them on.
+  tile::Index shortened(const tile::Index& index) const;
+  std::string name_of(tile::Symbol symbol) const;
+  // The lanes along which a symbol varies: itself, or those of what it names.
+  std::vector<tile::Symbol> lanes_of(tile::Symbol symbol) const;
+  // The same of an index, in the order of the symbols' table.
+  std::vector<tile::Symbol> lanes_of(const tile::Index& index) const;
+  // Whether a name of that text is taken.
+  bool is_taken(const std::string& name) const;
+
+ private:
+  void visit(const std::vector<tile::Instruction>& body, std::vector<const tile::Instruction*>& loops);
+  void note(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
+  void define(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
+
+  const tile::Program& program_;
+  std::map<const tile::Instruction*, std::vector<Definition>> definitions_;
+  struct Named {
+    tile::Index index;
+    tile::Symbol symbol;
+    std::string name;
+    std::vector<tile::Symbol> lanes;
+  };
+  std::vector<Named> named_;
+};
+
+}  // namespace kw::triton

@@ -1,0 +1,641 @@
+#include "emit/triton/tile_printer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "emit/triton/expressions.hpp"
+#include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_names.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+
+namespace kw::triton {
+namespace {
+
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using tile::Index;
+using tile::Instruction;
+using tile::kNoValue;
+using tile::Kind;
+using tile::Symbol;
+using tile::SymbolKind;
+using tile::TileType;
+using tile::Value;
+using Lanes = std::vector<Symbol>;
+
+// Longer results of a single use get a line of their own.
+constexpr size_t kLongestInline = 60;
+// Arguments of calls are broken into lines beyond it.
+constexpr size_t kColumns = 120;
+
+class TilePrinter {
+ public:
+  explicit TilePrinter(const tile::Program& program)
+      : program_(program),
+        ranges_(tile::ranges_of(program)),
+        names_(program),
+        texts_(program.values.size()),
+        mentions_(program.values.size()),
+        uses_(program.values.size()),
+        users_body_(program.values.size()),
+        own_body_(program.values.size()) {
+    count_uses(program.body);
+  }
+
+  TileKernel run() {
+    print_head();
+    print_body(program_.body);
+    return {std::move(out_), launch(), std::move(helpers_)};
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorKind::kInternal, fmt::format("tile program '{}' has no Triton form: {}", program_.name, what));
+  }
+
+  // --- Uses ---
+
+  void use(Value value, const std::vector<Instruction>& body) {
+    if (value == kNoValue) return;
+    ++uses_[value];
+    users_body_[value] = &body;
+  }
+
+  void count_uses(const std::vector<Instruction>& body) {
+    for (const Instruction& one : body) {
+      for (Value result : one.results) own_body_[result] = &body;
+      for (Value operand : one.operands) use(operand, body);
+      for (const tile::Coordinate& coordinate : one.access.coordinates) use(coordinate.value, body);
+      use(one.access.mask, body);
+      for (Value value : one.yields) use(value, one.body);
+      for (Value value : one.otherwise_yields) use(value, one.otherwise_body);
+      count_uses(one.body);
+      count_uses(one.otherwise_body);
+    }
+  }
+
+  // --- Lines ---
+
+  void line(const std::string& text) { out_ += text.empty() ? "\n" : std::string(indent_, ' ') + text + "\n"; }
+
+  const TileType& type(Value value) const { return program_.values[value].type; }
+  const std::string& name(Value value) const { return program_.values[value].name; }
+  int64_t width(Symbol lane) const { return tile::width_of(program_, lane); }
+
+  // --- Head ---
+
+  void print_head() {
+    std::vector<std::string> parameters;
+    for (const tile::Buffer& buffer : program_.buffers) {
+      if (buffer.space != tile::Space::kGlobal) refuse("shared memory of its own");
+      parameters.push_back(buffer.name);
+    }
+    for (const tile::SymbolInfo& symbol : program_.symbols)
+      if (symbol.kind == SymbolKind::kSize) parameters.push_back(symbol.name);
+    line("@triton.jit");
+    line(fmt::format("def {}({}):", program_.name, join(parameters, ", ")));
+    indent_ = 4;
+    if (!program_.doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", program_.doc));
+    print_grid();
+    std::vector<bool> used;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      collect_symbols(one.index, used);
+      for (const tile::Coordinate& coordinate : one.access.coordinates) collect_symbols(coordinate.index, used);
+      if (one.kind == Kind::kFold && is_place(one.reduce))
+        for (Symbol lane : one.lanes) {
+          if (static_cast<size_t>(lane) >= used.size()) used.resize(lane + 1);
+          used[lane] = true;
+        }
+    });
+    for (size_t symbol = 0; symbol < used.size(); ++symbol)
+      if (used[symbol] && program_.symbols[symbol].kind == SymbolKind::kLane)
+        line(fmt::format("{} = tl.arange(0, {})", program_.symbols[symbol].name, width(static_cast<Symbol>(symbol))));
+    print_definitions(nullptr);
+  }
+
+  // One dimension of the launch, so that no count has a limit of its own.
+  void print_grid() {
+    if (program_.grid.empty()) return;
+    const auto& symbols = program_.symbols;
+    if (program_.grid.size() == 1) {
+      line(fmt::format("{} = tl.program_id(0)", symbols[program_.grid[0]].name));
+      return;
+    }
+    std::string rest = "program";
+    while (taken(rest)) rest += "_id";
+    line(fmt::format("{} = tl.program_id(0)", rest));
+    std::vector<Symbol> slower = program_.grid;
+    if (program_.order.grouped >= 0) {
+      slower.erase(
+          std::remove_if(slower.begin(), slower.end(),
+                         [&](Symbol one) { return one == program_.order.grouped || one == program_.order.along; }),
+          slower.end());
+      print_grouped(rest, slower.empty());
+      rest = slower.empty()
+                 ? rest
+                 : fmt::format("{} // ({} * {})", rest, count(program_.order.grouped), count(program_.order.along));
+    }
+    for (size_t place = slower.size(); place-- > 0;) {
+      const std::string left = rest.find(' ') == std::string::npos ? rest : "(" + rest + ")";
+      line(place == 0 ? fmt::format("{} = {}", symbols[slower[place]].name, rest)
+                      : fmt::format("{} = {} % {}", symbols[slower[place]].name, left, count(slower[place])));
+      rest = fmt::format("{} // {}", left, count(slower[place]));
+    }
+  }
+
+  // Triton's own order: `count` rows of blocks at a time, column by column.
+  void print_grouped(const std::string& program, bool alone) {
+    const std::string rows = program_.symbols[program_.order.grouped].name,
+                      columns = program_.symbols[program_.order.along].name;
+    const std::string row_count = count(program_.order.grouped), column_count = count(program_.order.along);
+    std::string within = program;
+    if (!alone) {
+      within = program + "_of_plane";
+      line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
+    }
+    const std::string group = fmt::format("({} * {})", program_.order.count, column_count);
+    line(fmt::format("first_{} = {} // {} * {}", rows, within, group, program_.order.count));
+    line(fmt::format("grouped_{0} = tl.minimum({1} - first_{0}, {2})", rows, row_count, program_.order.count));
+    line(fmt::format("{0} = first_{0} + {1} % {2} % grouped_{0}", rows, within, group));
+    line(fmt::format("{} = {} % {} // grouped_{}", columns, within, group, rows));
+  }
+
+  bool taken(const std::string& name) const { return names_.is_taken(name); }
+
+  // A grid symbol's number of blocks, to be multiplied with.
+  std::string count(Symbol symbol) const {
+    const Index& index = program_.symbols[symbol].count;
+    const std::string text = spelled(index, {});
+    return kernel::as_constant(index) || kernel::as_symbol(index) ? text : "(" + text + ")";
+  }
+
+  std::string launch() const {
+    std::vector<std::string> parameters;
+    for (const tile::Buffer& buffer : program_.buffers) parameters.push_back(buffer.name);
+    for (const tile::SymbolInfo& symbol : program_.symbols)
+      if (symbol.kind == SymbolKind::kSize) parameters.push_back(symbol.name);
+    std::vector<std::string> counts;
+    for (Symbol symbol : program_.grid) counts.push_back(count(symbol));
+    const std::string all = join(parameters, ", "), blocks = counts.empty() ? "1" : join(counts, " * ");
+    std::string options = fmt::format("num_warps={}", program_.warps);
+    if (program_.max_registers) options += fmt::format(", maxnreg={}", program_.max_registers);
+    return fmt::format("def launch_{0}({1}):\n    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
+                       program_.name, all, blocks, options);
+  }
+
+  // --- Indices ---
+
+  // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
+  static std::string brackets(const Lanes& own, const Lanes& lanes) {
+    if (own.empty() || own == lanes) return "";
+    std::vector<std::string> marks;
+    for (Symbol lane : lanes) marks.emplace_back(std::find(own.begin(), own.end(), lane) == own.end() ? "None" : ":");
+    return "[" + join(marks, ", ") + "]";
+  }
+
+  // An index that has been shortened, as a tile of these lanes.
+  std::string spelled(const Index& index, const Lanes& lanes) const {
+    const kernel::IndexWords words{
+        [&](Symbol symbol) { return names_.name_of(symbol) + brackets(names_.lanes_of(symbol), lanes); },
+        " // ",
+        " % ",
+        {}};
+    return kernel::print_index(index, words);
+  }
+
+  void print_definitions(const Instruction* loop) {
+    for (const IndexNames::Definition& one : names_.at(loop))
+      line(fmt::format("{} = {}", one.name, spelled(one.index, names_.lanes_of(one.index))));
+  }
+
+  // Python's // rounds down and Triton's towards zero: the same where nothing is negative.
+  void require_nonnegative_dividends(const Index& index) const {
+    for (const kernel::IndexTerm& term : index.terms)
+      for (const kernel::IndexFactor& factor : term.factors) {
+        if (factor.kind == kernel::IndexFactor::Kind::kSymbol) continue;
+        if (kernel::range_of(*factor.dividend, ranges_).low < 0) refuse("an index divides what may be negative");
+        require_nonnegative_dividends(*factor.dividend);
+      }
+  }
+
+  // --- Values ---
+
+  // As a tile of these lanes, of which it has some.
+  Text text(Value value, const Lanes& lanes) const {
+    const std::string marks = brackets(type(value).lanes, lanes);
+    if (marks.empty()) return texts_[value];
+    return {wrap(texts_[value], Binding::kAtom) + marks};
+  }
+
+  // The result in a line of its own, or where it is used if that is once, in the same body, and the text is short.
+  void give(Value value, Text text, const std::vector<Value>& operands, bool may_inline = true) {
+    const bool once = uses_[value] == 1 && users_body_[value] == own_body_[value];
+    if (text.constant || (may_inline && once && text.text.size() <= kLongestInline)) {
+      texts_[value] = std::move(text);
+      for (Value operand : operands) mentions_[value].insert(mentions_[operand].begin(), mentions_[operand].end());
+      return;
+    }
+    assign(name(value), text.text);
+    texts_[value] = {name(value)};
+  }
+
+  // `name = text`, with a call's arguments in lines of their own where it is long.
+  void assign(const std::string& name, const std::string& text) { line(fmt::format("{} = {}", name, text)); }
+
+  std::string shape_text(const Lanes& lanes) const {
+    std::vector<std::string> sizes;
+    for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
+    return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
+  }
+
+  // --- Instructions ---
+
+  void print_body(const std::vector<Instruction>& body) {
+    for (const Instruction& one : body) print(one);
+  }
+
+  void print(const Instruction& one) {
+    switch (one.kind) {
+      case Kind::kConstant: return print_constant(one);
+      case Kind::kIndex: return print_index(one);
+      case Kind::kOp: return print_op(one);
+      case Kind::kRelabel: return print_relabel(one);
+      case Kind::kLoad: return print_load(one);
+      case Kind::kStore: return print_store(one);
+      case Kind::kDot: return print_dot(one);
+      case Kind::kFold: return print_fold(one);
+      case Kind::kScan: return print_scan(one);
+      case Kind::kFor: return print_for(one);
+      case Kind::kIf: return print_if(one);
+      case Kind::kCopy:
+      case Kind::kWait: refuse("copies to shared memory are Triton's own");
+      case Kind::kBarrier:
+        if (one.scope != tile::Scope::kBlock) refuse("a barrier of several blocks");
+        return line("tl.debug_barrier()");
+    }
+  }
+
+  void print_constant(const Instruction& one) {
+    const Value value = one.results[0];
+    const Text number = literal(type(value).dtype, one.number, one.integer);
+    if (type(value).lanes.empty()) {
+      texts_[value] = number;
+      return;
+    }
+    give(
+        value,
+        {fmt::format("tl.full({}, {}, {})", shape_text(type(value).lanes), number.text, dtype_name(type(value).dtype))},
+        {});
+  }
+
+  void print_index(const Instruction& one) {
+    const Value value = one.results[0];
+    require_nonnegative_dividends(one.index);
+    const Index index = names_.shortened(one.index);
+    Text text{spelled(index, type(value).lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
+    if (type(value).dtype == DType::i64) text = {wrap(text, Binding::kAtom) + ".to(tl.int64)"};
+    if (text.binding == Binding::kAtom) texts_[value] = text;
+    else give(value, text, {});
+  }
+
+  void print_op(const Instruction& one) {
+    const Value value = one.results[0];
+    const Lanes& lanes = type(value).lanes;
+    std::vector<Text> operands;
+    for (Value operand : one.operands) operands.push_back(text(operand, lanes));
+    const DType operand_dtype = type(one.operands.back()).dtype;
+    std::vector<std::string> helpers;
+    const Text result = operation_text({one.op, type(value).dtype, operand_dtype}, operands, helpers);
+    helpers_.insert(helpers.begin(), helpers.end());
+    give(value, result, one.operands);
+  }
+
+  void print_relabel(const Instruction& one) {
+    const Value value = one.results[0];
+    const Lanes& before = type(one.operands[0]).lanes;
+    std::vector<std::string> order;
+    for (Symbol lane : type(value).lanes) {
+      const Symbol was = lane == one.to ? one.from : lane;
+      order.push_back(std::to_string(std::find(before.begin(), before.end(), was) - before.begin()));
+    }
+    const Text& operand = texts_[one.operands[0]];
+    if (std::is_sorted(order.begin(), order.end())) give(value, operand, one.operands);
+    else give(value, {fmt::format("tl.permute({}, ({}))", operand.text, join(order, ", "))}, one.operands);
+  }
+
+  // --- Memory ---
+
+  struct Place {
+    std::string start, offset;  // a pointer, and elements from it on; both tiles of the access's lanes
+    std::string pointer() const { return offset.empty() ? start : start + " + " + offset; }
+  };
+
+  Place place_of(const tile::Access& access, const Lanes& lanes) {
+    const tile::Buffer& buffer = program_.buffers[access.buffer];
+    const std::vector<Index> strides = tile::strides_of(buffer);
+    const kernel::Interval reach = kernel::range_of(tile::offset_of(program_, access), ranges_);
+    const bool wide = reach.high > INT32_MAX || reach.low < INT32_MIN;
+    std::vector<std::string> parts;
+    Index constant;
+    Lanes covered;
+    for (size_t i = 0; i < access.coordinates.size(); ++i) {
+      const tile::Coordinate& coordinate = access.coordinates[i];
+      const std::string stride = spelled(strides[i], {});
+      const bool single = kernel::as_constant(strides[i]) || kernel::as_symbol(strides[i]);
+      const auto add = [&](Text part) {
+        if (wide) part = {wrap(part, Binding::kAtom) + ".to(tl.int64)"};
+        parts.push_back(strides[i] == Index(1)
+                            ? part.text
+                            : wrap(part, Binding::kMultiply) + " * " + (single ? stride : "(" + stride + ")"));
+      };
+      if (coordinate.value != kNoValue) {
+        add(text(coordinate.value, lanes));
+        covered = united(covered, type(coordinate.value).lanes);
+      }
+      require_nonnegative_dividends(coordinate.index);
+      if (kernel::as_constant(coordinate.index)) {
+        constant = constant + coordinate.index * strides[i];
+        continue;
+      }
+      const Index index = names_.shortened(coordinate.index);
+      covered = united(covered, names_.lanes_of(index));
+      add({spelled(index, lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
+    }
+    if (!(constant == Index(0))) parts.push_back(spelled(constant, {}));
+    Place place{buffer.name, join(parts, " + ")};
+    if (covered != lanes) {
+      const std::string zeros = fmt::format("tl.zeros({}, tl.int32)", shape_text(lanes));
+      place.offset = place.offset.empty() ? zeros : zeros + " + " + place.offset;
+    }
+    return place;
+  }
+
+  static Lanes united(Lanes left, const Lanes& right) {
+    left.insert(left.end(), right.begin(), right.end());
+    std::sort(left.begin(), left.end());
+    left.erase(std::unique(left.begin(), left.end()), left.end());
+    return left;
+  }
+
+  void print_load(const Instruction& one) {
+    const Value value = one.results[0];
+    const Lanes& lanes = type(value).lanes;
+    if (!std::is_sorted(lanes.begin(), lanes.end()))
+      refuse("a load whose lanes are not in the order of their declaration");
+    std::string arguments = place_of(one.access, lanes).pointer();
+    if (one.access.mask != kNoValue) {
+      const Text other = literal(type(value).dtype, one.access.otherwise, static_cast<int64_t>(one.access.otherwise));
+      arguments += fmt::format(", mask={}, other={}", text(one.access.mask, lanes).text, other.text);
+    }
+    if (one.hint != tile::Hint::kNone)
+      arguments += fmt::format(", eviction_policy=\"{}\"",
+                               one.hint == tile::Hint::kKeep ? "evict_last" : "evict_first");
+    Text result{fmt::format("tl.load({})", arguments)};
+    if (type(value).dtype == DType::b1) result.text += ".to(tl.int1)";
+    give(value, result, {}, false);
+  }
+
+  void print_store(const Instruction& one) {
+    const Lanes lanes = tile::lanes_of(program_, one.access);
+    const Place place = place_of(one.access, lanes);
+    const Value stored = one.operands[0];
+    const std::string value = text(stored, lanes).text,
+                      mask = one.access.mask == kNoValue ? "" : ", mask=" + text(one.access.mask, lanes).text;
+    if (!one.combines) return line(fmt::format("tl.store({}, {}{})", place.pointer(), value, mask));
+    // Atomics want tiles of one shape.
+    const bool narrower = type(stored).lanes != lanes;
+    const std::string tile = narrower ? fmt::format("tl.broadcast_to({}, {})", value, shape_text(lanes)) : value;
+    if (one.reduce == ReduceOp::kSum)
+      return line(fmt::format("tl.atomic_add({}, {}{}, sem=\"relaxed\")", place.pointer(), tile, mask));
+    if (one.reduce != ReduceOp::kMax && one.reduce != ReduceOp::kMin) refuse("products folded into memory");
+    const std::string helper = one.reduce == ReduceOp::kMax ? "raise_to" : "lower_to";
+    if (!is_floating(type(stored).dtype))
+      return line(fmt::format("tl.atomic_{}({}, {}{}, sem=\"relaxed\")", one.reduce == ReduceOp::kMax ? "max" : "min",
+                              place.pointer(), tile, mask));
+    helpers_.insert(helper);
+    line(fmt::format("{}({}, {}, {}{})", helper, place.start, place.offset.empty() ? "0" : place.offset, tile,
+                     mask.empty() ? ", True" : ", " + mask.substr(7)));
+  }
+
+  // --- Products ---
+
+  // The operand as [batch…, outer, inner].
+  std::string turned(Value operand, const Lanes& wanted) const {
+    const Lanes& lanes = type(operand).lanes;
+    if (lanes == wanted) return texts_[operand].text;
+    if (lanes.size() == 2) return fmt::format("tl.trans({})", texts_[operand].text);
+    std::vector<std::string> order;
+    for (Symbol lane : wanted)
+      order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
+    return fmt::format("tl.permute({}, ({}))", texts_[operand].text, join(order, ", "));
+  }
+
+  void print_dot(const Instruction& one) {
+    const Value total = one.operands[0], result = one.results[0];
+    const Lanes& kept = type(total).lanes;
+    const auto has = [](const Lanes& lanes, Symbol lane) {
+      return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
+    };
+    Value left = one.operands[1], right = one.operands[2];
+    Lanes batch, inner, rows, columns;
+    for (Symbol lane : type(left).lanes) {
+      if (has(type(right).lanes, lane)) (has(kept, lane) ? batch : inner).push_back(lane);
+      else rows.push_back(lane);
+    }
+    for (Symbol lane : type(right).lanes)
+      if (!has(type(left).lanes, lane)) columns.push_back(lane);
+    if (inner.size() != 1 || rows.size() != 1 || columns.size() != 1) refuse("a dot that is not of two matrices");
+    if (kept.back() == rows[0]) {
+      std::swap(left, right);
+      std::swap(rows, columns);
+    }
+    Lanes result_lanes = batch, left_lanes = batch, right_lanes = batch;
+    result_lanes.insert(result_lanes.end(), {rows[0], columns[0]});
+    left_lanes.insert(left_lanes.end(), {rows[0], inner[0]});
+    right_lanes.insert(right_lanes.end(), {inner[0], columns[0]});
+    if (result_lanes != kept) refuse("a batched dot whose batch does not come first");
+    const bool single = type(left).dtype == DType::f32;
+    const std::string precision = !single                                      ? ""
+                                  : one.precision == tile::DotPrecision::kTf32 ? ", input_precision=\"tf32\""
+                                                                               : ", input_precision=\"ieee\"";
+    const std::string out = type(result).dtype == DType::i32 ? ", out_dtype=tl.int32" : "";
+    give(result,
+         {fmt::format("tl.dot({}, {}, {}{}{})", turned(left, left_lanes), turned(right, right_lanes),
+                      texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text, precision,
+                      out)},
+         one.operands);
+  }
+
+  // --- Folds ---
+
+  static bool is_place(ReduceOp reduce) { return reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin; }
+
+  std::string with_helper(const std::string& helper) {
+    helpers_.insert(helper);
+    return helper;
+  }
+
+  // The tile folded along one of its dimensions.
+  std::string folded(const std::string& tile, ReduceOp reduce, DType dtype, size_t axis) {
+    const bool floating = is_floating(dtype);
+    switch (reduce) {
+      case ReduceOp::kSum: return fmt::format("tl.sum({}, axis={})", tile, axis);
+      case ReduceOp::kMax:
+        if (!floating) return fmt::format("tl.max({}, axis={})", tile, axis);
+        return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("larger"));
+      case ReduceOp::kMin:
+        if (!floating) return fmt::format("tl.min({}, axis={})", tile, axis);
+        return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("smaller"));
+      case ReduceOp::kProd: return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("multiply"));
+      case ReduceOp::kAny: return fmt::format("(tl.max({}.to(tl.int32), axis={}) != 0)", tile, axis);
+      case ReduceOp::kAll: return fmt::format("(tl.min({}.to(tl.int32), axis={}) != 0)", tile, axis);
+      default: refuse(fmt::format("a fold by {}", kernel::name_of(reduce)));
+    }
+  }
+
+  void print_fold(const Instruction& one) {
+    const Value operand = one.operands[0];
+    Lanes lanes = type(operand).lanes;
+    std::string text = wrap(texts_[operand], Binding::kAtom);
+    if (is_place(one.reduce)) return print_place(one);
+    for (size_t axis = lanes.size(); axis-- > 0;) {
+      if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) == one.lanes.end()) continue;
+      const bool bare = text == wrap(texts_[operand], Binding::kAtom);
+      text = folded(
+          bare ? (one.reduce == ReduceOp::kAny || one.reduce == ReduceOp::kAll ? text : texts_[operand].text) : text,
+          one.reduce, type(operand).dtype, axis);
+    }
+    give(one.results[0], {text}, one.operands);
+  }
+
+  void print_place(const Instruction& one) {
+    if (one.lanes.size() != 1) refuse("a place among several lanes");
+    const Value operand = one.operands[0];
+    const Lanes& lanes = type(operand).lanes;
+    const auto axis = std::find(lanes.begin(), lanes.end(), one.lanes[0]) - lanes.begin();
+    const std::string places = fmt::format("tl.broadcast_to({}{}.to(tl.int64), {})",
+                                           program_.symbols[one.lanes[0]].name, brackets({one.lanes[0]}, lanes),
+                                           shape_text(lanes));
+    const std::string helper = with_helper(one.reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at");
+    line(fmt::format("_, {} = tl.reduce(({}, {}), {}, {})", name(one.results[0]), texts_[operand].text, places, axis,
+                     helper));
+    texts_[one.results[0]] = {name(one.results[0])};
+  }
+
+  void print_scan(const Instruction& one) {
+    const Value operand = one.operands[0];
+    const Lanes& lanes = type(operand).lanes;
+    const auto axis = std::find(lanes.begin(), lanes.end(), one.from) - lanes.begin();
+    const std::string reverse = one.reversed ? ", reverse=True" : "";
+    const std::string& tile = texts_[operand].text;
+    switch (one.reduce) {
+      case ReduceOp::kSum:
+        return give(one.results[0], {fmt::format("tl.cumsum({}, {}{})", tile, axis, reverse)}, one.operands);
+      case ReduceOp::kProd:
+      case ReduceOp::kMax:
+      case ReduceOp::kMin: {
+        const std::string helper = with_helper(one.reduce == ReduceOp::kProd  ? "multiply"
+                                               : one.reduce == ReduceOp::kMax ? "larger"
+                                                                              : "smaller");
+        return give(one.results[0], {fmt::format("tl.associative_scan({}, {}, {}{})", tile, axis, helper, reverse)},
+                    one.operands);
+      }
+      default: refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
+    }
+  }
+
+  // --- Control ---
+
+  // Carried values are variables: called as the loop's results are, set before it and at the end of its body.
+  void print_for(const Instruction& one) {
+    for (size_t i = 0; i < one.results.size(); ++i) {
+      const Text& before = texts_[one.operands[i]];
+      const std::string start = before.constant ? fmt::format("tl.full((), {}, {})", before.text,
+                                                              dtype_name(type(one.operands[i]).dtype))
+                                                : before.text;
+      assign(name(one.results[i]), start);
+      texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
+      mentions_[one.arguments[i]] = {one.arguments[i]};
+    }
+    std::string bounds = spelled(one.end, {});
+    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 1) bounds = spelled(one.begin, {}) + ", " + bounds;
+    if (one.step != 1) bounds += fmt::format(", {}", one.step);
+    if (one.stages > 1) bounds += fmt::format(", num_stages={}", one.stages);
+    line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, one.stages > 1 ? "tl.range" : "range",
+                     bounds));
+    indent_ += 4;
+    const size_t empty = out_.size();
+    print_definitions(&one);
+    print_body(one.body);
+    set_variables(one.yields, one.results, one.arguments);
+    if (out_.size() == empty) line("pass");
+    indent_ -= 4;
+  }
+
+  // `variable = value` for each; what mentions a variable that is set before it is computed first.
+  void set_variables(const std::vector<Value>& values, const std::vector<Value>& variables,
+                     const std::vector<Value>& arguments) {
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool late = std::any_of(arguments.begin(), arguments.begin() + static_cast<long>(i),
+                                    [&](Value argument) { return mentions_[values[i]].contains(argument); });
+      texts.push_back(texts_[values[i]].constant ? fmt::format("tl.full((), {}, {})", texts_[values[i]].text,
+                                                               dtype_name(type(values[i]).dtype))
+                                                 : texts_[values[i]].text);
+      if (!late) continue;
+      std::string next = name(values[i]);
+      if (std::find(arguments.begin(), arguments.end(), values[i]) != arguments.end()) next += "_before";
+      assign(next, texts[i]);
+      texts[i] = next;
+    }
+    for (size_t i = 0; i < values.size(); ++i)
+      if (texts[i] != name(variables[i])) assign(name(variables[i]), texts[i]);
+  }
+
+  void print_if(const Instruction& one) {
+    line(fmt::format("if {}:", texts_[one.operands[0]].text));
+    const auto branch = [&](const std::vector<Instruction>& body, const std::vector<Value>& yields) {
+      indent_ += 4;
+      const size_t empty = out_.size();
+      print_body(body);
+      for (size_t i = 0; i < yields.size(); ++i) assign(name(one.results[i]), texts_[yields[i]].text);
+      if (out_.size() == empty) line("pass");
+      indent_ -= 4;
+    };
+    branch(one.body, one.yields);
+    if (!one.otherwise_body.empty() || !one.otherwise_yields.empty()) {
+      line("else:");
+      branch(one.otherwise_body, one.otherwise_yields);
+    }
+    for (Value result : one.results) texts_[result] = {name(result)};
+  }
+
+  const tile::Program& program_;
+  std::vector<kernel::SymbolRange> ranges_;
+  IndexNames names_;
+  std::vector<Text> texts_;                                  // [value]
+  std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
+  std::vector<int> uses_;                                    // [value]
+  std::vector<const std::vector<Instruction>*> users_body_;  // [value] where it was last used
+  std::vector<const std::vector<Instruction>*> own_body_;    // [value] where it is made
+  std::set<std::string> helpers_;
+  std::string out_;
+  int indent_ = 0;
+};
+
+}  // namespace
+
+TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(program).run(); }
+
+std::string print_tile_module(const tile::Program& program) {
+  const TileKernel kernel = print_tile_kernel(program);
+  std::string text = "import triton\nimport triton.language as tl\n";
+  if (kernel.source.find("libdevice.") != std::string::npos) text += "from triton.language.extra import libdevice\n";
+  const std::string helpers = helper_definitions(kernel.helpers);
+  return text + "\n\n" + (helpers.empty() ? "" : helpers + "\n\n") + kernel.source + "\n\n" + kernel.launch;
+}
+
+}  // namespace kw::triton

@@ -1,0 +1,24 @@
+// Prints a tile program as a @triton.jit function. Everything is decided already: this is spelling.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+struct TileKernel {
+  std::string source;             // the function
+  std::string launch;             // a Python function `launch_NAME(buffers…, sizes…)` that runs it on the whole grid
+  std::set<std::string> helpers;  // what it calls of helpers.hpp
+};
+
+// Throws kInternal for what Triton cannot say: shared memory of one's own, barriers wider than a block, dots over
+// several lanes.
+TileKernel print_tile_kernel(const tile::Program& program);
+
+// A whole Python file: imports, helpers, the kernel and its launch.
+std::string print_tile_module(const tile::Program& program);
+
+}  // namespace kw::triton
