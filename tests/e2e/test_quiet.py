@@ -91,11 +91,11 @@ def test_a_wait_is_not_counted_against_a_problem_of_a_bench(kw):
             "--baseline",
             "eager",
             "--timeout",
-            "30",
+            "20",
             "--out",
             kw.folder / "out",
         )
         assert "waiting for the CPU: `" in process.stderr.readline()
-        time.sleep(31)
+        time.sleep(21)
     out, err = process.communicate(timeout=80)
     assert process.returncode == 0, out + err

@@ -282,13 +282,13 @@ def interpreted(
         for item in request.session.items
         if item.module is request.module and "interpreted" in getattr(item, "fixturenames", ())
     ]
-    wanted = sorted({item.callspec.params["path"] for item in asking})
+    wanted = sorted({f"{item.callspec.params.get('draw', 'equal')}:{item.callspec.params['path']}" for item in asking})
     out = tmp_path_factory.mktemp("triton") / "results.pt"
     worker = Path(__file__).parent / "triton_golden_worker.py"
     source = Path(__file__).parent.parent.parent / "python"
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(source)}
     done = subprocess.run(
-        [sys.executable, str(worker), str(out), *map(str, wanted)],
+        [sys.executable, str(worker), str(out), *wanted],
         env=environment,
         capture_output=True,
         text=True,

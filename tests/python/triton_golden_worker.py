@@ -1,4 +1,4 @@
-"""Runs every golden Triton module in Triton's interpreter: `triton_golden_worker.py OUT FILE…`, with TRITON_INTERPRET=1.
+"""Runs golden Triton modules in Triton's interpreter: `triton_golden_worker.py OUT DRAW:FILE…`, with TRITON_INTERPRET=1.
 
 OUT receives {file stem: {draw: {buffer name: tensor}}}: inputs as drawn, outputs as the kernel left them, all flat."""
 
@@ -83,11 +83,11 @@ def main() -> None:
 
     interpreter.install()
     np.seterr(all="ignore")
-    out, *files = sys.argv[1:]
-    torch.save(
-        {Path(file).stem: {draw: run(Path(file), draw) for draw in ("normal", "special", "equal")} for file in files},
-        out,
-    )
+    out, *wanted = sys.argv[1:]
+    results: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
+    for draw, path in ((draw, Path(file)) for draw, _, file in (one.partition(":") for one in wanted)):
+        results.setdefault(path.stem, {})[draw] = run(path, draw)
+    torch.save(results, out)
 
 
 if __name__ == "__main__":

@@ -40,8 +40,11 @@ class Activity(Protocol):
     def leftovers(self) -> list[str]:
         """What appeared since and does not end by itself within a third of a second."""
 
+    def more_threads(self) -> int:
+        """How many, when those that are about to end have ended."""
+
     def more(self) -> list[str]:
-        """One sentence for each kind of thing of which there is more than before."""
+        """One sentence for each other kind of thing of which there is more than before."""
 
 
 class Contestant(Protocol):
@@ -113,7 +116,7 @@ class Contestant(Protocol):
 
 class LocalActivity(guards.Activity):
     def more(self) -> list[str]:
-        return [f"Each call leaves {self.more_tasks()} more thread(s) behind."] if self.more_tasks() else []
+        return []
 
 
 class Local:

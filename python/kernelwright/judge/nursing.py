@@ -32,9 +32,6 @@ _LARGEST_REPLY = 8 << 20
 _START_SECONDS = 180.0
 _END_SECONDS = 10.0
 
-# The call by which a thread waits for another, by machine.
-_FUTEX = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine, 0)
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
@@ -395,36 +392,6 @@ class Host:
         if self.is_apart:
             found |= set(_numbers(f"/proc/{self.first}/task/{self.first}/children")) - {self.process()}
         return found
-
-    def tasks(self) -> int:
-        """How many threads its process has."""
-        return len(_listed(f"/proc/{self.process()}/task"))
-
-    def waiting_for_more_than_work(self, known: set[str]) -> int:
-        """How many of its threads that are not in `known` sleep otherwise than a pool's do, which wait on a futex
-        without a deadline: they will wake by themselves, or for somebody else. 0 where the kernel does not say.
-        """
-        number, count = self.process(), 0
-        for task in self.task_numbers() - known:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{number}/task/{task}/syscall") as file:
-                    words = file.read().split()
-                # "running", and -1 for what is blocked outside of a call, are no sleep.
-                if len(words) > 4 and _FUTEX and int(words[0]) >= 0:
-                    count += int(words[0]) != _FUTEX or int(words[4], 16) != 0
-        return count
-
-    def runnable(self, known: set[str]) -> int:
-        """How many of its threads that are not in `known` run, or would if they were let."""
-        number, count = self.process(), 0
-        for task in self.task_numbers() - known:
-            with contextlib.suppress(OSError, IndexError):
-                with open(f"/proc/{number}/task/{task}/stat") as file:
-                    count += file.read().rpartition(")")[2].split()[0] == "R"
-        return count
-
-    def task_numbers(self) -> set[str]:
-        return set(_listed(f"/proc/{self.process()}/task"))
 
     def locked_bytes(self) -> int:
         """Memory of its that may not be moved."""

@@ -20,6 +20,7 @@ from ..running.state import slots
 from ..timing import device_lock
 from ..timing.timer import memory_turn
 from . import draws, metrics
+from .activity import growth
 from .contestants import Activity, Contestant, Local
 from .decoys import Decoys
 from .nonfinite import NonFinite
@@ -534,14 +535,24 @@ class Verification:
 
     def _check_leftovers(self, activity: Activity, draw: Draw, ours: Outcome, doing: str) -> None:
         self.faults["no-leftover-work"] += activity.leftovers()
-        # The first calls may start a pool of threads; a third must find it there.
+        # Files are opened and written by the first calls, which compile.
         settled = self.contestant.activity()
-        third = self.run_ours(draw, f"{doing}, called a third time", guarded=True, with_state=False)
+
+        def call_again(which: str) -> Outcome:
+            return self.run_ours(draw, f"{doing}, called {which}", guarded=True, with_state=False)
+
+        def call_once_more() -> None:
+            self.contestant.rewind()
+            self.yardstick.refill(draw)
+            self.contestant.release(call_again("once more"))
+
+        third = call_again("a third time")
         for name in third.outputs:
             if name not in draw.eager.shares and name in ours.outputs and _meet(ours, third, name):
                 self.faults["fresh-outputs"].append(f"{name} of the first and the third call share memory.")
         self.faults["no-leftover-work"] += settled.more()
         self.contestant.release(third)
+        self.faults["no-leftover-work"] += growth(settled, call_once_more)
 
     def _check_vacuous(self, draw: Draw, figures: dict[str, metrics.Figures], rows: list[dict[str, Any]]) -> None:
         """Note which trivial answers come near on this draw; one that passes on every draw makes the problem vacuous."""

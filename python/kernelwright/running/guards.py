@@ -11,6 +11,8 @@ from typing import Any, Callable
 import torch
 from torch.overrides import TorchFunctionMode
 
+from . import threads
+
 # Wide enough for the tail of a whole block of a kernel that forgot its mask.
 GUARD_BYTES = 1 << 16
 _GUARD = 0xC3
@@ -127,38 +129,39 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 class Activity:
     """The threads and child processes of this process, and whether something keeps it busy."""
 
+    PATIENCE = 0.35  # seconds
+
     def __init__(self) -> None:
         self.threads = {thread.ident for thread in threading.enumerate()}
         self.children = _children()
-        self.tasks = _tasks()
+        self.tasks = threads.numbers("self")
 
     def leftovers(self) -> list[str]:
         """What appeared since and does not end by itself within a third of a second."""
-        deadline = time.monotonic() + 0.35
+        deadline = time.monotonic() + self.PATIENCE
         while True:
             found = self._new() + _busy()
             if not found or time.monotonic() > deadline:
                 return found
 
     def _new(self) -> list[str]:
-        found = []
-        threads = [
+        names = [
             thread.name for thread in threading.enumerate() if thread.ident not in self.threads and thread.is_alive()
         ]
-        if threads:
-            found.append(f"{len(threads)} Python thread(s) still run after forward returned: {', '.join(threads)}.")
-        children = _children() - self.children
-        if children:
-            found.append(f"{len(children)} child process(es) still run after forward returned.")
-        return found
+        if names and not threads.idle("self", self.tasks):
+            return [f"{len(names)} Python thread(s) still run after forward returned: {', '.join(names)}."]
+        if children := _children() - self.children:
+            return [f"{len(children)} child process(es) still run after forward returned."]
+        return []
 
-    def more_tasks(self) -> int:
-        """How many threads of any kind were added."""
-        return max(0, _tasks() - self.tasks)
-
-
-def _tasks() -> int:
-    return len(os.listdir("/proc/self/task"))
+    def more_threads(self) -> int:
+        """How many threads of any kind were added, when those that are about to end have ended."""
+        deadline = time.monotonic() + self.PATIENCE
+        while True:
+            more = len(threads.numbers("self")) - len(self.tasks)
+            if more <= 0 or threads.idle("self", self.tasks) or time.monotonic() > deadline:
+                return max(more, 0)
+            time.sleep(0.005)
 
 
 def _children() -> set[str]:
