@@ -151,6 +151,24 @@ def _scanned(self: Any, inputs: Any) -> list[Any]:
     return [self.to_tensor(np.moveaxis(one, -1, self.axis), given.dtype) for one, given in zip(values, inputs)]
 
 
+def _dot(builder: Any, left: Any, right: Any, total: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+    """Numbers are multiplied: the interpreter keeps bfloat16 as whole numbers, and takes these for the values."""
+    from triton.runtime.interpreter import TensorHandle, _convert_float
+
+    import triton.language as tl
+
+    def numbers(operand: Any) -> np.ndarray:
+        dtype = operand.dtype.scalar
+        if dtype == tl.bfloat16:
+            return (operand.data.astype(np.uint32) << 16).view(np.float32)
+        if dtype.is_floating() and dtype.primitive_bitwidth == 8:
+            return _convert_float(operand.data, dtype, tl.float16, None).view(np.float16)
+        return operand.data
+
+    product = np.matmul(numbers(left), numbers(right), dtype=total.data.dtype)
+    return TensorHandle(product + total.data, total.dtype.scalar)
+
+
 def install() -> None:
     """Under Triton's interpreter, make `libdevice` usable, scalars splat as they are and end loops, sums of products
     round once, maximum and minimum as particular about NaN as the compiler, lanes that are masked out hold anything,
@@ -172,5 +190,6 @@ def install() -> None:
     ScanOps.generic_scan = _scanned
     InterpreterBuilder.create_splat = _splat
     InterpreterBuilder.create_fma = _fma
+    InterpreterBuilder.create_dot = _dot
     InterpreterBuilder.create_maxnumf = lambda self, left, right: self.binary_op(left, right, np.fmax)
     InterpreterBuilder.create_minnumf = lambda self, left, right: self.binary_op(left, right, np.fmin)

@@ -8,7 +8,7 @@ namespace kw::kernel_ir {
 
 namespace {
 
-double identity_of(ReduceOp reduce) {
+double neutral_of(ReduceOp reduce) {
   switch (reduce) {
     case ReduceOp::kMax: return -std::numeric_limits<double>::infinity();
     case ReduceOp::kMin: return std::numeric_limits<double>::infinity();
@@ -87,7 +87,7 @@ ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) 
     const Expr& reduce = kernel.exprs[reduces[at]];
     if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kMax && reduce.reduce != ReduceOp::kMin)
       return kNoExpr;
-    const std::vector<ExprId> own = search.of_value(reduce.operands[0], identity_of(reduce.reduce));
+    const std::vector<ExprId> own = search.of_value(reduce.operands[0], neutral_of(reduce.reduce));
     if (at == 0) common = own;
     std::erase_if(common, [&](ExprId one) { return std::find(own.begin(), own.end(), one) == own.end(); });
   }

@@ -272,7 +272,7 @@ class Arranger {
     for (const Goal& goal : goals) {
       if (goal.kind != Goal::Kind::kAccumulate) continue;
       carried.push_back(&accumulators_[goal.which]);
-      names.push_back(noun_of(values_.kernel.exprs[goal.which]));
+      names.push_back(noun_of(values_.kernel.exprs[goal.which]) + (keeps_lanes(goal.which) ? "_lanes" : ""));
     }
     for (int state : states) {
       begin_state(state);
@@ -375,7 +375,7 @@ class Arranger {
       return;
     }
     Value operand = values_.fold_operand(expr);
-    if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand);
+    if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand, noun_of(expr) + "_of_block");
     Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, noun_of(expr) + "_next");
     accumulators_[id] = result;
     if (is_maximum(id)) use_maximum(id, total, result);
@@ -397,7 +397,7 @@ class Arranger {
   void finish(ExprId id) {
     const Expr& expr = values_.kernel.exprs[id];
     Value value = accumulators_.at(id);
-    if (keeps_lanes(id)) value = values_.fold_lanes(expr, value);
+    if (keeps_lanes(id)) value = values_.fold_lanes(expr, value, noun_of(expr));
     if (const auto online = online_.find(id); online != online_.end())
       value = without_rows_of_nothing(online->second, value);
     values_.know(id, value);

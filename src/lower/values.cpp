@@ -161,7 +161,7 @@ Value Values::masked(const Expr& expr, Value operand) {
                      program_.values[operand].name);
 }
 
-Value Values::fold_lanes(const Expr& expr, Value operand) {
+Value Values::fold_lanes(const Expr& expr, Value operand, const std::string& name) {
   Instruction fold;
   fold.kind = Kind::kFold;
   fold.reduce = expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce;
@@ -172,7 +172,7 @@ Value Values::fold_lanes(const Expr& expr, Value operand) {
     (std::find(folded.begin(), folded.end(), lane) == folded.end() ? kept : fold.lanes).push_back(lane);
   if (fold.lanes.empty() && is_simple(expr)) return operand;
   const std::vector<TileType> types(kernel::components_of(fold.reduce), {expr.dtype, kept});
-  return emission.add(std::move(fold), types, expr.name.empty() ? "folded" : expr.name)[expr.component];
+  return emission.add(std::move(fold), types, name)[expr.component];
 }
 
 // Two operands with a side of their own each and one lane in common that is summed, all long enough.
@@ -275,11 +275,12 @@ Value Values::compute(ExprId id) {
     }
     case ExprKind::kReduce: {
       KW_ASSERT(!folds_a_loop(expr), "a fold over a loop is used before it is known");
-      return fold_lanes(expr, masked(expr, value_of(expr.operands[0])));
+      return fold_lanes(expr, masked(expr, value_of(expr.operands[0])),
+                        expr.name.empty() ? std::string(kernel::name_of(expr.reduce)) : expr.name);
     }
     case ExprKind::kDot: {
       KW_ASSERT(!folds_a_loop(expr), "a dot over a loop is used before it is known");
-      if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr));
+      if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr), expr.name.empty() ? "product" : expr.name);
       return tile_dot(expr, emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0));
     }
     case ExprKind::kScan: return scan(expr);

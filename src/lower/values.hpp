@@ -56,7 +56,7 @@ class Values {
   tile::Value identity_tile(const tile::TileType& type, kernel::ReduceOp reduce);
   // What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
   tile::Value fold_operand(const kernel::Expr& expr);
-  tile::Value fold_lanes(const kernel::Expr& expr, tile::Value operand);
+  tile::Value fold_lanes(const kernel::Expr& expr, tile::Value operand, const std::string& name);
   // Is it a product of tiles: two operands with a side of their own each and one lane in common that is summed, all
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;

@@ -1,6 +1,8 @@
-// tile_tool COMMAND FILE: works on a tile program's text (src/tile/text.hpp), for tests and for looking.
+// tile_tool COMMAND FILE [SCHEDULE]: works on a tile program's text (src/tile/text.hpp), or, with a schedule, on that
+// of a kernel (src/kernel/text.hpp), which is lowered first. For tests and for looking.
 //
 //   print FILE   parses, verifies, and prints the program again
+//   triton FILE  prints a Python file with the kernel, and a function that launches it
 //   run FILE     interprets the program. Reads from standard input
 //                  {"buffers": {"x": [1.5, "nan", "-inf"]}, "sizes": {"rows": 7}, "arithmetic": "typed"}
 //                where every part may be missing; elements are in the order of memory, whole numbers for integral types
@@ -15,6 +17,9 @@
 #include <string>
 #include <string_view>
 
+#include "emit/triton/tile_printer.hpp"
+#include "kernel/text.hpp"
+#include "lower/arrange.hpp"
 #include "support/error.hpp"
 #include "support/json_numbers.hpp"
 #include "support/text.hpp"
@@ -97,16 +102,27 @@ struct Command {
   std::string_view name;
   void (*run)(const kw::tile::Program& program);
 };
-constexpr Command kCommands[] = {{"print", print}, {"run", run}};
+void print_triton(const kw::tile::Program& program) { std::cout << kw::triton::print_tile_module(program); }
+
+constexpr Command kCommands[] = {{"print", print}, {"triton", print_triton}, {"run", run}};
+
+// The program of a file, lowered where there is a schedule.
+kw::tile::Program read_program(const std::string& file, const char* schedule) {
+  const std::string text = kw::read_file(file);
+  if (!schedule) return kw::tile::parse_program(text);
+  const kw::kernel::Kernel kernel = kw::kernel::parse_kernel(text);
+  return kw::lower::arrange(kernel, kw::lower::parse_schedule(std::string_view(schedule), kernel));
+}
 
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
-    if (count == 3)
+    if (count == 3 || count == 4)
       for (const Command& command : kCommands)
-        if (command.name == arguments[1]) return command.run(kw::tile::parse_program(kw::read_file(arguments[2]))), 0;
-    std::fputs("usage: tile_tool COMMAND FILE, with a COMMAND of", stderr);
+        if (command.name == arguments[1])
+          return command.run(read_program(arguments[2], count == 4 ? arguments[3] : nullptr)), 0;
+    std::fputs("usage: tile_tool COMMAND FILE [SCHEDULE], with a COMMAND of", stderr);
     for (const Command& command : kCommands) std::fprintf(stderr, " %s", std::string(command.name).c_str());
     std::fputs("\n", stderr);
     return 2;

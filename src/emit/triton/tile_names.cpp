@@ -53,22 +53,19 @@ void IndexNames::define(const Index& index, const std::vector<const Instruction*
   const Instruction* scope = nullptr;
   for (const Instruction* loop : loops)
     if (kernel::uses(index, loop->symbol)) scope = loop;
-  if (std::any_of(named_.begin(), named_.end(), [&](const Named& one) { return one.index == index; })) {
-    // Known where it is needed only if it was defined in this loop or outside.
-    for (const auto& [where, definitions] : definitions_)
-      for (const Definition& one : definitions)
-        if (where == scope && one.index == shortened(index)) return;
-    if (scope == nullptr) return;
+  auto known = std::find_if(named_.begin(), named_.end(), [&](const Named& one) { return one.index == index; });
+  const Index text = spelled_out(index);
+  if (known == named_.end()) {
+    const std::vector<Symbol> lanes = tile::lanes_of(program_, index);
+    const std::string base = program_.symbols[lanes.back()].name + "_index";
+    std::string name = base;
+    for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
+    named_.push_back({index, static_cast<Symbol>(program_.symbols.size() + named_.size()), name, lanes, {}});
+    known = named_.end() - 1;
   }
-  const std::vector<Symbol> lanes = tile::lanes_of(program_, index);
-  const std::string base = program_.symbols[lanes.back()].name + "_index";
-  std::string name = base;
-  for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
-  const Index text = shortened(index);
-  const auto known = std::find_if(named_.begin(), named_.end(), [&](const Named& one) { return one.index == index; });
-  if (known != named_.end()) name = known->name;
-  else named_.push_back({index, static_cast<Symbol>(program_.symbols.size() + named_.size()), name, lanes});
-  definitions_[scope].push_back({name, text});
+  if (std::find(known->scopes.begin(), known->scopes.end(), scope) != known->scopes.end()) return;
+  known->scopes.push_back(scope);
+  definitions_[scope].push_back({known->name, text});
 }
 
 const std::vector<IndexNames::Definition>& IndexNames::at(const Instruction* loop) const {
@@ -80,6 +77,10 @@ const std::vector<IndexNames::Definition>& IndexNames::at(const Instruction* loo
 Index IndexNames::shortened(const Index& index) const {
   for (const Named& one : named_)
     if (one.index == index) return kernel::symbol_index(one.symbol);
+  return spelled_out(index);
+}
+
+Index IndexNames::spelled_out(const Index& index) const {
   Index result(index.constant);
   for (const kernel::IndexTerm& term : index.terms) {
     kernel::IndexTerm copy = term;

@@ -32,6 +32,8 @@ class IndexNames {
   bool is_taken(const std::string& name) const;
 
  private:
+  // With names for its parts, but not for itself.
+  tile::Index spelled_out(const tile::Index& index) const;
   void visit(const std::vector<tile::Instruction>& body, std::vector<const tile::Instruction*>& loops);
   void note(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
   void define(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
@@ -43,6 +45,7 @@ class IndexNames {
     tile::Symbol symbol;
     std::string name;
     std::vector<tile::Symbol> lanes;
+    std::vector<const tile::Instruction*> scopes;  // loops that define it; nullptr: the program
   };
   std::vector<Named> named_;
 };

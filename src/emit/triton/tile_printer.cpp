@@ -242,8 +242,16 @@ class TilePrinter {
     texts_[value] = {name(value)};
   }
 
-  // `name = text`, with a call's arguments in lines of their own where it is long.
   void assign(const std::string& name, const std::string& text) { line(fmt::format("{} = {}", name, text)); }
+
+  // A call, with its arguments in lines of their own where it would be long behind what stands before it.
+  std::string call(size_t before, const std::string& function, const std::vector<std::string>& arguments) const {
+    const std::string text = fmt::format("{}({})", function, join(arguments, ", "));
+    if (indent_ + before + text.size() <= kColumns) return text;
+    const std::string break_line = "\n" + std::string(indent_ + 4, ' ');
+    return fmt::format("{}({}{},\n{})", function, break_line, join(arguments, "," + break_line),
+                       std::string(indent_, ' '));
+  }
 
   std::string shape_text(const Lanes& lanes) const {
     std::vector<std::string> sizes;
@@ -385,15 +393,16 @@ class TilePrinter {
     const Lanes& lanes = type(value).lanes;
     if (!std::is_sorted(lanes.begin(), lanes.end()))
       refuse("a load whose lanes are not in the order of their declaration");
-    std::string arguments = place_of(one.access, lanes).pointer();
+    std::vector<std::string> arguments = {place_of(one.access, lanes).pointer()};
     if (one.access.mask != kNoValue) {
       const Text other = literal(type(value).dtype, one.access.otherwise, static_cast<int64_t>(one.access.otherwise));
-      arguments += fmt::format(", mask={}, other={}", text(one.access.mask, lanes).text, other.text);
+      arguments.push_back("mask=" + text(one.access.mask, lanes).text);
+      arguments.push_back("other=" + other.text);
     }
     if (one.hint != tile::Hint::kNone)
-      arguments += fmt::format(", eviction_policy=\"{}\"",
-                               one.hint == tile::Hint::kKeep ? "evict_last" : "evict_first");
-    Text result{fmt::format("tl.load({})", arguments)};
+      arguments.push_back(one.hint == tile::Hint::kKeep ? "eviction_policy=\"evict_last\""
+                                                        : "eviction_policy=\"evict_first\"");
+    Text result{call(name(value).size() + 3, "tl.load", arguments)};
     if (type(value).dtype == DType::b1) result.text += ".to(tl.int1)";
     give(value, result, {}, false);
   }
@@ -402,22 +411,21 @@ class TilePrinter {
     const Lanes lanes = tile::lanes_of(program_, one.access);
     const Place place = place_of(one.access, lanes);
     const Value stored = one.operands[0];
-    const std::string value = text(stored, lanes).text,
-                      mask = one.access.mask == kNoValue ? "" : ", mask=" + text(one.access.mask, lanes).text;
-    if (!one.combines) return line(fmt::format("tl.store({}, {}{})", place.pointer(), value, mask));
+    std::vector<std::string> arguments = {place.pointer(), text(stored, lanes).text};
+    const std::string mask = one.access.mask == kNoValue ? "True" : text(one.access.mask, lanes).text;
+    if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
+    if (!one.combines) return line(call(0, "tl.store", arguments));
     // Atomics want tiles of one shape.
-    const bool narrower = type(stored).lanes != lanes;
-    const std::string tile = narrower ? fmt::format("tl.broadcast_to({}, {})", value, shape_text(lanes)) : value;
-    if (one.reduce == ReduceOp::kSum)
-      return line(fmt::format("tl.atomic_add({}, {}{}, sem=\"relaxed\")", place.pointer(), tile, mask));
+    if (type(stored).lanes != lanes)
+      arguments[1] = fmt::format("tl.broadcast_to({}, {})", arguments[1], shape_text(lanes));
+    const std::string tile = arguments[1];
+    arguments.emplace_back("sem=\"relaxed\"");
+    if (one.reduce == ReduceOp::kSum) return line(call(0, "tl.atomic_add", arguments));
     if (one.reduce != ReduceOp::kMax && one.reduce != ReduceOp::kMin) refuse("products folded into memory");
-    const std::string helper = one.reduce == ReduceOp::kMax ? "raise_to" : "lower_to";
-    if (!is_floating(type(stored).dtype))
-      return line(fmt::format("tl.atomic_{}({}, {}{}, sem=\"relaxed\")", one.reduce == ReduceOp::kMax ? "max" : "min",
-                              place.pointer(), tile, mask));
-    helpers_.insert(helper);
-    line(fmt::format("{}({}, {}, {}{})", helper, place.start, place.offset.empty() ? "0" : place.offset, tile,
-                     mask.empty() ? ", True" : ", " + mask.substr(7)));
+    const bool largest = one.reduce == ReduceOp::kMax;
+    if (!is_floating(type(stored).dtype)) return line(call(0, largest ? "tl.atomic_max" : "tl.atomic_min", arguments));
+    line(call(0, with_helper(largest ? "raise_to" : "lower_to"),
+              {place.start, place.offset.empty() ? "0" : place.offset, tile, mask}));
   }
 
   // --- Products ---

@@ -1,0 +1,166 @@
+"""Tile programs compute what PyTorch does: interpreted, and as Triton kernels in Triton's interpreter; and Triton compiles them for an H100."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import interpreter_process
+import pytest
+import torch
+from tile_cases import CASES, HOME, Case, Tensors, expected, fault_of
+
+TOOL = HOME / "build" / "tests" / "unit" / "tile_tool"
+
+RUNS = [(case, schedule) for case in CASES for schedule in case.schedules or (None,)]
+NAMES = [f"{case.name}-{number}" for number, (case, _) in enumerate(RUNS)]
+
+TRITON_TYPES = {"f64": "*fp64", "f32": "*fp32", "f16": "*fp16", "bf16": "*bf16", "i64": "*i64", "i32": "*i32"}
+
+
+def tool(command: str, file: Path, schedule: str | None, given: str = "") -> str:
+    if not TOOL.exists():
+        pytest.fail("build/tests/unit/tile_tool is missing: configure with -DKW_TESTS=ON and build")
+    done = subprocess.run(
+        [TOOL, command, file, *([schedule] if schedule else [])],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def drawn(case: Case) -> Tensors:
+    torch.manual_seed(len(case.name))
+    return case.make()
+
+
+@pytest.mark.parametrize(("case", "schedule"), RUNS, ids=NAMES)
+def test_interpreted_programs_compute_what_pytorch_does(case: Case, schedule: str | None) -> None:
+    made = drawn(case)
+    buffers = {name: tensor.flatten().tolist() for name, tensor in made.items()}
+    written = expected(case, made)
+    given = {name: values for name, values in buffers.items() if name not in written or name in ("total", "row_sum")}
+    answer = json.loads(tool("run", case.file, schedule, json.dumps({"buffers": given, "sizes": case.sizes})))
+    found = {
+        name: torch.tensor([float(one) for one in answer["buffers"][name]]).reshape(right.shape)
+        for name, right in written.items()
+    }
+    assert fault_of(case, found, written) == ""
+
+
+def run_in_triton(request: dict[str, Any]) -> str:
+    """In the interpreter's process: the printed file's launch on the case's tensors."""
+    specification = importlib.util.spec_from_file_location("printed", request["file"])
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    case = next(one for one in CASES if one.name == request["case"])
+    made = drawn(case)
+    wanted = expected(case, made)
+    launch = next(function for name, function in vars(module).items() if name.startswith("launch_"))
+    names = launch.__code__.co_varnames[: launch.__code__.co_argcount]
+    launch(*(made[name] if name in made else case.sizes[name] for name in names))
+    return fault_of(case, made, wanted)
+
+
+@pytest.fixture(scope="module")
+def triton_process(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    process = interpreter_process.InterpreterProcess(
+        tmp_path_factory.mktemp("triton"), "test_tile_programs:run_in_triton"
+    )
+    yield process
+    process.close()
+
+
+@pytest.mark.parametrize(("case", "schedule"), RUNS, ids=NAMES)
+def test_triton_kernels_compute_what_pytorch_does(
+    triton_process: Any, tmp_path: Path, case: Case, schedule: str | None
+) -> None:
+    source = tool("triton", case.file, schedule)
+    assert max(map(len, source.splitlines())) <= 140
+    file = tmp_path / "printed.py"
+    file.write_text(source)
+    assert triton_process.fault(file=str(file), case=case.name) == ""
+
+
+# --- At sizes that tensor cores want ---
+
+LINEAR = """kernel linear {{
+  axis m = 4096, n = 4096, k = 4096
+  in x: {dtype}[4096, 4096]
+  in w: {dtype}[4096, 4096]
+  in bias: f32[4096]
+  out y: f32[4096, 4096]
+  shifted = dot(x[m, k], w[n, k]; k){precision} + bias[n]
+  y[m, n] = shifted * 0.5 * (1.0 + erf(shifted * 0.7071067811865475))
+}}
+"""
+TILES = '{"m":{"grid":128},"n":{"grid":128},"k":{"loop":64,"stages":3},"order":{"grouped":"m","along":"n","count":8},"warps":8}'
+
+ATTENTION = """kernel attention {
+  axis head = 256, query = 2048, key = 2048, feature = 128, value = 128
+  in q: bf16[256, 2048, 128]
+  in k: bf16[256, 2048, 128]
+  in v: bf16[256, 2048, 128]
+  out y: bf16[256, 2048, 128]
+  score = dot(q[head, query, feature], k[head, key, feature]; feature) * 0.08838834764831845
+  largest = max(score; key)
+  weight = exp(score - largest)
+  y[head, query, value] = bf16(dot(bf16(weight), v[head, key, value]; key) / sum(weight; key))
+}
+"""
+ROWS = """kernel rows {
+  size rows = 1..65536
+  axis row = rows, column = 4096
+  in x: f32[rows, 4096]
+  out y: f32[rows, 4096]
+  total = sum(x[row, column] * x[row, column]; column)
+  y[row, column] = x[row, column] * rsqrt(total / 4096.0 + 1e-05)
+}
+"""
+
+LARGE = {
+    "rows": (ROWS, '{"row":{"grid":1},"column":{"tile":4096},"warps":8}', None),
+    "tf32": (LINEAR.format(dtype="f32", precision=" precision tf32"), TILES.replace("64", "32"), "wgmma"),
+    "bf16": (LINEAR.format(dtype="bf16", precision=""), TILES, "wgmma"),
+    "attention": (
+        ATTENTION,
+        '{"head":{"grid":1},"query":{"grid":128},"key":{"loop":64,"stages":2,"online":true},"feature":{"tile":128},'
+        '"value":{"tile":128},"warps":8}',
+        "wgmma",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_triton_compiles_them_for_a_hopper_gpu(tmp_path: Path, name: str) -> None:
+    from kernelwright import compile_only
+
+    text, schedule, instruction = LARGE[name]
+    file = tmp_path / "large.kernel"
+    file.write_text(text)
+    source = tool("triton", file, schedule)
+    printed = tmp_path / "printed.py"
+    printed.write_text(source)
+    specification = importlib.util.spec_from_file_location("printed", printed)
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    buffers = re.findall(r"^  (?:in|out|inout) (\w+): (\w+)\[", text, re.MULTILINE)
+    signature = {buffer: TRITON_TYPES[dtype] for buffer, dtype in buffers}
+    signature |= dict.fromkeys(re.findall(r"^  size (\w+)", text, re.MULTILINE), "i32")
+    kernel = re.findall(r"^kernel (\w+)", text)[0]
+    entry = {"kernel": kernel, "signature": signature, "divisible_by_16": [one for one, _ in buffers]}
+    entry["num_warps"] = json.loads(schedule)["warps"]
+    compiled = compile_only.compile_entry(module, entry, 90)
+    if instruction:
+        assert instruction in compiled.asm["ptx"]
+    assert compiled.metadata.shared <= 227 * 1024
+    assert compile_only._resources(compiled)["spills"] in (0, None)

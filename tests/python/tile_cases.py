@@ -1,0 +1,204 @@
+"""Kernels, schedules and tile programs with what PyTorch says they compute."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+HOME = Path(__file__).resolve().parent.parent.parent
+KERNELS = HOME / "tests" / "golden" / "kernel"
+PROGRAMS = HOME / "tests" / "golden" / "tile"
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel's text under schedules, or a tile program's text where there are none."""
+
+    name: str
+    make: Callable[[], Tensors]  # every buffer, outputs included
+    expect: Callable[[Tensors], Tensors]  # of inputs in double precision
+    schedules: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    bound: float = 1e-5  # of the largest element
+
+    @property
+    def file(self) -> Path:
+        return KERNELS / f"{self.name}.kernel" if self.schedules else PROGRAMS / f"{self.name}.tile"
+
+
+def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape).to(dtype)
+
+
+def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Each row as a power of two times the sum of two halves."""
+    scale = torch.exp2(torch.floor(torch.log2(values.abs().amax(1))))
+    scaled = values / scale[:, None]
+    high = scaled.half()
+    return high, (scaled - high.float()).half(), scale
+
+
+def _fp16x3_inputs() -> Tensors:
+    a_high, a_low, a_scale = _halves(_random(64, 128))
+    w_high, w_low, w_scale = _halves(_random(48, 128) / 11)
+    made = {"a_high": a_high, "a_low": a_low, "a_scale": a_scale, "w_high": w_high, "w_low": w_low, "w_scale": w_scale}
+    return made | {"bias": _random(48), "y": torch.empty(64, 48), "row_sum": torch.zeros(64)}
+
+
+def _fp16x3(t: Tensors) -> Tensors:
+    a = (t["a_high"] + t["a_low"]) * t["a_scale"][:, None]
+    w = (t["w_high"] + t["w_low"]) * t["w_scale"][:, None]
+    y = F.gelu(F.linear(a, w, t["bias"]))
+    return {"y": y, "row_sum": y.sum(1)}
+
+
+def _linear(t: Tensors) -> Tensors:
+    y = F.gelu(F.linear(t["a"], t["w"], t["bias"]))
+    return {"y": y, "row_sum": y.sum(1)}
+
+
+def _attention(t: Tensors) -> Tensors:
+    k, v = (t[name].repeat_interleave(2, 0) for name in "kv")
+    return {"y": F.scaled_dot_product_attention(t["q"], k, v, is_causal=True, scale=0.25)}
+
+
+def _lstm(t: Tensors) -> Tensors:
+    h, c, rows = t["h0"], t["c0"], []
+    for step in t["gates"]:
+        i, f, g, o = (step[:, gate] + h @ t["w"][gate].T for gate in range(4))
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        rows.append(h)
+    return {"y": torch.stack(rows)}
+
+
+def _state_space(t: Tensors) -> Tensors:
+    """Step after step: s = exp(decay) · s + b xᵀ, y = c · s."""
+    state, rows = torch.zeros(16, 16, dtype=torch.float64), []
+    for chunk in range(4):
+        for at in range(16):
+            state = state * t["decay"][chunk, at].exp() + torch.outer(t["b"][chunk, at], t["x"][chunk, at])
+            rows.append(t["c"][chunk, at] @ state)
+    return {"y": torch.stack(rows).reshape(4, 16, 16)}
+
+
+def _sizes(t: Tensors) -> Tensors:
+    picked = torch.where(t["ids"][:, None] >= 0, t["table"][t["ids"].clamp(min=0)], 0.5)
+    x = t["x"]
+    return {"y": x - x.mean(1, keepdim=True) + picked, "total": t["total"] + x.sum()}
+
+
+def _sized(rows: int, columns: int) -> Tensors:
+    ids = torch.randint(-2, 5, (rows,))
+    made = {"x": _random(rows, columns), "ids": ids, "table": _random(5, columns)}
+    return made | {"y": torch.empty(rows, columns), "total": torch.zeros(1)}
+
+
+CASES = [
+    Case(
+        "rms_norm",
+        lambda: {"x": _random(12, 40), "weight": _random(40), "y": torch.empty(12, 40)},
+        lambda t: {"y": F.rms_norm(t["x"], (40,), t["weight"], 1e-5)},
+        ('{"row":{"grid":4},"column":{"tile":64}}', '{"row":{"grid":2},"column":{"loop":16}}'),
+    ),
+    Case(
+        "softmax",
+        lambda: {"x": _random(6, 150) * 3, "y": torch.empty(6, 150)},
+        lambda t: {"y": t["x"].softmax(1)},
+        (
+            '{"row":{"grid":1},"column":{"loop":64,"online":true}}',
+            '{"row":{"grid":2},"column":{"loop":32}}',
+            '{"row":{"grid":2},"column":{"tile":256}}',
+        ),
+    ),
+    Case(
+        "linear_gelu",
+        lambda: {
+            "a": _random(40, 72),
+            "w": _random(24, 72) / 8,
+            "bias": _random(24),
+            "y": torch.empty(40, 24),
+            "row_sum": torch.empty(40),
+        },
+        _linear,
+        ('{"m":{"grid":16},"n":{"tile":32},"k":{"loop":32,"stages":3},"warps":8}',),
+    ),
+    Case(
+        "attention",
+        lambda: {
+            "q": _random(4, 48, 16, dtype=torch.bfloat16),
+            "k": _random(2, 48, 16, dtype=torch.bfloat16),
+            "v": _random(2, 48, 16, dtype=torch.bfloat16),
+            "y": torch.empty(4, 48, 16),
+        },
+        _attention,
+        (
+            '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true,"stages":2},'
+            '"feature":{"tile":16},"value":{"tile":16}}',
+            '{"head":{"grid":1},"query":{"grid":32},"key":{"tile":64},"feature":{"tile":16},"value":{"tile":16}}',
+        ),
+        bound=8e-3,  # the weights are rounded to bfloat16 before the second product
+    ),
+    Case(
+        "lstm",
+        lambda: {
+            "gates": _random(7, 5, 4, 16),
+            "w": _random(4, 16, 16) / 4,
+            "h0": _random(5, 16),
+            "c0": _random(5, 16),
+            "y": torch.empty(7, 5, 16),
+        },
+        _lstm,
+        (
+            '{"step":{"loop":1},"batch":{"grid":4},"unit":{"tile":16},"source":{"tile":16}}',
+            '{"step":{"loop":1},"batch":{"tile":16},"unit":{"tile":16},"source":{"tile":16}}',
+        ),
+    ),
+    Case(
+        "convolution",
+        lambda: {"image": _random(2, 6, 13, 13), "weight": _random(20, 6, 3, 3), "y": torch.empty(2, 20, 7, 7)},
+        lambda t: {"y": F.conv2d(t["image"], t["weight"], stride=2, padding=1)},
+        ('{"pixel":{"grid":32},"filter":{"grid":16},"channel":{"tile":16},"dy":{"loop":1},"dx":{"loop":1}}',),
+    ),
+    Case(
+        "state_space",
+        lambda: {
+            "decay": -torch.rand(4, 16),
+            "b": _random(4, 16, 16),
+            "c": _random(4, 16, 16),
+            "x": _random(4, 16, 16),
+            "y": torch.empty(4, 16, 16),
+        },
+        _state_space,
+        ('{"chunk":{"loop":1},"at":{"tile":16},"before":{"tile":16},"channel":{"grid":16},"inner":{"tile":16}}',),
+    ),
+    Case(
+        "sizes",
+        lambda: _sized(5, 24),
+        _sizes,
+        ('{"row":{"grid":4},"column":{"loop":16}}', '{"row":{"loop":1},"column":{"tile":64}}'),
+        {"rows": 5, "columns": 24},
+    ),
+    Case("linear_fp16x3", _fp16x3_inputs, _fp16x3),
+]
+
+
+def expected(case: Case, made: Tensors) -> Tensors:
+    wide = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in made.items()}
+    return case.expect(wide)
+
+
+def fault_of(case: Case, found: Tensors, wanted: Tensors) -> str:
+    """What is wrong with outputs; empty where they are within the bound."""
+    for name, right in wanted.items():
+        error = float((found[name].double() - right).abs().max() / right.abs().max().clamp(min=1e-30))
+        if not error <= case.bound or math.isnan(error):
+            return f"{case.name}: {name} is off by {error:.2e} of its largest element, allowed are {case.bound:.0e}"
+    return ""
