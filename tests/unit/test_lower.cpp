@@ -270,5 +270,131 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(online, 10);
 }
 
+// --- What cannot be ---
+
+std::string refusal(const std::string& kernel, const std::string& schedule) {
+  try {
+    const Kernel parsed = kernel::parse_kernel(kernel);
+    arrange(parsed, parse_schedule(std::string_view(schedule), parsed));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << schedule << ": " << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+constexpr const char* kSums = R"(kernel sums {
+  axis row = 12, column = 40
+  in x: f32[12, 40]
+  out y: f32[12]
+  y[row] = sum(x[row, column]; column)
+})";
+
+TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"row":{"grid":1}})", "axis 'column' has no mapping"},
+      {R"({"row":{"grid":1},"colum":{"loop":8}})", "there is no axis or parameter 'colum'"},
+      {R"({"row":{"grid":3},"column":{"loop":8}})", "is 3, but must be a power of two"},
+      {R"({"row":{"grid":0},"column":{"loop":8}})", "is 0, but must be a whole number from 1 to 1048576"},
+      {R"({"row":{"grid":"4"},"column":{"loop":8}})", "is \"4\", but must be a whole number"},
+      {R"({"row":{"grid":1.5},"column":{"loop":8}})", "is 1.5, but must be a whole number"},
+      {R"({"row":{"grid":1,"tile":16},"column":{"loop":8}})", "axis 'row' has 2 mappings"},
+      {R"({"row":{"grid":1,"stages":2},"column":{"loop":8}})", "axis 'row' is not a loop"},
+      {R"({"row":{"grid":1,"stage":2},"column":{"loop":8}})", "axis 'row' has no parameter 'stage'"},
+      {R"({"row":{"grid":1},"column":{"tile":32}})", "axis 'column' has a tile of 32, but 40 points"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"online":1}})", "must be true or false"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"warps":5})", "warps is 5, but must be a power of two"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"warps":64})", "from 1 to 32"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"nest":["row"]})", "nest has axis 'row' 1 times"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"order":{"grouped":"row","along":"column"}})",
+       "which is not in the grid"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"order":{"group":"row"}})", "order has no parameter 'group'"},
+      {R"([1])", "expected an object"},
+      {R"({)", "this is not JSON"},
+  };
+  for (const auto& [schedule, words] : cases)
+    EXPECT_NE(refusal(kSums, schedule).find(words), std::string::npos) << schedule << ": " << refusal(kSums, schedule);
+  EXPECT_EQ(refusal(kSums, R"({"row":{"grid":1},"column":{"loop":8}})"), "");
+}
+
+TEST(Schedules, AreOneTextForOneSchedule) {
+  const Kernel kernel = kernel::parse_kernel(kSums);
+  const char* given = R"({"warps":8,"column":{"stages":2,"loop":8},"row":{"grid":4},"nest":["column"]})";
+  const std::string text = to_json(parse_schedule(std::string_view(given), kernel), kernel).dump();
+  EXPECT_EQ(text, R"({"row":{"grid":4},"column":{"loop":8,"stages":2},"nest":["column"],"warps":8})");
+  EXPECT_EQ(parse_schedule(std::string_view(text), kernel), parse_schedule(std::string_view(given), kernel));
+}
+
+TEST(Schedules, WhatCannotBeKeptIsRefused) {
+  EXPECT_NE(refusal(kSums, R"({"row":{"grid":1},"column":{"grid":8}})")
+                .find("axis 'column' is folded, so blocks cannot share"),
+            std::string::npos);
+  const char* state = R"(kernel k {
+  axis step = 3 ordered, unit = 8, source = 8
+  in x: f32[3, 8]
+  out y: f32[3, 8]
+  state h: f32[unit] along step from 0.0
+  next h = x[step, unit] + sum(h.previous[source]; source)
+  y[step, unit] = h.previous[unit]
+})";
+  EXPECT_NE(refusal(state, R"({"step":{"loop":1},"unit":{"grid":4},"source":{"tile":8}})")
+                .find("another block or iteration has it"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(state, R"({"step":{"grid":1},"unit":{"tile":8},"source":{"tile":8}})").find("axis 'step' is ordered"),
+      std::string::npos);
+  EXPECT_EQ(refusal(state, R"({"step":{"loop":1},"unit":{"tile":8},"source":{"tile":8}})"), "");
+  const char* nested = R"(kernel k {
+  axis row = 12, column = 40
+  in x: f32[12, 40]
+  out y: f32[12, 40]
+  y[row, column] = x[row, column] / sum(x[row, column]; column)
+})";
+  const std::string inside = refusal(nested, R"({"row":{"loop":4},"column":{"loop":8},"nest":["column","row"]})");
+  EXPECT_NE(inside.find("folded inside its own loop"), std::string::npos) << inside;
+  EXPECT_EQ(refusal(nested, R"({"row":{"loop":4},"column":{"loop":8}})"), "");
+  const char* scan = R"(kernel k {
+  axis row = 12, column = 40
+  in x: f32[12, 40]
+  out y: f32[12, 40]
+  y[row, column] = scan sum(x[row, column]; column)
+})";
+  EXPECT_NE(
+      refusal(scan, R"({"row":{"grid":1},"column":{"loop":8}})").find("a sum walks axis 'column', which is a loop"),
+      std::string::npos);
+  const char* wide = R"(kernel k {
+  axis row = 4096, column = 4096
+  in x: f32[4096, 4096]
+  out y: f32[4096, 4096]
+  y[row, column] = x[row, column] + 1.0
+})";
+  EXPECT_NE(refusal(wide, R"({"row":{"tile":4096},"column":{"tile":4096}})")
+                .find("has 16777216 elements, and 1048576 are the most"),
+            std::string::npos);
+}
+
+// Only what scales with exp(-maximum) can be folded in the maximum's own walk.
+TEST(Online, TakesNoSumThatDoesNotScale) {
+  const auto walks = [](const std::string& weight) {
+    const std::string kernel =
+        "kernel k {\n  axis row = 4, column = 40\n  in x: f32[4, 40]\n  out y: f32[4]\n"
+        "  largest = max(x[row, column]; column)\n  weight = " +
+        weight + "\n  y[row] = sum(weight; column)\n}\n";
+    const Kernel parsed = kernel::parse_kernel(kernel);
+    const char* schedule = R"({"row":{"grid":1},"column":{"loop":8,"online":true}})";
+    const std::string text = tile::print_program(arrange(parsed, parse_schedule(std::string_view(schedule), parsed)));
+    return text.find("rescale") != std::string::npos;
+  };
+  EXPECT_TRUE(walks("exp(x[row, column] - largest)"));
+  EXPECT_TRUE(walks("exp(x[row, column] - largest) * x[row, column] / 2.0"));
+  EXPECT_TRUE(walks("select(x[row, column] > 0.0, -exp(x[row, column] - largest), 0.0)"));
+  EXPECT_FALSE(walks("f32(i32(exp(x[row, column] - largest)))"));
+  EXPECT_FALSE(walks("exp(x[row, column] - largest) + 1.0"));
+  EXPECT_FALSE(walks("exp(largest - x[row, column])"));
+  EXPECT_FALSE(walks("exp((x[row, column] - largest) * 2.0)"));
+  EXPECT_FALSE(walks("exp(x[row, column] - largest) * exp(x[row, column] - largest)"));
+  EXPECT_FALSE(walks("select(x[row, column] > largest - 1.0, exp(x[row, column] - largest), 0.0)"));
+}
+
 }  // namespace
 }  // namespace kw::lower

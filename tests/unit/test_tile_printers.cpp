@@ -1,0 +1,94 @@
+// Tile programs as text of a target: golden files, printed again with KW_UPDATE_GOLDEN=1, and what has no such form.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "emit/triton/tile_printer.hpp"
+#include "kernel/text.hpp"
+#include "lower/arrange.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+#include "tile/text.hpp"
+
+namespace kw {
+namespace {
+
+const std::string kGolden = KW_GOLDEN_DIR;
+
+tile::Program lowered(const std::string& name, const std::string& schedule) {
+  const kernel::Kernel kernel = kernel::parse_kernel(read_file(kGolden + "/kernel/" + name + ".kernel"));
+  return lower::arrange(kernel, lower::parse_schedule(std::string_view(schedule), kernel));
+}
+
+void expect_golden(const std::string& file, const std::string& text) {
+  const std::string path = kGolden + "/tile/" + file;
+  const char* update = std::getenv("KW_UPDATE_GOLDEN");
+  if (update && std::string(update) == "1") write_file_atomically(path, text);
+  EXPECT_EQ(read_file(path), text) << "KW_UPDATE_GOLDEN=1 writes " << path;
+}
+
+struct Golden {
+  const char *name, *kernel, *schedule;
+};
+constexpr Golden kGoldens[] = {
+    {"rms_norm", "rms_norm", R"({"row":{"grid":4},"column":{"tile":64}})"},
+    {"softmax_online", "softmax", R"({"row":{"grid":1},"column":{"loop":64,"online":true}})"},
+    {"attention", "attention",
+     R"({"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true,"stages":2},"feature":{"tile":16},
+         "value":{"tile":16}})"},
+    {"convolution", "convolution",
+     R"({"pixel":{"grid":32},"filter":{"grid":16},"channel":{"tile":16},"dy":{"loop":1},"dx":{"loop":1}})"},
+    {"lstm", "lstm", R"({"step":{"loop":1},"batch":{"grid":4},"unit":{"tile":16},"source":{"tile":16}})"},
+    {"sizes", "sizes", R"({"row":{"grid":4},"column":{"loop":16}})"},
+};
+
+TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
+  for (const Golden& golden : kGoldens) {
+    const tile::Program program = lowered(golden.kernel, golden.schedule);
+    expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
+    expect_golden(std::string(golden.name) + ".triton", triton::print_tile_kernel(program).source);
+  }
+}
+
+TEST(TilePrinters, IndicesBeyondTwoToTheThirtyOneAreWide) {
+  const tile::Program program = tile::parse_program(
+      "program copy {\n  grid row = 65536\n  lane column = 64\n  launch warps 4\n  buffer x: f32[65536, 65536] input\n"
+      "  buffer y: f32[65536] output\n  %a: f32[column] = load x[row, column]\n  %b: f32 = fold sum %a over column\n"
+      "  store y[row] <- %b\n}\n");
+  const std::string text = triton::print_tile_kernel(program).source;
+  EXPECT_NE(text.find("tl.load(x + row.to(tl.int64) * 65536 + column.to(tl.int64))"), std::string::npos) << text;
+  EXPECT_NE(text.find("tl.store(y + row, "), std::string::npos) << text;
+}
+
+TEST(TilePrinters, VariablesThatDependOnEachOtherAreSetTogether) {
+  const tile::Program program = tile::parse_program(
+      "program swap {\n  launch warps 4\n  buffer y: f32[2] output\n  %one: f32 = constant 1.0\n"
+      "  %two: f32 = constant 2.0\n  for i = 0 to 3 carry %a: f32 = %one, %b: f32 = %two -> %c, %d {\n"
+      "    yield %b, %a\n  }\n  store y[0] <- %c\n  store y[1] <- %d\n}\n");
+  const std::string text = triton::print_tile_kernel(program).source;
+  EXPECT_NE(text.find("a_before = c\n        c = d\n        d = a_before\n"), std::string::npos) << text;
+}
+
+TEST(TilePrinters, WhatTritonCannotSayIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"buffer s: f32[16] scratch shared\n  copy async s[i] <- x[i] over i\n  wait 0", "shared memory"},
+      {"barrier grid", "barrier"},
+      {"%p: i32[i] = index (3 - i) / 2", "negative"},
+  };
+  for (const auto& [line, words] : cases) {
+    const tile::Program program = tile::parse_program(
+        "program p {\n  grid g = 2\n  lane i = 16\n  launch warps 4\n  buffer x: f32[16] input\n"
+        "  buffer y: f32[2] output\n  " +
+        std::string(line) + "\n  %z: f32 = constant 0.0\n  store y[g] <- %z\n}\n");
+    try {
+      triton::print_tile_kernel(program);
+      ADD_FAILURE() << line;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kw
