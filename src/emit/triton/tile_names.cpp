@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "support/text.hpp"
+
 namespace kw::triton {
 
 using tile::Index;
@@ -118,11 +120,24 @@ std::vector<Symbol> IndexNames::lanes_of(const Index& index) const {
   return lanes;
 }
 
+std::string IndexNames::spelled(const Index& index, const std::vector<Symbol>& lanes) const {
+  const kernel::IndexWords words{
+      [&](Symbol symbol) { return name_of(symbol) + brackets(lanes_of(symbol), lanes); }, " // ", " % ", {}};
+  return kernel::print_index(index, words);
+}
+
 bool IndexNames::is_taken(const std::string& name) const {
   const auto has = [&](const auto& list) {
     return std::any_of(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
   };
   return has(program_.symbols) || has(program_.buffers) || has(program_.values) || has(named_);
+}
+
+std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) {
+  if (own.empty() || own == lanes) return "";
+  std::vector<std::string> marks;
+  for (Symbol lane : lanes) marks.emplace_back(std::find(own.begin(), own.end(), lane) == own.end() ? "None" : ":");
+  return "[" + join(marks, ", ") + "]";
 }
 
 }  // namespace kw::triton

@@ -28,6 +28,8 @@ class IndexNames {
   std::vector<tile::Symbol> lanes_of(tile::Symbol symbol) const;
   // The same of an index, in the order of the symbols' table.
   std::vector<tile::Symbol> lanes_of(const tile::Index& index) const;
+  // An index that has been shortened, as a tile of these lanes.
+  std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes) const;
   // Whether a name of that text is taken.
   bool is_taken(const std::string& name) const;
 
@@ -49,5 +51,8 @@ class IndexNames {
   };
   std::vector<Named> named_;
 };
+
+// Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
+std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);
 
 }  // namespace kw::triton

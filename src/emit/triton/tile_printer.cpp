@@ -7,6 +7,7 @@
 
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -48,7 +49,7 @@ class TilePrinter {
   TileKernel run() {
     print_head();
     print_body(program_.body);
-    return {std::move(out_), launch(), std::move(helpers_)};
+    return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
   }
 
  private:
@@ -95,11 +96,16 @@ class TilePrinter {
     }
     for (const tile::SymbolInfo& symbol : program_.symbols)
       if (symbol.kind == SymbolKind::kSize) parameters.push_back(symbol.name);
-    line("@triton.jit");
+    // Triton makes a number of an argument that is 1: one that may be is kept as it is.
+    std::vector<std::string> kept;
+    for (const tile::SymbolInfo& symbol : program_.symbols)
+      if (symbol.kind == SymbolKind::kSize && symbol.range.low <= 1 && symbol.range.high >= 1)
+        kept.push_back("\"" + symbol.name + "\"");
+    line(kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")));
     line(fmt::format("def {}({}):", program_.name, join(parameters, ", ")));
     indent_ = 4;
     if (!program_.doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", program_.doc));
-    print_grid();
+    for (const std::string& text : grid_lines(program_, names_)) line(text);
     std::vector<bool> used;
     tile::for_each(program_.body, [&](const Instruction& one) {
       collect_symbols(one.index, used);
@@ -116,99 +122,11 @@ class TilePrinter {
     print_definitions(nullptr);
   }
 
-  // One dimension of the launch, so that no count has a limit of its own.
-  void print_grid() {
-    if (program_.grid.empty()) return;
-    const auto& symbols = program_.symbols;
-    if (program_.grid.size() == 1) {
-      line(fmt::format("{} = tl.program_id(0)", symbols[program_.grid[0]].name));
-      return;
-    }
-    std::string rest = "program";
-    while (taken(rest)) rest += "_id";
-    line(fmt::format("{} = tl.program_id(0)", rest));
-    std::vector<Symbol> slower = program_.grid;
-    if (program_.order.grouped >= 0) {
-      slower.erase(
-          std::remove_if(slower.begin(), slower.end(),
-                         [&](Symbol one) { return one == program_.order.grouped || one == program_.order.along; }),
-          slower.end());
-      print_grouped(rest, slower.empty());
-      rest = slower.empty()
-                 ? rest
-                 : fmt::format("{} // ({} * {})", rest, count(program_.order.grouped), count(program_.order.along));
-    }
-    for (size_t place = slower.size(); place-- > 0;) {
-      const std::string left = rest.find(' ') == std::string::npos ? rest : "(" + rest + ")";
-      line(place == 0 ? fmt::format("{} = {}", symbols[slower[place]].name, rest)
-                      : fmt::format("{} = {} % {}", symbols[slower[place]].name, left, count(slower[place])));
-      rest = fmt::format("{} // {}", left, count(slower[place]));
-    }
-  }
-
-  // Triton's own order: `count` rows of blocks at a time, column by column.
-  void print_grouped(const std::string& program, bool alone) {
-    const std::string rows = program_.symbols[program_.order.grouped].name,
-                      columns = program_.symbols[program_.order.along].name;
-    const std::string row_count = count(program_.order.grouped), column_count = count(program_.order.along);
-    std::string within = program;
-    if (!alone) {
-      within = program + "_of_plane";
-      line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
-    }
-    const std::string group = fmt::format("({} * {})", program_.order.count, column_count);
-    line(fmt::format("first_{} = {} // {} * {}", rows, within, group, program_.order.count));
-    line(fmt::format("grouped_{0} = tl.minimum({1} - first_{0}, {2})", rows, row_count, program_.order.count));
-    line(fmt::format("{0} = first_{0} + {1} % {2} % grouped_{0}", rows, within, group));
-    line(fmt::format("{} = {} % {} // grouped_{}", columns, within, group, rows));
-  }
-
-  bool taken(const std::string& name) const { return names_.is_taken(name); }
-
-  // A grid symbol's number of blocks, to be multiplied with.
-  std::string count(Symbol symbol) const {
-    const Index& index = program_.symbols[symbol].count;
-    const std::string text = spelled(index, {});
-    return kernel::as_constant(index) || kernel::as_symbol(index) ? text : "(" + text + ")";
-  }
-
-  std::string launch() const {
-    std::vector<std::string> parameters;
-    for (const tile::Buffer& buffer : program_.buffers) parameters.push_back(buffer.name);
-    for (const tile::SymbolInfo& symbol : program_.symbols)
-      if (symbol.kind == SymbolKind::kSize) parameters.push_back(symbol.name);
-    std::vector<std::string> counts;
-    for (Symbol symbol : program_.grid) counts.push_back(count(symbol));
-    const std::string all = join(parameters, ", "), blocks = counts.empty() ? "1" : join(counts, " * ");
-    std::string options = fmt::format("num_warps={}", program_.warps);
-    if (program_.max_registers) options += fmt::format(", maxnreg={}", program_.max_registers);
-    return fmt::format("def launch_{0}({1}):\n    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
-                       program_.name, all, blocks, options);
-  }
-
   // --- Indices ---
-
-  // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
-  static std::string brackets(const Lanes& own, const Lanes& lanes) {
-    if (own.empty() || own == lanes) return "";
-    std::vector<std::string> marks;
-    for (Symbol lane : lanes) marks.emplace_back(std::find(own.begin(), own.end(), lane) == own.end() ? "None" : ":");
-    return "[" + join(marks, ", ") + "]";
-  }
-
-  // An index that has been shortened, as a tile of these lanes.
-  std::string spelled(const Index& index, const Lanes& lanes) const {
-    const kernel::IndexWords words{
-        [&](Symbol symbol) { return names_.name_of(symbol) + brackets(names_.lanes_of(symbol), lanes); },
-        " // ",
-        " % ",
-        {}};
-    return kernel::print_index(index, words);
-  }
 
   void print_definitions(const Instruction* loop) {
     for (const IndexNames::Definition& one : names_.at(loop))
-      line(fmt::format("{} = {}", one.name, spelled(one.index, names_.lanes_of(one.index))));
+      line(fmt::format("{} = {}", one.name, names_.spelled(one.index, names_.lanes_of(one.index))));
   }
 
   // Python's // rounds down and Triton's towards zero: the same where nothing is negative.
@@ -303,7 +221,7 @@ class TilePrinter {
     const Value value = one.results[0];
     require_nonnegative_dividends(one.index);
     const Index index = names_.shortened(one.index);
-    Text text{spelled(index, type(value).lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
+    Text text{names_.spelled(index, type(value).lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
     if (type(value).dtype == DType::i64) text = {wrap(text, Binding::kAtom) + ".to(tl.int64)"};
     if (text.binding == Binding::kAtom) texts_[value] = text;
     else give(value, text, {});
@@ -351,7 +269,7 @@ class TilePrinter {
     Lanes covered;
     for (size_t i = 0; i < access.coordinates.size(); ++i) {
       const tile::Coordinate& coordinate = access.coordinates[i];
-      const std::string stride = spelled(strides[i], {});
+      const std::string stride = names_.spelled(strides[i], {});
       const bool single = kernel::as_constant(strides[i]) || kernel::as_symbol(strides[i]);
       const auto add = [&](Text part) {
         if (wide) part = {wrap(part, Binding::kAtom) + ".to(tl.int64)"};
@@ -370,9 +288,9 @@ class TilePrinter {
       }
       const Index index = names_.shortened(coordinate.index);
       covered = united(covered, names_.lanes_of(index));
-      add({spelled(index, lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
+      add({names_.spelled(index, lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
     }
-    if (!(constant == Index(0))) parts.push_back(spelled(constant, {}));
+    if (!(constant == Index(0))) parts.push_back(names_.spelled(constant, {}));
     Place place{buffer.name, join(parts, " + ")};
     if (covered != lanes) {
       const std::string zeros = fmt::format("tl.zeros({}, tl.int32)", shape_text(lanes));
@@ -568,8 +486,9 @@ class TilePrinter {
       texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
-    std::string bounds = spelled(one.end, {});
-    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 1) bounds = spelled(one.begin, {}) + ", " + bounds;
+    std::string bounds = names_.spelled(one.end, {});
+    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 1)
+      bounds = names_.spelled(one.begin, {}) + ", " + bounds;
     if (one.step != 1) bounds += fmt::format(", {}", one.step);
     if (one.stages > 1) bounds += fmt::format(", num_stages={}", one.stages);
     line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, one.stages > 1 ? "tl.range" : "range",

@@ -1,0 +1,95 @@
+#include "emit/triton/tile_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using tile::Symbol;
+
+namespace {
+
+// A grid symbol's number of blocks, to be multiplied with.
+std::string count_of(const tile::Program& program, const IndexNames& names, Symbol symbol) {
+  const tile::Index& index = program.symbols[symbol].count;
+  const std::string text = names.spelled(index, {});
+  return kernel::as_constant(index) || kernel::as_symbol(index) ? text : "(" + text + ")";
+}
+
+class GridLines {
+ public:
+  GridLines(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {}
+
+  std::vector<std::string> run() {
+    if (program_.grid.empty()) return {};
+    if (program_.grid.size() == 1) {
+      line(fmt::format("{} = tl.program_id(0)", name(program_.grid[0])));
+      return std::move(lines_);
+    }
+    std::string rest = "program";
+    while (names_.is_taken(rest)) rest += "_id";
+    line(fmt::format("{} = tl.program_id(0)", rest));
+    std::vector<Symbol> slower = program_.grid;
+    if (program_.order.grouped >= 0) {
+      std::erase(slower, program_.order.grouped);
+      std::erase(slower, program_.order.along);
+      group(rest, slower.empty());
+      rest = fmt::format("{} // ({} * {})", rest, count(program_.order.grouped), count(program_.order.along));
+    }
+    for (size_t place = slower.size(); place-- > 0;) {
+      const std::string left = rest.find(' ') == std::string::npos ? rest : "(" + rest + ")";
+      line(place == 0 ? fmt::format("{} = {}", name(slower[place]), rest)
+                      : fmt::format("{} = {} % {}", name(slower[place]), left, count(slower[place])));
+      rest = fmt::format("{} // {}", left, count(slower[place]));
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  void line(std::string text) { lines_.push_back(std::move(text)); }
+  const std::string& name(Symbol symbol) const { return program_.symbols[symbol].name; }
+  std::string count(Symbol symbol) const { return count_of(program_, names_, symbol); }
+
+  // `order.count` rows of blocks at a time, column by column: neighbours share what they read.
+  void group(const std::string& program, bool alone) {
+    const std::string rows = name(program_.order.grouped), columns = name(program_.order.along);
+    const std::string row_count = count(program_.order.grouped), column_count = count(program_.order.along);
+    std::string within = program;
+    if (!alone) {
+      within = program + "_of_plane";
+      line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
+    }
+    const std::string group = fmt::format("({} * {})", program_.order.count, column_count);
+    line(fmt::format("first_{} = {} // {} * {}", rows, within, group, program_.order.count));
+    line(fmt::format("grouped_{0} = tl.minimum({1} - first_{0}, {2})", rows, row_count, program_.order.count));
+    line(fmt::format("{0} = first_{0} + {1} % {2} % grouped_{0}", rows, within, group));
+    line(fmt::format("{} = {} % {} // grouped_{}", columns, within, group, rows));
+  }
+
+  const tile::Program& program_;
+  const IndexNames& names_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names) {
+  return GridLines(program, names).run();
+}
+
+std::string launch_function(const tile::Program& program, const IndexNames& names) {
+  std::vector<std::string> parameters, counts;
+  for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
+  for (const tile::SymbolInfo& symbol : program.symbols)
+    if (symbol.kind == tile::SymbolKind::kSize) parameters.push_back(symbol.name);
+  for (Symbol symbol : program.grid) counts.push_back(count_of(program, names, symbol));
+  std::string options = fmt::format("num_warps={}", program.warps);
+  if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
+  return fmt::format("def launch_{0}({1}):\n    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
+                     program.name, join(parameters, ", "), counts.empty() ? "1" : join(counts, " * "), options);
+}
+
+}  // namespace kw::triton
