@@ -28,7 +28,6 @@ ReduceOp combining(ReduceOp op) {
   return op;
 }
 
-int components_of(ReduceOp op) { return op == ReduceOp::kMoments || op == ReduceOp::kMaxSumExp ? 2 : 1; }
 
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
