@@ -11,10 +11,10 @@ from typing import Any, Callable
 Answer = str | dict | Callable[["Handler", dict], None]
 
 
-def late(seconds: float, text: str) -> "Callable[[Handler, dict], None]":
+def late(seconds: float, text: str) -> Callable[[Handler, dict], None]:
     """An answer that takes its time."""
 
-    def answer(handler: "Handler", body: dict) -> None:
+    def answer(handler: Handler, body: dict) -> None:
         time.sleep(seconds)
         handler.begin_stream()
         handler.event(text, "stop")
@@ -24,7 +24,7 @@ def late(seconds: float, text: str) -> "Callable[[Handler, dict], None]":
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: "ModelServer"
+    server: ModelServer
 
     def log_message(self, *arguments: Any) -> None:
         pass
@@ -50,8 +50,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.endswith("/models") and self.server.lists_models:
-            return self.page(200, json.dumps({"data": [{"id": "scripted", "max_model_len": self.server.context}]}))
-        self.page(404, '{"error": {"message": "no such page"}}')
+            self.page(200, json.dumps({"data": [{"id": "scripted", "max_model_len": self.server.context}]}))
+        else:
+            self.page(404, '{"error": {"message": "no such page"}}')
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -102,7 +103,7 @@ class ModelServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def __enter__(self) -> "ModelServer":
+    def __enter__(self) -> ModelServer:
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -47,7 +47,7 @@ class Call(torch.nn.Module):
 
 
 class _Place:
-    def __deepcopy__(self, memo: Any) -> "_Place":
+    def __deepcopy__(self, memo: Any) -> _Place:
         return self
 
 

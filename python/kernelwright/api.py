@@ -332,15 +332,15 @@ class _MemoryProblem(problems.Problem):
     device: torch.device
 
     @classmethod
-    def of(cls, module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_MemoryProblem":
+    def of(cls, module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _MemoryProblem:
         device = _device(module, arguments, keywords)
         return cls(
             path=f"<{type(module).__name__}>",
             source="",
             module=None,  # type: ignore[arg-type]
             Model=type(module),
-            get_inputs=lambda: [],
-            get_init_inputs=lambda: [],
+            get_inputs=list,
+            get_init_inputs=list,
             original=module,
             values=(*arguments, *keywords.values()),
             keywords=tuple(keywords),
@@ -411,7 +411,7 @@ class _MemoryCandidate(candidates.Candidate):
     made: torch.nn.Module
 
     @classmethod
-    def of(cls, candidate: torch.nn.Module, held: _MemoryProblem) -> "_MemoryCandidate":
+    def of(cls, candidate: torch.nn.Module, held: _MemoryProblem) -> _MemoryCandidate:
         source = getattr(type(candidate).forward, "__code__", None)
         return cls(path=source.co_filename if source else "<candidate>", ModelNew=type(candidate), made=candidate)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from pathlib import Path
 from typing import Any, Callable
 
 import torch  # noqa: F401  (before the fork: each child would import it anew)
@@ -63,7 +64,7 @@ def _run(params: dict[str, Any], progress: Progress, scratch: str) -> dict[str, 
     paths = list(params.get("candidates") or [])
     sm = int(params.get("sm") or 90)
     jobs = max(1, int(params.get("jobs") or 1))
-    if any("import triton" in open(path, encoding="utf-8").read() for path in paths):
+    if any("import triton" in Path(path).read_text(encoding="utf-8") for path in paths):
         import triton  # noqa: F401
     waiting, running = list(enumerate(paths)), {}
     results: list[dict[str, Any]] = [{"path": path, "ok": False, "seconds": 0.0, "error": ""} for path in paths]

@@ -106,7 +106,13 @@ def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
         if other is None:
             values = loaded.data
             kind = values.dtype
-            spoil = np.nan if np.issubdtype(kind, np.floating) else True if kind == bool else np.iinfo(kind).max // 3
+            spoil = (
+                np.nan
+                if np.issubdtype(kind, np.floating)
+                else True
+                if kind == np.dtype(bool)
+                else np.iinfo(kind).max // 3
+            )
             loaded.data = np.where(mask.data, values, np.asarray(spoil, dtype=kind))
         return loaded
 

@@ -48,7 +48,8 @@ def package(name):
     status = os.stat(path)
     found = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", text)
     cuda = re.search(r"^cuda\b[^=\n]*=\s*['\"]([^'\"]+)", text, re.M)
-    return {"version": found and found.group(1), "cuda": cuda and cuda.group(1), "stamp": f"{path} {status.st_mtime_ns} {status.st_size}"}
+    stamp = f"{path} {status.st_mtime_ns} {status.st_size}"
+    return {"version": found and found.group(1), "cuda": cuda and cuda.group(1), "stamp": stamp}
 print(json.dumps({"python": sys.version.split()[0], "torch": package("torch"), "triton": package("triton"),
                   "worker": importlib.util.find_spec("kernelwright") is not None}))
 )py";

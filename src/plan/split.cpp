@@ -28,7 +28,6 @@ ReduceOp combining(ReduceOp op) {
   return op;
 }
 
-
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
   ExprId first = kernel_ir::kNoExpr;

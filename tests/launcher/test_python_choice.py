@@ -109,7 +109,7 @@ def test_an_older_driver_gets_the_build_for_its_cuda(machine: Machine) -> None:
 def test_an_own_environment_that_was_not_finished_is_made_again(machine: Machine) -> None:
     assert machine.kw(TORCH_HERE="none", PIP_SAYS="killed").returncode == 3
     assert machine.kw(TORCH_HERE="none").returncode == 0
-    assert len([call for call in machine.calls("python -m venv")]) == 2
+    assert len(list(machine.calls("python -m venv"))) == 2
     machine.forget_calls()
     (machine.checkout / ".kw" / "ready").unlink()
     assert machine.kw(TORCH_HERE="none").returncode == 0

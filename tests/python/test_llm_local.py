@@ -2,13 +2,11 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from kernelwright import errors, library
+from kernelwright import errors
 from kernelwright.models import gguf
 
 HAS_LLAMA = importlib.util.find_spec("llama_cpp") is not None

@@ -25,7 +25,7 @@ def counters(monkeypatch):
         monkeypatch.setattr(noise.Noise, "_counters", lambda self: next(values))
         monkeypatch.setattr(noise.time, "monotonic", lambda: now[0])
         monkeypatch.setattr(noise.os, "sched_getaffinity", lambda _: set(range(cores)))
-        monkeypatch.setattr(noise, "_processor_seconds_by_process", lambda: {})
+        monkeypatch.setattr(noise, "_processor_seconds_by_process", dict)
         made = noise.Noise(threads)
         now[0] = elapsed
         return made.figures()

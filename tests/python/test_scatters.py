@@ -56,6 +56,7 @@ def test_threads_keep_the_order_of_points(shape: tuple[int, ...]) -> None:
 
     candidate = load(emit(Case(function, (x, index, source)), "cpu")["source"]).ModelNew(Wrapped(function))
     threads = torch.get_num_threads()
+    first: torch.Tensor | None = None
     try:
         for count in (1, 2, 5):
             torch.set_num_threads(count)
@@ -69,7 +70,7 @@ def test_threads_keep_the_order_of_points(shape: tuple[int, ...]) -> None:
             assert torch.equal(put[hit], source[last][hit]) and torch.equal(put[~hit], x[~hit])
             assert torch.equal(largest, function(x, index, source)[2])
             torch.testing.assert_close(sums, expected.index_add(0, index, source), rtol=1e-5, atol=1e-4)
-            first = sums if count == 1 else first
+            first = sums if first is None else first
             assert torch.equal(sums, first)
     finally:
         torch.set_num_threads(threads)

@@ -21,12 +21,22 @@ using Reference = double (*)(double);
   void name##_loop(const float* x, float* out, int count) {                        \
     _Pragma("omp simd") for (int i = 0; i < count; ++i) out[i] = name##_f32(x[i]); \
   }
+// clang-format off
 VECTOR_LOOP(exp)
 VECTOR_LOOP(exp2)
-VECTOR_LOOP(expm1) VECTOR_LOOP(log) VECTOR_LOOP(log2) VECTOR_LOOP(log10) VECTOR_LOOP(log1p) VECTOR_LOOP(tanh)
-    VECTOR_LOOP(erf) VECTOR_LOOP(sigmoid) VECTOR_LOOP(sin) VECTOR_LOOP(cos)
+VECTOR_LOOP(expm1)
+VECTOR_LOOP(log)
+VECTOR_LOOP(log2)
+VECTOR_LOOP(log10)
+VECTOR_LOOP(log1p)
+VECTOR_LOOP(tanh)
+VECTOR_LOOP(erf)
+VECTOR_LOOP(sigmoid)
+VECTOR_LOOP(sin)
+VECTOR_LOOP(cos)
+// clang-format on
 
-        struct Function {
+struct Function {
   const char* name;
   Loop loop;
   Reference reference;

@@ -46,7 +46,7 @@ def run(params: dict[str, Any], progress: Callable[[str, float], None]) -> dict[
 def capture(
     loaded: problem.Problem,
     device: str = "cpu",
-    clock: "_Clock | None" = None,
+    clock: _Clock | None = None,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> dict[str, Any]:
     """The Graph JSON of a problem's forward on `device` ("cpu" or "cuda")."""

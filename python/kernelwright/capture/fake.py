@@ -156,7 +156,7 @@ def make_fake(
             twins[id(tensor)] = made
         return twins[id(tensor)]
 
-    for prefix, owner in module.named_modules():
+    for owner in module.modules():
         for name, tensor in owner._parameters.items():
             if tensor is not None:
                 owner._parameters[name] = twin(tensor, device)

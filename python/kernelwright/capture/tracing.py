@@ -63,7 +63,7 @@ class Tracing(TorchFunctionMode):
                 )
             args = tuple(_indexed(value) for value in args)
             return _moved(args, {key: _indexed(value) for key, value in kwargs.items()})
-        elif func in _FROM_DATA and _is_cuda(kwargs.get("device")):
+        if func in _FROM_DATA and _is_cuda(kwargs.get("device")):
             device = _indexed(torch.device(kwargs["device"]))
             if isinstance(args[0], (bool, int, float)):
                 dtype = (
@@ -72,7 +72,7 @@ class Tracing(TorchFunctionMode):
                 )
                 return torch.full((), args[0], dtype=dtype, device=device)
             return _moved((func(*args, **{**kwargs, "device": "cpu"}), device), {})
-        elif func is torch._C._set_grad_enabled:
+        if func is torch._C._set_grad_enabled:
             self.enables_grad |= bool(args[0])
         elif func in (torch.Tensor.zero_, torch.Tensor.fill_) and 0 in args[0].stride():
             func(_unexpanded(args[0]), *args[1:], **kwargs)

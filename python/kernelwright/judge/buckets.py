@@ -47,7 +47,7 @@ class Buckets:
                 self.squares[part][present] += squares
                 self.peaks[part][present] = torch.maximum(self.peaks[part][present], peaks)
 
-    def merge_moved(self, other: "Buckets") -> None:
+    def merge_moved(self, other: Buckets) -> None:
         """Keep the larger errors of another run of eager's, which stand in `other` as ours."""
         self.squares["moved"] = torch.maximum(self.squares["moved"], other.squares["ours"])
         self.peaks["moved"] = torch.maximum(self.peaks["moved"], other.peaks["ours"])

@@ -67,7 +67,8 @@ class NonFinite:
             if not any(bool(asked.any()) for asked in waiting.values()):
                 return
             filled = [
-                self._eager_with(lambda values, at=at: _filled(values, at, whole), chosen) for at in range(_FILLS)
+                self._eager_with(lambda values, at=at, whole=whole: _filled(values, at, whole), chosen)
+                for at in range(_FILLS)
             ]
             for row, figures in found:
                 explained = waiting[row["name"]] & self._are_unread(row, figures, filled)

@@ -61,7 +61,7 @@ class Confinement:
     unset: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, given: dict[str, Any] | None) -> "Confinement":
+    def of(cls, given: dict[str, Any] | None) -> Confinement:
         return cls(**(given or {}))
 
 
@@ -94,7 +94,7 @@ class Nursery:
         self.control = control
 
     @classmethod
-    def start(cls) -> "Nursery":
+    def start(cls) -> Nursery:
         control, other = socket.socketpair()
         with other:
             other.set_inheritable(True)

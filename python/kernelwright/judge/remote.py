@@ -52,7 +52,7 @@ class Remote:
         *,
         role: str = "candidate",
         shares_large: bool = False,
-        inputs_of: "Remote | None" = None,
+        inputs_of: Remote | None = None,
         confinement: Confinement,
         memory_limit: int | None = None,
         deadline: float | None = None,

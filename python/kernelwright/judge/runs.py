@@ -131,7 +131,7 @@ class Constant:
         return self.text
 
     @classmethod
-    def of(cls, value: Any) -> "Constant":
+    def of(cls, value: Any) -> Constant:
         return cls(type(value).__name__, repr(value)[:1000])
 
 

@@ -94,7 +94,7 @@ class Verification:
         self._begin(self._contestant(params))
 
     @classmethod
-    def of_parts(cls, yardstick: Yardstick, contestant: Contestant) -> "Verification":
+    def of_parts(cls, yardstick: Yardstick, contestant: Contestant) -> Verification:
         """Of calls that somebody else makes: `judge` is told what they left."""
         made = cls.__new__(cls)
         made.progress, made.deadline, made.confinement, made.yardstick = (

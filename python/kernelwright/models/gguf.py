@@ -27,7 +27,7 @@ def smollm2_path() -> str:
     )
 
 
-def load(params: dict[str, Any]) -> "Gguf":
+def load(params: dict[str, Any]) -> Gguf:
     path = smollm2_path() if params["path"] == "smollm2" else params["path"]
     check_file(path)
     import llama_cpp  # noqa: F401  (what is missing is told before the file is read)

@@ -25,7 +25,7 @@ _CHUNK = 1 << 14
 _MOST_ERROR_BYTES = 1 << 16
 
 
-def stream(params: dict[str, Any], stream: "Stream") -> dict[str, Any]:
+def stream(params: dict[str, Any], stream: Stream) -> dict[str, Any]:
     """Events: {"status", "headers"} and then {"data": text}; the result says whether the body came to its end."""
     key = os.environ.get(params.get("key_variable") or "", "").strip()
     try:
@@ -44,7 +44,7 @@ def _without(key: str, text: str) -> str:
     return text.replace(key, "***") if len(key) >= 4 else text
 
 
-def _exchange(params: dict[str, Any], stream: "Stream", key: str) -> dict[str, Any]:
+def _exchange(params: dict[str, Any], stream: Stream, key: str) -> dict[str, Any]:
     url = urllib.parse.urlsplit(params["url"])
     if url.scheme not in ("http", "https") or not url.hostname:
         raise user_error("bad-url", f"{params['url']} is no http:// or https:// address.")
@@ -130,7 +130,7 @@ def _connect(url: urllib.parse.SplitResult, seconds: float, where: str) -> Any:
     return connection
 
 
-def _read(response: http.client.HTTPResponse, stream: "Stream", key: str, where: str, silence: float) -> dict[str, Any]:
+def _read(response: http.client.HTTPResponse, stream: Stream, key: str, where: str, silence: float) -> dict[str, Any]:
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     total, kept = 0, ""
     while True:

@@ -12,7 +12,7 @@ from ..errors import missing_error, summary, user_error
 _DEFAULT_CONTEXT = 8192
 
 
-def load(params: dict[str, Any]) -> "Folder":
+def load(params: dict[str, Any]) -> Folder:
     return Folder(params["path"], params)
 
 

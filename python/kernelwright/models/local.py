@@ -45,7 +45,7 @@ def _model() -> Model:
     return _loaded[0]
 
 
-def stream(params: dict[str, Any], stream: "Stream") -> dict[str, Any]:
+def stream(params: dict[str, Any], stream: Stream) -> dict[str, Any]:
     """`llm_generate`. Events: {"data": text}."""
     from ..errors import user_error
 

@@ -38,7 +38,7 @@ class Problem:
     path: str
     source: str
     module: types.ModuleType
-    Model: type["torch.nn.Module"]
+    Model: type[torch.nn.Module]
     get_inputs: Callable[[], Any]
     get_init_inputs: Callable[[], Any]
 

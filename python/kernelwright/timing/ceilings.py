@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import platform
 import time
 from typing import Any, Callable
@@ -45,6 +46,14 @@ def _name(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
+def _copy_and_read(elements: int, device: torch.device, synchronise: Callable[[], None]) -> tuple[float, float]:
+    """Seconds to copy so many single floats, and to read them. Their memory is free again afterwards."""
+    source = torch.ones(elements, device=device)
+    target = torch.empty_like(source)
+    copy = best_seconds(lambda: target.copy_(source), synchronise, 0.25)
+    return copy, best_seconds(lambda: source.sum(), synchronise, 0.25)
+
+
 @torch.no_grad()
 def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
     is_cuda = device.type == "cuda"
@@ -56,11 +65,7 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
     progress("bandwidth", 0.1)
     # Far beyond any cache; the read adds up so that nothing is stored.
     elements = (1 << 30) // 4 if is_cuda else (256 << 20) // 4
-    source = torch.ones(elements, device=device)
-    target = torch.empty_like(source)
-    copy = best_seconds(lambda: target.copy_(source), synchronise, 0.25)
-    read = best_seconds(lambda: source.sum(), synchronise, 0.25)
-    del source, target
+    copy, read = _copy_and_read(elements, device, synchronise)
     flops: dict[str, float | None] = {}
     size = 8192 if is_cuda else 1024
     allowed = torch.backends.cuda.matmul.allow_tf32
@@ -73,9 +78,8 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
         # 16-bit products without hardware support crawl on some processors.
         edge = size if is_cuda or dtype in (torch.float32, torch.float64) else size // 2
         try:
-            left = torch.randn(edge, edge, device=device).to(dtype)
-            right = torch.randn(edge, edge, device=device).to(dtype)
-            flops[name] = 2.0 * edge**3 / best_seconds(lambda: left @ right, synchronise, 0.12)
+            left, right = (torch.randn(edge, edge, device=device).to(dtype) for _ in range(2))
+            flops[name] = 2.0 * edge**3 / best_seconds(functools.partial(torch.matmul, left, right), synchronise, 0.12)
         except RuntimeError:
             flops[name] = None
         finally:

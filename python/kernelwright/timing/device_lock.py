@@ -197,7 +197,7 @@ class _Waiting:
         self.last = time.monotonic()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "_Waiting":
+    def __enter__(self) -> _Waiting:
         self.thread.start()
         return self
 

@@ -1,0 +1,45 @@
+"""How sources are laid out, and what linters find in them. `python tests/style/style_sources.py` mends the layout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import style_sources
+from style_sources import COLUMNS, HOME, PRINTED_COLUMNS
+
+# A checkout without history (an unpacked archive) does not say which files are its own.
+pytestmark = pytest.mark.skipif(
+    not (HOME / ".git").exists(), reason="NOT TESTED: no git here that says which files are sources"
+)
+
+
+@pytest.mark.parametrize("tool", ["clang-format", "ruff format", "ruff check"])
+def test_sources_are_as_the_tools_want_them(tool: str) -> None:
+    command = style_sources.commands(check=True)[tool]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
+    found = (done.stdout + done.stderr).splitlines()
+    assert done.returncode == 0, "\n".join(found[:40] + ["python tests/style/style_sources.py lays them out"])
+
+
+def test_cpp_lines_are_short() -> None:
+    """Lines of code and comments; those of raw strings are kernels' text, which has a limit of its own."""
+    wrong = []
+    for name in style_sources.sources(".cpp", ".hpp", ".h"):
+        if not name.startswith("src/"):
+            continue  # tests hold the texts that they expect
+        inside = False
+        for number, line in enumerate((HOME / name).read_text(encoding="utf-8").splitlines(), 1):
+            raw = inside or 'R"' in line
+            if 'R"' in line:
+                inside = ')"' not in line.split('R"', 1)[1]
+            elif inside and ')"' in line:
+                inside = False
+            if len(line) > (PRINTED_COLUMNS if raw else COLUMNS):
+                wrong.append(f"{name}:{number}: {len(line)} columns")
+    assert not wrong, "\n".join(wrong)
