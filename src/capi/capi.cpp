@@ -99,7 +99,7 @@ char* kw_judge(const char* request) {
 char* kw_summarise(const char* reply) {
   return answer(reply, [](const Json& json) {
     Json report = Json::object();
-    add_measurement(report, json);
+    add_measurement(report, timing_reply_from_json(json));
     return report;
   });
 }

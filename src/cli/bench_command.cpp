@@ -110,10 +110,13 @@ int bench(BenchArguments options, Console& console) {
                   {"policy", bench.policy},        {"results", bench.out + "/results.jsonl"},
                   {"of", problems.size()},         {"skipped", run.skipped},
                   {"interrupted", run.interrupted}};
-  summary.update(summarise(run.lines));
+  std::vector<ResultLine> lines;
+  for (const Json& line : run.lines) lines.push_back(result_line_from_json(line));
+  const Summary figures = summarise(lines);
+  summary.update(to_json(figures));
   write_file_atomically(bench.out + "/summary.json",
                         summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  console.print(summary_text(summary));
+  console.print(summary_text(figures));
   if (run.skipped)
     console.print(fmt::format("{} of {} were there already (--fresh runs them again)", run.skipped, problems.size()));
   console.print(fmt::format("{} lines in {}/results.jsonl", run.lines.size(), bench.out));
@@ -122,7 +125,7 @@ int bench(BenchArguments options, Console& console) {
     console.warn("interrupted; the same command goes on from here");
     return kInterruptedExitCode;
   }
-  return summary["failures"].empty() ? kGood : kAnswerIsNo;
+  return figures.failures.empty() ? kGood : kAnswerIsNo;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "cli/commands.hpp"
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
-#include "cli/suggest.hpp"
+#include "support/suggest.hpp"
 #include "run/output_files.hpp"
 #include "run/report_version.hpp"
 #include "support/error.hpp"

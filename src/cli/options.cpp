@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cli/help_text.hpp"
-#include "cli/suggest.hpp"
+#include "support/suggest.hpp"
 #include "passes/pipeline.hpp"
 
 namespace kw::cli {

@@ -14,7 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/line_editor.hpp"
 #include "cli/report_text.hpp"
-#include "cli/suggest.hpp"
+#include "support/suggest.hpp"
 #include "run/conversation.hpp"
 #include "run/output_files.hpp"
 #include "run/report.hpp"

@@ -43,7 +43,7 @@ constexpr double kUnderflow = 1.1754943508222875e-38;  // the smallest normal fp
 constexpr double kRelaxedError = 1.0 / 128;
 
 // Checks that explain whatever else is wrong, so they come first as the reason.
-constexpr std::string_view kRootCauses[] = {"launch-errors", "guard-bands"};
+constexpr std::string_view kRootCauses[] = {"guard-bands"};
 
 RelativeError read_error(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
 
@@ -227,8 +227,8 @@ Verdict judge(const Json& figures, Policy policy) {
   std::optional<Fault> first;
 
   for (const Json& check : figures.at("checks"))
-    verdict.checks.push_back(
-        {check.at("name").get<std::string>(), check.at("ok").get<bool>(), check.value("detail", std::string())});
+    verdict.checks.push_back({check.at("name").get<std::string>(), check.at("ok").get<bool>(),
+                              check.value("detail", std::string()), check.value("unchecked", std::string())});
   const auto blame_checks = [&](auto&& wanted) {
     for (const CheckVerdict& check : verdict.checks)
       if (!check.ok && !first && wanted(check.name))
@@ -292,6 +292,9 @@ Verdict judge(const Json& figures, Policy policy) {
                                        weak ? "the weaker bound that eager alone allows"
                                             : "the contract's bound of eager's error",
                                        draw_index - static_cast<int>(verdict.skipped.size()));
+  for (const CheckVerdict& check : verdict.checks)
+    if (!first && !check.unchecked.empty())
+      verdict.reason += fmt::format(" Not checked: {} ({}).", check.name, check.unchecked);
   return verdict;
 }
 

@@ -36,6 +36,7 @@ struct CheckVerdict {
   std::string name;
   bool ok = true;
   std::string detail;
+  std::string unchecked;  // why it could not be made on every draw; empty where it was
 };
 
 // A trivial answer ("zeros", "input[0] itself") that this problem's contract could not tell from a right one.

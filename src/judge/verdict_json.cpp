@@ -44,8 +44,10 @@ Json to_json(const Verdict& verdict) {
     if (!output.fault.empty()) row["fault"] = output.fault;
     errors.push_back(std::move(row));
   }
-  for (const CheckVerdict& check : verdict.checks)
+  for (const CheckVerdict& check : verdict.checks) {
     checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
+    if (!check.unchecked.empty()) checks.back()["unchecked"] = check.unchecked;
+  }
   for (const VacuousOutput& row : verdict.vacuous)
     vacuous.push_back({{"output", row.output}, {"trivial", row.trivial}});
   Json json = {{"verdict", verdict.pass ? "pass" : "fail"},
@@ -87,8 +89,8 @@ Verdict verdict_from_json(const Json& json) {
     verdict.errors.push_back(std::move(output));
   }
   for (const Json& row : json.at("checks"))
-    verdict.checks.push_back(
-        {row.at("name").get<std::string>(), row.at("ok").get<bool>(), row.at("detail").get<std::string>()});
+    verdict.checks.push_back({row.at("name").get<std::string>(), row.at("ok").get<bool>(),
+                              row.at("detail").get<std::string>(), row.value("unchecked", std::string())});
   for (const Json& row : json.at("vacuous"))
     verdict.vacuous.push_back({row.at("output").get<std::string>(), row.at("trivial").get<std::string>()});
   verdict.skipped = json.value("skipped_draws", std::vector<std::string>());

@@ -24,25 +24,28 @@
 namespace kw {
 namespace {
 
+using enum NumericTag;
+
 struct Pass {
   std::string_view name;
   RewriteCounts (*run)(Graph&);
-  bool required = false;  // runs also where it is disabled: without it the graph's outputs would be overwritten
+  NumericTag most = kExact;  // that it may move the result
+  bool required = false;     // runs also where it is disabled: without it the graph's outputs would be overwritten
 };
 
 // In order.
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
-    {"expand", expand},
+    {"expand", expand, kReassociates},
     {"fold", fold},
     {"layout", layout},
-    {"identities", identities},
-    {"broadcasts", broadcasts},
-    {"rows_first", rows_first},
+    {"identities", identities, kReassociates},
+    {"broadcasts", broadcasts, kReassociates},
+    {"rows_first", rows_first, kReassociates},
     {"draws", draws},
     {"cse", cse},
     {"dead_code", dead_code},
-    {"mutations", mutations, true},
+    {"mutations", mutations, kExact, true},
     {"destinations", destinations},
     {"fusion", fusion},
 };
@@ -59,20 +62,24 @@ void check_names(const std::vector<std::string>& list) {
                   "The passes are " + join(known, ", ") + ".");
 }
 
-PassTiming run(Graph& graph, const Pass& pass) {
-  const auto start = std::chrono::steady_clock::now();
-  PassTiming timing;
-  timing.name = pass.name;
-  timing.rewrites = pass.run(graph);
-  timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  timing.nodes = static_cast<int64_t>(graph.nodes.size());
-  // A pass that counts nothing has left the graph as it was, and that was verified; but for fusion, which groups nodes
-  // and rewrites none.
-  if (timing.rewrites.total() > 0 || pass.run == fusion) verify(graph, "pass " + timing.name);
-  return timing;
-}
+PassTiming run(Graph& graph, const Pass& pass) { return run_checked(graph, pass.name, pass.run, pass.most); }
 
 }  // namespace
+
+PassTiming run_checked(Graph& graph, std::string_view name, RewriteCounts (*pass)(Graph&), NumericTag most) {
+  const auto start = std::chrono::steady_clock::now();
+  PassTiming timing;
+  timing.name = name;
+  timing.rewrites = pass(graph);
+  timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  timing.nodes = static_cast<int64_t>(graph.nodes.size());
+  // Also where the pass counts no rewrite: that is what it says of itself.
+  verify(graph, "pass " + timing.name);
+  KW_ASSERT(timing.rewrites.worst() <= most, "the pass " + timing.name + ", which may be " +
+                                                 std::string(name_of(most)) + " at most, has a rewrite that is " +
+                                                 std::string(name_of(timing.rewrites.worst())));
+  return timing;
+}
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> list;
@@ -104,12 +111,6 @@ double PassReport::seconds() const {
   double sum = 0.0;
   for (const auto& pass : passes) sum += pass.seconds;
   return sum;
-}
-
-NumericTag PassReport::worst_tag() const {
-  NumericTag worst = NumericTag::kExact;
-  for (const auto& pass : passes) worst = std::max(worst, pass.rewrites.worst());
-  return worst;
 }
 
 }  // namespace kw

@@ -29,12 +29,13 @@ struct PassTiming {
 struct PassReport {
   std::vector<PassTiming> passes;
   double seconds() const;
-  NumericTag worst_tag() const;  // how far the whole pipeline may have moved the result
 };
 
 // Throws kUser for a pass name that does not exist.
 PassReport run_passes(Graph& graph, const PassOptions& options = {});
 PassTiming run_pass(Graph& graph, std::string_view name);
+// One pass through the gate: the graph is verified afterwards, and no rewrite may move the result further than `most`.
+PassTiming run_checked(Graph& graph, std::string_view name, RewriteCounts (*pass)(Graph&), NumericTag most);
 std::vector<std::string> pass_names();
 
 }  // namespace kw

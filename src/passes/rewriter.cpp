@@ -9,14 +9,11 @@
 namespace kw {
 
 std::string_view name_of(NumericTag tag) {
-  constexpr std::string_view names[] = {"exact", "reassociates", "approximates"};
+  constexpr std::string_view names[] = {"exact", "reassociating"};
   return names[static_cast<size_t>(tag)];
 }
 
-NumericTag RewriteCounts::worst() const {
-  if (by_tag[2] > 0) return NumericTag::kApproximates;
-  return by_tag[1] > 0 ? NumericTag::kReassociates : NumericTag::kExact;
-}
+NumericTag RewriteCounts::worst() const { return by_tag[1] > 0 ? NumericTag::kReassociates : NumericTag::kExact; }
 
 Rewriter::Rewriter(Graph& graph) : graph_(graph), replaced_(graph.values.size()) {
   KW_ASSERT(graph.groups.empty(), "a graph is not rewritten after fusion");

@@ -11,14 +11,14 @@
 
 namespace kw {
 
-// How a rewrite may move the result: not at all; by the order of rounding; by more than rounding.
-enum class NumericTag { kExact, kReassociates, kApproximates };
+// How a rewrite may move the result: not at all, or by the order of rounding. The pipeline holds each pass to its tag.
+enum class NumericTag { kExact, kReassociates };
 std::string_view name_of(NumericTag tag);
 
 struct RewriteCounts {
-  std::array<int64_t, 3> by_tag{};  // indexed by NumericTag
+  std::array<int64_t, 2> by_tag{};  // indexed by NumericTag
   void add(NumericTag tag) { ++by_tag[static_cast<size_t>(tag)]; }
-  int64_t total() const { return by_tag[0] + by_tag[1] + by_tag[2]; }
+  int64_t total() const { return by_tag[0] + by_tag[1]; }
   NumericTag worst() const;
 };
 

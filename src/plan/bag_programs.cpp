@@ -28,9 +28,30 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
       {"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
 }
 
+const ParameterTable& takes(const DeviceDescription& device) {
+  static const ParameterTable on_cpu({}),
+      table({
+          {.name = "x_block",
+           .least = 1,
+           .most = kMostLanes,
+           .unsaid = 1,
+           .powers_of_two = true,
+           .tried = {16, 32, 64, 128, 256, 512}},
+          {.name = "r_block",
+           .least = 1,
+           .most = kMostLanes,
+           .unsaid = 1,
+           .powers_of_two = true,
+           .tried = {1, 4, 8, 16, 32}},
+          {.name = "num_warps", .least = 1, .most = kMostWarps, .unsaid = 4, .powers_of_two = true, .tried = {1, 2, 4}},
+      });
+  return device.target == "triton" ? table : on_cpu;
+}
+
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
-  return {{"x_block", {16, 32, 64, 128, 256, 512}}, {"r_block", {1, 4, 8, 16, 32}}, {"num_warps", {1, 2, 4}}};
+  std::vector<ParameterRange> ranges;
+  for (const ParameterSpec& spec : takes(device).specs()) ranges.push_back(takes(device).range(spec.name));
+  return ranges;
 }
 
 void name_axes_of_bags(Kernel& kernel) {
@@ -48,6 +69,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   Kernel& kernel = group.kernel;
   order_by_stride(kernel);
   const bool on_cpu = device.target != "triton";
+  const ParameterTable& table = takes(device);
   const int inner = parallel_axes(kernel) - 1;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     auto& one = kernel.axes[axis];
@@ -62,11 +84,11 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       continue;
     }
     if (axis == inner && inner > 0)
-      one.block = std::min(parameter(parameters, "x_block", 1), next_power_of_two(one.extent));
-    if (serial) one.block = std::min(parameter(parameters, "r_block", 1), next_power_of_two(one.extent));
+      one.block = std::min(table.read(parameters, "x_block"), next_power_of_two(one.extent));
+    if (serial) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
     one.looped = serial && one.block < one.extent;
   }
-  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  if (!on_cpu) kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));
@@ -76,6 +98,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kBagScheduler{"bags", can_take, defaults, space, lower};
+const Scheduler kBagScheduler{"bags", can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

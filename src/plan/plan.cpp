@@ -1,6 +1,7 @@
 #include "plan/plan.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -88,6 +89,7 @@ class ProgramBuilder {
     std::vector<std::vector<NodeId>> groups;
     for (const auto& group : schedule_.groups) groups.push_back(group.nodes);
     check_nodes(groups);
+    for (size_t group = 0; group < groups.size(); ++group) check_choices(group);
     const auto outputs = stored_values(facts_, groups);
     for (size_t group = 0; group < groups.size(); ++group) {
       const GroupSchedule& one = schedule_.groups[group];
@@ -105,18 +107,32 @@ class ProgramBuilder {
 
  private:
   void check_nodes(const std::vector<std::vector<NodeId>>& groups) const {
+    if (schedule_.target != device_.target)
+      throw Error(ErrorKind::kUser,
+                  "the schedule is one for '" + schedule_.target + "', and the target is '" + device_.target + "'");
     std::vector<bool> placed(graph_.nodes.size(), false);
-    for (const auto& group : groups)
+    for (size_t index = 0; index < groups.size(); ++index) {
+      const std::vector<NodeId>& group = groups[index];
+      if (group.empty() || std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end())
+        throw Error(ErrorKind::kUser, "group " + std::to_string(index) +
+                                          " of the schedule does not list its nodes once each, in ascending order");
       for (NodeId node : group) {
         if (node < 0 || node >= static_cast<NodeId>(graph_.nodes.size()))
           throw Error(ErrorKind::kUser,
                       "the schedule names node " + std::to_string(node) + ", which the graph does not have");
         placed[node] = true;
       }
+    }
     for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
       if (!placed[node] && facts_.classes[node] != plan::OpClass::kView)
         throw Error(ErrorKind::kUser,
                     "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
+  }
+
+  void check_choices(size_t index) const {
+    const GroupSchedule& group = schedule_.groups[index];
+    const std::string name = "group " + std::to_string(index) + " (" + graph_.nodes[group.nodes.back()].op + ")";
+    plan::check_parameters(group.scheduler, group.parameters, device_, name);
   }
 
   // Views that a library call or the caller sees as tensors.
@@ -141,8 +157,7 @@ class ProgramBuilder {
   void add_kernels(size_t index, const std::vector<ValueId>& outputs) {
     const GroupSchedule& group = schedule_.groups[index];
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
-    if (!scheduler)
-      throw Error(ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + group.scheduler + "'");
+    KW_ASSERT(scheduler, "a scheduler that was checked is not there");
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
     if (!lowered || !scheduler->can_take(*lowered))
       throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " +

@@ -17,8 +17,8 @@ namespace kw {
 // are taken apart, what no scheduler takes becomes a library call. `target` is "triton" or "cpu".
 Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device);
 
-// Throws kUser when the schedule does not fit the graph (unknown scheduler, nodes missing, a group that its scheduler
-// cannot take).
+// Throws kUser when the schedule does not fit the graph (unknown scheduler or parameter, a value that is not allowed,
+// nodes missing, a group that its scheduler cannot take) or is another target's.
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
 // Which values each group stores, given all groups in order: those that a group without their producer reads, and graph

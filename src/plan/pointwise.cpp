@@ -128,27 +128,47 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
+const ParameterTable& takes(const DeviceDescription& device) {
+  static const ParameterTable table({
+      {.name = "block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1024,
+       .powers_of_two = true,
+       .tried = {256, 512, 1024, 2048, 4096}},
+      {.name = "num_warps", .least = 1, .most = kMostWarps, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
+      {.name = "layout",
+       .least = kFlat,
+       .most = kShortAxes,
+       .unsaid = kFlat,
+       .powers_of_two = false,
+       .tried = {kFlat, kRows, kTransposed, kWholeRows, kShortAxes}},
+  });
+  return device.target == "triton" ? table : parameters_for_cpu();
+}
+
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return space_for_cpu(group);
   Kernel kernel = group.kernel;
   prepare(kernel);
-  std::vector<ParameterRange> ranges = {{"block", {256, 512, 1024, 2048, 4096}}, {"num_warps", {2, 4, 8}}};
+  std::vector<ParameterRange> ranges = {takes(device).range("block"), takes(device).range("num_warps")};
   if (kernel.axes.size() > 1) {
     std::vector<int64_t> layouts = {kFlat, kRows};
     if (transposed_axis(kernel) >= 0) layouts.push_back(kTransposed);
     if (looks_up_rows(kernel)) layouts.push_back(kWholeRows);
     if (first_axis_of_row(kernel) > 0) layouts.push_back(kShortAxes);
-    ranges.push_back({"layout", std::move(layouts)});
+    ranges.push_back({"layout", std::move(layouts), kFlat});
   }
   return ranges;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
+  const ParameterTable& table = takes(device);
   Kernel& kernel = group.kernel;
   prepare(kernel);
-  int64_t layout = parameter(parameters, "layout", kFlat);
-  const int64_t block = parameter(parameters, "block", 1024);
+  int64_t layout = table.read(parameters, "layout");
+  const int64_t block = table.read(parameters, "block");
   const int transposed = layout == kTransposed ? transposed_axis(kernel) : -1;
   if (layout == kFlat && kernel.axes.size() > 1 && !flatten(kernel, 0, static_cast<int>(kernel.axes.size()) - 1))
     layout = kRows;
@@ -173,7 +193,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       }
     }
   }
-  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));
@@ -182,6 +202,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kPointwiseScheduler{"pointwise", can_take, defaults, space, lower};
+const Scheduler kPointwiseScheduler{"pointwise", can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

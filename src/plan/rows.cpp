@@ -307,26 +307,65 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
+const ParameterTable& takes(const DeviceDescription& device) {
+  static const ParameterTable table({
+      {.name = "num_warps",
+       .least = 1,
+       .most = kMostWarps,
+       .unsaid = 4,
+       .powers_of_two = true,
+       .tried = {2, 4, 8, 16, 32}},
+      {.name = "x_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {1, 2, 4, 8, 16, 32, 64, 128}},
+      {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "exchange",
+       .least = 0,
+       .most = 65536,
+       .unsaid = 0,
+       .powers_of_two = true,
+       .tried = {0, 1024, 2048, 4096, 8192}},
+      {.name = "r_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1024,
+       .powers_of_two = true,
+       .tried = {512, 1024, 2048, 4096, 8192, 16384}},
+      {.name = "split",
+       .least = 1,
+       .most = 65536,
+       .unsaid = 1,
+       .powers_of_two = false,
+       .tried = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
+      {.name = "together", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+  });
+  return device.target == "triton" ? table : parameters_for_cpu();
+}
+
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") return space_for_cpu(group);
+  const ParameterTable& table = takes(device);
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
-  std::vector<ParameterRange> ranges = {{"num_warps", {2, 4, 8, 16, 32}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128}}};
-  if (next_power_of_two(rows.length) <= 65536) ranges.push_back({"persistent", {0, 1}});
-  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back({"exchange", {0, 1024, 2048, 4096, 8192}});
-  ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192, 16384}});
-  ranges.push_back({"split", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}});
-  if (parameter(defaults(group, device), "split", 1) > 1) ranges.push_back({"together", {0, 1}});
+  std::vector<ParameterRange> ranges = {table.range("num_warps"), table.range("x_block")};
+  if (next_power_of_two(rows.length) <= 65536) ranges.push_back(table.range("persistent"));
+  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("exchange"));
+  ranges.push_back(table.range("r_block"));
+  ranges.push_back(table.range("split"));
+  if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("together"));
   return ranges;
 }
 
 // Blocks on the axes of one prepared kernel.
-void block(Kernel& kernel, const Parameters& parameters) {
+void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
   const Rows rows = rows_of(kernel);
   int parallel = rows.parallel;
-  const int64_t x_block = parameter(parameters, "x_block", 1);
-  const bool persistent = parameter(parameters, "persistent", 0) != 0;
+  const int64_t x_block = table.read(parameters, "x_block");
+  const bool persistent = table.read(parameters, "persistent") != 0;
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
   if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block) {
     const int before = static_cast<int>(kernel.axes.size());
@@ -334,7 +373,7 @@ void block(Kernel& kernel, const Parameters& parameters) {
   }
   const int64_t inner_length = kernel.axes.back().extent;
   const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 &&
-                           inner_length < parameter(parameters, "r_block", 1024);
+                           inner_length < table.read(parameters, "r_block");
   if (persistent || short_inner) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     auto& one = kernel.axes[axis];
@@ -348,9 +387,9 @@ void block(Kernel& kernel, const Parameters& parameters) {
     const bool whole = persistent && static_cast<int>(kernel.axes.size()) - parallel == 1;
     one.looped = !whole;
     if (whole) one.block = next_power_of_two(one.extent);
-    else if (innermost) one.block = std::min(parameter(parameters, "r_block", 1024), next_power_of_two(one.extent));
+    else if (innermost) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
   }
-  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
 }
 
@@ -411,9 +450,10 @@ bool join_last(Kernel& finish, const Kernel& before) {
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
+  const ParameterTable& table = takes(device);
   prepare(group.kernel);
   ScheduledGroup result;
-  if (const int64_t exchange = parameter(parameters, "exchange", 0); exchange > 0) {
+  if (const int64_t exchange = table.read(parameters, "exchange"); exchange > 0) {
     LoweredGroup spread = group;
     if (spread_rows(spread, exchange, device, result.scratch)) {
       result.kernels.push_back(as_scheduled(std::move(spread)));
@@ -421,7 +461,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     }
     result.scratch.clear();
   }
-  if (const int64_t parts = parameter(parameters, "split", 1); parts > 1) {
+  if (const int64_t parts = table.read(parameters, "split"); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
     // Many parts are combined once for all programs of the row.
     const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024 ||
@@ -434,7 +474,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       const Rows rows = rows_of(kernels->partial.kernel);
       if (rows.along_rows) choose_along_rows(kernels->partial.kernel, rows, partial, device);
       else choose_across_rows(kernels->partial.kernel, rows, partial, device);
-      block(kernels->partial.kernel, partial);
+      block(kernels->partial.kernel, partial, table);
       result.kernels.push_back(as_scheduled(std::move(kernels->partial)));
       for (auto& finish : kernels->finish) {
         if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
@@ -447,7 +487,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         if (full) block_full_finish(finish.kernel, device);
         else block_row_finish(finish.kernel);
-        const bool joined = !full && result.kernels.size() == 1 && parameter(parameters, "together", 1) != 0 &&
+        const bool joined = !full && result.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
                             join_last(finish.kernel, result.kernels.front().kernel);
         result.kernels.push_back(as_scheduled(std::move(finish)));
         result.kernels.back().by_last = joined;
@@ -455,14 +495,14 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       return result;
     }
   }
-  block(group.kernel, parameters);
+  block(group.kernel, parameters, table);
   result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
 }
 
 }  // namespace
 
-const Scheduler kReductionScheduler{"reduction", takes_reductions, defaults, space, lower};
-const Scheduler kNormalisationScheduler{"normalisation", takes_normalisations, defaults, space, lower};
+const Scheduler kReductionScheduler{"reduction", takes_reductions, takes, defaults, space, lower};
+const Scheduler kNormalisationScheduler{"normalisation", takes_normalisations, takes, defaults, space, lower};
 
 }  // namespace kw::plan

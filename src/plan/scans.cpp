@@ -142,6 +142,32 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
+const ParameterTable& takes(const DeviceDescription& device) {
+  static const ParameterTable table({
+      {.name = "num_warps",
+       .least = 1,
+       .most = kMostWarps,
+       .unsaid = 4,
+       .powers_of_two = true,
+       .tried = {1, 2, 4, 8, 16}},
+      {.name = "x_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {1, 2, 4, 8, 16, 32, 64, 128, 256}},
+      {.name = "r_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1024,
+       .powers_of_two = true,
+       .tried = {1, 4, 8, 16, 32, 64, 512, 1024, 2048, 4096, 8192}},
+      {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "ahead", .least = 1, .most = 256, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4, 8, 16}},
+  });
+  return device.target == "triton" ? table : parameters_for_cpu();
+}
+
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") {
     LoweredGroup facing = group;
@@ -151,18 +177,19 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
-  if (kernel_ir::sorts(kernel)) return {{"num_warps", {1, 2, 4, 8, 16}}, {"x_block", {1, 2, 4, 8, 16, 32}}};
-  std::vector<ParameterRange> ranges = {{"num_warps", {1, 2, 4, 8}}, {"x_block", {1, 2, 4, 8, 16, 32, 64, 128, 256}}};
-  if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], {"ahead", {1, 2, 4, 8, 16}}};
-  if (rows.along_rows) ranges.push_back({"r_block", {512, 1024, 2048, 4096, 8192}});
-  else ranges.push_back({"r_block", {1, 4, 8, 16, 32, 64}});
-  if (next_power_of_two(rows.length) <= 8192) ranges.push_back({"persistent", {0, 1}});
+  const ParameterTable& table = takes(device);
+  if (kernel_ir::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
+  std::vector<ParameterRange> ranges = {table.range("num_warps", 1, 8), table.range("x_block")};
+  if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("ahead")};
+  if (rows.along_rows) ranges.push_back(table.range("r_block", 512, 8192));
+  else ranges.push_back(table.range("r_block", 1, 64));
+  if (next_power_of_two(rows.length) <= 8192) ranges.push_back(table.range("persistent"));
   return ranges;
 }
 
 // Blocks on the axes of one prepared kernel.
-void block(Kernel& kernel, const Parameters& parameters) {
-  const int64_t x_block = parameter(parameters, "x_block", 1);
+void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
+  const int64_t x_block = table.read(parameters, "x_block");
   int parallel = parallel_axes(kernel);
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
   if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block && flatten(kernel, 0, parallel - 1)) parallel = 1;
@@ -170,13 +197,13 @@ void block(Kernel& kernel, const Parameters& parameters) {
   if (parallel > 0)
     kernel.axes[parallel - 1].block = std::min(x_block, next_power_of_two(kernel.axes[parallel - 1].extent));
   auto& scan = kernel.axes.back();
-  scan.looped = parameter(parameters, "persistent", 0) == 0 && !kernel_ir::sorts(kernel);
+  scan.looped = table.read(parameters, "persistent") == 0 && !kernel_ir::sorts(kernel);
   scan.block = next_power_of_two(scan.extent);
-  if (scan.looped) scan.block = std::min(parameter(parameters, "r_block", 1024), scan.block);
+  if (scan.looped) scan.block = std::min(table.read(parameters, "r_block"), scan.block);
   // As many blocks as there are: none stands outside the row.
   if (scan.looped)
-    for (scan.ahead = parameter(parameters, "ahead", 1); blocks_of(scan) % scan.ahead != 0;) scan.ahead /= 2;
-  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+    for (scan.ahead = table.read(parameters, "ahead"); blocks_of(scan) % scan.ahead != 0;) scan.ahead /= 2;
+  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
 }
 
@@ -189,7 +216,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   for (auto& expr : group.kernel.exprs)
     expr.network = in_order && expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd;
-  block(group.kernel, parameters);
+  block(group.kernel, parameters, takes(device));
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
@@ -197,6 +224,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kScanScheduler{"scan", can_take, defaults, space, lower};
+const Scheduler kScanScheduler{"scan", can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

@@ -10,11 +10,11 @@
 
 namespace kw {
 
-// One fusion group: the nodes it computes and how. Parameter names are the scheduler's own ("x_block", "r_block",
-// "persistent", "num_warps", "split").
+// One fusion group: the nodes it computes and how. Parameter names are the scheduler's own (plan/parameters.hpp): what
+// it does not take, or takes no such value of, is an error.
 struct GroupSchedule {
   std::vector<NodeId> nodes;
-  std::string scheduler;  // "pointwise", "reduction", "normalisation", "extern", "view"
+  std::string scheduler;  // of plan::schedulers(), or "extern": a library call
   std::map<std::string, int64_t> parameters;
   bool operator==(const GroupSchedule&) const = default;
 };

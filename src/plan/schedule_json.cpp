@@ -29,6 +29,14 @@ std::string schedule_to_json(const Schedule& schedule, int indent) {
   return json.dump(indent);
 }
 
+std::map<std::string, int64_t> parameters_from_json(const ordered_json& json) {
+  if (!json.is_object())
+    throw Error(ErrorKind::kUser, "this is not a schedule: a group's parameters are no object: " + json.dump());
+  std::map<std::string, int64_t> parameters;
+  for (const auto& [name, value] : json.items()) parameters[name] = whole<int64_t>(value);
+  return parameters;
+}
+
 Schedule schedule_from_json(std::string_view text) {
   Schedule schedule;
   try {
@@ -38,7 +46,7 @@ Schedule schedule_from_json(std::string_view text) {
       GroupSchedule group;
       for (const auto& node : one.at("nodes")) group.nodes.push_back(whole<NodeId>(node));
       group.scheduler = one.at("scheduler").get<std::string>();
-      for (const auto& [name, value] : one.at("parameters").items()) group.parameters[name] = whole<int64_t>(value);
+      group.parameters = parameters_from_json(one.at("parameters"));
       schedule.groups.push_back(std::move(group));
     }
   } catch (const ordered_json::exception& error) {

@@ -2,6 +2,8 @@
 // {"block": 1024}}, …]}.
 #pragma once
 
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -11,5 +13,7 @@ namespace kw {
 
 std::string schedule_to_json(const Schedule& schedule, int indent = -1);
 Schedule schedule_from_json(std::string_view text);  // throws kUser
+// A group's parameters alone, an object of whole numbers; throws kUser.
+std::map<std::string, int64_t> parameters_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace kw

@@ -3,8 +3,17 @@
 #include "emit/cpu/parts.hpp"
 #include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
+#include "support/error.hpp"
+#include "support/suggest.hpp"
+#include "support/text.hpp"
 
 namespace kw::plan {
+
+namespace {
+
+constexpr std::string_view kLibraryCall = "extern";
+
+}  // namespace
 
 const std::vector<Scheduler>& schedulers() {
   static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler,      kBagScheduler,
@@ -18,9 +27,20 @@ const Scheduler* find_scheduler(std::string_view name) {
   return nullptr;
 }
 
-int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback) {
-  const auto found = parameters.find(name);
-  return found == parameters.end() ? fallback : found->second;
+void check_parameters(std::string_view scheduler, const Parameters& parameters, const DeviceDescription& device,
+                      const std::string& group) {
+  static const ParameterTable none({});
+  const Scheduler* found = find_scheduler(scheduler);
+  if (!found && scheduler != kLibraryCall) {
+    std::vector<std::string> names = {std::string(kLibraryCall)};
+    for (const Scheduler& one : schedulers()) names.emplace_back(one.name);
+    const std::string near = nearest(scheduler, names);
+    throw Error(
+        ErrorKind::kUser, "the schedule asks for an unknown scheduler '" + std::string(scheduler) + "' for " + group,
+        (near.empty() ? "" : "Did you mean '" + near + "'? ") + "The schedulers are " + join(names, ", ") + ".");
+  }
+  (found ? found->takes(device) : none)
+      .check(parameters, group + ", scheduler '" + std::string(scheduler) + "' on " + device.target + ",");
 }
 
 int64_t next_power_of_two(int64_t value) {
@@ -47,7 +67,7 @@ ScheduledKernel as_scheduled(LoweredGroup group) {
 
 ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters) {
   for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
-    group.kernel.loops.*choice = parameter(parameters, std::string(name), 0);
+    group.kernel.loops.*choice = parameters_for_cpu().read(parameters, name);
   if (kernel_ir::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
   order_by_stride(group.kernel);
   coalesce(group.kernel);
@@ -70,12 +90,29 @@ ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters) {
   return result;
 }
 
+const ParameterTable& parameters_for_cpu() {
+  static const ParameterTable table = [] {
+    std::vector<ParameterSpec> specs;
+    for (const cpu::ChoiceLimits& limits : cpu::choice_limits())
+      for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+        if (choice == limits.choice)
+          specs.push_back({.name = name,
+                           .least = 0,
+                           .most = limits.most,
+                           .unsaid = 0,
+                           .powers_of_two = limits.powers_of_two,
+                           .tried = limits.tried});
+    return ParameterTable(std::move(specs));
+  }();
+  return table;
+}
+
 std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group) {
   const ScheduledGroup scheduled = lower_for_cpu(group, {});
   std::vector<ParameterRange> ranges;
-  for (const cpu::ChoiceRange& range : cpu::choices_of(scheduled.kernels.front().kernel))
+  for (int64_t kernel_ir::LoopChoices::* made : cpu::choices_of(scheduled.kernels.front().kernel))
     for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
-      if (choice == range.choice) ranges.push_back({std::string(name), range.values});
+      if (choice == made) ranges.push_back(parameters_for_cpu().range(name));
   return ranges;
 }
 

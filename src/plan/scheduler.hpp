@@ -2,17 +2,15 @@
 // into kernels. One table, in scheduler.cpp; each scheduler in its own file.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plan/group_lowering.hpp"
+#include "plan/parameters.hpp"
 #include "target/device.hpp"
 
 namespace kw::plan {
-
-using Parameters = std::map<std::string, int64_t>;
 
 // A tensor between the kernels of one group.
 struct Scratch {
@@ -33,26 +31,26 @@ struct ScheduledGroup {
   std::vector<ScheduledKernel> kernels;  // in order of execution
 };
 
-// Values worth trying for one parameter.
-struct ParameterRange {
-  std::string name;
-  std::vector<int64_t> values;
-};
-
 struct Scheduler {
   std::string_view name;
   bool (*can_take)(const LoweredGroup& group);
+  const ParameterTable& (*takes)(const DeviceDescription& device);
   Parameters (*defaults)(const LoweredGroup& group, const DeviceDescription& device);
   std::vector<ParameterRange> (*space)(const LoweredGroup& group, const DeviceDescription& device);
+  // `parameters` have passed the check of takes(); what a group is too small for is shortened.
   ScheduledGroup (*lower)(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device);
 };
 
 const std::vector<Scheduler>& schedulers();              // in order of preference
 const Scheduler* find_scheduler(std::string_view name);  // nullptr when there is none
+// Throws kUser where there is no such scheduler ("extern", a library call, takes no parameters), or it does not take
+// these. `group` names the group.
+void check_parameters(std::string_view scheduler, const Parameters& parameters, const DeviceDescription& device,
+                      const std::string& group);
 
 // Shared by the schedulers.
-int64_t parameter(const Parameters& parameters, const std::string& name, int64_t fallback);  // the fallback where there
-                                                                                             // is none of the name
+constexpr int64_t kMostLanes = 1 << 20;  // of one axis of a block: Triton takes no larger tensor
+constexpr int64_t kMostWarps = 32;       // of a program: 1024 threads
 int64_t next_power_of_two(int64_t value);
 int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);
@@ -61,6 +59,7 @@ ScheduledKernel as_scheduled(LoweredGroup group);
 // printer chooses from the accesses.
 ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters);
 std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
+const ParameterTable& parameters_for_cpu();
 
 extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler,
     kBagScheduler, kScanScheduler;

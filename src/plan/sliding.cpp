@@ -189,21 +189,63 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
+bool starts_anywhere(const Kernel& kernel) {
+  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
+           std::abs(stride_along(expr.access, last)) == 1;
+  });
+}
+
+// Of a scheduled kernel: the SIMD loop runs along neighbouring windows, unless those are few and long, or start
+// anywhere, so that it would read single elements.
+bool runs_across(const Kernel& kernel) {
+  const int inner = parallel_axes(kernel) - 1;
+  return kernel.axes.back().extent < 8 || (inner >= 0 && kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel));
+}
+
+const ParameterTable& takes(const DeviceDescription& device) {
+  static const ParameterTable on_cpu = [] {
+    std::vector<ParameterSpec> specs = parameters_for_cpu().specs();
+    specs.push_back({.name = "across", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}});
+    return ParameterTable(std::move(specs));
+  }();
+  static const ParameterTable table({
+      {.name = "segments", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "columns", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4}},
+      {.name = "rows", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4, 8}},
+      {.name = "slices", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
+      {.name = "x_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {32, 64, 128, 256, 512}},
+      {.name = "y_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {1, 2, 4, 8, 16}},
+      {.name = "num_warps", .least = 1, .most = kMostWarps, .unsaid = 4, .powers_of_two = true, .tried = {1, 2, 4, 8}},
+  });
+  return device.target == "triton" ? table : on_cpu;
+}
+
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   if (device.target != "triton") {
     std::vector<ParameterRange> ranges = space_for_cpu(group);
     if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
-                    [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; }))
-      ranges.push_back({"across", {0, 1}});  // shorter windows are never what the SIMD loop runs along
+                    [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
+      ranges.push_back(takes(device).range("across"));  // shorter windows are never what the SIMD loop runs along
+      ranges.back().unsaid = runs_across(lower_for_cpu(group, {}).kernels.back().kernel) ? 1 : 0;
+    }
     return ranges;
   }
-  return {{"segments", {0, 1}},
-          {"columns", {1, 2, 4}},
-          {"rows", {1, 2, 4, 8}},
-          {"slices", {1, 2}},
-          {"x_block", {32, 64, 128, 256, 512}},
-          {"y_block", {1, 2, 4, 8, 16}},
-          {"num_warps", {1, 2, 4, 8}}};
+  std::vector<ParameterRange> ranges;
+  for (const ParameterSpec& spec : takes(device).specs()) ranges.push_back(takes(device).range(spec.name));
+  return ranges;
 }
 
 void name_windows(Kernel& kernel) {
@@ -230,23 +272,10 @@ ScheduledGroup scheduled(LoweredGroup group) {
   return result;
 }
 
-bool starts_anywhere(const Kernel& kernel) {
-  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
-           std::abs(stride_along(expr.access, last)) == 1;
-  });
-}
-
 ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
   ScheduledGroup result = lower_for_cpu(std::move(group), parameters);
   Kernel& kernel = result.kernels.back().kernel;
-  const int inner = parallel_axes(kernel) - 1;
-  // The SIMD loop runs along neighbouring windows, unless those are few and long, or start anywhere, so that it would
-  // read single elements.
-  const bool unless = (kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel)) || kernel.axes.back().extent < 8;
-  const bool across = parameter(parameters, "across", unless) != 0;
+  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
   for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
   name_windows(kernel);
   return result;
@@ -254,17 +283,18 @@ ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   if (device.target != "triton") return lower_on_cpu(std::move(group), parameters);
+  const ParameterTable& table = takes(device);
   Kernel& kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
-  const bool segments = parameter(parameters, "segments", 0) != 0,
+  const bool segments = table.read(parameters, "segments") != 0,
              written_out = !segments && reduce_points(kernel) <= kWrittenOut;
   if (written_out) {
     std::vector<int64_t> repeats(kernel.axes.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
     int64_t loads = reduce_points(kernel);
     for (int place = 0; place < 3 && place <= inner; ++place) {
-      int64_t& results = repeats[inner - place] = std::min(parameter(parameters, names[place], 1),
+      int64_t& results = repeats[inner - place] = std::min(table.read(parameters, names[place]),
                                                            kernel.axes[inner - place].extent);
       while (results > 1 && loads * results > kMostWritten) results /= 2;
       loads *= results;
@@ -277,7 +307,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     one.block = 1;
     if (one.kind == AxisKind::kParallel) {
       if (axis >= inner - 1)
-        one.block = std::min(parameter(parameters, axis == inner ? "x_block" : "y_block", 1),
+        one.block = std::min(table.read(parameters, axis == inner ? "x_block" : "y_block"),
                              next_power_of_two(one.extent));
     } else if (segments && axis == last) {
       one.block = std::min<int64_t>(1024, next_power_of_two(one.extent));
@@ -287,13 +317,13 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       one.unrolled = written_out;
     }
   }
-  kernel.num_warps = static_cast<int>(parameter(parameters, "num_warps", 4));
+  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
   return scheduled(std::move(group));
 }
 
 }  // namespace
 
-const Scheduler kSlidingScheduler{"sliding", can_take, defaults, space, lower};
+const Scheduler kSlidingScheduler{"sliding", can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

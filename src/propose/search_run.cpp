@@ -74,6 +74,7 @@ class SearchRun : public search::Evaluator {
     options.only_given = request_.only_relief;
     if (auto known = request_.evaluations ? std::nullopt : memory_.best_known(catalogue_, first_.schedule))
       given.push_back({std::move(*known), "as known from the archive", "", 0});
+    for (const std::string& refused : memory_.refused()) progress_.note(refused);
     for (search::Move& move : search::relief_moves(catalogue_, first_.schedule, request_.spilling, kMostReliefs))
       given.push_back({std::move(move.schedule), std::move(move.change), "", 0});
     return search::search(catalogue_, first_.schedule, std::move(given), *this, options);

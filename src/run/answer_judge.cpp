@@ -116,7 +116,7 @@ Json AnswerJudge::time(const std::string& source, const std::string& candidate, 
     // A C++ kernel's name is nothing that a profiler sees.
     if (context_.target == "triton") request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
     const Json reply = context_.judges.measure(source, std::move(request));
-    add_measurement(report, reply);
+    add_measurement(report, timing_reply_from_json(reply));
     if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);
     context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
   } catch (const Error& error) {

@@ -118,7 +118,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
                           .detail = failure.log,
                           .code = "worker-failed"});
   }
-  add_measurement(report, reply);
+  add_measurement(report, timing_reply_from_json(reply));
   add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device),
                cache_bytes(session, device));
   archive.together([&] {

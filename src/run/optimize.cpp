@@ -468,7 +468,7 @@ class Optimisation {
     Json reply;
     try {
       reply = timed_samples();
-      add_measurement(report_, reply);
+      add_measurement(report_, timing_reply_from_json(reply));
       const Json timed = report_;
       add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
                    cache_bytes(session(), device()));

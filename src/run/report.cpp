@@ -5,23 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
-#include "measure/worker_answers.hpp"
 
 namespace kw {
 
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-constexpr double kWidestInterval = 0.1;  // half of it, of the median: beyond that a figure is said to be noisy
 
 // Largest error over its bound: 1 is the bound itself. Null where the bound is zero or an error is no number.
 Json share_of_bound(const OutputVerdict& output) {
@@ -35,26 +30,11 @@ Json share_of_bound(const OutputVerdict& output) {
   return share;
 }
 
-std::vector<double> samples_of(const Json& reply, const char* name) {
-  std::vector<double> samples;
-  if (reply.contains("samples_ms") && reply["samples_ms"].contains(name))
-    for (const Json& sample : reply["samples_ms"][name])
-      if (sample.is_number()) samples.push_back(sample.get<double>());
-  return samples;
-}
-
-// Was the machine too noisy to time? The worker's reasons, and intervals that are too wide to say anything.
-Json noise_of(const Json& reply, const Json& times, const Json& intervals) {
-  Json noise = reply.value("noise", Json::object());
-  if (!noise.contains("reasons")) noise["reasons"] = Json::array();
-  for (const auto& [name, interval] : intervals.items()) {
-    const double middle = times[name], half = (interval[1].get<double>() - interval[0].get<double>()) / 2;
-    if (half > kWidestInterval * middle)
-      noise["reasons"].push_back("the 95 % interval of " + (name == "compile" ? "torch.compile" : name) +
-                                 "'s median reaches " + std::to_string(std::lround(100 * half / middle)) +
-                                 " % to either side");
-  }
-  noise["noisy"] = !noise["reasons"].empty();
+// The machine's figures as they came, with all reasons.
+Json noise_json(const Json& machine, const std::vector<std::string>& reasons) {
+  Json noise = machine;
+  noise["reasons"] = reasons;
+  noise["noisy"] = !reasons.empty();
   return noise;
 }
 
@@ -84,6 +64,12 @@ Work work_of(const Graph& graph) {
     }
   }
   return work;
+}
+
+void fail(Json& report, const std::string& code, const std::string& reason) {
+  report["verdict"] = "fail";
+  report["code"] = code;
+  report["reason"] = reason;
 }
 
 // Why a file of the compiler's ran the original module on the problem's own inputs, where it did.
@@ -123,56 +109,51 @@ void add_judgement(Json& report, const Judgement& judgement) {
     add_note(report, "reference " + verdict.reference + ": " + verdict.reference_note);
 }
 
-void add_measurement(Json& report, const Json& reply) {
-  Json times = {{"ours", nullptr}, {"eager", nullptr}, {"compile", nullptr}}, intervals = Json::object(),
-       speedups = Json::object();
-  const std::vector<double> ours = samples_of(reply, "ours");
-  for (const char* name : {"ours", "eager", "compile"}) {
-    const std::vector<double> samples = samples_of(reply, name);
-    if (samples.empty()) continue;
-    const Estimate estimate = median_estimate(samples);
-    times[name] = estimate.value;
-    intervals[name] = {estimate.low, estimate.high};
-    if (ours.empty() || std::string_view(name) == "ours") continue;
-    const Speedup ratio = speedup(samples, ours);
-    speedups[name] = {{"value", ratio.ratio.value},
-                      {"low", ratio.ratio.low},
-                      {"high", ratio.ratio.high},
-                      {"difference", name_of(ratio.difference)},
-                      {"detectable", ratio.detectable}};
+void add_measurement(Json& report, const TimingReply& reply) {
+  const Measurement made = measurement_of(reply);
+  Json times = Json::object(), intervals = Json::object(), speedups = Json::object();
+  for (const Contender one : kContenders) {
+    const char* name = name_of(one);
+    times[name] = nullptr;
+    if (const auto& time = made.time_ms(one)) {
+      times[name] = time->value;
+      intervals[name] = {time->low, time->high};
+    }
+    if (const auto& ratio = made.speedup_over(one))
+      speedups[name] = {{"value", ratio->ratio.value},
+                        {"low", ratio->ratio.low},
+                        {"high", ratio->ratio.high},
+                        {"difference", name_of(ratio->difference)},
+                        {"detectable", ratio->detectable}};
   }
   report["time_ms"] = times;
   report["time_interval_ms"] = intervals;
-  report["noise"] = noise_of(reply, times, intervals);
-  if (const double untold = reply.contains("untold_ms") ? number_of(reply["untold_ms"]) : 0; untold > 0)
+  report["noise"] = noise_json(reply.machine, made.noise);
+  if (reply.untold_ms > 0)
     add_note(
         report,
         fmt::format(
             "the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time",
-            untold));
-  note_original(report, runs_original(reply));
+            reply.untold_ms));
+  note_original(report, reply.runs_original);
   report["speedup"] = speedups;
-  report["slower_than_eager"] = speedups.contains("eager") ? Json(too_slow(report, kNotSlower)) : Json();
-  report["timer"] = reply.value("timer", "");
-  report["samples"] = samples_of(reply, ours.empty() ? "eager" : "ours").size();
-  report["share_in_our_kernels"] = reply.value("share_in_our_kernels", Json());
-  report["profile"] = reply.value("profile", Json::array());
-  report["peak_memory_bytes"] = reply.value("peak_memory_bytes", Json::object());
-  report["baseline_errors"] = reply.value("baseline_errors", Json::object());
-  if (reply.contains("recheck") && !reply["recheck"].value("ok", true)) {
-    report["verdict"] = "fail";
-    report["code"] = "recheck";
-    report["reason"] = "After timing, the results were no longer right: " + reply["recheck"].value("detail", "");
-  }
-  report["time_with_new_weights_ms"] = reply.value("new_weights_ms", Json::object());
+  const auto& over_eager = made.speedup_over(Contender::kEager);
+  report["slower_than_eager"] = over_eager ? Json(over_eager->ratio.high < kNotSlower) : Json();
+  report["timer"] = reply.timer;
+  report["samples"] = made.samples;
+  report["share_in_our_kernels"] = reply.share_in_our_kernels;
+  report["profile"] = reply.profile;
+  report["peak_memory_bytes"] = reply.peak_memory_bytes;
+  report["baseline_errors"] = reply.baseline_errors;
+  if (reply.recheck_fault)
+    fail(report, "recheck", "After timing, the results were no longer right: " + *reply.recheck_fault);
+  report["time_with_new_weights_ms"] = reply.new_weights_ms;
   report["timed_outputs_judged"] = 0;
-  if (!reply.contains("timed")) return;
-  report["timed_outputs_judged"] = reply["timed"]["draws"].size();
-  const Verdict timed = judge(reply["timed"], policy_of(report.value("policy", "reference")));
+  if (!reply.timed) return;
+  report["timed_outputs_judged"] = reply.timed->at("draws").size();
+  const Verdict timed = judge(*reply.timed, policy_of(report.value("policy", "reference")));
   if (timed.pass || timed.code == "nothing-compared") return;  // memory did not allow keeping any
-  report["verdict"] = "fail";
-  report["code"] = "timed-" + timed.code;
-  report["reason"] = "The result of a timed call was not right. " + timed.reason;
+  fail(report, "timed-" + timed.code, "The result of a timed call was not right. " + timed.reason);
 }
 
 void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {
@@ -187,9 +168,7 @@ void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, d
                         {"flops", work.flops},    {"device", ceilings.name}};
   if (!report["time_ms"]["ours"].is_number()) return;
   if (const auto doubt = too_fast_to_be_true(work, ceilings, cache_bytes, time.get<double>())) {
-    report["verdict"] = "fail";
-    report["code"] = "too-fast";
-    report["reason"] = *doubt;
+    fail(report, "too-fast", *doubt);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "judge/judgement.hpp"
 #include "propose/compile.hpp"
+#include "run/measurement.hpp"
 #include "run/report_version.hpp"
 
 namespace kw {
@@ -19,7 +20,7 @@ void add_judgement(nlohmann::ordered_json& report, const Judgement& judgement);
 
 // time_ms, time_interval_ms, speedup, slower_than_eager, wall_ms, memory, share_in_our_kernels, recheck; the roofline
 // where work and ceilings are known.
-void add_measurement(nlohmann::ordered_json& report, const nlohmann::ordered_json& reply);
+void add_measurement(nlohmann::ordered_json& report, const TimingReply& reply);
 
 // roofline: floor_ms, bound, fraction. `graph` after the passes: what it reads, writes and computes is the floor's
 // work. A time that no memory could have served turns the verdict to "fail".

@@ -67,6 +67,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
   const auto [place, added] = entry.seconds->try_emplace(parameters, 0.0);
   if (!added) return place->second;
   try {
+    plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
     for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
       place->second += device_.launch_seconds + estimate(one.kernel, device_).seconds;
   } catch (const Error&) {
@@ -78,6 +79,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
 double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& parameters) const {
   double most = 0;
   try {
+    plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
     for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
       most = std::max(most, estimate(one.kernel, device_).registers);
   } catch (const Error&) { return std::numeric_limits<double>::infinity(); }

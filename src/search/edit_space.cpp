@@ -35,7 +35,8 @@ constexpr Meaning kMeanings[] = {
     {"exchange", "triton",
      "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not "
      "shared"},
-    {"layout", "triton", "0 flat, 1 row by row, 2 square tiles"},
+    {"layout", "triton",
+     "0 flat, 1 row by row, 2 square tiles, 3 tiles of whole rows, 4 tiles of rows of several short axes"},
     {"num_warps", "triton", "warps a program has, of 32 threads each"},
     {"persistent", "triton", "1: a row is kept on chip and read once; 0: it is walked in blocks"},
     {"r_block", "triton", "elements of the folded axis a program takes at a time"},
@@ -101,11 +102,11 @@ std::vector<EditedGroup> edit_space(Catalogue& catalogue, const Schedule& first)
                     .defaults = {}};
     for (const plan::ParameterRange& range : standing.entries[group]->space) {
       const auto known = now.parameters.find(range.name);
-      const int64_t own = known == now.parameters.end() ? 0 : known->second;
+      const int64_t own = known == now.parameters.end() ? range.unsaid : known->second;
       std::set<int64_t> values(range.values.begin(), range.values.end());
       values.insert(own);
       if (values.size() < 2) continue;
-      one.ranges.push_back({range.name, {values.begin(), values.end()}});
+      one.ranges.push_back({range.name, {values.begin(), values.end()}, range.unsaid});
       one.defaults.push_back(own);
     }
     if (one.ranges.empty()) continue;

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/text.hpp"
+#include "plan/scheduler.hpp"
 #include "plan/schedule_json.hpp"
+#include "search/standing.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
 
@@ -82,6 +84,19 @@ void Memory::add(const Graph& graph, const Schedule& schedule, const Outcome& ou
   store(schedule_key(graph, schedule), json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+// What another version has written need not be what this one's scheduler takes.
+std::optional<plan::Parameters> Memory::usable(const nlohmann::ordered_json& json, const std::string& scheduler,
+                                               const DeviceDescription& device, const std::string& group) {
+  try {
+    plan::Parameters parameters = parameters_from_json(json);
+    plan::check_parameters(scheduler, parameters, device, "the kernel " + group);
+    return parameters;
+  } catch (const Error& error) {
+    refused_.push_back("not taken from the archive: " + error.text().message);
+    return std::nullopt;
+  }
+}
+
 std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule& schedule) {
   std::vector<std::vector<NodeId>> groups;
   for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
@@ -93,9 +108,11 @@ std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule&
                                          group_key(catalogue.graph(), groups[group], outputs[group], schedule.target));
     const Json json = text ? Json::parse(*text, nullptr, false) : Json();
     if (!json.is_object() || json.value("scheduler", "") != schedule.groups[group].scheduler ||
-        !json["parameters"].is_object())
+        !json.contains("parameters"))
       continue;
-    known.groups[group].parameters = json["parameters"].get<plan::Parameters>();
+    if (auto parameters = usable(json["parameters"], schedule.groups[group].scheduler, catalogue.device(),
+                                 label(catalogue.graph(), groups[group])))
+      known.groups[group].parameters = std::move(*parameters);
   }
   if (known == schedule) return std::nullopt;
   return known;

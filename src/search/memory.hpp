@@ -3,8 +3,10 @@
 // shapes, dtypes, strides), the device and the emitter.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "archive/archive.hpp"
 #include "search/search.hpp"
@@ -26,8 +28,12 @@ class Memory {
   void learn(Catalogue& catalogue, const Schedule& first, const Schedule& winner, double ratio);
 
   const std::string& fault() const { return fault_; }
+  // What best_known() found and left out, since its scheduler does not take it.
+  const std::vector<std::string>& refused() const { return refused_; }
 
  private:
+  std::optional<plan::Parameters> usable(const nlohmann::ordered_json& json, const std::string& scheduler,
+                                         const DeviceDescription& device, const std::string& group);
   std::string schedule_key(const Graph& graph, const Schedule& schedule);
   std::string group_key(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs,
                         const std::string& target) const;
@@ -35,6 +41,7 @@ class Memory {
 
   Archive& archive_;
   std::string environment_, emitter_, policy_, fault_;
+  std::vector<std::string> refused_;
   const Graph* printed_ = nullptr;
   std::string graph_hash_;
 };

@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
     golden = HOME / "tests" / "golden"
     parts = [part for path in (golden / "passes").glob("*.txt") for part in path.read_text().split("----\n")]
     kernels = [*(golden / "triton").glob("*.txt"), *(golden / "cpu").glob("*.txt")]
-    group = {"nodes": [0, 1], "scheduler": "pointwise", "parameters": {"block": 1024, "num_warps": 4}}
+    group = {"nodes": [0, 1], "scheduler": "reduction", "parameters": {"r_block": 1024, "num_warps": 4}}
     texts = {
         "graph_text": ["".join(part.partition("graph ")[1:]) for part in parts],
         "graph_json": captured(),

@@ -4,6 +4,7 @@ import pytest
 import torch
 from verification_problems import ELEMENTWISE, check, failed_checks, wrong_outputs  # noqa: F401, F811
 
+from kernelwright.judge import verification
 from kernelwright.judge.ties import strays
 
 # Few different values, so that every row has ties, NaN among them.
@@ -18,6 +19,10 @@ def candidate(*lines, prologue=""):
     body = "\n".join(f"        {line}" for line in lines)
     return f"{prologue}\nclass ModelNew(Model):\n    def forward(self, x):\n{body}\n"
 
+
+# In double precision the sines differ, and with them the order: rounding excuses what the positions then say.
+STEEP = problem("tuple(torch.topk(torch.sin(x * 1e6), 30, 1))", "torch.randn(24, 40)")
+TWICE = candidate("values, at = torch.topk(torch.sin(x * 1e6), 30, 1)", "at[3] = at[3, 0]", "return values, at")
 
 # Of equal elements the last ones first.
 BACKWARDS = """
@@ -128,10 +133,30 @@ def test_a_stable_sort_has_one_answer(check):
 
 
 def test_positions_twice_are_a_fault_even_where_rounding_excuses_the_element(check):
-    # In double precision the sines differ, and with them the order.
-    steep = problem("tuple(torch.topk(torch.sin(x * 1e6), 30, 1))", "torch.randn(24, 40)")
-    ours = candidate("values, at = torch.topk(torch.sin(x * 1e6), 30, 1)", "at[3] = at[3, 0]", "return values, at")
-    assert failed_checks(check(steep, ours, draws=1)) == {"distinct-positions"}
+    assert failed_checks(check(STEEP, TWICE, draws=1)) == {"distinct-positions"}
+
+
+def test_positions_are_checked_elsewhere_where_the_device_has_no_memory_for_it(check, monkeypatch):
+    calls = []
+
+    def short_of_memory(*args):
+        calls.append(args)
+        if len(calls) % 2:
+            raise torch.OutOfMemoryError
+        return strays(*args)
+
+    monkeypatch.setattr(verification, "strays", short_of_memory)
+    assert failed_checks(check(STEEP, TWICE, draws=1)) == {"distinct-positions"}
+    assert len(calls) == 4
+
+
+def test_positions_that_could_not_be_found_are_no_passed_check(check, monkeypatch):
+    def short_of_memory(*args):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(verification.Verification, "_find_positions", short_of_memory)
+    result = check(STEEP, TWICE, draws=1)
+    assert [row["name"] for row in result["checks"] if "unchecked" in row] == ["distinct-positions"]
 
 
 def test_strays_are_found_along_any_dim():

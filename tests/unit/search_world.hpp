@@ -52,6 +52,7 @@ class World : public Evaluator {
   void prepare(const std::vector<Candidate>& batch) override { prepared += static_cast<int>(batch.size()); }
   std::vector<Outcome> measure(const std::vector<Candidate>& batch, const Candidate*) override {
     std::vector<Outcome> outcomes;
+    batches.push_back(batch.size());
     for (const Candidate& one : batch) {
       tried.push_back(one.identity);
       expected.push_back(one.expected);
@@ -73,6 +74,7 @@ class World : public Evaluator {
 
   std::vector<std::string> tried, confirmed;
   std::vector<double> expected;
+  std::vector<size_t> batches;  // how many of them were tried at a time
   std::function<bool(const Schedule&)> rejects;
   Standing reported;
   int prepared = 0, interrupt_after = -1;

@@ -185,6 +185,18 @@ TEST(Contract, EveryFailedCheckFailsTheCandidate) {
   EXPECT_EQ(verdict.reason, "output[0] shares memory with input[0].");
 }
 
+TEST(Contract, ACheckThatCouldNotBeMadeIsNamed) {
+  Json raw = figures(output(0, 0));
+  raw["checks"].push_back(
+      {{"name", "distinct-positions"}, {"ok", true}, {"detail", ""}, {"unchecked", "no memory on the wide draw"}});
+  const Verdict verdict = judge(raw, Policy::kReference);
+  EXPECT_TRUE(verdict.pass);
+  EXPECT_TRUE(verdict.reason.ends_with(" Not checked: distinct-positions (no memory on the wide draw)."))
+      << verdict.reason;
+  EXPECT_EQ(verdict_from_json(to_json(verdict)).checks.back().unchecked, "no memory on the wide draw");
+  EXPECT_FALSE(to_json(verdict).at("checks").front().contains("unchecked"));
+}
+
 TEST(Contract, WritesOutOfBoundsAreTheReasonBeforeTheWrongNumbersTheyLeave) {
   Json raw = figures(output(1, 0));
   raw["checks"].push_back({{"name", "poison"}, {"ok", false}, {"detail", "NaN."}});

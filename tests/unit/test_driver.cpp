@@ -110,12 +110,49 @@ TEST(Worth, AdviceIsACommandThatCanBePasted) {
   EXPECT_EQ(advice_for(options, slower).size(), 1u) << "a search that left nothing to try is not advised again";
 }
 
+Summary summary_of(const std::vector<nlohmann::ordered_json>& json) {
+  std::vector<ResultLine> lines;
+  for (const nlohmann::ordered_json& line : json) lines.push_back(result_line_from_json(line));
+  return summarise(lines);
+}
+
 TEST(Summary, NamesWhatIsRightAndSlower) {
-  const nlohmann::ordered_json summary = summarise({timed(0.58, 0.61, 0.64), timed(0.9, 0.97, 1.02)});
-  ASSERT_EQ(summary["slower"].size(), 1u);
-  EXPECT_EQ(summary["all"]["correct"], 2);
+  const Summary summary = summary_of({timed(0.58, 0.61, 0.64), timed(0.9, 0.97, 1.02)});
+  ASSERT_EQ(summary.slower.size(), 1u);
+  EXPECT_EQ(summary.all.correct, 2);
   EXPECT_NE(summary_text(summary).find("1 verified but slower than eager: timed 0.61x"), std::string::npos)
       << summary_text(summary);
+}
+
+// docs/json.md: the keys of a group and their order, with everything that a line may have.
+TEST(Summary, IsWrittenAsThePageSays) {
+  const auto line = nlohmann::ordered_json::parse(R"({"problem": "a/b.py", "name": "b", "category": "a",
+    "verdict": "pass", "speedup": {"eager": {"value": 2.0, "low": 1.5, "high": 2.5}, "compile": null},
+    "pass_at_k": {"1": 0.5, "10": 1.0}, "best_at_k": {"10": 2.0}, "judged": 4, "winner": "model", "proposers": [
+      {"proposer": "model", "seconds": 2.5, "judged": 4, "passed": 2, "cost": 0.25,
+       "tokens": {"prompt": 100, "completion": 20}}],
+    "noise": {"noisy": true, "reasons": ["it was loud"]}})");
+  EXPECT_EQ(
+      to_json(summary_of({line})).dump(),
+      R"({"all":{"problems":1,"correct":1,)"
+      R"("eager":{"measured":1,"fast_p":{"0":1.0,"0.5":1.0,"0.8":1.0,"1":1.0,"1.5":1.0,"2":0.0,"5":0.0},)"
+      R"("geometric_mean":2.0,"wins":1,"losses":0,"no_difference":0,"below_0.97":0},)"
+      R"("compile":{"measured":0,"fast_p":{"0":1.0,"0.5":0.0,"0.8":0.0,"1":0.0,"1.5":0.0,"2":0.0,"5":0.0},)"
+      R"("geometric_mean":null,"wins":0,"losses":0,"no_difference":0,"below_0.97":0},)"
+      R"("samples":4,"pass_at_k":{"1":0.5,"10":1.0},"best_at_k":{"10":2.0},)"
+      R"("proposers":{"model":{"problems":1,"kept":1,"seconds":2.5,"judged":4,"passed":2,"cost":0.25,)"
+      R"("tokens_read":100,"tokens_written":20}}},"categories":{"a":)" +
+          to_json(summary_of({line}))["all"].dump() +
+          R"(},"slower":[],"spilling":[],"noisy":[{"problem":"a/b.py","reasons":["it was loud"]}],"failures":[]})");
+}
+
+TEST(Summary, ALineThatIsNotAsThePageSaysIsAFailureAndNoCrash) {
+  for (const char* text : {"{}", "[]", "3", R"({"verdict": null, "speedup": 4, "pass_at_k": {"x": 1}, "proposers": 2})",
+                           R"({"error": {"message": "no", "where": "a.py:3"}, "compiled": "no", "noise": []})"}) {
+    const Summary summary = summary_of({nlohmann::ordered_json::parse(text)});
+    EXPECT_EQ(summary.failures.size(), 1u) << text;
+    EXPECT_FALSE(summary_text(summary).empty());
+  }
 }
 
 TEST(Summary, NamesKernelsThatSpill) {
@@ -132,9 +169,9 @@ TEST(Summary, NamesKernelsThatSpill) {
        {"category", "loss"},
        {"verdict", "emitted"},
        {"compiled", {{"sm", 90}, {"kernels", 1}, {"ok", 1}, {"each", {kernel("add_kernel", 0)}}}}}};
-  const nlohmann::ordered_json summary = summarise(lines);
-  ASSERT_EQ(summary["spilling"].size(), 1u);
-  EXPECT_EQ(summary["spilling"][0]["bytes"], 56);
+  const Summary summary = summary_of(lines);
+  ASSERT_EQ(summary.spilling.size(), 1u);
+  EXPECT_EQ(summary.spilling[0].bytes, 56);
   EXPECT_NE(summary_text(summary).find("1 kernel spills registers: focal/sigmoid_kernel 56 B"), std::string::npos)
       << summary_text(summary);
 }

@@ -92,6 +92,28 @@ TEST(Pipeline, SwitchesPassesOffByName) {
   EXPECT_EQ(needed.passes[0].name, "mutations");  // without it outputs would be overwritten
 }
 
+RewriteCounts breaks_in_silence(Graph& graph) {
+  graph.nodes.pop_back();  // an output has no producer any more
+  return {};
+}
+
+TEST(Pipeline, APassThatCountsNoRewriteIsVerifiedToo) {
+  Graph graph = parse_graph(kTwice);
+  EXPECT_THROW(run_checked(graph, "broken", breaks_in_silence, NumericTag::kExact), Error);
+}
+
+RewriteCounts reassociates(Graph&) {
+  RewriteCounts counts;
+  counts.add(NumericTag::kReassociates);
+  return counts;
+}
+
+TEST(Pipeline, AnExactPassHasNoRewriteThatReassociates) {
+  Graph graph = parse_graph(kTwice);
+  EXPECT_NO_THROW(run_checked(graph, "sums", reassociates, NumericTag::kReassociates));
+  EXPECT_THROW(run_checked(graph, "sums", reassociates, NumericTag::kExact), Error);
+}
+
 TEST(Pipeline, RefusesAnUnknownPass) {
   Graph graph = parse_graph(kTwice);
   PassOptions options;

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
+#include "support/error.hpp"
 
 namespace kw {
 namespace {
@@ -274,6 +276,170 @@ TEST(Estimate, AScanWaitsInEveryBlock) {
         .seconds;
   };
   EXPECT_GT(seconds("aten.cumsum.default(self=%x, dim=1)"), seconds("aten.relu.default(self=%x)"));
+}
+
+// --- What a schedule may say ---
+
+struct Told {
+  Graph graph;
+  Schedule schedule;
+  DeviceDescription device;
+};
+
+Told told(std::string_view text, const char* target = "triton") {
+  Told one{parse_graph(text), {}, default_device(target)};
+  fusion(one.graph);
+  one.schedule = default_schedule(one.graph, target, one.device);
+  return one;
+}
+
+constexpr const char* kSum = R"(graph G {
+    input %x : f32[64, 4096] user args.0
+    %sum = aten.sum.dim_IntList(self=%x, dim=[1]) : f32[64]
+    return %sum
+  })";
+constexpr const char* kProducts = R"(graph G {
+    input %x : f32[64, 4096] user args.0
+    %products = aten.cumprod.default(self=%x, dim=1) : f32[64, 4096]
+    return %products
+  })";
+constexpr const char* kPool = R"(graph G {
+    input %x : f32[8, 64, 64, 64] user args.0
+    %pooled = aten.avg_pool2d.default(self=%x, kernel_size=[9, 9], stride=[1, 1]) : f32[8, 64, 56, 56]
+    return %pooled
+  })";
+constexpr const char* kRelu = R"(graph G {
+    input %x : f32[64, 4096] user args.0
+    %out = aten.relu.default(self=%x) : f32[64, 4096]
+    return %out
+  })";
+
+std::string refusal(Told one, const char* name, int64_t value) {
+  one.schedule.groups.at(0).parameters[name] = value;
+  try {
+    lower(one.graph, one.schedule, one.device);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    return error.text().message + " | " + error.text().hint;
+  }
+  return "";
+}
+
+TEST(SchedulesFromOutside, AMisspeltParameterIsNamedWithTheNearestThatThereIs) {
+  EXPECT_EQ(refusal(told(kSum), "num_wraps", 8),
+            "the schedule gives group 0 (aten.sum.dim_IntList), scheduler 'reduction' on triton, the parameter "
+            "'num_wraps' = 8, which it does not take | Did you mean 'num_warps'? It takes num_warps, x_block, "
+            "persistent, exchange, r_block, split, together.");
+}
+
+TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
+  EXPECT_NE(refusal(told(kSum), "ahead", 2), "");
+  EXPECT_NE(refusal(told(kSum), "tile", 32), "");
+  EXPECT_NE(refusal(told(kSum, "cpu"), "num_warps", 4), "");
+  EXPECT_NE(refusal(told(kSum, "cpu"), "across", 1), "");
+  EXPECT_EQ(refusal(told(kPool, "cpu"), "across", 1), "");
+  Told call = told(kSum);
+  call.schedule.groups.at(0).scheduler = "extern";
+  call.schedule.groups.at(0).parameters.clear();
+  EXPECT_EQ(refusal(call, "num_warps", 4),
+            "the schedule gives group 0 (aten.sum.dim_IntList), scheduler 'extern' on triton, the parameter "
+            "'num_warps' = 4, which it does not take | It takes no parameters.");
+}
+
+TEST(SchedulesFromOutside, AValueOutOfRangeIsRefused) {
+  EXPECT_EQ(refusal(told(kProducts), "ahead", 0),
+            "the schedule gives group 0 (aten.cumprod.default), scheduler 'scan' on triton, the parameter 'ahead' = 0, "
+            "which is not allowed | 'ahead' takes a power of two from 1 to 256.");
+  for (const int64_t warps : {-1, 0, 3, 64}) EXPECT_NE(refusal(told(kSum), "num_warps", warps), "") << warps;
+  for (const int64_t block : {-4, 0, 48, 1 << 21}) EXPECT_NE(refusal(told(kRelu), "block", block), "") << block;
+  EXPECT_NE(refusal(told(kSum), "persistent", 2), "");
+  EXPECT_NE(refusal(told(kSum), "exchange", 1000), "");
+  EXPECT_EQ(refusal(told(kSum), "exchange", 0), "");
+  EXPECT_NE(refusal(told(kRelu), "layout", 5), "");
+  EXPECT_NE(refusal(told(kPool), "columns", 0), "");
+  EXPECT_NE(refusal(told(kRelu, "cpu"), "along", -1), "");
+  EXPECT_NE(refusal(told(kRelu, "cpu"), "share", -1), "");
+}
+
+TEST(SchedulesFromOutside, AnUnknownSchedulerIsRefusedEvenWhereItsGroupStoresNothing) {
+  Told one = told(kSum);
+  one.schedule.groups.push_back(one.schedule.groups.front());  // computed by the first: stores nothing
+  one.schedule.groups.back().scheduler = "reductoin";
+  try {
+    lower(one.graph, one.schedule, one.device);
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_TRUE(error.text().hint.starts_with("Did you mean 'reduction'?")) << error.text().hint;
+  }
+}
+
+TEST(SchedulesFromOutside, ASchedulesTargetAndNodesAreChecked) {
+  Told other = told(kRelu, "cpu");
+  EXPECT_THROW(lower(other.graph, other.schedule, default_device("triton")), Error);
+  Told twice = told(kRelu);
+  twice.schedule.groups.at(0).nodes = {0, 0};
+  EXPECT_THROW(lower(twice.graph, twice.schedule, twice.device), Error);
+  Told empty = told(kRelu);
+  empty.schedule.groups.push_back({.nodes = {}, .scheduler = "pointwise", .parameters = {}});
+  EXPECT_THROW(lower(empty.graph, empty.schedule, empty.device), Error);
+}
+
+TEST(SchedulesFromOutside, EverythingThatASearchTriesIsTaken) {
+  for (const char* target : {"triton", "cpu"})
+    for (const char* text : {kSum, kProducts, kPool, kRelu}) {
+      const Told one = told(text, target);
+      const auto space = search_space(one.graph, one.schedule, one.device);
+      ASSERT_FALSE(space.at(0).empty()) << text << target;
+      for (const auto& range : space.at(0))
+        for (const int64_t value : range.values)
+          EXPECT_EQ(refusal(one, range.name.c_str(), value), "") << target << range.name << value;
+    }
+}
+
+// "The printer chooses" and "no" are two things for `across`: what a schedule leaves out is not always 0.
+TEST(SchedulesFromOutside, ARangeSaysWhatASilentScheduleStandsFor) {
+  const auto unsaid = [](const char* text, const char* target, std::string_view name) {
+    const Told one = told(text, target);
+    const auto space = search_space(one.graph, one.schedule, one.device);
+    for (const auto& range : space.at(0))
+      if (range.name == name) return range.unsaid;
+    return int64_t{-1};
+  };
+  EXPECT_EQ(unsaid(kPool, "cpu", "across"), 1);
+  EXPECT_EQ(unsaid(kRelu, "cpu", "share"), 0);
+  const char* few =
+      "graph G {\n input %x : f32[40000000] user args.0\n %sum = aten.sum.default(self=%x) : f32[]\n "
+      "return %sum\n}";
+  EXPECT_EQ(unsaid(few, "triton", "together"), 1);
+}
+
+// Extremes together: a random schedule either is refused as the user's, or gives kernels that hold together.
+TEST(SchedulesFromOutside, RandomParametersAreTakenOrRefusedAsTheUsers) {
+  std::mt19937 random(7);
+  int taken = 0, refused = 0;
+  for (const char* target : {"triton", "cpu"})
+    for (const char* text : {kSum, kProducts, kPool, kRelu}) {
+      Told one = told(text, target);
+      GroupSchedule& group = one.schedule.groups.at(0);
+      const auto& specs = plan::find_scheduler(group.scheduler)->takes(one.device).specs();
+      for (int round = 0; round < 50; ++round) {
+        group.parameters.clear();
+        for (const plan::ParameterSpec& spec : specs) {
+          const int64_t values[] = {spec.least, spec.most, spec.unsaid, int64_t{1} << random() % 12, spec.most + 1};
+          group.parameters[std::string(spec.name)] = values[random() % (round % 4 == 0 ? 5 : 3)];
+        }
+        try {
+          lower(one.graph, one.schedule, one.device);
+          ++taken;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+          ++refused;
+        }
+      }
+    }
+  EXPECT_GE(taken, 300);
+  EXPECT_GE(refused, 20);
 }
 
 }  // namespace

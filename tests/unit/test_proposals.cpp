@@ -67,6 +67,36 @@ TEST_F(Remembering, TheSameGroupInAnotherProblemBeginsWithItsBestParameters) {
   EXPECT_FALSE(memory.best_known(shorter.catalogue, shorter.first)) << "another shape is another group";
 }
 
+TEST_F(Remembering, ParametersThatTheSchedulerDoesNotTakeAreLeftOutByName) {
+  for (const auto& [name, value] : {std::pair{"num_wraps", 8}, std::pair{"num_warps", 3}}) {
+    Setting setting(kSoftmax);
+    Schedule winner = setting.first;
+    winner.groups[0].parameters[name] = value;
+    Memory memory(archive, environment, name, "reference");
+    memory.learn(setting.catalogue, setting.first, winner, 0.7);
+    EXPECT_FALSE(memory.best_known(setting.catalogue, setting.first));
+    ASSERT_EQ(memory.refused().size(), 1u);
+    EXPECT_NE(memory.refused().front().find(name), std::string::npos) << memory.refused().front();
+  }
+}
+
+// A group that says nothing of `together` has it; "together 0" is then a change, and "together 1" is none.
+TEST(Edits, WhatAScheduleLeavesOutIsNotTakenForZero) {
+  Setting setting(
+      "graph G {\n input %x : f32[40000000] user args.0\n %s = aten.sum.default(self=%x) : f32[]\n return %s\n}");
+  ASSERT_FALSE(setting.first.groups[0].parameters.contains("together"));
+  const auto space = edit_space(setting.catalogue, setting.first);
+  ASSERT_EQ(space.size(), 1u);
+  const auto with_together = [&](int64_t value) {
+    Edit edit = {space[0].defaults};
+    for (size_t range = 0; range < space[0].ranges.size(); ++range)
+      if (space[0].ranges[range].name == "together") edit[0][range] = value;
+    return edited(space, setting.first, edit);
+  };
+  EXPECT_EQ(with_together(1), setting.first);
+  EXPECT_EQ(parameter(with_together(0), 0, "together"), 0);
+}
+
 // Proposals
 
 class Script : public Proposer {

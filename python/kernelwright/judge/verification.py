@@ -40,7 +40,6 @@ CHECKS = (
     "fresh-outputs",
     "guard-bands",
     "poison",
-    "launch-errors",
     "no-leftover-work",
     "deterministic-recheck",
     "distinct-positions",
@@ -119,6 +118,7 @@ class Verification:
         self.vacuous: list[dict[str, Any]] = []
         self.faults: dict[str, list[str]] = {name: [] for name in CHECKS}
         self.faults["global-state"] += self.contestant.settings_at_load
+        self.unchecked: dict[str, str] = {}  # why a check could not be made on every draw
         self.gate: dict[str, Any] = {"ok": True, "atol": 1e-4, "rtol": 1e-4}
         self.earlier: dict[
             str, tuple[float, torch.Tensor | None]
@@ -172,6 +172,7 @@ class Verification:
             "draws": self.draws,
             "checks": [
                 {"name": name, "ok": not found, "detail": " ".join(dict.fromkeys(found))}
+                | ({"unchecked": self.unchecked[name]} if name in self.unchecked else {})
                 for name, found in self.faults.items()
             ],
             "runs_original": next(iter(self.contestant.fallbacks), None),
@@ -280,6 +281,7 @@ class Verification:
                 )
         found = self._figures(draw, ours, rows)
         if draw.leaves_ties_open:
+            self._check_positions(draw, ours, found)
             found = self._settle_ties(draw, ours, rows, found)
         for name, figures in found.items():
             if figures.stray_nans:
@@ -317,26 +319,40 @@ class Verification:
                     )
         return found
 
+    def _check_positions(self, draw: Draw, ours: Outcome, found: dict[str, metrics.Figures]) -> None:
+        try:
+            with torch.no_grad():
+                self._find_positions(draw)
+        except torch.OutOfMemoryError:
+            self.unchecked["distinct-positions"] = f"no memory for another run of eager on the {draw.kind} draw"
+            return
+        for name, (_, dim, size) in self._comparable_positions(draw, ours, found).items():
+            if (
+                dim is not None
+                and _has_strays(ours.tensors[name], dim, size)
+                and not _has_strays(draw.eager.tensors[name], dim, size)
+            ):
+                self.faults["distinct-positions"].append(
+                    f"{name} names an element of a row twice, or one that is not there, on the {draw.kind} draw."
+                )
+
+    def _comparable_positions(
+        self, draw: Draw, ours: Outcome, found: dict[str, metrics.Figures]
+    ) -> dict[str, tuple[int, int | None, int]]:
+        return {
+            name: call
+            for name, call in (self.positions or {}).items()
+            if name in found and ours.tensors[name].dtype == draw.eager.tensors[name].dtype
+        }
+
     def _settle_ties(
         self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]], found: dict[str, metrics.Figures]
     ) -> dict[str, metrics.Figures]:
         """Where the candidate differs, hold it against eager with another choice among equal elements, if one explains it."""
+        if self.positions is None:
+            return found
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
-            self._find_positions(draw)
-            alike = {
-                name: call
-                for name, call in self.positions.items()
-                if name in found and ours.tensors[name].dtype == draw.eager.tensors[name].dtype
-            }
-            for name, (_, dim, size) in alike.items():
-                if (
-                    dim is not None
-                    and strays(ours.tensors[name], dim, size).any()
-                    and not strays(draw.eager.tensors[name], dim, size).any()
-                ):
-                    self.faults["distinct-positions"].append(
-                        f"{name} names an element of a row twice, or one that is not there, on the {draw.kind} draw."
-                    )
+            alike = self._comparable_positions(draw, ours, found)
             differing = _differing(rows)
             if not differing:
                 return found
@@ -586,6 +602,13 @@ class Verification:
                             "epsilon": row["epsilon"],
                         }
                     )
+
+
+def _has_strays(positions: torch.Tensor, dim: int, size: int) -> bool:
+    try:
+        return bool(strays(positions, dim, size).any())
+    except torch.OutOfMemoryError:
+        return bool(strays(positions.cpu(), dim, size).any())
 
 
 def _differing(rows: list[dict[str, Any]]) -> set[str]:

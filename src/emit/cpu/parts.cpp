@@ -22,28 +22,41 @@ std::vector<Part> parts_of(const Kernel& kernel) {
   return parts;
 }
 
-std::vector<ChoiceRange> choices_of(const Kernel& kernel) {
+const std::vector<ChoiceLimits>& choice_limits() {
   constexpr int64_t kNever = int64_t{1} << 40;
+  // `rows` pieces and `keep` bytes lie on a thread's stack.
+  static const std::vector<ChoiceLimits> limits = {
+      {&LoopChoices::along, 15, false, {0, 1}},
+      {&LoopChoices::columns, 4096, true, {16, 32, 64, 128, 256, 512, 1024}},
+      {&LoopChoices::tile, 512, true, {8, 16, 32, 64, 128}},
+      {&LoopChoices::rows, 16, false, {1, 2, 4, 8, 16}},
+      {&LoopChoices::piece, 4096, true, {128, 256, 512, 1024, 2048}},
+      {&LoopChoices::keep, 1 << 20, false, {1, 16 << 10, 64 << 10, 256 << 10}},
+      {&LoopChoices::share, kNever, false, {4096, 32768, 262144, kNever}},
+  };
+  return limits;
+}
+
+std::vector<int64_t LoopChoices::*> choices_of(const Kernel& kernel) {
   const std::vector<Part> parts = parts_of(kernel);
   const auto any = [&](auto&& holds) { return std::any_of(parts.begin(), parts.end(), holds); };
   int64_t elements = 1;
   for (const Axis& axis : kernel.axes) elements *= axis.extent;
   const bool in_order = scan_axis_of(kernel) >= 0 || scatters(kernel);
-  std::vector<ChoiceRange> ranges;
+  std::vector<int64_t LoopChoices::*> choices;
   if (!in_order && any([](const Part& part) { return part.nest.possible_vector_axes > 1; }))
-    ranges.push_back({&LoopChoices::along, {0, 1}});
+    choices.push_back(&LoopChoices::along);
   if (any([](const Part& part) { return part.nest.form == LoopForm::kColumns; }))
-    ranges.push_back({&LoopChoices::columns, {16, 32, 64, 128, 256, 512, 1024}});
-  if (any([](const Part& part) { return part.nest.tiled_axis >= 0; }))
-    ranges.push_back({&LoopChoices::tile, {8, 16, 32, 64, 128}});
+    choices.push_back(&LoopChoices::columns);
+  if (any([](const Part& part) { return part.nest.tiled_axis >= 0; })) choices.push_back(&LoopChoices::tile);
   if (any([](const Part& part) { return part.nest.form == LoopForm::kScanRows; })) {
-    ranges.push_back({&LoopChoices::rows, {1, 2, 4, 8, 16}});
-    if (!sorts(kernel)) ranges.push_back({&LoopChoices::piece, {128, 256, 512, 1024, 2048}});
+    choices.push_back(&LoopChoices::rows);
+    if (!sorts(kernel)) choices.push_back(&LoopChoices::piece);
   }
   if (any([](const Part& part) { return part.nest.last_phase > 0 && part.nest.form != LoopForm::kScanRows; }))
-    ranges.push_back({&LoopChoices::keep, {1, 16 << 10, 64 << 10, 256 << 10}});
-  if (elements < (int64_t{1} << 22)) ranges.push_back({&LoopChoices::share, {4096, 32768, 262144, kNever}});
-  return ranges;
+    choices.push_back(&LoopChoices::keep);
+  if (elements < (int64_t{1} << 22)) choices.push_back(&LoopChoices::share);
+  return choices;
 }
 
 }  // namespace kw::cpu

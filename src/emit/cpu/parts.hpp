@@ -19,11 +19,17 @@ struct Part {
 
 std::vector<Part> parts_of(const kernel_ir::Kernel& kernel);
 
-// The choices (kernel_ir.hpp) that make a difference to the kernel's loops, and values worth trying.
-struct ChoiceRange {
+// Of each choice (kernel_ir.hpp): the most that it may be (the least is 0, which leaves it to the printer), and the
+// values worth trying.
+struct ChoiceLimits {
   int64_t kernel_ir::LoopChoices::* choice;
-  std::vector<int64_t> values;
+  int64_t most;
+  bool powers_of_two;
+  std::vector<int64_t> tried;
 };
-std::vector<ChoiceRange> choices_of(const kernel_ir::Kernel& kernel);
+const std::vector<ChoiceLimits>& choice_limits();
+
+// The choices that make a difference to the kernel's loops.
+std::vector<int64_t kernel_ir::LoopChoices::*> choices_of(const kernel_ir::Kernel& kernel);
 
 }  // namespace kw::cpu

@@ -1,8 +1,8 @@
-#include "cli/suggest.hpp"
+#include "support/suggest.hpp"
 
 #include <algorithm>
 
-namespace kw::cli {
+namespace kw {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -32,4 +32,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
-}  // namespace kw::cli
+}  // namespace kw

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-namespace kw::cli {
+namespace kw {
 
 size_t edit_distance(std::string_view a, std::string_view b);  // Levenshtein, with swapped neighbours as one edit
 
 // The candidate nearest to `word`, or empty when none is near enough to be meant.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace kw::cli
+}  // namespace kw
