@@ -59,6 +59,36 @@ def _fp16x3(t: Tensors) -> Tensors:
     return {"y": y, "row_sum": y.sum(1)}
 
 
+def _norm_fp16x3_inputs() -> Tensors:
+    w_high, w_low, w_scale = _halves(_random(96, 192) / 14)
+    made = {"x": _random(48, 192) * 5, "gain": _random(192), "w_high": w_high, "w_low": w_low, "w_scale": w_scale}
+    made["x"][3] = 0.0  # a row without a largest element
+    return made | {"bias": _random(96), "y": torch.empty(48, 96), "row_sum": torch.zeros(48)}
+
+
+def _norm_fp16x3(t: Tensors) -> Tensors:
+    w = (t["w_high"] + t["w_low"]) * t["w_scale"][:, None]
+    y = F.gelu(F.linear(F.rms_norm(t["x"], (192,), t["gain"], 1e-5), w, t["bias"]))
+    return {"y": y, "row_sum": y.sum(1)}
+
+
+def _corner_inputs() -> Tensors:
+    made = {"a": _random(2, 16, 16), "b": _random(16, 16), "narrow": _random(2, 16, 16, dtype=torch.bfloat16)}
+    made |= {"y": torch.empty(2, 16, 16), "highest": _random(16), "chosen": torch.empty(2)}
+    narrow = {"top": torch.empty(2, 16), "running": torch.empty(2, 16, 16)}
+    return made | {name: tensor.bfloat16() for name, tensor in narrow.items()}
+
+
+def _corners(t: Tensors) -> Tensors:
+    return {
+        "y": t["a"] @ t["b"].T,
+        "highest": torch.maximum(t["highest"], t["a"].amax((0, 1))),
+        "top": t["narrow"].amax(2),
+        "running": t["narrow"].cummin(2).values,
+        "chosen": torch.stack([torch.tensor(7.0).double(), t["a"][1].sum()]),
+    }
+
+
 def _linear(t: Tensors) -> Tensors:
     y = F.gelu(F.linear(t["a"], t["w"], t["bias"]))
     return {"y": y, "row_sum": y.sum(1)}
@@ -187,6 +217,8 @@ CASES = [
         {"rows": 5, "columns": 24},
     ),
     Case("linear_fp16x3", _fp16x3_inputs, _fp16x3),
+    Case("norm_linear_fp16x3", _norm_fp16x3_inputs, _norm_fp16x3),
+    Case("corners", _corner_inputs, _corners),
 ]
 
 

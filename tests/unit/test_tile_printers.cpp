@@ -60,6 +60,17 @@ TEST(TilePrinters, IndicesBeyondTwoToTheThirtyOneAreWide) {
   EXPECT_NE(text.find("tl.store(y + row, "), std::string::npos) << text;
 }
 
+TEST(TilePrinters, IndicesThatLeave32BitsThemselvesAreComputedIn64) {
+  const tile::Program program = tile::parse_program(
+      "program flat {\n  grid block = 4194304\n  lane i = 1024\n  launch warps 4\n  buffer x: f32[4294967296] input\n"
+      "  buffer y: f32[4294967296] output\n  for k = 0 to 2 {\n    %a: f32[i] = load x[block * 1024 + i]\n"
+      "    store y[k * 2147483648 + i] <- %a\n  }\n}\n");
+  const std::string text = triton::print_tile_kernel(program).source;
+  EXPECT_NE(text.find("i_index = block.to(tl.int64) * 1024 + i.to(tl.int64)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tl.load(x + i_index)"), std::string::npos) << text;
+  EXPECT_NE(text.find("tl.cast(k, tl.int64) * 2147483648"), std::string::npos) << text;
+}
+
 TEST(TilePrinters, VariablesThatDependOnEachOtherAreSetTogether) {
   const tile::Program program = tile::parse_program(
       "program swap {\n  launch warps 4\n  buffer y: f32[2] output\n  %one: f32 = constant 1.0\n"

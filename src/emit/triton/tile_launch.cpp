@@ -12,10 +12,8 @@ using tile::Symbol;
 
 namespace {
 
-// A grid symbol's number of blocks, to be multiplied with.
-std::string count_of(const tile::Program& program, const IndexNames& names, Symbol symbol) {
-  const tile::Index& index = program.symbols[symbol].count;
-  const std::string text = names.spelled(index, {});
+// A number of blocks and its text, to be multiplied with.
+std::string factor_text(const tile::Index& index, const std::string& text) {
   return kernel::as_constant(index) || kernel::as_symbol(index) ? text : "(" + text + ")";
 }
 
@@ -51,7 +49,10 @@ class GridLines {
  private:
   void line(std::string text) { lines_.push_back(std::move(text)); }
   const std::string& name(Symbol symbol) const { return program_.symbols[symbol].name; }
-  std::string count(Symbol symbol) const { return count_of(program_, names_, symbol); }
+  std::string count(Symbol symbol) const {
+    const tile::Index& index = program_.symbols[symbol].count;
+    return factor_text(index, names_.spelled(index, {}));
+  }
 
   // `order.count` rows of blocks at a time, column by column: neighbours share what they read.
   void group(const std::string& program, bool alone) {
@@ -85,7 +86,10 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
   for (const tile::SymbolInfo& symbol : program.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) parameters.push_back(symbol.name);
-  for (Symbol symbol : program.grid) counts.push_back(count_of(program, names, symbol));
+  for (Symbol symbol : program.grid) {
+    const tile::Index& index = program.symbols[symbol].count;
+    counts.push_back(factor_text(index, names.spelled_in_python(index)));
+  }
   std::string options = fmt::format("num_warps={}", program.warps);
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
   return fmt::format("def launch_{0}({1}):\n    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "support/text.hpp"
 
@@ -24,7 +26,7 @@ bool deserves_name(const tile::Program& program, const Index& index) {
 
 }  // namespace
 
-IndexNames::IndexNames(const tile::Program& program) : program_(program) {
+IndexNames::IndexNames(const tile::Program& program) : program_(program), ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
 }
@@ -62,7 +64,10 @@ void IndexNames::define(const Index& index, const std::vector<const Instruction*
     const std::string base = program_.symbols[lanes.back()].name + "_index";
     std::string name = base;
     for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
-    named_.push_back({index, static_cast<Symbol>(program_.symbols.size() + named_.size()), name, lanes, {}});
+    const auto symbol = static_cast<Symbol>(program_.symbols.size() + named_.size());
+    const kernel::Interval reach = kernel::range_of(index, ranges_);
+    named_.push_back({index, symbol, name, lanes, may_overflow(text), {}});
+    ranges_.push_back({reach.low, reach.high});
     known = named_.end() - 1;
   }
   if (std::find(known->scopes.begin(), known->scopes.end(), scope) != known->scopes.end()) return;
@@ -112,18 +117,51 @@ std::vector<Symbol> IndexNames::lanes_of(const Index& index) const {
   std::vector<Symbol> lanes;
   for (size_t symbol = 0; symbol < used.size(); ++symbol) {
     if (!used[symbol]) continue;
-    const std::vector<Symbol> more = lanes_of(static_cast<Symbol>(symbol));
-    lanes.insert(lanes.end(), more.begin(), more.end());
+    lanes = united(lanes, lanes_of(static_cast<Symbol>(symbol)));
   }
-  std::sort(lanes.begin(), lanes.end());
-  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
   return lanes;
 }
 
-std::string IndexNames::spelled(const Index& index, const std::vector<Symbol>& lanes) const {
-  const kernel::IndexWords words{
-      [&](Symbol symbol) { return name_of(symbol) + brackets(lanes_of(symbol), lanes); }, " // ", " % ", {}};
-  return kernel::print_index(index, words);
+// Sums are taken term by term, so that each term and all sums on the way count.
+bool IndexNames::may_overflow(const Index& index) const {
+  constexpr double kMost = INT32_MAX;
+  const auto largest = [&](const Index& part) {
+    const kernel::Interval reach = kernel::range_of(part, ranges_);
+    return std::max(std::abs(static_cast<double>(reach.low)), std::abs(static_cast<double>(reach.high)));
+  };
+  double sum = std::abs(static_cast<double>(index.constant));
+  for (const kernel::IndexTerm& term : index.terms) {
+    Index part;
+    part.terms = {term};
+    sum += largest(part);
+    for (const kernel::IndexFactor& factor : term.factors)
+      if (factor.kind != kernel::IndexFactor::Kind::kSymbol &&
+          (may_overflow(*factor.dividend) || may_overflow(*factor.divisor)))
+        return true;
+  }
+  return sum > kMost;
+}
+
+std::string IndexNames::widened(Symbol symbol, const std::string& text) const {
+  const size_t count = program_.symbols.size();
+  if (static_cast<size_t>(symbol) >= count && named_[symbol - count].wide) return text;
+  // Triton's interpreter makes Python's numbers of loops' variables, which have no `to`.
+  if (static_cast<size_t>(symbol) < count && program_.symbols[symbol].kind == tile::SymbolKind::kLoop)
+    return fmt::format("tl.cast({}, tl.int64)", text);
+  return text + ".to(tl.int64)";
+}
+
+std::string IndexNames::spelled(const Index& index, const std::vector<Symbol>& lanes, bool wide) const {
+  const bool cast = wide || may_overflow(index);
+  const auto name = [&](Symbol symbol) {
+    const std::string text = name_of(symbol) + brackets(lanes_of(symbol), lanes);
+    return cast ? widened(symbol, text) : text;
+  };
+  return kernel::print_index(index, {name, " // ", " % ", {}});
+}
+
+std::string IndexNames::spelled_in_python(const Index& index) const {
+  return kernel::print_index(index, {[&](Symbol symbol) { return name_of(symbol); }, " // ", " % ", {}});
 }
 
 bool IndexNames::is_taken(const std::string& name) const {
@@ -131,6 +169,13 @@ bool IndexNames::is_taken(const std::string& name) const {
     return std::any_of(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
   };
   return has(program_.symbols) || has(program_.buffers) || has(program_.values) || has(named_);
+}
+
+std::vector<Symbol> united(std::vector<Symbol> left, const std::vector<Symbol>& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  std::sort(left.begin(), left.end());
+  left.erase(std::unique(left.begin(), left.end()), left.end());
+  return left;
 }
 
 std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) {

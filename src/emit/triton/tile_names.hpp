@@ -28,8 +28,11 @@ class IndexNames {
   std::vector<tile::Symbol> lanes_of(tile::Symbol symbol) const;
   // The same of an index, in the order of the symbols' table.
   std::vector<tile::Symbol> lanes_of(const tile::Index& index) const;
-  // An index that has been shortened, as a tile of these lanes.
-  std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes) const;
+  // An index that has been shortened, as a tile of these lanes. Where it, or a part of it, may leave 32 bits, or
+  // `wide` asks for it, it is computed in 64.
+  std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes, bool wide = false) const;
+  // The same in Python outside of kernels, where numbers have no width.
+  std::string spelled_in_python(const tile::Index& index) const;
   // Whether a name of that text is taken.
   bool is_taken(const std::string& name) const;
 
@@ -40,17 +43,25 @@ class IndexNames {
   void note(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
   void define(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
 
+  bool may_overflow(const tile::Index& index) const;
+  std::string widened(tile::Symbol symbol, const std::string& text) const;
+
   const tile::Program& program_;
+  std::vector<kernel::SymbolRange> ranges_;  // [symbol], those of definitions last
   std::map<const tile::Instruction*, std::vector<Definition>> definitions_;
   struct Named {
     tile::Index index;
     tile::Symbol symbol;
     std::string name;
     std::vector<tile::Symbol> lanes;
+    bool wide;                                     // of 64 bits
     std::vector<const tile::Instruction*> scopes;  // loops that define it; nullptr: the program
   };
   std::vector<Named> named_;
 };
+
+// The lanes of both, in the order of the symbols' table.
+std::vector<tile::Symbol> united(std::vector<tile::Symbol> left, const std::vector<tile::Symbol>& right);
 
 // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
 std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);

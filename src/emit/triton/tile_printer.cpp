@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "emit/triton/expressions.hpp"
@@ -31,6 +32,7 @@ using Lanes = std::vector<Symbol>;
 constexpr size_t kLongestInline = 60;
 // Arguments of calls are broken into lines beyond it.
 constexpr size_t kColumns = 120;
+constexpr size_t kLongestLine = 140;
 
 class TilePrinter {
  public:
@@ -143,9 +145,14 @@ class TilePrinter {
 
   // As a tile of these lanes, of which it has some.
   Text text(Value value, const Lanes& lanes) const {
-    const std::string marks = brackets(type(value).lanes, lanes);
-    if (marks.empty()) return texts_[value];
-    return {wrap(texts_[value], Binding::kAtom) + marks};
+    Lanes own;
+    for (Symbol lane : lanes)
+      if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
+        own.push_back(lane);
+    const Text in_order = own == type(value).lanes ? texts_[value] : Text{turned(value, own)};
+    const std::string marks = brackets(own, lanes);
+    if (marks.empty()) return in_order;
+    return {wrap(in_order, Binding::kAtom) + marks};
   }
 
   // The result in a line of its own, or where it is used if that is once, in the same body, and the text is short.
@@ -220,9 +227,13 @@ class TilePrinter {
   void print_index(const Instruction& one) {
     const Value value = one.results[0];
     require_nonnegative_dividends(one.index);
+    if (const auto number = kernel::as_constant(one.index)) {
+      texts_[value] = literal(type(value).dtype, 0, *number);
+      return;
+    }
     const Index index = names_.shortened(one.index);
-    Text text{names_.spelled(index, type(value).lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
-    if (type(value).dtype == DType::i64) text = {wrap(text, Binding::kAtom) + ".to(tl.int64)"};
+    const Text text{names_.spelled(index, type(value).lanes, type(value).dtype == DType::i64),
+                    kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
     if (text.binding == Binding::kAtom) texts_[value] = text;
     else give(value, text, {});
   }
@@ -230,13 +241,32 @@ class TilePrinter {
   void print_op(const Instruction& one) {
     const Value value = one.results[0];
     const Lanes& lanes = type(value).lanes;
-    std::vector<Text> operands;
-    for (Value operand : one.operands) operands.push_back(text(operand, lanes));
     const DType operand_dtype = type(one.operands.back()).dtype;
-    std::vector<std::string> helpers;
-    const Text result = operation_text({one.op, type(value).dtype, operand_dtype}, operands, helpers);
-    helpers_.insert(helpers.begin(), helpers.end());
-    give(value, result, one.operands);
+    while (true) {
+      std::vector<Text> operands;
+      for (Value operand : one.operands) operands.push_back(text(operand, lanes));
+      std::vector<std::string> helpers;
+      const Text result = operation_text({one.op, type(value).dtype, operand_dtype}, operands, helpers);
+      if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
+      helpers_.insert(helpers.begin(), helpers.end());
+      return give(value, result, one.operands);
+    }
+  }
+
+  // Gives the longest of the operands that have none a line of its own. False where none is worth one.
+  bool name_longest(const std::vector<Value>& operands) {
+    constexpr size_t kShortest = 20;
+    Value longest = kNoValue;
+    for (Value operand : operands)
+      if (!texts_[operand].constant && texts_[operand].text.size() >= kShortest &&
+          texts_[operand].text != name(operand) &&
+          (longest == kNoValue || texts_[operand].text.size() > texts_[longest].text.size()))
+        longest = operand;
+    if (longest == kNoValue) return false;
+    assign(name(longest), texts_[longest].text);
+    texts_[longest] = {name(longest)};
+    mentions_[longest].clear();
+    return true;
   }
 
   void print_relabel(const Instruction& one) {
@@ -271,14 +301,14 @@ class TilePrinter {
       const tile::Coordinate& coordinate = access.coordinates[i];
       const std::string stride = names_.spelled(strides[i], {});
       const bool single = kernel::as_constant(strides[i]) || kernel::as_symbol(strides[i]);
-      const auto add = [&](Text part) {
-        if (wide) part = {wrap(part, Binding::kAtom) + ".to(tl.int64)"};
+      const auto add = [&](const Text& part) {
         parts.push_back(strides[i] == Index(1)
                             ? part.text
                             : wrap(part, Binding::kMultiply) + " * " + (single ? stride : "(" + stride + ")"));
       };
       if (coordinate.value != kNoValue) {
-        add(text(coordinate.value, lanes));
+        const Text value = text(coordinate.value, lanes);
+        add(wide && !value.constant ? Text{wrap(value, Binding::kAtom) + ".to(tl.int64)"} : value);
         covered = united(covered, type(coordinate.value).lanes);
       }
       require_nonnegative_dividends(coordinate.index);
@@ -288,7 +318,7 @@ class TilePrinter {
       }
       const Index index = names_.shortened(coordinate.index);
       covered = united(covered, names_.lanes_of(index));
-      add({names_.spelled(index, lanes), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
+      add({names_.spelled(index, lanes, wide), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
     }
     if (!(constant == Index(0))) parts.push_back(names_.spelled(constant, {}));
     Place place{buffer.name, join(parts, " + ")};
@@ -299,13 +329,6 @@ class TilePrinter {
     return place;
   }
 
-  static Lanes united(Lanes left, const Lanes& right) {
-    left.insert(left.end(), right.begin(), right.end());
-    std::sort(left.begin(), left.end());
-    left.erase(std::unique(left.begin(), left.end()), left.end());
-    return left;
-  }
-
   void print_load(const Instruction& one) {
     const Value value = one.results[0];
     const Lanes& lanes = type(value).lanes;
@@ -313,22 +336,24 @@ class TilePrinter {
       refuse("a load whose lanes are not in the order of their declaration");
     std::vector<std::string> arguments = {place_of(one.access, lanes).pointer()};
     if (one.access.mask != kNoValue) {
-      const Text other = literal(type(value).dtype, one.access.otherwise, static_cast<int64_t>(one.access.otherwise));
+      const double otherwise = one.access.otherwise;
+      const Text other = literal(type(value).dtype, otherwise,
+                                 static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0));
       arguments.push_back("mask=" + text(one.access.mask, lanes).text);
       arguments.push_back("other=" + other.text);
     }
-    if (one.hint != tile::Hint::kNone)
-      arguments.push_back(one.hint == tile::Hint::kKeep ? "eviction_policy=\"evict_last\""
-                                                        : "eviction_policy=\"evict_first\"");
+    if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
+    if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
     Text result{call(name(value).size() + 3, "tl.load", arguments)};
     if (type(value).dtype == DType::b1) result.text += ".to(tl.int1)";
     give(value, result, {}, false);
   }
 
   void print_store(const Instruction& one) {
-    const Lanes lanes = tile::lanes_of(program_, one.access);
-    const Place place = place_of(one.access, lanes);
     const Value stored = one.operands[0];
+    // What combines may have several values for an element.
+    const Lanes lanes = united(tile::lanes_of(program_, one.access), type(stored).lanes);
+    const Place place = place_of(one.access, lanes);
     std::vector<std::string> arguments = {place.pointer(), text(stored, lanes).text};
     const std::string mask = one.access.mask == kNoValue ? "True" : text(one.access.mask, lanes).text;
     if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
@@ -348,7 +373,7 @@ class TilePrinter {
 
   // --- Products ---
 
-  // The operand as [batch…, outer, inner].
+  // The operand with its dimensions in this order.
   std::string turned(Value operand, const Lanes& wanted) const {
     const Lanes& lanes = type(operand).lanes;
     if (lanes == wanted) return texts_[operand].text;
@@ -383,16 +408,14 @@ class TilePrinter {
     left_lanes.insert(left_lanes.end(), {rows[0], inner[0]});
     right_lanes.insert(right_lanes.end(), {inner[0], columns[0]});
     if (result_lanes != kept) refuse("a batched dot whose batch does not come first");
-    const bool single = type(left).dtype == DType::f32;
-    const std::string precision = !single                                      ? ""
-                                  : one.precision == tile::DotPrecision::kTf32 ? ", input_precision=\"tf32\""
-                                                                               : ", input_precision=\"ieee\"";
-    const std::string out = type(result).dtype == DType::i32 ? ", out_dtype=tl.int32" : "";
-    give(result,
-         {fmt::format("tl.dot({}, {}, {}{}{})", turned(left, left_lanes), turned(right, right_lanes),
-                      texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text, precision,
-                      out)},
-         one.operands);
+    std::vector<std::string> arguments = {
+        turned(left, left_lanes), turned(right, right_lanes),
+        texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text};
+    const bool tf32 = one.precision == tile::DotPrecision::kTf32;
+    if (type(left).dtype == DType::f32)
+      arguments.emplace_back(tf32 ? "input_precision=\"tf32\"" : "input_precision=\"ieee\"");
+    if (type(result).dtype == DType::i32) arguments.emplace_back("out_dtype=tl.int32");
+    give(result, {call(name(result).size() + 3, "tl.dot", arguments)}, one.operands);
   }
 
   // --- Folds ---
@@ -404,37 +427,41 @@ class TilePrinter {
     return helper;
   }
 
+  // By tl.reduce or tl.associative_scan. The larger of two bfloat16 is a float32 in Triton, which these refuse.
+  std::string combined(const std::string& function, const Text& tile, DType dtype, size_t axis,
+                       const std::string& helper, const std::string& options) {
+    const bool narrow = dtype == DType::bf16;
+    const std::string operand = narrow ? wrap(tile, Binding::kAtom) + ".to(tl.float32)" : tile.text;
+    return fmt::format("{}({}, {}, {}{}){}", function, operand, axis, with_helper(helper), options,
+                       narrow ? ".to(tl.bfloat16)" : "");
+  }
+
   // The tile folded along one of its dimensions.
-  std::string folded(const std::string& tile, ReduceOp reduce, DType dtype, size_t axis) {
+  std::string folded(const Text& tile, ReduceOp reduce, DType dtype, size_t axis) {
+    const auto with = [&](const std::string& helper) { return combined("tl.reduce", tile, dtype, axis, helper, ""); };
     const bool floating = is_floating(dtype);
     switch (reduce) {
-      case ReduceOp::kSum: return fmt::format("tl.sum({}, axis={})", tile, axis);
-      case ReduceOp::kMax:
-        if (!floating) return fmt::format("tl.max({}, axis={})", tile, axis);
-        return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("larger"));
-      case ReduceOp::kMin:
-        if (!floating) return fmt::format("tl.min({}, axis={})", tile, axis);
-        return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("smaller"));
-      case ReduceOp::kProd: return fmt::format("tl.reduce({}, {}, {})", tile, axis, with_helper("multiply"));
-      case ReduceOp::kAny: return fmt::format("(tl.max({}.to(tl.int32), axis={}) != 0)", tile, axis);
-      case ReduceOp::kAll: return fmt::format("(tl.min({}.to(tl.int32), axis={}) != 0)", tile, axis);
+      case ReduceOp::kSum: return fmt::format("tl.sum({}, axis={})", tile.text, axis);
+      case ReduceOp::kMax: return floating ? with("larger") : fmt::format("tl.max({}, axis={})", tile.text, axis);
+      case ReduceOp::kMin: return floating ? with("smaller") : fmt::format("tl.min({}, axis={})", tile.text, axis);
+      case ReduceOp::kProd: return with("multiply");
+      case ReduceOp::kAny:
+        return fmt::format("(tl.max({}.to(tl.int32), axis={}) != 0)", wrap(tile, Binding::kAtom), axis);
+      case ReduceOp::kAll:
+        return fmt::format("(tl.min({}.to(tl.int32), axis={}) != 0)", wrap(tile, Binding::kAtom), axis);
       default: refuse(fmt::format("a fold by {}", kernel::name_of(reduce)));
     }
   }
 
   void print_fold(const Instruction& one) {
     const Value operand = one.operands[0];
-    Lanes lanes = type(operand).lanes;
-    std::string text = wrap(texts_[operand], Binding::kAtom);
     if (is_place(one.reduce)) return print_place(one);
-    for (size_t axis = lanes.size(); axis-- > 0;) {
-      if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) == one.lanes.end()) continue;
-      const bool bare = text == wrap(texts_[operand], Binding::kAtom);
-      text = folded(
-          bare ? (one.reduce == ReduceOp::kAny || one.reduce == ReduceOp::kAll ? text : texts_[operand].text) : text,
-          one.reduce, type(operand).dtype, axis);
-    }
-    give(one.results[0], {text}, one.operands);
+    const Lanes& lanes = type(operand).lanes;
+    Text text = texts_[operand];
+    for (size_t axis = lanes.size(); axis-- > 0;)
+      if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) != one.lanes.end())
+        text = {folded(text, one.reduce, type(operand).dtype, axis)};
+    give(one.results[0], text, one.operands);
   }
 
   void print_place(const Instruction& one) {
@@ -456,18 +483,20 @@ class TilePrinter {
     const Lanes& lanes = type(operand).lanes;
     const auto axis = std::find(lanes.begin(), lanes.end(), one.from) - lanes.begin();
     const std::string reverse = one.reversed ? ", reverse=True" : "";
-    const std::string& tile = texts_[operand].text;
+    const Text& tile = texts_[operand];
     switch (one.reduce) {
       case ReduceOp::kSum:
-        return give(one.results[0], {fmt::format("tl.cumsum({}, {}{})", tile, axis, reverse)}, one.operands);
+        return give(one.results[0], {fmt::format("tl.cumsum({}, {}{})", tile.text, axis, reverse)}, one.operands);
       case ReduceOp::kProd:
       case ReduceOp::kMax:
       case ReduceOp::kMin: {
-        const std::string helper = with_helper(one.reduce == ReduceOp::kProd  ? "multiply"
-                                               : one.reduce == ReduceOp::kMax ? "larger"
-                                                                              : "smaller");
-        return give(one.results[0], {fmt::format("tl.associative_scan({}, {}, {}{})", tile, axis, helper, reverse)},
-                    one.operands);
+        const std::string helper = one.reduce == ReduceOp::kProd  ? "multiply"
+                                   : one.reduce == ReduceOp::kMax ? "larger"
+                                                                  : "smaller";
+        return give(
+            one.results[0],
+            {combined("tl.associative_scan", tile, type(operand).dtype, static_cast<size_t>(axis), helper, reverse)},
+            one.operands);
       }
       default: refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
     }
