@@ -9,7 +9,7 @@ WALL = re.compile(
     r"|CLOCK_REALTIME\b|\bstrftime\('|high_resolution_clock"
 )
 LABELS = {
-    "python/kernelwright/timing/device_lock.py": 1,  # since when somebody holds a lock, for people who wait
+    "python/kernelwright/timing/device_lock.py": 2,  # a holder's name, and since when it holds a lock, for people who wait
     "src/archive/archive.cpp": 1,  # the name of an archive that is moved aside
     "src/archive/schema.cpp": 10,  # when a row was stored
 }
