@@ -218,7 +218,9 @@ void Session::prepare(const VerifyRequest& request) {
 void Session::prepare_at_once(const VerifyRequest& request) {
   try {
     if (!request.seed) prepared_seed_ = secret_seed();
-    worker_.post("prepare", verify_params(request, request.seed ? *request.seed : *prepared_seed_), timeout_);
+    Json params = verify_params(request, request.seed ? *request.seed : *prepared_seed_);
+    params["baselines"] = request.baselines;
+    worker_.post("prepare", params, timeout_);
   } catch (const WorkerFailure&) {
     // The next request starts another process, and tells if that dies too.
   }

@@ -23,6 +23,7 @@ struct VerifyRequest {
   std::optional<uint64_t> seed;                                        // none: a secret one
   int draws = 0;                                                       // 0: the worker's default
   int64_t input_bytes = 0;  // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  std::vector<std::string> baselines = {};  // what will be timed afterwards, to be prepared as well
   bool is_ours = false;  // the compiler has made the candidate just now: it needs no sandbox, and what it compiles may
                          // be kept
   std::vector<std::string> secrets = {};  // environment variables that the candidate is not to see

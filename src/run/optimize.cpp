@@ -281,6 +281,7 @@ class Optimisation {
             .seed = options_.seed,
             .draws = options_.draws,
             .input_bytes = 0,
+            .baselines = options_.budget_seconds > 0 ? options_.baselines : std::vector<std::string>(),
             .is_ours = true};
   }
 

@@ -297,6 +297,28 @@ def test_a_nursery_that_was_killed_is_replaced(resident):
     assert torch.equal(other.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0])
 
 
+TELLS_IMPORTS = """
+import sys
+LOADED = "torch._inductor.compile_fx" in sys.modules
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x + (1.0 if LOADED else 0.0)
+"""
+
+
+def test_what_torch_compile_needs_is_there_in_the_process_for_it_alone(resident, monkeypatch):
+    def answer():
+        remote, inputs = resident(TELLS_IMPORTS)
+        return float((remote.run(inputs, 5, "running forward").tensors["output[0]"] - inputs.values[0]).max())
+
+    assert answer() == 0.0
+    monkeypatch.setattr(remotes, "Host", lambda *given, **_: nursing.Host(*given, compilers=True))
+    assert answer() == 1.0
+    # Where that one has ended, the process comes from the other.
+    nursing._compilers.control.close()
+    assert answer() == 0.0
+
+
 FORGED = """
 class ModelNew(nn.Module):
     def forward(self, x):

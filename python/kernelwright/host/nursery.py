@@ -2,7 +2,8 @@
 
 Asked over a Unix socket by one message {"confinement": …, "environment": {…}} with two descriptors: the channel to
 the candidate's process, and where its process number and at last its exit status are to be told. Its children are
-alone with what they were given; a keeper beside each of them waits for the end.
+alone with what they were given; a keeper beside each of them waits for the end. Asked by {"compilers": true} with one
+descriptor it forks another nursery, asked there, that has imported what torch.compile needs, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ from . import confinement, resident
 
 LARGEST_REQUEST = 1 << 16
 
+_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+_COMPILERS = (
+    "torch._dynamo",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._inductor.compile_fx",
+    "torch._inductor.scheduler",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.codegen.cpp",
+    "torch._inductor.fx_passes.joint_graph",
+    "torch._inductor.fx_passes.post_grad",
+)
+
 
 def serve(descriptor: int) -> None:
     """Until the judge has closed its end."""
@@ -37,9 +51,15 @@ def serve(descriptor: int) -> None:
         message, descriptors, _, _ = socket.recv_fds(asked, LARGEST_REQUEST, 2)
         if not message:
             return
+        request = json.loads(message)
         if os.fork() == 0:
             asked.close()
-            _keep(json.loads(message), *descriptors)
+            if "compilers" in request:
+                import_compilers()
+                if not _spoils_children():
+                    serve(*descriptors)
+                os._exit(0)
+            _keep(request, *descriptors)
         for given in descriptors:
             os.close(given)
 
@@ -59,6 +79,33 @@ def import_libraries() -> None:
     for name in ("numpy", "triton.language") if torch.backends.cuda.is_built() else ("numpy",):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+
+
+def import_compilers() -> None:
+    """What torch.compile imports at its first use."""
+    gc.disable()
+    # Asked in the usual way whether there is a GPU, PyTorch begins with it, and no child could.
+    before = os.environ.get(_CHECK)
+    os.environ[_CHECK] = "1"
+    for name in _COMPILERS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if before is None:
+        del os.environ[_CHECK]
+    else:
+        os.environ[_CHECK] = before
+    gc.enable()
+
+
+def _spoils_children() -> bool:
+    """Whether something imported has begun with the GPU all the same."""
+    import torch
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    return os.waitpid(child, 0)[1] != 0
 
 
 def _keep(request: dict[str, Any], channel: int, report: int) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 
 # Within so many units of an element's own last place nobody asks how the errors of its bucket compare.
 NEAR_UNITS = 8
+
+# A chunk of more buckets than these is sorted by them.
+_MOST_PASSES = 10
 
 # How many times eager's errors in a bucket, before eager is run again to see whether they were luck.
 TIMES_BEFORE_ASKING = 4
@@ -30,17 +33,15 @@ class Buckets:
     def add(self, reference: torch.Tensor, **errors: torch.Tensor) -> None:
         """A chunk's errors by part, all flat and in double precision."""
         number = _bucket_numbers(reference)
-        counts = torch.bincount(number, minlength=self.COUNT).double().cpu()
-        counts[0] = 0  # zeros, and what a double has no exponent for
-        self.counts += counts
-        present = counts.nonzero().flatten().tolist()
-        # A pass for each bucket: on a GPU, adding to a handful of places at once takes far longer.
+        sizes = torch.bincount(number, minlength=self.COUNT).cpu()
         found: dict[str, list[torch.Tensor]] = {part: [] for part in errors}
-        for bucket in present:
-            here = number == bucket
-            for part, error in errors.items():
-                inside = torch.where(here, error, 0.0)
-                found[part] += [torch.dot(inside, inside), torch.linalg.vector_norm(inside, float("inf"))]
+        for bucket, inside in _split(number, sizes, errors):
+            if bucket:  # the first: zeros, and what a double has no exponent for
+                for part, error in inside.items():
+                    found[part] += [torch.dot(error, error), torch.linalg.vector_norm(error, float("inf"))]
+        sizes[0] = 0
+        present = sizes.nonzero().flatten().tolist()
+        self.counts += sizes.double()
         for part, pairs in found.items():
             if pairs:
                 squares, peaks = torch.stack(pairs).cpu().view(-1, 2).unbind(1)
@@ -74,6 +75,23 @@ class Buckets:
                 row[part] = {name: float(level[number]) for name, level in zip(("rms", "max"), self.levels(part))}
             rows.append(row)
         return rows
+
+
+def _split(
+    number: torch.Tensor, sizes: torch.Tensor, errors: dict[str, torch.Tensor]
+) -> Iterator[tuple[int, dict[str, torch.Tensor]]]:
+    """Each bucket that holds something with its errors, among zeros or alone, in order. `sizes`: of all buckets."""
+    present = sizes.nonzero().flatten().tolist()
+    # To add to a handful of places at once would take a GPU far longer than either.
+    if len(present) <= _MOST_PASSES:
+        for bucket in present:
+            here = number == bucket
+            yield bucket, {part: torch.where(here, error, 0.0) for part, error in errors.items()}
+        return
+    order = number.to(torch.int16).argsort()
+    parts = {part: error[order].split(sizes[present].tolist()) for part, error in errors.items()}
+    for place, bucket in enumerate(present):
+        yield bucket, {part: split[place] for part, split in parts.items()}
 
 
 def _bucket_numbers(reference: torch.Tensor) -> torch.Tensor:

@@ -117,6 +117,15 @@ class Nursery:
     def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
         socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
 
+    def with_compilers(self) -> Nursery:
+        """Another, forked by this one and asked apart, in which torch.compile needs to import nothing. It may be asked
+        at once, and answers when it is ready.
+        """
+        control, other = socket.socketpair()
+        with other:
+            self.ask({"compilers": True}, [other.fileno()])
+        return Nursery(self.number, control)
+
 
 def _environment() -> dict[str, str]:
     """This process's, without what is ours, so that a candidate finds what it would find in any script, and without
@@ -135,20 +144,23 @@ def _environment() -> dict[str, str]:
 
 
 _nursery: Nursery | None = None
+_compilers: Nursery | None = None
+_owner = 0
 _lock = threading.Lock()
 
 
-def nursery(anew: bool = False) -> Nursery:
-    """This process's, started where there is none, or `anew` in any case."""
-    global _nursery
+def nursery(anew: bool = False, compilers: bool = False) -> Nursery:
+    """This process's, started where there is none, or `anew` in any case; or the one for `compilers`, which it forks."""
+    global _compilers
     with _lock:
-        if anew or _nursery is None or not _nursery.is_alive() or _owner != os.getpid():
+        if _nursery is None or not _nursery.is_alive() or _owner != os.getpid() or (anew and not compilers):
             start()
         assert _nursery is not None
-        return _nursery
-
-
-_owner = 0
+        if not compilers:
+            return _nursery
+        if anew or _compilers is None:
+            _compilers = _nursery.with_compilers()
+        return _compilers
 
 
 def start() -> None:
@@ -157,8 +169,8 @@ def start() -> None:
 
 def adopt(one: Nursery) -> None:
     """Have this process's candidates come from that nursery."""
-    global _nursery, _owner
-    _nursery, _owner = one, os.getpid()
+    global _nursery, _compilers, _owner
+    _nursery, _compilers, _owner = one, None, os.getpid()
 
 
 def begin_again(left: dict[str, Any], descriptors: list[int]) -> None:
@@ -194,11 +206,15 @@ def left_before(file: int) -> dict[str, Any]:
 
 class Host:
     """One candidate's process, asked one thing after the other. `deadline`: in seconds of the monotonic clock, or
-    None; `limit_seconds`: the time that it stands for, as it is told.
+    None; `limit_seconds`: the time that it stands for, as it is told. `compilers`: what torch.compile needs is imported.
     """
 
     def __init__(
-        self, confinement: Confinement, deadline: float | None = None, limit_seconds: float | None = None
+        self,
+        confinement: Confinement,
+        deadline: float | None = None,
+        limit_seconds: float | None = None,
+        compilers: bool = False,
     ) -> None:
         self.deadline = deadline
         self.limit_seconds = limit_seconds or (None if deadline is None else deadline - time.monotonic())
@@ -218,8 +234,8 @@ class Host:
             "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": self.overlaid},
             "environment": environment,
         }
-        # The nursery may be killed at any moment; another takes its place.
-        started = self._start(request) or self._start(request, anew=True)
+        # The nursery may be killed at any moment; another takes its place. What that for compilers lacks, torch.compile imports.
+        started = self._start(request, compilers) or self._start(request, anew=not compilers)
         if started is None or "pid" not in started:
             self._close_descriptors()
             raise internal_error(
@@ -231,16 +247,16 @@ class Host:
         self.is_apart = bool(started["apart"])
         self._memory_kills = memory_kills()
 
-    def _start(self, request: dict[str, Any], anew: bool = False) -> dict[str, Any] | None:
+    def _start(self, request: dict[str, Any], compilers: bool = False, anew: bool = False) -> dict[str, Any] | None:
         """What the keeper tells of the process that it has started; None where it came to nothing."""
-        if anew:
+        if hasattr(self, "socket"):
             self._close_channels()
         self.socket, theirs = socket.socketpair()
         self.report, report = os.pipe()
         self._lines = b""
         try:
             with theirs:
-                nursery(anew).ask(request, [theirs.fileno(), report])
+                nursery(anew, compilers).ask(request, [theirs.fileno(), report])
         except OSError:  # it has ended
             return None
         finally:

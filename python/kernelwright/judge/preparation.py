@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any, Iterator
 
+import torch
+from torch.utils import _pytree as pytree
+
+from ..timing.timer import fills_memory
 from . import nursing
 from .yardstick import Yardstick
+
+# With fewer, importing what torch.compile needs would keep the others from their work.
+_CORES_TO_SPARE = 4
 
 # At most one, that of the request that came last.
 _prepared: dict[str, Yardstick] = {}
@@ -25,7 +34,20 @@ def work(params: dict[str, Any]) -> Iterator[None]:
     _prepared.clear()
     yardstick = _prepared[_key(params)] = Yardstick(params)
     nursing.nursery()  # starts where there is none
-    yield from yardstick.ahead()
+    if "compile" in (params.get("baselines") or []) and (os.cpu_count() or 1) >= _CORES_TO_SPARE:
+        nursing.nursery(compilers=True)
+    if not fills_memory(yardstick.device, _bytes_of_inputs(yardstick)):
+        yield from yardstick.ahead()
+
+
+def _bytes_of_inputs(yardstick: Yardstick) -> int:
+    """Of what a GPU would hold; 0 where that shows only when they are made."""
+    if yardstick.device.type == "cpu":
+        return 0
+    with contextlib.suppress(Exception):
+        leaves = pytree.tree_leaves(yardstick.problem.inputs(0, torch.device("meta")))
+        return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
+    return 0
 
 
 def yardstick_for(params: dict[str, Any]) -> Yardstick:

@@ -22,7 +22,7 @@ from ..running import problem as problems
 from ..running.seeding import seed_everything
 from ..running.state import slots
 from ..timing import device_lock
-from ..timing.timer import Perturbation, Timer, is_settled, memory_turn
+from ..timing.timer import Perturbation, Timer, fills_memory, is_settled, memory_turn
 from . import draws
 from .measurement import difference
 from .runs import Inputs
@@ -194,6 +194,8 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
         with device_lock.hold(device_lock.name_of(track.device), "timing", progress):
             samples, stopped = _race(track, runners, anchor, float(params.get("budget_seconds") or 1.0), progress)
         track.expected = []
+        if fills_memory(track.device, int(params.get("input_bytes") or 0)):
+            release()  # others wait for the memory, and a GPU makes its inputs again in a moment
     return {
         "results": [
             {

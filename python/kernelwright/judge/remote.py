@@ -60,7 +60,7 @@ class Remote:
     ) -> None:
         self.path, self.problem, self.device = path, problem, device
         self.subject = "The candidate" if role == "candidate" else "Model"
-        self.host = Host(confinement, deadline, limit_seconds)
+        self.host = Host(confinement, deadline, limit_seconds, compilers=role == "compiled")
         self.fallbacks: list[str] = []
         self.arenas: list[Any] = []
         self._arena: dict[str, HostArena | DeviceArena] = {}

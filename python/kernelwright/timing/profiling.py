@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 # Operators that allocate or describe memory; what they take is not a library's computing.
 _BOOKKEEPING = (
@@ -23,6 +24,13 @@ _BOOKKEEPING = (
 _MOST_PARTS = 8
 _CPU_RUNS = 3
 
+# A GPU is kept busy for so long at most before the call, so that the host is ahead of it.
+_LONGEST_LEAD_SECONDS = 0.5
+_GPU_CLOCK = 2e9  # hertz at most
+
+# With more of a GPU's time outside of operators and Triton's kernels the profiler names what takes it.
+_UNNAMED = 0.1
+
 
 @dataclass
 class Profile:
@@ -37,7 +45,8 @@ class Profile:
 
 
 def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.device) -> Profile:
-    """On a GPU: each kernel's time; `kernels` names the candidate's own.
+    """On a GPU: the time of each ATen operator and each of Triton's kernels, and where that is not nearly all, of each
+    kernel by PyTorch's profiler, whose start takes seconds; `kernels` names the candidate's own.
 
     On the CPU, where the kernels are called through ctypes and the profiler does not see them, theirs is what is left of the call when the time in
     ATen's operators is taken away.
@@ -46,13 +55,15 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
 
     with contextlib.suppress(RuntimeError):
         if device.type == "cuda":
-            with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
-                call()
-                torch.cuda.synchronize(device)
-            taken: dict[str, float] = {}
-            for event in profiler.events():
-                if event.device_type == torch.autograd.DeviceType.CUDA:
-                    taken[event.name] = taken.get(event.name, 0.0) + event.device_time_total
+            taken = _by_events(call, device)
+            if taken is None:
+                with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
+                    call()
+                    torch.cuda.synchronize(device)
+                taken = {}
+                for event in profiler.events():
+                    if event.device_type == torch.autograd.DeviceType.CUDA:
+                        taken[event.name] = taken.get(event.name, 0.0) + event.device_time_total
             return _profile(
                 taken, {name for name in taken if any(_is_named(name, kernel) for kernel in kernels)}, bool(kernels)
             )
@@ -72,6 +83,90 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
             best = found if best.share is None or (found.share is not None and found.share > best.share) else best
         return best
     return Profile(None if kernels else 0.0)
+
+
+class _Events:
+    """Pairs of a GPU's events by what ran between them."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextlib.contextmanager
+    def around(self, name: str) -> Iterator[None]:
+        self.begin(name)
+        yield
+        self.end()
+
+    def begin(self, name: str) -> None:
+        self.pairs.append((name, torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+        self.pairs[-1][1].record()
+
+    def end(self) -> None:
+        self.pairs[-1][2].record()
+
+    def milliseconds(self) -> dict[str, float]:
+        taken: dict[str, float] = {}
+        for name, start, end in self.pairs:
+            taken[name] = taken.get(name, 0.0) + start.elapsed_time(end)
+        return taken
+
+
+class _Operators(TorchDispatchMode):
+    """Each ATen operator's time."""
+
+    def __init__(self, events: _Events) -> None:
+        super().__init__()
+        self.events = events
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        name = func._schema.name
+        if name.startswith(_BOOKKEEPING):
+            return func(*args, **(kwargs or {}))
+        with self.events.around(name):
+            return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _triton_kernels(events: _Events) -> Iterator[None]:
+    """Each of Triton's launches' time too."""
+    try:
+        from triton import knobs
+
+        enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+        add, remove = (enter.add, leave.add), (enter.remove, leave.remove)
+    except (ImportError, AttributeError):
+        yield
+        return
+    hooks = (lambda launch: events.begin(launch.get()["name"])), (lambda launch: events.end())
+    for change, hook in zip(add, hooks):
+        change(hook)
+    try:
+        yield
+    finally:
+        for change, hook in zip(remove, hooks):
+            change(hook)
+
+
+def _by_events(call: Callable[[], Any], device: torch.device) -> dict[str, float] | None:
+    """Milliseconds by operator and kernel; None where more than a little of the call ran outside of them."""
+
+    def attempt(lead_seconds: float) -> tuple[dict[str, float], float, float]:
+        events, whole = _Events(), _Events()
+        torch.cuda.synchronize(device)
+        with _triton_kernels(events), _Operators(events):
+            if lead_seconds:
+                torch.cuda._sleep(int(min(lead_seconds, _LONGEST_LEAD_SECONDS) * _GPU_CLOCK))
+            began = time.perf_counter()
+            with whole.around("all"):
+                call()
+            issued = time.perf_counter() - began
+        torch.cuda.synchronize(device)
+        return events.milliseconds(), whole.milliseconds()["all"], issued
+
+    with torch.cuda.device(device):
+        _, _, seconds = attempt(0.0)
+        taken, total, _ = attempt(2 * seconds)
+    return taken if sum(taken.values()) >= (1 - _UNNAMED) * total else None
 
 
 def _profile(taken: dict[str, float], ours: set[str], has_kernels: bool) -> Profile:

@@ -175,6 +175,11 @@ def _elements(leaf: torch.Tensor) -> torch.Tensor:
     return whole if dtype.itemsize == 1 else whole.view(dtype)
 
 
+def fills_memory(device: torch.device, input_bytes: int) -> bool:
+    """Whether a problem of so many bytes takes turns with others on that device."""
+    return device.type == "cuda" and 6 * input_bytes >= torch.cuda.mem_get_info(device)[1] // 16
+
+
 @contextlib.contextmanager
 def memory_turn(params: dict[str, Any], progress: device_lock.Progress) -> Iterator[None]:
     """A problem that fills much of a GPU's memory waits until no other such problem is in work on it.
@@ -183,7 +188,7 @@ def memory_turn(params: dict[str, Any], progress: device_lock.Progress) -> Itera
     this process holds is given back at the end.
     """
     device = torch.device(params.get("device") or "cpu")
-    if device.type != "cuda" or 6 * int(params.get("input_bytes") or 0) < torch.cuda.mem_get_info()[1] // 16:
+    if not fills_memory(device, int(params.get("input_bytes") or 0)):
         yield
         return
     with device_lock.hold(device_lock.name_of(device) + "-memory", "filling it", progress):
