@@ -101,8 +101,8 @@ def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
     """A lane that is masked out holds anything on a GPU where the load does not say what: here NaN, or a large
     number."""
 
-    def load(self: Any, pointers: Any, mask: Any, other: Any, *options: Any) -> Any:
-        loaded = masked_load(self, pointers, mask, other, *options)
+    def load(self: Any, pointers: Any, mask: Any, other: Any, *options: Any, **named: Any) -> Any:
+        loaded = masked_load(self, pointers, mask, other, *options, **named)
         if other is None:
             values = loaded.data
             kind = values.dtype

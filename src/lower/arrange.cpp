@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "lower/dead_code.hpp"
 #include "lower/online.hpp"
 #include "lower/values.hpp"
 #include "tile/verifier.hpp"
@@ -46,6 +47,7 @@ class Arranger {
       goals.push_back({Goal::Kind::kStore, static_cast<int>(store)});
     arrange_block(goals);
     values_.mapped.program.body = values_.emission.finish();
+    remove_dead_code(values_.mapped.program);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }
@@ -127,8 +129,8 @@ class Arranger {
     return roots;
   }
 
-  // Looped axes that a goal needs open and that are not.
-  std::vector<Axis> missing_loops(const Goal& goal) const {
+  // Loops that a goal needs open and that are not, outermost first.
+  std::vector<const MappedLoop*> missing_loops(const Goal& goal) const {
     std::vector<bool> axes(values_.kernel.symbols.size());
     const auto mark = [&](const std::vector<bool>& more) {
       for (size_t axis = 0; axis < axes.size(); ++axis)
@@ -137,21 +139,30 @@ class Arranger {
     for (ExprId root : roots_of(goal)) mark(values_.depends[root]);
     if (goal.kind == Goal::Kind::kStore)
       mark(kernel::dependences(values_.kernel, values_.kernel.stores[goal.which].access, values_.depends));
-    std::vector<Axis> missing;
-    for (Axis axis : values_.mapped.nest)
-      if (axes[axis] && !is_open(axis)) missing.push_back(axis);
+    std::vector<const MappedLoop*> missing;
+    for (const MappedLoop& loop : values_.mapped.nest) {
+      const auto needed = std::count_if(loop.axes.begin(), loop.axes.end(), [&](Axis axis) { return axes[axis]; });
+      if (needed == 0 || is_open(loop.axes[0])) continue;
+      for (Axis axis : loop.axes)
+        if (!axes[axis])
+          values_.refuse(fmt::format("axis '{}' is walked together with others by a value that does not depend on it",
+                                     values_.name_of(axis)),
+                         "Give it a loop of its own.");
+      missing.push_back(&loop);
+    }
     return missing;
   }
 
   // Can the fold be begun at this depth: do its loops enclose nothing that it depends on?
   bool begins_here(ExprId id) const {
     const Expr& expr = values_.kernel.exprs[id];
-    for (Axis axis : values_.mapped.nest) {
-      if (values_.depends[id][axis] && !is_open(axis)) return false;
-      if (std::find(expr.axes.begin(), expr.axes.end(), axis) == expr.axes.end() || !is_open(axis)) continue;
-      values_.refuse(fmt::format("axis '{}' is folded inside its own loop", values_.name_of(axis)),
-                     "Put the loops of what the fold depends on before it in 'nest'.");
-    }
+    for (const MappedLoop& loop : values_.mapped.nest)
+      for (Axis axis : loop.axes) {
+        if (values_.depends[id][axis] && !is_open(axis)) return false;
+        if (std::find(expr.axes.begin(), expr.axes.end(), axis) == expr.axes.end() || !is_open(axis)) continue;
+        values_.refuse(fmt::format("axis '{}' is folded inside its own loop", values_.name_of(axis)),
+                       "Put the loops of what the fold depends on before it in 'nest'.");
+      }
     return true;
   }
 
@@ -181,9 +192,9 @@ class Arranger {
       int phase = 0;
       const std::set<ExprId> before = folds_of(values_.kernel.exprs[id].operands);
       for (ExprId other : before) phase = std::max(phase, phases[other] + 1);
-      if (const auto maximum = walked_with(id, before, phases)) {
-        online_[id] = *maximum;
-        phase = phases[*maximum];
+      if (const auto online = walked_with(id, before, phases)) {
+        online_[id] = *online;
+        phase = phases[online->maximum];
       }
       phases[id] = phase;
     }
@@ -191,16 +202,16 @@ class Arranger {
   }
 
   // The maximum with which a sum can be folded in one walk.
-  std::optional<ExprId> walked_with(ExprId id, const std::set<ExprId>& before,
+  std::optional<OnlineSum> walked_with(ExprId id, const std::set<ExprId>& before,
                                     const std::map<ExprId, int>& phases) const {
     const Expr& expr = values_.kernel.exprs[id];
     const auto loop = std::find_if(expr.axes.begin(), expr.axes.end(),
                                    [&](Axis axis) { return values_.is_looped(axis); });
     if (loop == expr.axes.end() || !values_.mapped.axes[*loop].online) return std::nullopt;
-    const auto maximum = maximum_of(values_.kernel, id);
-    if (!maximum || !before.contains(*maximum)) return std::nullopt;
+    const std::optional<OnlineSum> online = online_sum(values_.kernel, id);
+    if (!online || !before.contains(online->maximum)) return std::nullopt;
     for (ExprId other : before)
-      if (other != *maximum && phases.at(other) >= phases.at(*maximum)) return std::nullopt;
+      if (other != online->maximum && phases.at(other) >= phases.at(online->maximum)) return std::nullopt;
     const auto looped = [&](const Expr& one) {
       std::vector<Axis> axes;
       for (Axis axis : one.axes)
@@ -208,10 +219,10 @@ class Arranger {
       return axes;
     };
     const std::vector<Axis> axes = looped(expr);
-    if (axes.size() != 1 || axes != looped(values_.kernel.exprs[*maximum])) return std::nullopt;
+    if (axes.size() != 1 || axes != looped(values_.kernel.exprs[online->maximum])) return std::nullopt;
     for (size_t axis = 0; axis < values_.depends[id].size(); ++axis)
-      if (values_.depends[*maximum][axis] && !values_.depends[id][axis]) return std::nullopt;
-    return maximum;
+      if (values_.depends[online->maximum][axis] && !values_.depends[id][axis]) return std::nullopt;
+    return online;
   }
 
   void arrange_block(const std::vector<Goal>& goals) {
@@ -245,28 +256,26 @@ class Arranger {
     for (const Goal& goal : here) reach(goal);
   }
 
-  // One loop for each axis that comes first for some of them.
+  // Each loop that comes first for some of them.
   void arrange_loops(const std::vector<Goal>& goals) {
-    for (Axis axis : values_.mapped.nest) {
+    for (const MappedLoop& loop : values_.mapped.nest) {
       std::vector<Goal> inside;
       for (const Goal& goal : goals)
-        if (const std::vector<Axis> missing = missing_loops(goal); !missing.empty() && missing[0] == axis)
-          inside.push_back(goal);
-      if (!inside.empty()) arrange_loop(axis, std::move(inside));
+        if (const auto missing = missing_loops(goal); !missing.empty() && missing[0] == &loop) inside.push_back(goal);
+      if (!inside.empty()) arrange_loop(loop, std::move(inside));
     }
   }
 
-  void arrange_loop(Axis axis, std::vector<Goal> goals) {
-    const MappedAxis& mapped = values_.mapped.axes[axis];
+  void arrange_loop(const MappedLoop& mapped, std::vector<Goal> goals) {
     Instruction loop;
     loop.kind = Kind::kFor;
-    loop.symbol = mapped.outer;
-    loop.end = mapped.extent;
-    loop.step = mapped.width;
+    loop.symbol = mapped.variable;
+    loop.end = mapped.end;
+    loop.step = mapped.step;
     loop.stages = mapped.stages;
     std::vector<int> states;
     for (const Goal& goal : goals)
-      for (ExprId root : roots_of(goal)) collect_states(root, axis, states);
+      for (ExprId root : roots_of(goal)) collect_states(root, mapped.axes[0], states);
     std::vector<Value*> carried;
     std::vector<std::string> names;
     for (const Goal& goal : goals) {
@@ -281,9 +290,9 @@ class Arranger {
       goals.push_back({Goal::Kind::kNext, state});
     }
     for (Value* value : carried) loop.operands.push_back(*value);
-    values_.emission.open(mapped.outer);
+    values_.emission.open(mapped.variable);
     values_.open();
-    open_.push_back(axis);
+    open_.insert(open_.end(), mapped.axes.begin(), mapped.axes.end());
     for (const Goal& goal : goals)
       if (goal.kind == Goal::Kind::kAccumulate) walked_.insert(goal.which);
     for (size_t i = 0; i < carried.size(); ++i)
@@ -293,7 +302,7 @@ class Arranger {
     for (Value* value : carried) loop.yields.push_back(*value);
     for (const Goal& goal : goals)
       if (goal.kind == Goal::Kind::kAccumulate) walked_.erase(goal.which);
-    open_.pop_back();
+    open_.resize(open_.size() - mapped.axes.size());
     values_.close();
     loop.body = values_.emission.close();
     for (size_t i = 0; i < carried.size(); ++i) *carried[i] = redefined(*carried[i], names[i], loop.results);
@@ -338,7 +347,7 @@ class Arranger {
   }
 
   bool is_maximum(ExprId id) const {
-    return std::any_of(online_.begin(), online_.end(), [&](const auto& pair) { return pair.second == id; });
+    return std::any_of(online_.begin(), online_.end(), [&](const auto& pair) { return pair.second.maximum == id; });
   }
 
   Lanes accumulator_lanes(ExprId id) const {
@@ -367,9 +376,12 @@ class Arranger {
   void accumulate(ExprId id) {
     const Expr& expr = values_.kernel.exprs[id];
     Value total = accumulators_.at(id);
-    const auto online = online_.find(id);
-    if (online != online_.end())
-      total = values_.emission.op(ScalarOp::kMul, {total, rescale_.at(online->second)}, expr.dtype);
+    if (const auto online = online_.find(id); online != online_.end()) {
+      const Value change = changes_.at(online->second.maximum);
+      const DType dtype = values_.emission.type(change).dtype;
+      const Value rescale = values_.emission.op(online->second.power, {change}, dtype, "rescale");
+      total = values_.emission.op(ScalarOp::kMul, {total, rescale}, expr.dtype);
+    }
     if (values_.is_tile_dot(expr)) {
       accumulators_[id] = values_.tile_dot(expr, total);
       return;
@@ -389,8 +401,7 @@ class Arranger {
     const Value none = values_.emission.op(ScalarOp::kEqual, {now, lowest}, DType::b1, "none_yet");
     const Value safe = values_.emission.op(ScalarOp::kSelect, {none, values_.emission.constant({dtype, {}}, 0.0), now},
                                            dtype, "shift");
-    const Value change = values_.emission.op(ScalarOp::kSub, {before, safe}, dtype, "change");
-    rescale_[id] = values_.emission.op(ScalarOp::kExp, {change}, dtype, "rescale");
+    changes_[id] = values_.emission.op(ScalarOp::kSub, {before, safe}, dtype, "change");
     values_.know(id, safe);
   }
 
@@ -399,7 +410,7 @@ class Arranger {
     Value value = accumulators_.at(id);
     if (keeps_lanes(id)) value = values_.fold_lanes(expr, value, noun_of(expr));
     if (const auto online = online_.find(id); online != online_.end())
-      value = without_rows_of_nothing(online->second, value);
+      value = without_rows_of_nothing(online->second.maximum, value);
     values_.know(id, value);
   }
 
@@ -463,8 +474,9 @@ class Arranger {
   Values values_;
   std::vector<Axis> open_;   // looped axes that are open
   std::set<ExprId> walked_;  // what these loops fold
-  std::map<ExprId, Value> accumulators_, rescale_;
-  std::map<ExprId, ExprId> online_;      // sum → the maximum with which it is walked
+  std::map<ExprId, Value> accumulators_;
+  std::map<ExprId, Value> changes_;      // maximum → what it was before this iteration less what it is now
+  std::map<ExprId, OnlineSum> online_;   // of sums that are walked with their maximum
   std::map<int, Value> carried_states_;  // [state] before a step, and after it
 };
 

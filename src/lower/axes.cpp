@@ -1,6 +1,7 @@
 #include "lower/axes.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "support/error.hpp"
 
@@ -27,13 +28,15 @@ class Mapper {
     program().doc = kernel_.doc;
     program().warps = schedule_.warps;
     program().max_registers = schedule_.max_registers;
+    mapped_.scheme = schedule_.scheme;
+    mapped_.bulk = schedule_.bulk;
     mapped_.axes.resize(kernel_.symbols.size());
-    size_t place = 0;
+    for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[schedules_.size()];
     for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol) {
       const kernel::SymbolInfo& info = kernel_.symbols[symbol];
       if (info.kind == kernel::SymbolKind::kSize)
         mapped_.axes[symbol].index = kernel::symbol_index(add(info.name, SymbolKind::kSize, info.range));
-      else map_axis(info, schedule_.axes[place++], mapped_.axes[symbol]);
+      else map_axis(static_cast<kernel::Symbol>(symbol));
     }
     for (const kernel::Buffer& buffer : kernel_.buffers) {
       tile::Buffer one;
@@ -57,10 +60,12 @@ class Mapper {
     return static_cast<tile::Symbol>(program().symbols.size()) - 1;
   }
 
-  void map_axis(const kernel::SymbolInfo& info, const AxisSchedule& schedule, MappedAxis& axis) {
+  void map_axis(kernel::Symbol symbol) {
+    const kernel::SymbolInfo& info = kernel_.symbols[symbol];
+    const AxisSchedule& schedule = *schedules_.at(symbol);
+    MappedAxis& axis = mapped_.axes[symbol];
     axis.mapping = schedule.mapping;
     axis.width = schedule.width;
-    axis.stages = schedule.stages;
     axis.online = schedule.online;
     axis.extent = mapped_.translate(info.extent);
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program());
@@ -71,6 +76,8 @@ class Mapper {
                        {0, info.range.high / schedule.width, 1}, count);
       program().grid.push_back(axis.outer);
       axis.index = kernel::symbol_index(axis.outer) * tile::Index(schedule.width);
+    } else if (schedule.mapping == Mapping::kLoop && merged_with(symbol).size() > 1) {
+      map_merged_axis(symbol);
     } else if (schedule.mapping == Mapping::kLoop) {
       axis.outer = add(lane ? info.name + "_start" : info.name, SymbolKind::kLoop,
                        {0, info.range.high / schedule.width * schedule.width, schedule.width});
@@ -94,19 +101,73 @@ class Mapper {
     program().order = {grid_symbol(schedule_.order.grouped), grid_symbol(schedule_.order.along), schedule_.order.count};
   }
 
+  // The axes that one loop walks with this one, and itself.
+  std::vector<kernel::Symbol> merged_with(kernel::Symbol axis) const {
+    std::vector<kernel::Symbol> axes;
+    for (const std::vector<std::string>& loop : schedule_.nest) {
+      if (std::find(loop.begin(), loop.end(), kernel_.symbols[axis].name) == loop.end()) continue;
+      for (const std::string& name : loop)
+        for (const auto& [other, schedule] : schedules_)
+          if (kernel_.symbols[other].name == name) axes.push_back(other);
+    }
+    return axes;
+  }
+
+  tile::Index iterations_of(kernel::Symbol axis) const {
+    return kernel::ceil_divide(mapped_.translate(kernel_.symbols[axis].extent), schedules_.at(axis)->width,
+                               tile::ranges_of(mapped_.program));
+  }
+
+  // Its place in the loop's iterations, which are counted along all of its axes.
+  void map_merged_axis(kernel::Symbol axis) {
+    const std::vector<kernel::Symbol> axes = merged_with(axis);
+    tile::Index inner(1);
+    int64_t most = 1;
+    std::string name;
+    for (kernel::Symbol other : axes) {
+      if (mapped_.axes[other].outer >= 0) mapped_.axes[axis].outer = mapped_.axes[other].outer;
+      inner = other == axis ? tile::Index(1) : inner * iterations_of(other);
+      most *= kernel_.symbols[other].range.high / schedules_.at(other)->width + 1;
+      name += kernel_.symbols[other].name + "_";
+    }
+    MappedAxis& mapped = mapped_.axes[axis];
+    if (mapped.outer < 0) mapped.outer = add(name + "step", SymbolKind::kLoop, {0, most - 1, 1});
+    const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(mapped_.program);
+    const tile::Index step = kernel::floor_divide(kernel::symbol_index(mapped.outer), inner, ranges);
+    mapped.index = kernel::modulo(step, iterations_of(axis), ranges) * tile::Index(mapped.width);
+  }
+
   void set_nest() {
-    for (kernel::Symbol axis : kernel::axes_of(kernel_))
-      if (mapped_.axes[axis].mapping == Mapping::kLoop) mapped_.nest.push_back(axis);
+    std::vector<std::vector<kernel::Symbol>> loops;
     const auto place = [&](kernel::Symbol axis) {
-      return std::find(schedule_.nest.begin(), schedule_.nest.end(), kernel_.symbols[axis].name);
+      return std::find_if(schedule_.nest.begin(), schedule_.nest.end(), [&](const std::vector<std::string>& loop) {
+        return std::find(loop.begin(), loop.end(), kernel_.symbols[axis].name) != loop.end();
+      });
     };
+    for (kernel::Symbol axis : kernel::axes_of(kernel_)) {
+      if (mapped_.axes[axis].mapping != Mapping::kLoop) continue;
+      const std::vector<kernel::Symbol> merged = merged_with(axis);
+      if (merged.size() <= 1) loops.push_back({axis});
+      else if (merged[0] == axis) loops.push_back(merged);
+    }
     if (!schedule_.nest.empty())
-      std::sort(mapped_.nest.begin(), mapped_.nest.end(),
-                [&](kernel::Symbol left, kernel::Symbol right) { return place(left) < place(right); });
+      std::sort(loops.begin(), loops.end(),
+                [&](const auto& left, const auto& right) { return place(left[0]) < place(right[0]); });
+    for (const std::vector<kernel::Symbol>& axes : loops) {
+      MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
+      loop.stages = schedules_.at(axes.back())->stages;
+      if (axes.size() > 1) {
+        loop.end = tile::Index(1);
+        for (kernel::Symbol axis : axes) loop.end = loop.end * iterations_of(axis);
+        loop.step = 1;
+      }
+      mapped_.nest.push_back(std::move(loop));
+    }
   }
 
   const kernel::Kernel& kernel_;
   const KernelSchedule& schedule_;
+  std::map<kernel::Symbol, const AxisSchedule*> schedules_;
   Mapped mapped_;
 };
 

@@ -17,15 +17,25 @@ struct MappedAxis {
   tile::Index index;        // the axis's value, over these symbols
   tile::Index extent;       // over sizes
   bool padded = false;      // the width need not divide the extent: some lanes may lie beyond the end
-  int stages = 1;
   bool online = false;
+};
+
+// One loop, over the iterations of one axis or of several, the last of which varies fastest.
+struct MappedLoop {
+  std::vector<kernel::Symbol> axes;
+  tile::Symbol variable = -1;
+  tile::Index end;
+  int64_t step = 1;
+  int stages = 1;
 };
 
 // The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.
 struct Mapped {
   tile::Program program;
   std::vector<MappedAxis> axes;      // [kernel symbol]; of sizes only `index`
-  std::vector<kernel::Symbol> nest;  // looped axes, outermost first
+  std::vector<MappedLoop> nest;      // outermost first
+  Scheme scheme = Scheme::kIeee;
+  bool bulk = false;
   tile::Index translate(const kernel::Index& index) const;
 };
 

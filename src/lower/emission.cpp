@@ -74,7 +74,7 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
                                  one.integer, one.from, one.to);
   text += fmt::format(" {} {} {} {}", fmt::join(one.operands, ","), fmt::join(one.lanes, ","),
                       kernel::print_index(one.index, words), static_cast<int>(one.precision));
-  text += fmt::format(" {} {} {}", one.access.buffer, one.access.mask, std::bit_cast<uint64_t>(one.access.otherwise));
+  text += fmt::format(" {} {} {} {}", static_cast<int>(one.mode), one.access.buffer, one.access.mask, std::bit_cast<uint64_t>(one.access.otherwise));
   for (const tile::Coordinate& coordinate : one.access.coordinates)
     text += fmt::format(" [{} {}]", kernel::print_index(coordinate.index, words), coordinate.value);
   for (const TileType& type : types) text += fmt::format(" {}:{}", name_of(type.dtype), fmt::join(type.lanes, ","));
@@ -98,6 +98,11 @@ std::vector<Value> Emission::add(Instruction instruction, const std::vector<Tile
   }
   scope.known.emplace(key, instruction.results);
   if (instruction.kind == Kind::kConstant) constants_[instruction.results[0]] = instruction;
+  if (instruction.kind == Kind::kLoad && instruction.access.otherwise == 0.0) zero_loads_.insert(instruction.results[0]);
+  if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kAdd)
+    sums_[instruction.results[0]] = {instruction.operands[0], instruction.operands[1]};
+  if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kCast)
+    casts_[instruction.results[0]] = instruction.operands[0];
   scope.code.push_back(std::move(instruction));
   return scope.code.back().results;
 }
@@ -156,6 +161,16 @@ Value Emission::broadcast(Value value, const std::vector<Symbol>& lanes) {
     return add(std::move(wider), {{dtype, lanes}}, program_.values[value].name)[0];
   }
   return op(ScalarOp::kSelect, {constant({DType::b1, lanes}, 1), value, constant({dtype, {}}, 0)}, dtype);
+}
+
+std::optional<std::pair<Value, Value>> Emission::summands_of(Value value) const {
+  const auto sum = sums_.find(value);
+  if (sum == sums_.end()) return std::nullopt;
+  const auto before = [&](Value one) {
+    const auto cast = casts_.find(one);
+    return cast == casts_.end() ? one : cast->second;
+  };
+  return std::pair{before(sum->second.first), before(sum->second.second)};
 }
 
 Value Emission::both(Value left, Value right) {

@@ -5,7 +5,9 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tile/program.hpp"
@@ -40,6 +42,10 @@ class Emission {
   tile::Value cast(tile::Value value, DType dtype);
   // The value as a tile with these lanes; it has some of them.
   tile::Value broadcast(tile::Value value, const std::vector<tile::Symbol>& lanes);
+  // Is it a load that yields 0 where its mask does not hold?
+  bool is_zero_where_masked(tile::Value value) const { return zero_loads_.contains(value); }
+  // The two values that this one is the sum of, before any casts; nullopt where it is not a sum.
+  std::optional<std::pair<tile::Value, tile::Value>> summands_of(tile::Value value) const;
   tile::Value both(tile::Value left, tile::Value right);  // of masks; either may be kNoValue
   // Adds an instruction with one result for each type; gives the same results where an equal one is known.
   std::vector<tile::Value> add(tile::Instruction instruction, const std::vector<tile::TileType>& types,
@@ -61,6 +67,9 @@ class Emission {
   std::vector<Scope> scopes_;
   std::vector<int> depths_;  // [value]
   std::map<tile::Value, tile::Instruction> constants_;
+  std::map<tile::Value, std::pair<tile::Value, tile::Value>> sums_;
+  std::set<tile::Value> zero_loads_;
+  std::map<tile::Value, tile::Value> casts_;  // to what was cast
   std::map<std::string, int> names_;
 };
 

@@ -13,15 +13,15 @@ using kernel::ScalarOp;
 
 class ScaleFinder {
  public:
-  ScaleFinder(const kernel::Kernel& kernel, ExprId maximum) : kernel_(kernel), depends_(kernel.exprs.size()) {
+  ScaleFinder(const kernel::Kernel& kernel, ExprId maximum, ScalarOp power)
+      : kernel_(kernel), maximum_(maximum), power_(power), depends_(kernel.exprs.size()) {
     depends_[maximum] = true;
-    maximum_ = maximum;
     for (size_t id = static_cast<size_t>(maximum) + 1; id < kernel.exprs.size(); ++id)
       for (ExprId input : inputs_of(kernel.exprs[id]))
         if (depends_[input]) depends_[id] = true;
   }
 
-  // Is the sum's operand exp(a − m) · b?
+  // Is the sum's operand power(a − m) · b?
   bool scales_as_sum(const Expr& sum) const {
     if (sum.kind == ExprKind::kDot)
       return (scales(sum.operands[0]) && !depends_[sum.operands[1]]) ||
@@ -35,8 +35,8 @@ class ScaleFinder {
     if (expr.kind != ExprKind::kOp || !depends_[id] || !is_floating(expr.dtype)) return false;
     const auto free = [&](size_t place) { return !depends_[expr.operands[place]]; };
     const auto scaled = [&](size_t place) { return scales(expr.operands[place]); };
+    if (expr.op == power_) return is_difference(expr.operands[0]);
     switch (expr.op) {
-      case ScalarOp::kExp: return is_difference(expr.operands[0]);
       case ScalarOp::kMul: return (scaled(0) && free(1)) || (free(0) && scaled(1));
       case ScalarOp::kDiv: return scaled(0) && free(1);
       case ScalarOp::kNeg: return scaled(0);
@@ -61,19 +61,20 @@ class ScaleFinder {
   }
 
   const kernel::Kernel& kernel_;
-  ExprId maximum_ = kernel::kNoExpr;
+  const ExprId maximum_;
+  const ScalarOp power_;
   std::vector<bool> depends_;
 };
 
 }  // namespace
 
-std::optional<ExprId> maximum_of(const kernel::Kernel& kernel, ExprId reduction) {
+std::optional<OnlineSum> online_sum(const kernel::Kernel& kernel, ExprId reduction) {
   const Expr& sum = kernel.exprs[reduction];
   for (ExprId id = 0; id < reduction; ++id) {
     const Expr& maximum = kernel.exprs[id];
-    if (maximum.kind == ExprKind::kReduce && maximum.reduce == ReduceOp::kMax && is_floating(maximum.dtype) &&
-        ScaleFinder(kernel, id).scales_as_sum(sum))
-      return id;
+    if (maximum.kind != ExprKind::kReduce || maximum.reduce != ReduceOp::kMax || !is_floating(maximum.dtype)) continue;
+    for (const ScalarOp power : {ScalarOp::kExp, ScalarOp::kExp2})
+      if (ScaleFinder(kernel, id, power).scales_as_sum(sum)) return OnlineSum{id, power};
   }
   return std::nullopt;
 }

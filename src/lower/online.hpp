@@ -7,10 +7,15 @@
 
 namespace kw::lower {
 
+struct OnlineSum {
+  kernel::ExprId maximum = kernel::kNoExpr;
+  kernel::ScalarOp power = kernel::ScalarOp::kExp;  // or kExp2
+};
+
 // The maximum m such that `reduction` is Σ exp(a − m) · b, where neither a nor b depends on m: when m grows from m₀ to
-// m₁, what is summed so far is to be multiplied by exp(m₀ − m₁) (Milakov & Gimelshein 2018). Products, quotients,
-// differences, casts between floating types, and selections of what scales or is 0 keep that form. nullopt where it is
-// not so.
-std::optional<kernel::ExprId> maximum_of(const kernel::Kernel& kernel, kernel::ExprId reduction);
+// m₁, what is summed so far is to be multiplied by exp(m₀ − m₁) (Milakov & Gimelshein 2018). So for powers of 2.
+// Products, quotients, differences, casts between floating types, and selections of what scales or is 0 keep that form.
+// nullopt where it is not so.
+std::optional<OnlineSum> online_sum(const kernel::Kernel& kernel, kernel::ExprId reduction);
 
 }  // namespace kw::lower

@@ -16,6 +16,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::pair<Mapping, std::string_view> kMappingNames[] = {
     {Mapping::kGrid, "grid"}, {Mapping::kTile, "tile"}, {Mapping::kLoop, "loop"}};
 
+constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, "ieee"}, {Scheme::kFp16x3, "fp16x3"}};
+
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
 constexpr int64_t kMostStages = 16, kMostWarps = 32, kMostRegisters = 255;
@@ -54,13 +56,18 @@ class ScheduleReader {
         schedule_.warps = static_cast<int>(power_of_two(value, "warps", kMostWarps));
       } else if (key == "registers") {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
+      } else if (key == "scheme") {
+        schedule_.scheme = read_scheme(value);
+      } else if (key == "bulk") {
+        if (!value.is_boolean()) refuse(fmt::format("bulk is {}, but must be true or false", value.dump()));
+        schedule_.bulk = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
         read_order(value);
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
-               fmt::format("The axes are {}; the parameters warps, registers, nest and order.", list_of(names_)));
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, nest and order.", list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
@@ -114,12 +121,21 @@ class ScheduleReader {
     return result;
   }
 
+  static Scheme read_scheme(const Json& json) {
+    for (const auto& [scheme, name] : kSchemeNames)
+      if (json == name) return scheme;
+    refuse(fmt::format("scheme is {}, but must be \"ieee\" or \"fp16x3\"", json.dump()));
+  }
+
   void read_nest(const Json& json) {
     if (!json.is_array()) refuse(fmt::format("nest is {}, but must be a list of axes", json.dump()));
-    for (const Json& name : json) {
-      if (!name.is_string() || std::find(names_.begin(), names_.end(), name.get<std::string>()) == names_.end())
-        refuse(fmt::format("nest names {}, which is no axis", name.dump()));
-      schedule_.nest.push_back(name.get<std::string>());
+    for (const Json& loop : json) {
+      std::vector<std::string>& axes = schedule_.nest.emplace_back();
+      for (const Json& name : loop.is_array() && !loop.empty() ? loop : Json::array({loop})) {
+        if (!name.is_string() || std::find(names_.begin(), names_.end(), name.get<std::string>()) == names_.end())
+          refuse(fmt::format("nest names {}, which is no axis", name.dump()));
+        axes.push_back(name.get<std::string>());
+      }
     }
   }
 
@@ -166,7 +182,17 @@ class ScheduleReader {
   void check_nest() {
     if (schedule_.nest.empty()) return;
     for (size_t place = 0; place < names_.size(); ++place) {
-      const auto times = std::count(schedule_.nest.begin(), schedule_.nest.end(), names_[place]);
+      long times = 0;
+      for (const std::vector<std::string>& loop : schedule_.nest) {
+        times += std::count(loop.begin(), loop.end(), names_[place]);
+        const bool is_merged = loop.size() > 1 && std::find(loop.begin(), loop.end(), names_[place]) != loop.end();
+        if (is_merged && kernel_.symbols[kernel::axes_of(kernel_)[place]].ordered)
+          refuse(fmt::format("nest merges axis '{}' with others, but it is ordered", names_[place]),
+                 "States are carried by a loop of their axis alone.");
+        if (is_merged && loop.back() != names_[place] && schedule_.axes[place].stages != 1)
+          refuse(fmt::format("axis '{}' has stages inside a merged loop", names_[place]),
+                 "The last axis of the loop says how many iterations' loads are in flight.");
+      }
       if (times != (schedule_.axes[place].mapping == Mapping::kLoop ? 1 : 0))
         refuse(fmt::format("nest has axis '{}' {} times", names_[place], times), "It lists each looped axis once.");
     }
@@ -202,10 +228,14 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.online) one["online"] = true;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
-  if (!schedule.nest.empty()) json["nest"] = schedule.nest;
+  for (const std::vector<std::string>& loop : schedule.nest)
+    json["nest"].push_back(loop.size() == 1 ? Json(loop[0]) : Json(loop));
   if (!schedule.order.grouped.empty())
     json["order"] = {
         {"grouped", schedule.order.grouped}, {"along", schedule.order.along}, {"count", schedule.order.count}};
+  for (const auto& [scheme, name] : kSchemeNames)
+    if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
+  if (schedule.bulk) json["bulk"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

@@ -11,7 +11,14 @@
 //   tile    each block has it whole, in a tile of that width (at least its extent)
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk
-// Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order.
+// Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
+// ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
+// `scheme` says how products of f32 tiles are made that must be as exact as f32:
+//   ieee    on the cores for f32
+//   fp16x3  by three products of halves on tensor cores: each operand is the sum of a half and of what that lacks, as a
+//           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
+//           whose rows' largest is scaled to a power of two at most 2^15
+// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp).
 #pragma once
 
 #include <cstdint>
@@ -25,6 +32,7 @@
 namespace kw::lower {
 
 enum class Mapping { kGrid, kTile, kLoop };
+enum class Scheme { kIeee, kFp16x3 };
 
 struct AxisSchedule {
   Mapping mapping = Mapping::kGrid;
@@ -42,8 +50,11 @@ struct OrderSchedule {
 
 struct KernelSchedule {
   std::vector<AxisSchedule> axes;  // [place among the kernel's axes]
-  std::vector<std::string> nest;   // looped axes, outermost first; empty: as the kernel has them
+  // Looped axes, outermost first, those of one loop together; empty: as the kernel has them, each with its own.
+  std::vector<std::vector<std::string>> nest;
   OrderSchedule order;
+  Scheme scheme = Scheme::kIeee;
+  bool bulk = false;  // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

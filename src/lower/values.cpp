@@ -7,6 +7,7 @@
 
 #include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
+#include "tile/box.hpp"
 
 namespace kw::lower {
 
@@ -193,22 +194,55 @@ bool Values::is_tile_dot(const Expr& expr) const {
          tile::width_of(program_, folded[0]) >= kLeastDotSide && own(left, right) == 1 && own(right, left) == 1;
 }
 
-Value Values::tile_dot(const Expr& expr, Value total) {
+Value Values::dot(Value total, Value left, Value right, tile::DotPrecision precision, const std::string& name) {
   Instruction dot;
   dot.kind = Kind::kDot;
-  dot.operands = {total, dot_operand(expr, 0), dot_operand(expr, 1)};
-  const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
-  dot.precision = f32 && expr.precision == kernel::Precision::kTf32 ? tile::DotPrecision::kTf32
-                                                                    : tile::DotPrecision::kIeee;
-  return emission.add(std::move(dot), {emission.type(total)}, expr.name.empty() ? "product" : expr.name)[0];
+  dot.operands = {total, left, right};
+  dot.precision = precision;
+  return emission.add(std::move(dot), {emission.type(total)}, name)[0];
 }
 
-// Both operands are 0 beyond the end: 0 times what stands there might be NaN.
-Value Values::dot_operand(const Expr& expr, size_t place) {
-  const Expr& operand = kernel.exprs[expr.operands[place]];
-  const Value value = value_of(expr.operands[place]);
+Value Values::tile_dot(const Expr& expr, Value total) {
+  const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
+  const bool tf32 = f32 && expr.precision == kernel::Precision::kTf32;
+  if (f32 && !tf32 && mapped.scheme == Scheme::kFp16x3) return three_products(expr, total);
+  const Value left = zero_beyond(expr, value_of(expr.operands[0]));
+  const Value right = zero_beyond(expr, value_of(expr.operands[1]));
+  return dot(total, left, right,
+             tf32 ? tile::DotPrecision::kTf32 : tile::DotPrecision::kIeee, expr.name.empty() ? "product" : expr.name);
+}
+
+// Tensor cores round sums down to the accumulator's last place: the small products come first, while little is lost,
+// and what is summed so far stays out of it.
+Value Values::three_products(const Expr& expr, Value total) {
+  const std::string name = expr.name.empty() ? "product" : expr.name;
+  const auto [left_high, left_low] = halves_of(expr, 0);
+  const auto [right_high, right_low] = halves_of(expr, 1);
+  const auto add = [&](Value sum, Value left, Value right, const std::string& what) {
+    return dot(sum, left, right, tile::DotPrecision::kIeee, what);
+  };
+  const Value nothing = emission.constant(emission.type(total), 0.0);
+  const Value first = add(nothing, left_high, right_low, name + "_small");
+  const Value small = add(first, left_low, right_high, name + "_small");
+  const Value part = add(small, left_high, right_high, name + "_part");
+  return emission.op(ScalarOp::kAdd, {total, part}, expr.dtype, name);
+}
+
+std::pair<Value, Value> Values::halves_of(const Expr& expr, size_t place) {
+  Value value = value_of(expr.operands[place]);
+  if (const auto given = emission.summands_of(value);
+      given && emission.type(given->first).dtype == DType::f16 && emission.type(given->second).dtype == DType::f16)
+    return {zero_beyond(expr, given->first), zero_beyond(expr, given->second)};
+  value = zero_beyond(expr, value);
+  const std::string& name = program_.values[value].name;
+  const Value high = emission.op(ScalarOp::kCast, {value}, DType::f16, name + "_high");
+  const Value rest = emission.op(ScalarOp::kSub, {value, emission.cast(high, DType::f32)}, DType::f32);
+  return {high, emission.op(ScalarOp::kCast, {rest}, DType::f16, name + "_low")};
+}
+
+Value Values::zero_beyond(const Expr& expr, Value value) {
   const Value mask = mask_of(expr.axes);
-  if (mask == kNoValue || (operand.kind == ExprKind::kLoad && operand.access.otherwise == 0.0)) return value;
+  if (mask == kNoValue || emission.is_zero_where_masked(value)) return value;
   const DType dtype = emission.type(value).dtype;
   return emission.op(ScalarOp::kSelect, {mask, value, emission.constant({dtype, {}}, 0.0)}, dtype,
                      program_.values[value].name);
@@ -293,10 +327,30 @@ Value Values::load(const Expr& expr) {
   const std::vector<bool> axes = kernel::dependences(kernel, expr.access, depends);
   Instruction load;
   load.kind = Kind::kLoad;
-  load.access = translate(expr.access, mask_of(axes));
+  if (mapped.bulk && expr.access.mask == kernel::kNoExpr && leaves_with_its_axes(expr.access, axes)) {
+    load.access = translate(expr.access, kNoValue);
+    if (tile::lanes_of(program_, load.access).size() > 1 && tile::box_of(program_, load.access))
+      load.mode = tile::CopyMode::kBulk;
+  }
+  if (load.mode == tile::CopyMode::kPlain) load.access = translate(expr.access, mask_of(axes));
   const Lanes lanes = tile::lanes_of(program_, load.access);
   const std::string name = expr.name.empty() ? program_.buffers[expr.access.buffer].name + "_tile" : expr.name;
   return emission.add(std::move(load), {{expr.dtype, lanes}}, name)[0];
+}
+
+bool Values::leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const {
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    if (!axes[axis] || !mapped.axes[axis].padded) continue;
+    const auto is_its_own = [&](size_t dimension) {
+      return kernel::as_symbol(access.coordinates[dimension].index) == static_cast<Axis>(axis) &&
+             mapped.translate(kernel.buffers[access.buffer].shape[dimension]) == mapped.axes[axis].extent;
+    };
+    bool found = false;
+    for (size_t dimension = 0; dimension < access.coordinates.size(); ++dimension)
+      found = found || is_its_own(dimension);
+    if (!found) return false;
+  }
+  return true;
 }
 
 Value Values::scan(const Expr& expr) {

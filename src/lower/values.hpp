@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lower/axes.hpp"
@@ -66,10 +67,18 @@ class Values {
  private:
   tile::Value compute(kernel::ExprId id);
   tile::Value load(const kernel::Expr& expr);
+  // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
+  bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   tile::Value scan(const kernel::Expr& expr);
   tile::Value state_value(const kernel::Expr& expr);
   tile::Value masked(const kernel::Expr& expr, tile::Value operand);
-  tile::Value dot_operand(const kernel::Expr& expr, size_t place);
+  // 0 beyond the end of what a dot folds: 0 times what stands there might be NaN.
+  tile::Value zero_beyond(const kernel::Expr& expr, tile::Value value);
+  tile::Value dot(tile::Value total, tile::Value left, tile::Value right, tile::DotPrecision precision,
+                  const std::string& name);
+  // An operand of a dot as the sum of two halves: those that it is given as, or with what the second lacks left out.
+  std::pair<tile::Value, tile::Value> halves_of(const kernel::Expr& expr, size_t place);
+  tile::Value three_products(const kernel::Expr& expr, tile::Value total);
 
   tile::Program& program_;
   std::vector<std::map<kernel::ExprId, tile::Value>> known_;  // [depth]

@@ -229,6 +229,7 @@ std::vector<int64_t> BlockRun::elements_of(const Instruction& instruction, const
   const size_t count = static_cast<size_t>(world_.points.count(lanes));
   std::vector<int64_t> elements(count, 0);
   std::vector<bool> masked(count, false);
+  const bool may_leave = instruction.kind == Kind::kLoad && instruction.mode == CopyMode::kBulk;
   if (access.mask != kNoValue) {
     const std::vector<int64_t>& places = world_.points.places(lanes, type_of(access.mask).lanes);
     for (size_t point = 0; point < count; ++point) masked[point] = values_[access.mask].wholes[places[point]] == 0;
@@ -243,7 +244,9 @@ std::vector<int64_t> BlockRun::elements_of(const Instruction& instruction, const
     const int64_t extent = storage.shape()[dimension], stride = storage.strides()[dimension];
     for (size_t point = 0; point < count; ++point) {
       if (masked[point]) continue;
-      if (at[point] < 0 || at[point] >= extent)
+      const bool inside = at[point] >= 0 && at[point] < extent;
+      if (!inside && may_leave) masked[point] = true;
+      else if (!inside)
         fail_at_point(instruction, access,
                       fmt::format("is outside: dimension {} is {}, the coordinate {}", dimension, extent, at[point]),
                       lanes, static_cast<int64_t>(point));

@@ -140,7 +140,7 @@ struct Instruction {
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore
   bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
-  CopyMode mode = CopyMode::kPlain;              // kCopy
+  CopyMode mode = CopyMode::kPlain;              // kCopy; kLoad: kBulk for a box that may leave its buffer (box.hpp)
   int pending = 0;                               // kWait
   Scope scope = Scope::kBlock;                   // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot

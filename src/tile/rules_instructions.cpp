@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernel/scalar_values.hpp"
+#include "tile/box.hpp"
 #include "tile/rules.hpp"
 
 namespace kw::tile {
@@ -210,7 +211,7 @@ class InstructionRules {
               "a coordinate is of type {}, not an integer",
               coordinate.value == kNoValue ? "" : kw::name_of(type_of(coordinate.value).dtype));
     if (access.mask != kNoValue) check_dtype(type_of(access.mask), DType::b1, "the mask");
-    check_bounds(program_, access, surroundings_, ranges_);
+    if (at_.kind != Kind::kLoad || at_.mode == CopyMode::kPlain) check_bounds(program_, access, surroundings_, ranges_);
   }
 
   void check_load() const {
@@ -220,6 +221,9 @@ class InstructionRules {
     const Lanes lanes = lanes_of(program_, at_.access);
     require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the access varies along {}",
             lanes_text(result().lanes), lanes_text(lanes));
+    require(at_.mode != CopyMode::kAsync, "loads are plain or bulk");
+    require(at_.mode == CopyMode::kPlain || box_of(program_, at_.access),
+            "what is loaded from '{}' is no box that the bulk copy engine takes", buffer_of(at_.access).name);
   }
 
   void check_written(const Access& access) const {

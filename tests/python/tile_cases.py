@@ -45,14 +45,14 @@ def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     return high, (scaled - high.float()).half(), scale
 
 
-def _fp16x3_inputs() -> Tensors:
-    a_high, a_low, a_scale = _halves(_random(64, 128))
-    w_high, w_low, w_scale = _halves(_random(48, 128) / 11)
+def _halves_inputs() -> Tensors:
+    a_high, a_low, a_scale = _halves(_random(64, 120))
+    w_high, w_low, w_scale = _halves(_random(48, 120) / 11)
     made = {"a_high": a_high, "a_low": a_low, "a_scale": a_scale, "w_high": w_high, "w_low": w_low, "w_scale": w_scale}
     return made | {"bias": _random(48), "y": torch.empty(64, 48), "row_sum": torch.zeros(64)}
 
 
-def _fp16x3(t: Tensors) -> Tensors:
+def _linear_of_halves(t: Tensors) -> Tensors:
     a = (t["a_high"] + t["a_low"]) * t["a_scale"][:, None]
     w = (t["w_high"] + t["w_low"]) * t["w_scale"][:, None]
     y = F.gelu(F.linear(a, w, t["bias"]))
@@ -173,6 +173,8 @@ CASES = [
             '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true,"stages":2},'
             '"feature":{"tile":16},"value":{"tile":16}}',
             '{"head":{"grid":1},"query":{"grid":32},"key":{"tile":64},"feature":{"tile":16},"value":{"tile":16}}',
+            '{"head":{"grid":1},"query":{"grid":32},"key":{"loop":32,"online":true,"stages":2},'
+            '"feature":{"tile":16},"value":{"tile":16},"bulk":true}',
         ),
         bound=8e-3,  # the weights are rounded to bfloat16 before the second product
     ),
@@ -195,7 +197,11 @@ CASES = [
         "convolution",
         lambda: {"image": _random(2, 6, 13, 13), "weight": _random(20, 6, 3, 3), "y": torch.empty(2, 20, 7, 7)},
         lambda t: {"y": F.conv2d(t["image"], t["weight"], stride=2, padding=1)},
-        ('{"pixel":{"grid":32},"filter":{"grid":16},"channel":{"tile":16},"dy":{"loop":1},"dx":{"loop":1}}',),
+        (
+            '{"pixel":{"grid":32},"filter":{"grid":16},"channel":{"tile":16},"dy":{"loop":1},"dx":{"loop":1}}',
+            '{"pixel":{"grid":32},"filter":{"grid":16},"channel":{"loop":4,"stages":3},"dy":{"loop":1},"dx":{"loop":1},'
+            '"nest":[["dy","dx","channel"]]}',
+        ),
     ),
     Case(
         "state_space",
@@ -216,7 +222,17 @@ CASES = [
         ('{"row":{"grid":4},"column":{"loop":16}}', '{"row":{"loop":1},"column":{"tile":64}}'),
         {"rows": 5, "columns": 24},
     ),
-    Case("linear_fp16x3", _fp16x3_inputs, _fp16x3),
+    Case(
+        "linear_halves",
+        _halves_inputs,
+        _linear_of_halves,
+        (
+            '{"m":{"grid":32},"n":{"tile":64},"k":{"loop":32,"stages":3},"scheme":"fp16x3"}',
+            '{"m":{"grid":16},"n":{"tile":64},"k":{"loop":64,"stages":2},"scheme":"fp16x3","bulk":true}',
+            '{"m":{"grid":16},"n":{"tile":64},"k":{"tile":128},"warps":8}',
+        ),
+        bound=1e-6,
+    ),
     Case("norm_linear_fp16x3", _norm_fp16x3_inputs, _norm_fp16x3),
     Case("corners", _corner_inputs, _corners),
 ]

@@ -143,12 +143,13 @@ class RandomKernel {
     }
   }
 
-  // exp(x - max x) over its sum, or that sum alone.
+  // exp(x - max x), or a power of 2, over its sum, or that sum alone.
   ExprId softmax_part(ExprId operand) {
     const std::vector<Symbol> axes = some_of(depends(operand));
     if (axes.empty()) return operand;
     const ExprId largest = builder_.reduce(ReduceOp::kMax, {operand}, axes);
-    const ExprId weight = builder_.op(ScalarOp::kExp, {builder_.op(ScalarOp::kSub, {operand, largest})});
+    const ExprId weight = builder_.op(random_.chance(0.7) ? ScalarOp::kExp : ScalarOp::kExp2,
+                                      {builder_.op(ScalarOp::kSub, {operand, largest})});
     const ExprId total = builder_.reduce(ReduceOp::kSum, {weight}, axes);
     return random_.chance(0.5) ? total : builder_.op(ScalarOp::kDiv, {weight, total});
   }
@@ -192,6 +193,20 @@ class RandomKernel {
   std::vector<std::vector<Symbol>> axes_of_;
 };
 
+// Two or all of the loops in one, if there are as many.
+void merge_loops(Random& random, const Kernel& kernel, KernelSchedule& schedule) {
+  const std::vector<Symbol> axes = kernel::axes_of(kernel);
+  std::vector<std::vector<std::string>> nest;
+  for (size_t place = 0; place < axes.size(); ++place) {
+    if (schedule.axes[place].mapping != Mapping::kLoop) continue;
+    const std::string& name = kernel.symbols[axes[place]].name;
+    if (nest.empty() || random.chance(0.3)) nest.push_back({name});
+    else nest.back().push_back(name);
+  }
+  if (random.chance(0.5)) std::reverse(nest.begin(), nest.end());
+  schedule.nest = std::move(nest);
+}
+
 KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
   KernelSchedule schedule;
   for (Symbol axis : kernel::axes_of(kernel)) {
@@ -204,6 +219,8 @@ KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
     one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
     schedule.axes.push_back(one);
   }
+  if (random.chance(0.3)) merge_loops(random, kernel, schedule);
+  schedule.bulk = random.chance(0.5);
   return schedule;
 }
 
@@ -231,7 +248,7 @@ bool close(double left, double right) {
 }
 
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
-  int lowered = 0, refused = 0, online = 0;
+  int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0;
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     Random random(seed);
     RandomKernel maker(random);
@@ -252,6 +269,8 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     ++lowered;
     const std::string text = tile::print_program(program);
     online += text.find("rescale") != std::string::npos;
+    merged += text.find("_step = 0 to") != std::string::npos;
+    bulk += text.find("load bulk") != std::string::npos;
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
     const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
     for (const auto& [name, numbers] : expected) {
@@ -265,9 +284,11 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
             << text;
     }
   }
-  // The test is one of lowering only while most schedules are kept, and some walk a softmax once.
+  // The test is one of lowering only while most schedules are kept, and some walk a softmax once, and so on.
   EXPECT_GT(lowered, refused / 2);
   EXPECT_GT(online, 10);
+  EXPECT_GT(merged, 10);
+  EXPECT_GT(bulk, 10);
 }
 
 // --- What cannot be ---

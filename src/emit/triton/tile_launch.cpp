@@ -92,8 +92,16 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   }
   std::string options = fmt::format("num_warps={}", program.warps);
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
-  return fmt::format("def launch_{0}({1}):\n    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
-                     program.name, join(parameters, ", "), counts.empty() ? "1" : join(counts, " * "), options);
+  bool has_windows = false;
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    has_windows = has_windows || (one.kind == tile::Kind::kLoad && one.mode == tile::CopyMode::kBulk);
+  });
+  const std::string memory = has_windows ? "    # Kernels describe the windows that they read through in memory of their own.\n"
+                                           "    triton.set_allocator(lambda size, alignment, stream: "
+                                           "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
+                                         : "";
+  return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
+                     program.name, join(parameters, ", "), counts.empty() ? "1" : join(counts, " * "), options, memory);
 }
 
 }  // namespace kw::triton

@@ -34,7 +34,8 @@ IndexNames::IndexNames(const tile::Program& program) : program_(program), ranges
 void IndexNames::visit(const std::vector<Instruction>& body, std::vector<const Instruction*>& loops) {
   for (const Instruction& instruction : body) {
     if (instruction.kind == Kind::kIndex) note(instruction.index, loops);
-    for (const tile::Coordinate& coordinate : instruction.access.coordinates) note(coordinate.index, loops);
+    if (instruction.mode == tile::CopyMode::kPlain)  // the bulk copy engine is told where its box begins, nothing else
+      for (const tile::Coordinate& coordinate : instruction.access.coordinates) note(coordinate.index, loops);
     if (instruction.kind == Kind::kFor) {
       loops.push_back(&instruction);
       visit(instruction.body, loops);
