@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lower/dead_code.hpp"
+#include "lower/needed.hpp"
 #include "lower/online.hpp"
 #include "lower/values.hpp"
 #include "tile/verifier.hpp"
@@ -203,7 +204,7 @@ class Arranger {
 
   // The maximum with which a sum can be folded in one walk.
   std::optional<OnlineSum> walked_with(ExprId id, const std::set<ExprId>& before,
-                                    const std::map<ExprId, int>& phases) const {
+                                       const std::map<ExprId, int>& phases) const {
     const Expr& expr = values_.kernel.exprs[id];
     const auto loop = std::find_if(expr.axes.begin(), expr.axes.end(),
                                    [&](Axis axis) { return values_.is_looped(axis); });
@@ -289,6 +290,7 @@ class Arranger {
       names.push_back(values_.kernel.states[state].name);
       goals.push_back({Goal::Kind::kNext, state});
     }
+    if (mapped.bounded) loop.end = bound_of(mapped, goals);
     for (Value* value : carried) loop.operands.push_back(*value);
     values_.emission.open(mapped.variable);
     values_.open();
@@ -307,6 +309,35 @@ class Arranger {
     loop.body = values_.emission.close();
     for (size_t i = 0; i < carried.size(); ++i) *carried[i] = redefined(*carried[i], names[i], loop.results);
     values_.emission.add_here(std::move(loop));
+  }
+
+  // Where the loop may end for the points of this block.
+  tile::Index bound_of(const MappedLoop& mapped, const std::vector<Goal>& goals) const {
+    const std::string& name = values_.name_of(mapped.axes[0]);
+    std::vector<ExprId> folds;
+    for (const Goal& goal : goals) {
+      if (goal.kind != Goal::Kind::kAccumulate)
+        values_.refuse(fmt::format("axis '{}' is bounded, but its loop does more than fold", name));
+      folds.push_back(goal.which);
+    }
+    const auto bound = first_needless(values_.kernel, folds, mapped.axes[0]);
+    if (!bound || mapped.axes.size() > 1)
+      values_.refuse(fmt::format("axis '{}' is bounded, but no mask says where its folds have all they need", name),
+                     "A maximum of select(axis <= other, x, -inf) has one, and sums of its exponentials.");
+    const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(values_.mapped.program);
+    tile::Index end = values_.mapped.translate(*bound);
+    for (tile::Symbol lane : tile::lanes_of(values_.mapped.program, end)) {
+      const auto linear = kernel::linear_in(end, lane);
+      if (!linear || !kernel::as_constant(linear->coefficient))
+        values_.refuse(fmt::format("axis '{}' is bounded by what is not linear along a tile", name));
+      const int64_t slope = *kernel::as_constant(linear->coefficient);
+      const int64_t widest = tile::width_of(values_.mapped.program, lane) - 1;
+      end = linear->rest + tile::Index(slope > 0 ? slope * widest : 0);
+    }
+    if (values_.emission.depth_of(end) > values_.emission.depth() || kernel::range_of(mapped.end - end, ranges).low < 0)
+      values_.refuse(fmt::format("axis '{}' is bounded by what may lie beyond its end", name),
+                     "Take widths of blocks that divide their axes.");
+    return end;
   }
 
   // Another value of the same type, one of a loop's arguments or results.

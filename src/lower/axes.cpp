@@ -156,6 +156,7 @@ class Mapper {
     for (const std::vector<kernel::Symbol>& axes : loops) {
       MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
       loop.stages = schedules_.at(axes.back())->stages;
+      loop.bounded = schedules_.at(axes[0])->bounded;
       if (axes.size() > 1) {
         loop.end = tile::Index(1);
         for (kernel::Symbol axis : axes) loop.end = loop.end * iterations_of(axis);

@@ -27,13 +27,14 @@ struct MappedLoop {
   tile::Index end;
   int64_t step = 1;
   int stages = 1;
+  bool bounded = false;
 };
 
 // The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.
 struct Mapped {
   tile::Program program;
-  std::vector<MappedAxis> axes;      // [kernel symbol]; of sizes only `index`
-  std::vector<MappedLoop> nest;      // outermost first
+  std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
+  std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;
   tile::Index translate(const kernel::Index& index) const;

@@ -74,7 +74,8 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
                                  one.integer, one.from, one.to);
   text += fmt::format(" {} {} {} {}", fmt::join(one.operands, ","), fmt::join(one.lanes, ","),
                       kernel::print_index(one.index, words), static_cast<int>(one.precision));
-  text += fmt::format(" {} {} {} {}", static_cast<int>(one.mode), one.access.buffer, one.access.mask, std::bit_cast<uint64_t>(one.access.otherwise));
+  text += fmt::format(" {} {} {} {}", static_cast<int>(one.mode), one.access.buffer, one.access.mask,
+                      std::bit_cast<uint64_t>(one.access.otherwise));
   for (const tile::Coordinate& coordinate : one.access.coordinates)
     text += fmt::format(" [{} {}]", kernel::print_index(coordinate.index, words), coordinate.value);
   for (const TileType& type : types) text += fmt::format(" {}:{}", name_of(type.dtype), fmt::join(type.lanes, ","));
@@ -98,7 +99,8 @@ std::vector<Value> Emission::add(Instruction instruction, const std::vector<Tile
   }
   scope.known.emplace(key, instruction.results);
   if (instruction.kind == Kind::kConstant) constants_[instruction.results[0]] = instruction;
-  if (instruction.kind == Kind::kLoad && instruction.access.otherwise == 0.0) zero_loads_.insert(instruction.results[0]);
+  if (instruction.kind == Kind::kLoad && instruction.access.otherwise == 0.0)
+    zero_loads_.insert(instruction.results[0]);
   if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kAdd)
     sums_[instruction.results[0]] = {instruction.operands[0], instruction.operands[1]};
   if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kCast)

@@ -1,5 +1,6 @@
 #include "lower/online.hpp"
 
+#include <set>
 #include <vector>
 
 namespace kw::lower {
@@ -22,20 +23,26 @@ class ScaleFinder {
   }
 
   // Is the sum's operand power(a − m) · b?
-  bool scales_as_sum(const Expr& sum) const {
+  bool scales_as_sum(const Expr& sum) {
     if (sum.kind == ExprKind::kDot)
       return (scales(sum.operands[0]) && !depends_[sum.operands[1]]) ||
              (scales(sum.operands[1]) && !depends_[sum.operands[0]]);
     return sum.kind == ExprKind::kReduce && sum.reduce == ReduceOp::kSum && scales(sum.operands[0]);
   }
 
+  ExprId exponent() const { return exponents_.size() == 1 ? *exponents_.begin() : kernel::kNoExpr; }
+
  private:
-  bool scales(ExprId id) const {
+  bool scales(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind != ExprKind::kOp || !depends_[id] || !is_floating(expr.dtype)) return false;
     const auto free = [&](size_t place) { return !depends_[expr.operands[place]]; };
     const auto scaled = [&](size_t place) { return scales(expr.operands[place]); };
-    if (expr.op == power_) return is_difference(expr.operands[0]);
+    if (expr.op == power_) {
+      if (!is_difference(expr.operands[0])) return false;
+      exponents_.insert(kernel_.exprs[expr.operands[0]].operands[0]);
+      return true;
+    }
     switch (expr.op) {
       case ScalarOp::kMul: return (scaled(0) && free(1)) || (free(0) && scaled(1));
       case ScalarOp::kDiv: return scaled(0) && free(1);
@@ -64,6 +71,7 @@ class ScaleFinder {
   const ExprId maximum_;
   const ScalarOp power_;
   std::vector<bool> depends_;
+  std::set<ExprId> exponents_;
 };
 
 }  // namespace
@@ -74,7 +82,8 @@ std::optional<OnlineSum> online_sum(const kernel::Kernel& kernel, ExprId reducti
     const Expr& maximum = kernel.exprs[id];
     if (maximum.kind != ExprKind::kReduce || maximum.reduce != ReduceOp::kMax || !is_floating(maximum.dtype)) continue;
     for (const ScalarOp power : {ScalarOp::kExp, ScalarOp::kExp2})
-      if (ScaleFinder(kernel, id, power).scales_as_sum(sum)) return OnlineSum{id, power};
+      if (ScaleFinder finder(kernel, id, power); finder.scales_as_sum(sum))
+        return OnlineSum{id, power, finder.exponent()};
   }
   return std::nullopt;
 }

@@ -10,6 +10,7 @@ namespace kw::lower {
 struct OnlineSum {
   kernel::ExprId maximum = kernel::kNoExpr;
   kernel::ScalarOp power = kernel::ScalarOp::kExp;  // or kExp2
+  kernel::ExprId exponent = kernel::kNoExpr;        // a; kNoExpr where there are several
 };
 
 // The maximum m such that `reduction` is Σ exp(a − m) · b, where neither a nor b depends on m: when m grows from m₀ to

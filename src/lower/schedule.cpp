@@ -67,7 +67,8 @@ class ScheduleReader {
         read_order(value);
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
-               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, nest and order.", list_of(names_)));
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, nest and order.",
+                           list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
@@ -109,15 +110,18 @@ class ScheduleReader {
       } else if (key == "online") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.online = value.get<bool>();
+      } else if (key == "bounded") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.bounded = value.get<bool>();
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages and online.");
+               "It has one of grid, tile and loop; a loop also takes stages, online and bounded.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
-    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online))
-      refuse(fmt::format("axis '{}' is not a loop, so it has no stages and is not online", axis));
+    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
+      refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is neither online nor bounded", axis));
     return result;
   }
 
@@ -226,6 +230,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
       if (mapping == axis.mapping) one[std::string(name)] = axis.width;
     if (axis.stages != 1) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
+    if (axis.bounded) one["bounded"] = true;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)

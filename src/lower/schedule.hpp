@@ -10,7 +10,8 @@
 //   grid    blocks share it out, `grid` points each
 //   tile    each block has it whole, in a tile of that width (at least its extent)
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
-//           a maximum and what scales with its exponential are folded in one walk
+//           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
+//           leaves nothing to fold (causal attention)
 // Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
@@ -39,6 +40,7 @@ struct AxisSchedule {
   int64_t width = 1;  // points of a block, a tile, or an iteration
   int stages = 1;
   bool online = false;
+  bool bounded = false;
   bool operator==(const AxisSchedule&) const = default;
 };
 

@@ -208,8 +208,8 @@ Value Values::tile_dot(const Expr& expr, Value total) {
   if (f32 && !tf32 && mapped.scheme == Scheme::kFp16x3) return three_products(expr, total);
   const Value left = zero_beyond(expr, value_of(expr.operands[0]));
   const Value right = zero_beyond(expr, value_of(expr.operands[1]));
-  return dot(total, left, right,
-             tf32 ? tile::DotPrecision::kTf32 : tile::DotPrecision::kIeee, expr.name.empty() ? "product" : expr.name);
+  return dot(total, left, right, tf32 ? tile::DotPrecision::kTf32 : tile::DotPrecision::kIeee,
+             expr.name.empty() ? "product" : expr.name);
 }
 
 // Tensor cores round sums down to the accumulator's last place: the small products come first, while little is lost,

@@ -221,7 +221,8 @@ class ProgramPrinter {
         return fmt::format("relabel {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
                            symbol_name(instruction.to));
       case Kind::kLoad:
-        return (instruction.mode == CopyMode::kBulk ? "load bulk " : "load ") + place(instruction.access) + mask_text(instruction.access, true) + hint_text(instruction.hint);
+        return (instruction.mode == CopyMode::kBulk ? "load bulk " : "load ") + place(instruction.access) +
+               mask_text(instruction.access, true) + hint_text(instruction.hint);
       case Kind::kDot:
         return "dot " + values(instruction.operands) +
                (instruction.precision == DotPrecision::kTf32 ? " precision tf32" : "");

@@ -175,6 +175,10 @@ CASES = [
             '{"head":{"grid":1},"query":{"grid":32},"key":{"tile":64},"feature":{"tile":16},"value":{"tile":16}}',
             '{"head":{"grid":1},"query":{"grid":32},"key":{"loop":32,"online":true,"stages":2},'
             '"feature":{"tile":16},"value":{"tile":16},"bulk":true}',
+            '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true,"bounded":true},'
+            '"feature":{"tile":16},"value":{"tile":16}}',
+            '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":32,"bounded":true},'
+            '"feature":{"tile":16},"value":{"tile":16}}',
         ),
         bound=8e-3,  # the weights are rounded to bfloat16 before the second product
     ),

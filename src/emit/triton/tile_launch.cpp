@@ -96,10 +96,11 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   tile::for_each(program.body, [&](const tile::Instruction& one) {
     has_windows = has_windows || (one.kind == tile::Kind::kLoad && one.mode == tile::CopyMode::kBulk);
   });
-  const std::string memory = has_windows ? "    # Kernels describe the windows that they read through in memory of their own.\n"
-                                           "    triton.set_allocator(lambda size, alignment, stream: "
-                                           "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
-                                         : "";
+  const std::string memory = has_windows
+                                 ? "    # Kernels describe the windows that they read through in memory of their own.\n"
+                                   "    triton.set_allocator(lambda size, alignment, stream: "
+                                   "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
+                                 : "";
   return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
                      program.name, join(parameters, ", "), counts.empty() ? "1" : join(counts, " * "), options, memory);
 }

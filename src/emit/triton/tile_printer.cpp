@@ -151,16 +151,17 @@ class TilePrinter {
     const tile::Buffer& buffer = program_.buffers[load.access.buffer];
     std::string name = buffer.name + "_window";
     const auto is_taken = [&](const std::string& text) {
-      return names_.is_taken(text) || std::any_of(windows_.begin(), windows_.end(),
-                                                  [&](const Window& window) { return window.name == text; });
+      return names_.is_taken(text) ||
+             std::any_of(windows_.begin(), windows_.end(), [&](const Window& window) { return window.name == text; });
     };
     for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_window_{}", buffer.name, number);
     std::vector<std::string> shape, strides, widths;
     for (const Index& size : buffer.shape) shape.push_back(names_.spelled(size, {}));
     for (const Index& stride : tile::strides_of(buffer)) strides.push_back(names_.spelled(stride, {}));
     for (Symbol lane : box.lanes) widths.push_back(lane < 0 ? "1" : std::to_string(width(lane)));
-    assign(name, call(name.size() + 3, "tl.make_tensor_descriptor",
-                      {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + list(widths)}));
+    assign(name,
+           call(name.size() + 3, "tl.make_tensor_descriptor",
+                {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + list(widths)}));
     windows_.push_back({load.access.buffer, box.lanes, std::move(name)});
   }
 
