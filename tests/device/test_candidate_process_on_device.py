@@ -69,10 +69,11 @@ def test_where_the_driver_refuses_the_way_is_through_the_host(
     if device != "cuda":
         pytest.skip("on a CPU all memory is the host's")
 
-    def refuse(*_: Any) -> None:
-        raise remotes.SharingRefused("not here")
+    class Refused(remotes.DeviceArena):
+        def __init__(self, *_: Any) -> None:
+            raise remotes.SharingRefused("not here")
 
-    monkeypatch.setattr(remotes, "DeviceArena", refuse)
+    monkeypatch.setattr(remotes, "DeviceArena", Refused)
     remote, inputs = start("x.add_(1)\nreturn torch.relu(x)")
     before = inputs.values[0].clone()
     left = remote.run(inputs, 5, "running forward")

@@ -98,8 +98,11 @@ class Resident:
         """What PyTorch keeps of a GPU's memory others cannot have; where it grows scarce that counts for more than
         the time to get it again.
         """
-        if self.device.type == "cuda" and torch.cuda.is_initialized() and is_scarce(self.device):
-            torch.cuda.empty_cache()
+        if self.device.type != "cuda" or not torch.cuda.is_initialized():
+            return
+        with contextlib.suppress(RuntimeError):  # of a GPU that a kernel has left in an error state
+            if is_scarce(self.device):
+                torch.cuda.empty_cache()
 
     def _explained(self, error: BaseException, message: dict[str, Any]) -> errors.Error:
         try:
@@ -293,7 +296,7 @@ class Resident:
             _synchronise(self.device)
         self._copy_staged(back=True)
         reply = self._export(tensors)
-        is_late = early is not None and not torch.equal(early, self.arenas[self.outputs].bytes(0, early.numel()))
+        is_late = early is not None and any(map(_differ, early, self._dense(tensors)))
         self.kept[message["number"]] = tensors
         forms = iter(reply.pop("forms"))
         return reply | {
@@ -333,18 +336,22 @@ class Resident:
             if isinstance(leaf, torch.Tensor)
         }
 
-    def _outputs_of_this_stream(self, tensors: list[torch.Tensor]) -> torch.Tensor | None:
-        """The outputs' bytes once the current stream is done; what changes them later ran on another."""
+    def _outputs_of_this_stream(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs once the current stream is done; what changes them later ran on another."""
         _current_stream(self.device).synchronize()
-        reply = self._export(tensors, wait=False)
-        return (
-            self.arenas[self.outputs].bytes(0, reply["total"]).clone() if reply["exported"] and reply["total"] else None
-        )
+        return self._dense(tensors)
+
+    def _dense(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [
+            tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+            for tensor in tensors
+            if type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.device.type == self.device.type
+        ]
 
     def _total(self, tensors: list[torch.Tensor]) -> int:
         return sum(aligned(tensor.nbytes) for tensor in tensors if tensor.layout is torch.strided)
 
-    def _export(self, tensors: list[torch.Tensor], wait: bool = True) -> dict[str, Any]:
+    def _export(self, tensors: list[torch.Tensor]) -> dict[str, Any]:
         """Copy tensors into the arena for outputs one after the other."""
         arena = self.arenas[self.outputs]
         fits = self._total(tensors) <= arena.size
@@ -375,7 +382,7 @@ class Resident:
                 arena.bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(real)
             forms.append(form)
             at += aligned(tensor.nbytes)
-        if self.device.type == "cuda" and wait:
+        if self.device.type == "cuda":
             _synchronise(self.device)
         return {"forms": forms, "exported": fits, "total": self._total(tensors)}
 
@@ -469,6 +476,11 @@ def _compiled(model: torch.nn.Module) -> Any:
         # A pool of compiler processes costs more than it saves for a few C++ kernels, and competes with what is timed.
         config.compile_threads = 1
     return torch.compile(model)
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two dense tensors have other bytes."""
+    return not torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
 
 
 def _plainly(value: Any) -> list[str]:
