@@ -102,6 +102,7 @@ def test_work_on_another_stream_is_seen(start: Start, device: str) -> None:
         "    out.copy_(torch.relu(x))\n"
         "return out"
     )
+    remote.run(inputs, 5, "running forward", guarded=True)  # kernels are loaded, which waits for the device
     left = remote.run(inputs, 5, "running forward", guarded=True)
     assert left.faults["no-leftover-work"]
 

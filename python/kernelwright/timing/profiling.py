@@ -28,8 +28,10 @@ _CPU_RUNS = 3
 _LONGEST_LEAD_SECONDS = 0.5
 _GPU_CLOCK = 2e9  # hertz at most
 
-# With more of a GPU's time outside of operators and Triton's kernels the profiler names what takes it.
+# With more of a GPU's time outside of operators and Triton's kernels, and more than their events take themselves, the
+# profiler names what takes it.
 _UNNAMED = 0.1
+_EVENTS_MILLISECONDS = 0.01
 
 
 @dataclass
@@ -161,7 +163,8 @@ def _by_events(call: Callable[[], Any], device: torch.device) -> dict[str, float
                 call()
             issued = time.perf_counter() - began
         torch.cuda.synchronize(device)
-        return events.milliseconds(), whole.milliseconds()["all"], issued
+        own = _EVENTS_MILLISECONDS * (1 + len(events.pairs))
+        return events.milliseconds(), whole.milliseconds()["all"] - own, issued
 
     with torch.cuda.device(device):
         _, _, seconds = attempt(0.0)
