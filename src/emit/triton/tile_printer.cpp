@@ -10,9 +10,9 @@
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
+#include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
-#include "tile/box.hpp"
 
 namespace kw::triton {
 namespace {
@@ -41,6 +41,7 @@ class TilePrinter {
       : program_(program),
         ranges_(tile::ranges_of(program)),
         names_(program),
+        windows_(program, names_),
         texts_(program.values.size()),
         mentions_(program.values.size()),
         uses_(program.values.size()),
@@ -124,59 +125,8 @@ class TilePrinter {
       if (used[symbol] && program_.symbols[symbol].kind == SymbolKind::kLane)
         line(fmt::format("{} = tl.arange(0, {})", program_.symbols[symbol].name, width(static_cast<Symbol>(symbol))));
     print_definitions(nullptr);
-    tile::for_each(program_.body, [&](const Instruction& one) {
-      if (one.kind == Kind::kLoad && one.mode == tile::CopyMode::kBulk) print_window(one);
-    });
-  }
-
-  // --- Windows: through which the bulk copy engine reads a buffer, box by box ---
-
-  struct Window {
-    int buffer;
-    Lanes lanes;
-    std::string name;
-  };
-
-  const Window* window_of(int buffer, const Lanes& lanes) const {
-    for (const Window& window : windows_)
-      if (window.buffer == buffer && window.lanes == lanes) return &window;
-    return nullptr;
-  }
-
-  std::string list(const std::vector<std::string>& texts) const { return "[" + join(texts, ", ") + "]"; }
-
-  void print_window(const Instruction& load) {
-    const tile::Box box = *tile::box_of(program_, load.access);
-    if (window_of(load.access.buffer, box.lanes)) return;
-    const tile::Buffer& buffer = program_.buffers[load.access.buffer];
-    std::string name = buffer.name + "_window";
-    const auto is_taken = [&](const std::string& text) {
-      return names_.is_taken(text) ||
-             std::any_of(windows_.begin(), windows_.end(), [&](const Window& window) { return window.name == text; });
-    };
-    for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_window_{}", buffer.name, number);
-    std::vector<std::string> shape, strides, widths;
-    for (const Index& size : buffer.shape) shape.push_back(names_.spelled(size, {}));
-    for (const Index& stride : tile::strides_of(buffer)) strides.push_back(names_.spelled(stride, {}));
-    for (Symbol lane : box.lanes) widths.push_back(lane < 0 ? "1" : std::to_string(width(lane)));
-    assign(name,
-           call(name.size() + 3, "tl.make_tensor_descriptor",
-                {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + list(widths)}));
-    windows_.push_back({load.access.buffer, box.lanes, std::move(name)});
-  }
-
-  void print_bulk_load(const Instruction& one) {
-    const Value value = one.results[0];
-    const tile::Box box = *tile::box_of(program_, one.access);
-    std::vector<std::string> origin;
-    for (const Index& index : box.origin) {
-      require_nonnegative_dividends(index);
-      origin.push_back(names_.spelled(names_.shortened(index), {}));
-    }
-    std::string text = fmt::format("{}.load({})", window_of(one.access.buffer, box.lanes)->name, list(origin));
-    if (std::find(box.lanes.begin(), box.lanes.end(), -1) != box.lanes.end())
-      text += fmt::format(".reshape{}", shape_text(type(value).lanes));
-    give(value, {text}, {}, false);
+    for (const TileWindows::Window& window : windows_.all())
+      assign(window.name, call(window.name.size() + 3, "tl.make_tensor_descriptor", windows_.arguments(window)));
   }
 
   // --- Indices ---
@@ -385,8 +335,9 @@ class TilePrinter {
   }
 
   void print_load(const Instruction& one) {
-    if (one.mode == tile::CopyMode::kBulk) return print_bulk_load(one);
     const Value value = one.results[0];
+    for (const tile::Coordinate& coordinate : one.access.coordinates) require_nonnegative_dividends(coordinate.index);
+    if (one.mode == tile::CopyMode::kBulk) return give(value, {windows_.load_text(one)}, {}, false);
     const Lanes& lanes = type(value).lanes;
     if (!std::is_sorted(lanes.begin(), lanes.end()))
       refuse("a load whose lanes are not in the order of their declaration");
@@ -628,12 +579,12 @@ class TilePrinter {
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
   IndexNames names_;
+  TileWindows windows_;
   std::vector<Text> texts_;                                  // [value]
   std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
   std::vector<int> uses_;                                    // [value]
   std::vector<const std::vector<Instruction>*> users_body_;  // [value] where it was last used
   std::vector<const std::vector<Instruction>*> own_body_;    // [value] where it is made
-  std::vector<Window> windows_;
   std::set<std::string> helpers_;
   std::string out_;
   int indent_ = 0;

@@ -1,0 +1,60 @@
+#include "emit/triton/tile_windows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support/text.hpp"
+#include "tile/box.hpp"
+
+namespace kw::triton {
+
+using tile::Instruction;
+using tile::Symbol;
+
+namespace {
+
+std::string list(const std::vector<std::string>& texts) { return "[" + join(texts, ", ") + "]"; }
+
+}  // namespace
+
+TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind != tile::Kind::kLoad || one.mode != tile::CopyMode::kBulk) return;
+    const std::vector<Symbol> lanes = tile::box_of(program, one.access)->lanes;
+    const auto is_known = [&](const Window& window) {
+      return window.buffer == one.access.buffer && window.lanes == lanes;
+    };
+    if (std::any_of(windows_.begin(), windows_.end(), is_known)) return;
+    const std::string base = program.buffers[one.access.buffer].name + "_window";
+    std::string name = base;
+    const auto is_taken = [&](const Window& window) { return window.name == name; };
+    for (int number = 2; names.is_taken(name) || std::any_of(windows_.begin(), windows_.end(), is_taken); ++number)
+      name = fmt::format("{}_{}", base, number);
+    windows_.push_back({one.access.buffer, lanes, name});
+  });
+}
+
+std::vector<std::string> TileWindows::arguments(const Window& window) const {
+  const tile::Buffer& buffer = program_.buffers[window.buffer];
+  std::vector<std::string> shape, strides, widths;
+  for (const tile::Index& size : buffer.shape) shape.push_back(names_.spelled(size, {}));
+  for (const tile::Index& stride : tile::strides_of(buffer)) strides.push_back(names_.spelled(stride, {}));
+  for (Symbol lane : window.lanes) widths.push_back(std::to_string(lane < 0 ? 1 : tile::width_of(program_, lane)));
+  return {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + list(widths)};
+}
+
+std::string TileWindows::load_text(const Instruction& load) const {
+  const tile::Box box = *tile::box_of(program_, load.access);
+  const auto window = std::find_if(windows_.begin(), windows_.end(), [&](const Window& one) {
+    return one.buffer == load.access.buffer && one.lanes == box.lanes;
+  });
+  std::vector<std::string> origin, widths;
+  for (const tile::Index& index : box.origin) origin.push_back(names_.spelled(names_.shortened(index), {}));
+  for (Symbol lane : box.lanes)
+    if (lane >= 0) widths.push_back(std::to_string(tile::width_of(program_, lane)));
+  const std::string text = fmt::format("{}.load({})", window->name, list(origin));
+  return widths.size() == box.lanes.size() ? text : fmt::format("{}.reshape({})", text, join(widths, ", "));
+}
+
+}  // namespace kw::triton

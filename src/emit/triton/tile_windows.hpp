@@ -1,0 +1,35 @@
+// Windows: tensor descriptors through which the bulk copy engine reads a buffer, box by box.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emit/triton/tile_names.hpp"
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+class TileWindows {
+ public:
+  struct Window {
+    int buffer;
+    std::vector<tile::Symbol> lanes;  // along each dimension; −1: a single point
+    std::string name;                 // "x_window"
+  };
+
+  // Those of the program's bulk loads: one for each buffer and shape of box.
+  TileWindows(const tile::Program& program, const IndexNames& names);
+
+  const std::vector<Window>& all() const { return windows_; }
+  // The arguments of tl.make_tensor_descriptor.
+  std::vector<std::string> arguments(const Window& window) const;
+  // "x_window.load([row_block * 16, 0])", as a tile of the result's dimensions.
+  std::string load_text(const tile::Instruction& load) const;
+
+ private:
+  const tile::Program& program_;
+  const IndexNames& names_;
+  std::vector<Window> windows_;
+};
+
+}  // namespace kw::triton
