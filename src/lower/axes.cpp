@@ -1,5 +1,7 @@
 #include "lower/axes.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -118,6 +120,19 @@ class Mapper {
                                tile::ranges_of(mapped_.program));
   }
 
+  // The iterations of the others are divided by its own.
+  void refuse_empty(kernel::Symbol axis) const {
+    if (kernel::range_of(iterations_of(axis), tile::ranges_of(mapped_.program)).low > 0) return;
+    ErrorText text;
+    text.message = fmt::format(
+        "kernel '{}' cannot be scheduled so: axis '{}' is walked together with others, but may "
+        "have no points",
+        kernel_.name, kernel_.symbols[axis].name);
+    text.hint = "Give it a loop of its own.";
+    text.code = "bad-schedule";
+    throw Error(ErrorKind::kUser, std::move(text));
+  }
+
   // Its place in the loop's iterations, which are counted along all of its axes.
   void map_merged_axis(kernel::Symbol axis) {
     const std::vector<kernel::Symbol> axes = merged_with(axis);
@@ -125,6 +140,7 @@ class Mapper {
     int64_t most = 1;
     std::string name;
     for (kernel::Symbol other : axes) {
+      refuse_empty(other);
       if (mapped_.axes[other].outer >= 0) mapped_.axes[axis].outer = mapped_.axes[other].outer;
       inner = other == axis ? tile::Index(1) : inner * iterations_of(other);
       most *= kernel_.symbols[other].range.high / schedules_.at(other)->width + 1;

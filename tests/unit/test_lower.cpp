@@ -311,6 +311,14 @@ constexpr const char* kSums = R"(kernel sums {
   y[row] = sum(x[row, column]; column)
 })";
 
+constexpr const char* kWindows = R"(kernel windows {
+  size rows = 0..8
+  axis out = 12, dy = 3, dx = rows
+  in x: f32[12, 3, rows]
+  out y: f32[12]
+  y[out] = sum(x[out, dy, dx]; dy, dx)
+})";
+
 TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"row":{"grid":1}})", "axis 'column' has no mapping"},
@@ -330,6 +338,13 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"grid":1},"column":{"loop":8},"order":{"grouped":"row","along":"column"}})",
        "which is not in the grid"},
       {R"({"row":{"grid":1},"column":{"loop":8},"order":{"group":"row"}})", "order has no parameter 'group'"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"scheme":"fp16"})", "must be \"ieee\" or \"fp16x3\""},
+      {R"({"row":{"grid":1},"column":{"loop":8},"bulk":1})", "bulk is 1, but must be true or false"},
+      {R"({"row":{"grid":1,"bounded":true},"column":{"loop":8}})", "neither online nor bounded"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"bounded":true}})", "no mask says where its folds have all they need"},
+      {R"({"row":{"loop":2,"stages":2},"column":{"loop":8},"nest":[["row","column"]]})", "stages inside a merged loop"},
+      {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","column"]]})", "by a value that does not depend on it"},
+      {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","row"],"column"]})", "nest has axis 'row' 2 times"},
       {R"([1])", "expected an object"},
       {R"({)", "this is not JSON"},
   };
@@ -340,6 +355,10 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
 
 TEST(Schedules, AreOneTextForOneSchedule) {
   const Kernel kernel = kernel::parse_kernel(kSums);
+  const Kernel windows = kernel::parse_kernel(kWindows);
+  const char* merged =
+      R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2,"stages":3},"nest":[["dy","dx"]],"scheme":"fp16x3","bulk":true,"warps":4})";
+  EXPECT_EQ(to_json(parse_schedule(std::string_view(merged), windows), windows).dump(), merged);
   const char* given = R"({"warps":8,"column":{"stages":2,"loop":8},"row":{"grid":4},"nest":["column"]})";
   const std::string text = to_json(parse_schedule(std::string_view(given), kernel), kernel).dump();
   EXPECT_EQ(text, R"({"row":{"grid":4},"column":{"loop":8,"stages":2},"nest":["column"],"warps":8})");
@@ -391,6 +410,35 @@ TEST(Schedules, WhatCannotBeKeptIsRefused) {
 })";
   EXPECT_NE(refusal(wide, R"({"row":{"tile":4096},"column":{"tile":4096}})")
                 .find("has 16777216 elements, and 1048576 are the most"),
+            std::string::npos);
+}
+
+TEST(Schedules, MergedLoopsOfWhatMayBeEmptyAreRefused) {
+  const char* merged = R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2},"nest":[["dy","dx"]]})";
+  EXPECT_NE(refusal(kWindows, merged).find("axis 'dx' is walked together with others, but may have no points"),
+            std::string::npos)
+      << refusal(kWindows, merged);
+}
+
+// Causal: a block of four queries has all it needs before key 4 · block + 4.
+TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
+  const char* causal = R"(kernel k {
+  axis query = 12, key = 12
+  in x: f32[12, 12]
+  out y: f32[12]
+  score = select(key <= query, x[query, key], -inf)
+  largest = max(score; key)
+  y[query] = sum(exp(score - largest); key)
+})";
+  const Kernel kernel = kernel::parse_kernel(causal);
+  const auto text = [&](const char* schedule) {
+    return tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
+  };
+  const std::string once = text(R"({"query":{"grid":4},"key":{"loop":2,"online":true,"bounded":true}})");
+  EXPECT_NE(once.find("for key_start = 0 to query_block * 4 + 4 step 2"), std::string::npos) << once;
+  const std::string twice = text(R"({"query":{"grid":4},"key":{"loop":2,"bounded":true}})");
+  EXPECT_EQ(twice.find("0 to 12"), std::string::npos) << twice;
+  EXPECT_NE(refusal(causal, R"({"query":{"grid":8},"key":{"loop":2,"bounded":true}})").find("may lie beyond its end"),
             std::string::npos);
 }
 
