@@ -85,9 +85,9 @@ _ODD: list[Any] = [
 class Recorder(nursing.Host):
     """Keeps each operation's last answer."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         self.answers: dict[str, Any] = {}
-        super().__init__(*arguments)
+        super().__init__(*arguments, **options)
 
     def ask(self, message: dict[str, Any], descriptor: int | None = None) -> Any:
         self.answers[message["op"]] = answer = super().ask(message, descriptor)
@@ -213,7 +213,7 @@ class Fuzzer:
         recorded.rewind()
         self.stub = Stub(recorded.host.answers, protocol.encode)  # type: ignore[attr-defined]
         recorded.close()
-        remotes.Host = lambda *_: self.stub  # type: ignore[misc, assignment]
+        remotes.Host = lambda *_, **__: self.stub  # type: ignore[misc, assignment]
         remotes.free_memory = lambda _: FREE_BYTES
         self.steps: list[Callable[[remotes.Remote], Any]] = [
             lambda remote: self._run(remote),
