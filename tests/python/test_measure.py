@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from kernelwright import compile_only, errors, library
 from kernelwright.judge import measurement as measure
 from kernelwright.timing import ceilings
-from kernelwright.timing.profiling import profile_call
+from kernelwright.timing.profiling import Intervals, profile_call
 from kernelwright.timing.timer import Perturbation, is_settled
 
 pytestmark = pytest.mark.alone
@@ -249,6 +249,32 @@ def test_library_time_is_not_ours():
 
 
 @pytest.mark.slow
+class Tick:
+    """An event of a device whose clock ticks with each."""
+
+    clock = 0
+
+    def __init__(self):
+        Tick.clock += 1
+        self.at = Tick.clock
+
+    def elapsed_time(self, later):
+        return float(later.at - self.at)
+
+
+def test_of_intervals_inside_each_other_the_innermost_count():
+    intervals = Intervals(Tick)
+    with intervals.around("aten::mm"):
+        pass
+    with intervals.around("mylib::layer"):  # an operator of the candidate's own, which launches two kernels
+        for kernel in ("first", "second"):
+            with intervals.around(kernel):
+                pass
+    with intervals.around("aten::mm"):
+        pass
+    assert intervals.milliseconds() == {"aten::mm": 2.0, "first": 1.0, "second": 1.0}
+
+
 def test_ceilings_of_the_cpu_are_plausible_and_quick():
     began = time.monotonic()
     found = ceilings.run({"device": "cpu"}, lambda stage, fraction: None)
@@ -426,9 +452,8 @@ def test_work_for_new_weights_counts_in_training_and_stands_apart_otherwise(time
     reply = timed(CONVERTED_WHERE_NEW, problem, budget_seconds=4, candidate_seconds=None)
     usual, apart = sorted(reply["samples_ms"]["ours"])[0], reply["new_weights_ms"].get("ours")
     weight = torch.randn(600, 600)
-    half = (
-        min(timeit.repeat(lambda: torch.linalg.qr(weight), number=1, repeat=9)) * 1e3 / 2
-    )  # of the work for new weights
+    once = min(timeit.repeat(lambda: torch.linalg.qr(weight), number=1, repeat=9))
+    half = 1e3 * once / 2  # milliseconds of the work for new weights
     assert judged(reply)["verdict"] == "pass"
     if training:
         assert apart is None and usual > half

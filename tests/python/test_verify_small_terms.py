@@ -6,7 +6,7 @@ import pytest
 import torch
 from verification_problems import check, wrong_outputs  # noqa: F401
 
-from kernelwright.judge import metrics
+from kernelwright.judge import buckets, metrics
 
 PROBLEM = """
 import torch
@@ -106,6 +106,24 @@ def test_another_order_of_rounding_passes(check, name, seed):  # noqa: F811
         wrong_outputs(check(PROBLEM.replace("RESULT", result).replace("INPUT", given), candidate(body), seed=seed))
         == []
     )
+
+
+def test_buckets_are_the_same_sorted_and_one_by_one(monkeypatch):
+    torch.manual_seed(0)
+    reference = torch.randn(5000, dtype=torch.float64) * torch.exp2(torch.randint(-100, 100, (5000,)).double())
+    reference[::50] = 0.0
+    eager, ours = reference * (1 + 1e-6), reference * (1 + 1e-4 * torch.randn(5000, dtype=torch.float64))
+    found = []
+    for most_passes in (0, 1000):
+        monkeypatch.setattr(buckets, "_MOST_PASSES", most_passes)
+        one = buckets.Buckets()
+        one.add(reference, ours=ours - reference, eager=eager - reference)
+        found.append(one)
+    first, second = found
+    assert int((first.counts > 0).sum()) > 40 and torch.equal(first.counts, second.counts)
+    for part in ("ours", "eager"):
+        torch.testing.assert_close(first.squares[part], second.squares[part], rtol=1e-12, atol=0.0)
+        assert torch.equal(first.peaks[part], second.peaks[part])
 
 
 def test_buckets_hold_the_errors_of_their_size(monkeypatch):

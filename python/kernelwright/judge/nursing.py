@@ -150,7 +150,7 @@ _lock = threading.Lock()
 
 
 def nursery(anew: bool = False, compilers: bool = False) -> Nursery:
-    """This process's, started where there is none, or `anew` in any case; or the one for `compilers`, which it forks."""
+    """This process's, started where there is none, or `anew` in any case; or that for `compilers`, which it forks."""
     global _compilers
     with _lock:
         if _nursery is None or not _nursery.is_alive() or _owner != os.getpid() or (anew and not compilers):
@@ -206,7 +206,7 @@ def left_before(file: int) -> dict[str, Any]:
 
 class Host:
     """One candidate's process, asked one thing after the other. `deadline`: in seconds of the monotonic clock, or
-    None; `limit_seconds`: the time that it stands for, as it is told. `compilers`: what torch.compile needs is imported.
+    None; `limit_seconds`: the time that it stands for, as it is told. `compilers`: what torch.compile needs is there.
     """
 
     def __init__(
@@ -234,8 +234,12 @@ class Host:
             "confinement": asdict(confinement) | {"scratch": self.scratch, "overlaid": self.overlaid},
             "environment": environment,
         }
-        # The nursery may be killed at any moment; another takes its place. What that for compilers lacks, torch.compile imports.
-        started = self._start(request, compilers) or self._start(request, anew=not compilers)
+        started = self._start(request, compilers)
+        if started is None:
+            # The nursery may be killed at any moment; another takes its place. Instead of the one for compilers the other
+            # will do: torch.compile imports what it needs.
+            self._close_channels()
+            started = self._start(request, anew=not compilers)
         if started is None or "pid" not in started:
             self._close_descriptors()
             raise internal_error(
@@ -249,8 +253,6 @@ class Host:
 
     def _start(self, request: dict[str, Any], compilers: bool = False, anew: bool = False) -> dict[str, Any] | None:
         """What the keeper tells of the process that it has started; None where it came to nothing."""
-        if hasattr(self, "socket"):
-            self._close_channels()
         self.socket, theirs = socket.socketpair()
         self.report, report = os.pipe()
         self._lines = b""

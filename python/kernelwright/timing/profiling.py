@@ -87,11 +87,16 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
     return Profile(None if kernels else 0.0)
 
 
-class _Events:
-    """Pairs of a GPU's events by what ran between them."""
+class Intervals:
+    """Pairs of a device's events by what ran between them; of those inside each other the innermost only. `event`:
+    makes one that is recorded now.
+    """
 
-    def __init__(self) -> None:
-        self.pairs: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+    def __init__(self, event: Callable[[], Any]) -> None:
+        self.event = event
+        self.pairs: list[tuple[str, Any, Any]] = []
+        self._open: list[tuple[str, Any]] = []
+        self._has_inner = False
 
     @contextlib.contextmanager
     def around(self, name: str) -> Iterator[None]:
@@ -100,11 +105,14 @@ class _Events:
         self.end()
 
     def begin(self, name: str) -> None:
-        self.pairs.append((name, torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
-        self.pairs[-1][1].record()
+        self._open.append((name, self.event()))
+        self._has_inner = False
 
     def end(self) -> None:
-        self.pairs[-1][2].record()
+        name, start = self._open.pop()
+        if not self._has_inner:
+            self.pairs.append((name, start, self.event()))
+        self._has_inner = True
 
     def milliseconds(self) -> dict[str, float]:
         taken: dict[str, float] = {}
@@ -113,23 +121,29 @@ class _Events:
         return taken
 
 
+def _recorded() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 class _Operators(TorchDispatchMode):
     """Each ATen operator's time."""
 
-    def __init__(self, events: _Events) -> None:
+    def __init__(self, intervals: Intervals) -> None:
         super().__init__()
-        self.events = events
+        self.intervals = intervals
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         name = func._schema.name
         if name.startswith(_BOOKKEEPING):
             return func(*args, **(kwargs or {}))
-        with self.events.around(name):
+        with self.intervals.around(name):
             return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def _triton_kernels(events: _Events) -> Iterator[None]:
+def _triton_kernels(intervals: Intervals) -> Iterator[None]:
     """Each of Triton's launches' time too."""
     try:
         from triton import knobs
@@ -139,7 +153,7 @@ def _triton_kernels(events: _Events) -> Iterator[None]:
     except (ImportError, AttributeError):
         yield
         return
-    hooks = (lambda launch: events.begin(launch.get()["name"])), (lambda launch: events.end())
+    hooks = (lambda launch: intervals.begin(launch.get()["name"])), (lambda launch: intervals.end())
     for change, hook in zip(add, hooks):
         change(hook)
     try:
@@ -153,9 +167,9 @@ def _by_events(call: Callable[[], Any], device: torch.device) -> dict[str, float
     """Milliseconds by operator and kernel; None where more than a little of the call ran outside of them."""
 
     def attempt(lead_seconds: float) -> tuple[dict[str, float], float, float]:
-        events, whole = _Events(), _Events()
+        inner, whole = Intervals(_recorded), Intervals(_recorded)
         torch.cuda.synchronize(device)
-        with _triton_kernels(events), _Operators(events):
+        with _triton_kernels(inner), _Operators(inner):
             if lead_seconds:
                 torch.cuda._sleep(int(min(lead_seconds, _LONGEST_LEAD_SECONDS) * _GPU_CLOCK))
             began = time.perf_counter()
@@ -163,8 +177,8 @@ def _by_events(call: Callable[[], Any], device: torch.device) -> dict[str, float
                 call()
             issued = time.perf_counter() - began
         torch.cuda.synchronize(device)
-        own = _EVENTS_MILLISECONDS * (1 + len(events.pairs))
-        return events.milliseconds(), whole.milliseconds()["all"] - own, issued
+        own = _EVENTS_MILLISECONDS * (1 + len(inner.pairs))
+        return inner.milliseconds(), whole.milliseconds()["all"] - own, issued
 
     with torch.cuda.device(device):
         _, _, seconds = attempt(0.0)
