@@ -337,6 +337,8 @@ class Arranger {
     if (values_.emission.depth_of(end) > values_.emission.depth() || kernel::range_of(mapped.end - end, ranges).low < 0)
       values_.refuse(fmt::format("axis '{}' is bounded by what may lie beyond its end", name),
                      "Take widths of blocks that divide their axes.");
+    if (kernel::range_of(end, ranges).low < 1)  // a sum of nothing is 0, one of nothing but exp(-inf - -inf) is not
+      values_.refuse(fmt::format("axis '{}' is bounded, and some blocks may have no point of it", name));
     return end;
   }
 

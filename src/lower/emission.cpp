@@ -98,13 +98,8 @@ std::vector<Value> Emission::add(Instruction instruction, const std::vector<Tile
     depths_.back() = depth;
   }
   scope.known.emplace(key, instruction.results);
-  if (instruction.kind == Kind::kConstant) constants_[instruction.results[0]] = instruction;
-  if (instruction.kind == Kind::kLoad && instruction.access.otherwise == 0.0)
-    zero_loads_.insert(instruction.results[0]);
-  if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kAdd)
-    sums_[instruction.results[0]] = {instruction.operands[0], instruction.operands[1]};
-  if (instruction.kind == Kind::kOp && instruction.op == ScalarOp::kCast)
-    casts_[instruction.results[0]] = instruction.operands[0];
+  if (instruction.kind == Kind::kConstant || instruction.kind == Kind::kLoad || instruction.kind == Kind::kOp)
+    made_[instruction.results[0]] = instruction;
   scope.code.push_back(std::move(instruction));
   return scope.code.back().results;
 }
@@ -157,7 +152,7 @@ Value Emission::cast(Value value, DType dtype) {
 Value Emission::broadcast(Value value, const std::vector<Symbol>& lanes) {
   if (type(value).lanes == lanes) return value;
   const DType dtype = type(value).dtype;
-  if (const auto found = constants_.find(value); found != constants_.end()) {
+  if (const auto found = made_.find(value); found != made_.end() && found->second.kind == Kind::kConstant) {
     Instruction wider = found->second;
     wider.results.clear();
     return add(std::move(wider), {{dtype, lanes}}, program_.values[value].name)[0];
@@ -165,14 +160,23 @@ Value Emission::broadcast(Value value, const std::vector<Symbol>& lanes) {
   return op(ScalarOp::kSelect, {constant({DType::b1, lanes}, 1), value, constant({dtype, {}}, 0)}, dtype);
 }
 
+bool Emission::is_zero_where_masked(Value value) const {
+  const auto found = made_.find(value);
+  return found != made_.end() && found->second.kind == Kind::kLoad && found->second.access.otherwise == 0.0;
+}
+
 std::optional<std::pair<Value, Value>> Emission::summands_of(Value value) const {
-  const auto sum = sums_.find(value);
-  if (sum == sums_.end()) return std::nullopt;
-  const auto before = [&](Value one) {
-    const auto cast = casts_.find(one);
-    return cast == casts_.end() ? one : cast->second;
+  const auto operation = [&](Value one, ScalarOp op) -> const Instruction* {
+    const auto found = made_.find(one);
+    return found != made_.end() && found->second.kind == Kind::kOp && found->second.op == op ? &found->second : nullptr;
   };
-  return std::pair{before(sum->second.first), before(sum->second.second)};
+  const Instruction* sum = operation(value, ScalarOp::kAdd);
+  if (!sum) return std::nullopt;
+  const auto uncast = [&](Value one) {
+    const Instruction* cast = operation(one, ScalarOp::kCast);
+    return cast ? cast->operands[0] : one;
+  };
+  return std::pair{uncast(sum->operands[0]), uncast(sum->operands[1])};
 }
 
 Value Emission::both(Value left, Value right) {

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +42,7 @@ class Emission {
   // The value as a tile with these lanes; it has some of them.
   tile::Value broadcast(tile::Value value, const std::vector<tile::Symbol>& lanes);
   // Is it a load that yields 0 where its mask does not hold?
-  bool is_zero_where_masked(tile::Value value) const { return zero_loads_.contains(value); }
+  bool is_zero_where_masked(tile::Value value) const;
   // The two values that this one is the sum of, before any casts; nullopt where it is not a sum.
   std::optional<std::pair<tile::Value, tile::Value>> summands_of(tile::Value value) const;
   tile::Value both(tile::Value left, tile::Value right);  // of masks; either may be kNoValue
@@ -65,11 +64,8 @@ class Emission {
 
   tile::Program& program_;
   std::vector<Scope> scopes_;
-  std::vector<int> depths_;  // [value]
-  std::map<tile::Value, tile::Instruction> constants_;
-  std::map<tile::Value, std::pair<tile::Value, tile::Value>> sums_;
-  std::set<tile::Value> zero_loads_;
-  std::map<tile::Value, tile::Value> casts_;  // to what was cast
+  std::vector<int> depths_;                        // [value]
+  std::map<tile::Value, tile::Instruction> made_;  // constants, loads and operations by their result
   std::map<std::string, int> names_;
 };
 

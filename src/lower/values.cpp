@@ -230,8 +230,9 @@ Value Values::three_products(const Expr& expr, Value total) {
 
 std::pair<Value, Value> Values::halves_of(const Expr& expr, size_t place) {
   Value value = value_of(expr.operands[place]);
+  const TileType half{DType::f16, emission.type(value).lanes};
   if (const auto given = emission.summands_of(value);
-      given && emission.type(given->first).dtype == DType::f16 && emission.type(given->second).dtype == DType::f16)
+      given && emission.type(given->first) == half && emission.type(given->second) == half)
     return {zero_beyond(expr, given->first), zero_beyond(expr, given->second)};
   value = zero_beyond(expr, value);
   const std::string& name = program_.values[value].name;

@@ -224,6 +224,7 @@ class InstructionRules {
     require(at_.mode != CopyMode::kAsync, "loads are plain or bulk");
     require(at_.mode == CopyMode::kPlain || box_of(program_, at_.access),
             "what is loaded from '{}' is no box that the bulk copy engine takes", buffer_of(at_.access).name);
+    require(at_.mode == CopyMode::kPlain || at_.hint == Hint::kNone, "a bulk load has a hint, which it cannot follow");
   }
 
   void check_written(const Access& access) const {

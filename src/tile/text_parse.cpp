@@ -347,8 +347,8 @@ class ProgramParser {
       result.to = used_symbol(SymbolKind::kLane, "lane");
     } else if (word_here == "load") {
       result.kind = Kind::kLoad;
-      if (reader_.accept("bulk")) result.mode = CopyMode::kBulk;
       result.access = place();
+      if (reader_.accept("bulk")) result.mode = CopyMode::kBulk;
       parse_mask(result.access, true);
       parse_hint(result);
     } else if (word_here == "dot") {

@@ -221,7 +221,7 @@ class ProgramPrinter {
         return fmt::format("relabel {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
                            symbol_name(instruction.to));
       case Kind::kLoad:
-        return (instruction.mode == CopyMode::kBulk ? "load bulk " : "load ") + place(instruction.access) +
+        return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
                mask_text(instruction.access, true) + hint_text(instruction.hint);
       case Kind::kDot:
         return "dot " + values(instruction.operands) +

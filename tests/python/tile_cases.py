@@ -158,7 +158,10 @@ CASES = [
             "row_sum": torch.empty(40),
         },
         _linear,
-        ('{"m":{"grid":16},"n":{"tile":32},"k":{"loop":32,"stages":3},"warps":8}',),
+        (
+            '{"m":{"grid":16},"n":{"tile":32},"k":{"loop":32,"stages":3},"warps":8}',
+            '{"m":{"grid":16},"n":{"tile":32},"k":{"loop":32,"stages":3},"scheme":"fp16x3"}',
+        ),
     ),
     Case(
         "attention",

@@ -270,7 +270,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     const std::string text = tile::print_program(program);
     online += text.find("rescale") != std::string::npos;
     merged += text.find("_step = 0 to") != std::string::npos;
-    bulk += text.find("load bulk") != std::string::npos;
+    bulk += text.find("] bulk") != std::string::npos;
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
     const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
     for (const auto& [name, numbers] : expected) {
@@ -356,8 +356,8 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
 TEST(Schedules, AreOneTextForOneSchedule) {
   const Kernel kernel = kernel::parse_kernel(kSums);
   const Kernel windows = kernel::parse_kernel(kWindows);
-  const char* merged =
-      R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2,"stages":3},"nest":[["dy","dx"]],"scheme":"fp16x3","bulk":true,"warps":4})";
+  const std::string merged = R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2,"stages":3},"nest":[["dy","dx"]],)"
+                             R"("scheme":"fp16x3","bulk":true,"warps":4})";
   EXPECT_EQ(to_json(parse_schedule(std::string_view(merged), windows), windows).dump(), merged);
   const char* given = R"({"warps":8,"column":{"stages":2,"loop":8},"row":{"grid":4},"nest":["column"]})";
   const std::string text = to_json(parse_schedule(std::string_view(given), kernel), kernel).dump();
@@ -438,6 +438,11 @@ TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
   EXPECT_NE(once.find("for key_start = 0 to query_block * 4 + 4 step 2"), std::string::npos) << once;
   const std::string twice = text(R"({"query":{"grid":4},"key":{"loop":2,"bounded":true}})");
   EXPECT_EQ(twice.find("0 to 12"), std::string::npos) << twice;
+  std::string before = causal;
+  before.replace(before.find("<="), 2, "<");
+  EXPECT_NE(refusal(before, R"({"query":{"grid":1},"key":{"loop":2,"bounded":true}})").find("may have no point of it"),
+            std::string::npos);
+  EXPECT_EQ(refusal(before, R"({"query":{"grid":4},"key":{"loop":2,"bounded":true}})"), "");
   EXPECT_NE(refusal(causal, R"({"query":{"grid":8},"key":{"loop":2,"bounded":true}})").find("may lie beyond its end"),
             std::string::npos);
 }

@@ -79,6 +79,7 @@ constexpr std::string_view kEverything = R"(program everything {
   barrier grid
   %one_more: i64 = constant 1
   store count[] <- %one_more combine sum
+  %box: f32[row, column] = load x[row_block * 16 + row, column_block * 64 + column] bulk
   store out[row_block * 16 + row, column_block * 64 + column] <- %close where %inside hint stream
 }
 )";
@@ -263,6 +264,28 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"if %always {", "if %inside {", "the condition has lanes [column], but is one value", ""}));
 
 // What text cannot say, or what its parser finds before the verifier.
+TEST(TileVerifier, BulkLoadsAreBoxes) {
+  const auto fault = [](const std::string& load, const std::string& buffer = "f32[rows, 256]") {
+    const std::string text =
+        "program boxes {\n  size rows = 1..64\n  lane row = 16, column = 64, wide = 512\n  buffer x: " + buffer +
+        " input\n  buffer y: f32[16, 512] output\n\n  " + load + "\n}\n";
+    try {
+      parse_program(text);
+    } catch (const Error& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  EXPECT_EQ(fault("%t: f32[row, column] = load x[row + 60, column] bulk"), "");  // may leave its buffer
+  EXPECT_NE(fault("%t: f32[row, column] = load x[row + 60, column]").find("dimension 0 of buffer 'x' is left"),
+            std::string::npos);
+  const std::string no_box = "is no box that the bulk copy engine takes";
+  for (const char* load :
+       {"%t: f32[row, column] = load x[row * 2, column] bulk", "%t: f32[wide] = load x[0, wide] bulk",
+        "%t: f32[row] = load x[row, 0] bulk", "%t: f32[row, column] = load x[column, row] bulk"})
+    EXPECT_NE(fault(load).find(no_box), std::string::npos) << load << ": " << fault(load);
+  EXPECT_NE(fault("%t: f32[row, column] = load x[row, column] bulk", "f32[rows, 255]").find(no_box), std::string::npos);
+  EXPECT_NE(fault("%t: f32[row, column] = load x[row, column] bulk hint keep").find("has a hint"), std::string::npos);
+}
+
 TEST(TileVerifier, NamesProgramAndInstruction) {
   Program program = parse_program(kEverything);
   std::swap(program.body[3], program.body[0]);

@@ -594,13 +594,4 @@ class TilePrinter {
 
 TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(program).run(); }
 
-std::string print_tile_module(const tile::Program& program) {
-  const TileKernel kernel = print_tile_kernel(program);
-  std::string text = "import triton\nimport triton.language as tl\n";
-  if (kernel.launch.find("torch.") != std::string::npos) text = "import torch\n" + text;
-  if (kernel.source.find("libdevice.") != std::string::npos) text += "from triton.language.extra import libdevice\n";
-  const std::string helpers = helper_definitions(kernel.helpers);
-  return text + "\n\n" + (helpers.empty() ? "" : helpers + "\n\n") + kernel.source + "\n\n" + kernel.launch;
-}
-
 }  // namespace kw::triton
