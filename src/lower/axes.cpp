@@ -33,7 +33,8 @@ class Mapper {
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
     mapped_.axes.resize(kernel_.symbols.size());
-    for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[schedules_.size()];
+    size_t place = 0;
+    for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];
     for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol) {
       const kernel::SymbolInfo& info = kernel_.symbols[symbol];
       if (info.kind == kernel::SymbolKind::kSize)
@@ -172,7 +173,8 @@ class Mapper {
     for (const std::vector<kernel::Symbol>& axes : loops) {
       MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
       loop.stages = schedules_.at(axes.back())->stages;
-      loop.bounded = schedules_.at(axes[0])->bounded;
+      loop.bounded = std::any_of(axes.begin(), axes.end(),
+                                 [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
       if (axes.size() > 1) {
         loop.end = tile::Index(1);
         for (kernel::Symbol axis : axes) loop.end = loop.end * iterations_of(axis);

@@ -413,6 +413,17 @@ TEST(Schedules, WhatCannotBeKeptIsRefused) {
             std::string::npos);
 }
 
+TEST(Schedules, ABoundIsNotForgottenInAMergedLoop) {
+  const char* sum = R"(kernel k {
+  axis row = 12, column = 40
+  in x: f32[12, 40]
+  out y: f32[1]
+  y[0] = sum(x[row, column]; row, column)
+})";
+  const char* merged = R"({"row":{"loop":2},"column":{"loop":8,"bounded":true},"nest":[["row","column"]]})";
+  EXPECT_NE(refusal(sum, merged).find("no mask says where"), std::string::npos) << refusal(sum, merged);
+}
+
 TEST(Schedules, MergedLoopsOfWhatMayBeEmptyAreRefused) {
   const char* merged = R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2},"nest":[["dy","dx"]]})";
   EXPECT_NE(refusal(kWindows, merged).find("axis 'dx' is walked together with others, but may have no points"),
