@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 import time
 
@@ -568,3 +570,12 @@ def test_a_candidate_that_stops_its_clock_is_timed_by_the_judges(resident):
     remote.timer(inputs)
     samples = [remote.sample(inputs) for _ in range(5)]
     assert max(samples) < 1 and remote.untold_ms() > 8
+
+
+def test_progress_bars_start_no_threads(tmp_path):
+    """torch.compile makes a bar of tqdm's while it compiles, where tqdm is installed: its thread counted as left over."""
+    (tmp_path / "tqdm.py").write_text("class tqdm:\n    monitor_interval = 10\n")
+    check = "from kernelwright.host import nursery; nursery.import_libraries(); import tqdm; print(tqdm.tqdm.monitor_interval)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])}
+    done = subprocess.run([sys.executable, "-c", check], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"

@@ -79,6 +79,14 @@ def import_libraries() -> None:
     for name in ("numpy", "triton.language") if torch.backends.cuda.is_built() else ("numpy",):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    _forbid_monitors()
+
+
+def _forbid_monitors() -> None:
+    """tqdm, whose bars torch.compile makes while it compiles, starts a thread that watches them: no work of a
+    candidate's."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
 
 
 def import_compilers() -> None:
