@@ -14,13 +14,19 @@ from . import errors
 
 
 def compile_graph(
-    graph: dict[str, Any], target: str, caution: str = "fused", problem_source: str = ""
+    graph: dict[str, Any],
+    target: str,
+    caution: str = "fused",
+    problem_source: str = "",
+    schedule: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error.
 
     With `problem_source`, the text of a problem file, ModelNew is a subclass of its Model; without, it wraps a module.
+    `schedule`: in place of the planner's own, in the form in which an answer has it.
     """
-    return _call("kw_compile", {"graph": graph, "target": target, "caution": caution, "problem_source": problem_source})
+    request = {"graph": graph, "target": target, "caution": caution, "problem_source": problem_source}
+    return _call("kw_compile", request | ({} if schedule is None else {"schedule": schedule}))
 
 
 def judge(figures: dict[str, Any], policy: str) -> dict[str, Any]:

@@ -53,7 +53,9 @@ Json compile_request(const Json& request) {
   options.passes.disabled = request.value("disabled_passes", std::vector<std::string>{});
   options.problem_name = request.value("problem_name", "");
   options.problem_source = request.value("problem_source", "");
-  const Compiled compiled = compile(read_graph(request.at("graph").dump()), options);
+  Compiled compiled = compile(read_graph(request.at("graph").dump()), options);
+  if (request.contains("schedule"))
+    compiled = with_schedule(compiled, schedule_from_json(request.at("schedule").dump()), options);
   Json seconds = Json::object();
   for (const auto& [stage, time] : compiled.seconds) seconds[stage] = time;
   return {{"source", compiled.source},

@@ -14,8 +14,9 @@ extern "C" {
 #define KW_API __attribute__((visibility("default")))
 
 /* {"graph": GRAPH (docs/worker-protocol.md), "target": "cpu"|"triton", "caution": "fused"|"unfused"|"library",
- * "disabled_passes": [NAME…], "problem_name": TEXT, "problem_source": TEXT (empty for a module in memory)} → {"source":
- * TEXT, "kernels": [NAME…], "library_calls": N, "library_ops": [OP…], "schedule": SCHEDULE, "seconds": {STAGE: S}} */
+ * "disabled_passes": [NAME…], "problem_name": TEXT, "problem_source": TEXT (empty for a module in memory), "schedule":
+ * SCHEDULE (left out: the planner's own)} → {"source": TEXT, "kernels": [NAME…], "library_calls": N, "library_ops":
+ * [OP…], "schedule": SCHEDULE, "seconds": {STAGE: S}} */
 KW_API char* kw_compile(const char* request);
 
 /* {"figures": the reply of the worker's "verify", "policy": "reference"|"ieee"|"relaxed"} → verdict, reason, errors,

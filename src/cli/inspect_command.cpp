@@ -7,6 +7,7 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "emit/kernel_text.hpp"
+#include "tile/text.hpp"
 #include "ir/text.hpp"
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
@@ -43,6 +44,7 @@ std::string passes_text(const Compiled& compiled, const std::string& dumps) {
 std::string kernels_text(const Compiled& compiled) {
   std::string text = print(compiled.graph, compiled.program);
   for (const kernel_ir::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel_ir::print(kernel);
+  for (const tile::Program& tiles : compiled.program.tiles) text += "\n" + tile::print_program(tiles);
   return text;
 }
 

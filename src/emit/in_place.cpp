@@ -92,8 +92,8 @@ class Finder {
       : graph_(graph), program_(program), target_(target) {
     for (size_t index = 0; index < program.steps.size(); ++index) {
       const auto note = [&](const std::string& name) { uses_[name].push_back(index); };
-      if (const auto* step = std::get_if<KernelStep>(&program.steps[index]))
-        for (const std::string& name : step->tensors) note(name);
+      if (const auto* tensors = kernel_tensors(program.steps[index]))
+        for (const std::string& name : *tensors) note(name);
       if (const auto* step = std::get_if<ViewStep>(&program.steps[index])) {
         note(step->base);
         viewed_.insert(step->base);

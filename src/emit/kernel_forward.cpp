@@ -126,6 +126,14 @@ class Writer {
       lines_.push_back(line);
   }
 
+  void write(TileStep step) {
+    for (std::string& tensor : step.tensors) {
+      const auto held = in_place_.find(tensor);
+      tensor = names_.of(held == in_place_.end() ? tensor : held->second);
+    }
+    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(line);
+  }
+
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
 
   bool is_used(ValueId value) const { return value != kNoValue && used_.contains(graph_.values[value].name); }
@@ -310,8 +318,8 @@ class Writer {
         types_[name] = step->type;
         made_.push_back(name);
         last_allocation_ = index;
-      } else if (const auto* step = std::get_if<KernelStep>(&program_.steps[index])) {
-        for (const std::string& name : step->tensors) {
+      } else if (const auto* tensors = kernel_tensors(program_.steps[index])) {
+        for (const std::string& name : *tensors) {
           read(name);
           strides_matter_.insert(name);
         }
@@ -410,8 +418,7 @@ std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& pro
 std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {
   std::set<std::string> read;
   for (const Step& step : program.steps) {
-    if (const auto* kernel = std::get_if<KernelStep>(&step))
-      read.insert(kernel->tensors.begin(), kernel->tensors.end());
+    if (const auto* tensors = kernel_tensors(step)) read.insert(tensors->begin(), tensors->end());
     if (const auto* view = std::get_if<ViewStep>(&step)) read.insert(view->base);
     if (const auto* call = std::get_if<ExternStep>(&step))
       for_each_operand(graph.nodes[call->node], [&](ValueId value) { read.insert(graph.values[value].name); });

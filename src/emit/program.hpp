@@ -8,6 +8,7 @@
 
 #include "emit/kernel_ir.hpp"
 #include "ir/graph.hpp"
+#include "tile/program.hpp"
 
 namespace kw {
 
@@ -30,6 +31,14 @@ struct KernelStep {
   int group = 0;
 };
 
+// tiles[program] on tensors in the order of its buffers, each starting `offsets[i]` elements after its data pointer.
+struct TileStep {
+  int program = 0;
+  std::vector<std::string> tensors;
+  std::vector<int64_t> offsets;
+  int group = 0;
+};
+
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
 // mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/triton/keep_mask.hpp): elements side by
 // side that a thread is expected to take.
@@ -45,10 +54,18 @@ struct ViewStep {
   TensorType type;
 };
 
-using Step = std::variant<AllocateStep, KernelStep, ExternStep, ViewStep>;
+using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewStep>;
+
+// The tensors that a kernel of ours reads or writes; nullptr for a step that is none.
+inline const std::vector<std::string>* kernel_tensors(const Step& step) {
+  if (const auto* kernel = std::get_if<KernelStep>(&step)) return &kernel->tensors;
+  if (const auto* tiles = std::get_if<TileStep>(&step)) return &tiles->tensors;
+  return nullptr;
+}
 
 struct Program {
   std::vector<kernel_ir::Kernel> kernels;
+  std::vector<tile::Program> tiles;
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
 };
 

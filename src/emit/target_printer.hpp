@@ -27,6 +27,7 @@ class TargetPrinter {
   }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
+  virtual std::string launch(const Program& program, const TileStep& step) const = 0;
   virtual std::string prologue(const Program&) const {
     return "";
   }  // Python statements with which kernel_forward begins, unindented

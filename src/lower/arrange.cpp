@@ -11,6 +11,7 @@
 #include "lower/dead_code.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
+#include "lower/skip_masked.hpp"
 #include "lower/values.hpp"
 #include "tile/verifier.hpp"
 
@@ -49,6 +50,7 @@ class Arranger {
     arrange_block(goals);
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
+    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }

@@ -36,7 +36,7 @@ struct Mapped {
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false;
+  bool bulk = false, skip_masked = false;
   tile::Index translate(const kernel::Index& index) const;
 };
 

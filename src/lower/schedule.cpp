@@ -58,17 +58,18 @@ class ScheduleReader {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
-      } else if (key == "bulk") {
-        if (!value.is_boolean()) refuse(fmt::format("bulk is {}, but must be true or false", value.dump()));
-        schedule_.bulk = value.get<bool>();
+      } else if (key == "bulk" || key == "skip_masked") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
+        (key == "bulk" ? schedule_.bulk : schedule_.skip_masked) = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
         read_order(value);
       } else {
-        refuse(fmt::format("there is no axis or parameter '{}'", key),
-               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, nest and order.",
-                           list_of(names_)));
+        refuse(
+            fmt::format("there is no axis or parameter '{}'", key),
+            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, nest and order.",
+                        list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
@@ -241,6 +242,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   for (const auto& [scheme, name] : kSchemeNames)
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
   if (schedule.bulk) json["bulk"] = true;
+  if (schedule.skip_masked) json["skip_masked"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

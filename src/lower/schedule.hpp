@@ -19,7 +19,8 @@
 //   fp16x3  by three products of halves on tensor cores: each operand is the sum of a half and of what that lacks, as a
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
 //           whose rows' largest is scaled to a power of two at most 2^15
-// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp).
+// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
+// which no store's mask holds does nothing else (src/lower/skip_masked.hpp).
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,8 @@ struct KernelSchedule {
   std::vector<std::vector<std::string>> nest;
   OrderSchedule order;
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false;  // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
+  bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
+  bool skip_masked = false;  // blocks that would store nothing stop early
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

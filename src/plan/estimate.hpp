@@ -3,6 +3,7 @@
 #pragma once
 
 #include "emit/kernel_ir.hpp"
+#include "plan/scheduler.hpp"
 #include "target/device.hpp"
 
 namespace kw {
@@ -17,6 +18,15 @@ struct KernelEstimate {
 
 // The kernel's body need not be arranged. Costs of a Triton kernel by its tiles, of a CPU kernel by its axes.
 KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
+
+// Of a tile program: dots on the cores that their types and precision ask for, what its loads move through the last
+// cache, and its buffers through memory once. What stands under an If is left out: it is for rare inputs.
+double seconds_of(const tile::Program& program, const DeviceDescription& device);
+
+namespace plan {
+// All kernels of a group with their launches.
+double seconds_of(const ScheduledGroup& group, const DeviceDescription& device);
+}  // namespace plan
 
 // Of a CPU kernel: seconds by its loops (emit/cpu/loop_nest.hpp), given what it moves.
 double cpu_seconds(const kernel_ir::Kernel& kernel, const KernelEstimate& moved, const DeviceDescription& device);

@@ -10,6 +10,7 @@
 #include "plan/bag_lowering.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
+#include "plan/product_lowering.hpp"
 #include "plan/reductions.hpp"
 #include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"
@@ -630,6 +631,8 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
 std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
                                         const std::vector<ValueId>& outputs) {
   if (outputs.empty()) return std::nullopt;
+  if (const NodeId product = product_among(facts, nodes); product != kNoNode)
+    return lower_with_product(facts, nodes, product, outputs);
   auto domain = analyse(facts, nodes, &outputs);
   if (!domain) return std::nullopt;
   try {

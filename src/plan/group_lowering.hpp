@@ -8,6 +8,7 @@
 
 #include "emit/kernel_ir.hpp"
 #include "plan/domain.hpp"
+#include "plan/product.hpp"
 
 namespace kw::plan {
 
@@ -16,6 +17,8 @@ struct LoweredGroup {
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
   bool windowed = false;         // its reductions fold sliding windows or bags
   bool bags = false;             // only the data tell how many elements each of them folds
+  // Of a group with a matrix product: the kernel is what follows it, and loads the product where it would lie.
+  std::optional<Product> product;
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).

@@ -12,6 +12,7 @@
 #include "plan/group_lowering.hpp"
 #include "plan/scatters.hpp"
 #include "support/error.hpp"
+#include "tile/text.hpp"
 
 namespace kw {
 
@@ -21,12 +22,6 @@ namespace {
 
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
   return group.size() == 1 && facts.classes[group[0]] == plan::OpClass::kExtern;
-}
-
-const plan::Scheduler& scheduler_for(const plan::LoweredGroup& group) {
-  for (const auto& scheduler : plan::schedulers())
-    if (scheduler.can_take(group)) return scheduler;
-  fail_internal(__FILE__, __LINE__, "no scheduler takes a lowered group");
 }
 
 // As long as the count of elements and the tensor's address leave it so.
@@ -74,6 +69,14 @@ std::string identity_of(kernel_ir::Kernel kernel) {
     kernel.buffers[i].elements = wide ? 1 : 0;
   }
   return kernel_ir::print(kernel);
+}
+
+std::string identity_of(tile::Program program) {
+  program.name = "k";
+  program.doc.clear();
+  for (size_t i = 0; i < program.buffers.size(); ++i) program.buffers[i].name = "b" + std::to_string(i);
+  for (size_t i = 0; i < program.values.size(); ++i) program.values[i].name = "v" + std::to_string(i);
+  return tile::print_program(program);
 }
 
 class ProgramBuilder {
@@ -159,7 +162,7 @@ class ProgramBuilder {
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
     KW_ASSERT(scheduler, "a scheduler that was checked is not there");
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
-    if (!lowered || !scheduler->can_take(*lowered))
+    if (!lowered || !plan::takes(*scheduler, *lowered))
       throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " +
                                         std::to_string(group.nodes.front()));
     std::vector<ValueId> scattered;
@@ -192,10 +195,17 @@ class ProgramBuilder {
       KernelStep step;
       step.by_last = one.by_last;
       step.group = static_cast<int>(index);
-      for (int buffer : one.buffers)
-        step.tensors.push_back(buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer]);
+      for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
       program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
       pending_.push_back(std::move(pending));
+    }
+    for (auto& one : scheduled.tiles) {
+      TileStep step;
+      step.group = static_cast<int>(index);
+      step.offsets = std::move(one.offsets);
+      for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
+      step.program = intern(std::move(one.program));
+      program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
     }
     for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
@@ -203,6 +213,10 @@ class ProgramBuilder {
                                   ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
     }
+  }
+
+  const std::string& name_of(int buffer, const std::vector<std::string>& scratch_names) const {
+    return buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer];
   }
 
   // What a call leaves in an input whose old contents the kernel reads may be written where they lie
@@ -248,6 +262,16 @@ class ProgramBuilder {
     return place->second;
   }
 
+  int intern(tile::Program tiles) {
+    const auto [place, added] = known_tiles_.emplace(identity_of(tiles), static_cast<int>(program_.tiles.size()));
+    if (!added) return place->second;
+    const std::string wanted = tiles.name;
+    for (int count = 2; !kernel_names_.insert(tiles.name).second; ++count)
+      tiles.name = wanted + "_" + std::to_string(count);
+    program_.tiles.push_back(std::move(tiles));
+    return place->second;
+  }
+
   struct Pending {
     size_t step = 0;  // of program_.steps
     kernel_ir::Kernel kernel;
@@ -265,7 +289,7 @@ class ProgramBuilder {
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
   std::vector<bool> available_;  // per value: a tensor of that name exists
   std::set<std::string> tensor_names_, kernel_names_;
-  std::map<std::string, int> known_kernels_;
+  std::map<std::string, int> known_kernels_, known_tiles_;
 };
 
 }  // namespace
@@ -336,9 +360,10 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
     one.nodes = groups[group];
     one.scheduler = "extern";
     if (lowered[group]) {
-      const plan::Scheduler& scheduler = scheduler_for(*lowered[group]);
-      one.scheduler = scheduler.name;
-      one.parameters = scheduler.defaults(*lowered[group], device);
+      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered[group]);
+      KW_ASSERT(scheduler, "no scheduler takes a lowered group");
+      one.scheduler = scheduler->name;
+      one.parameters = scheduler->defaults(*lowered[group], device);
     } else if (!is_library_call(facts, groups[group]) && !(groups[group].size() == 1 && library[groups[group][0]])) {
       one.scheduler = "pointwise";  // stores nothing: every reader has its own copy
     }

@@ -25,6 +25,9 @@ struct StepText {
     return (step.by_last ? "then, in its last program, " : "") + program.kernels[step.kernel].name + "(" +
            join(step.tensors, ", ") + ")";
   }
+  std::string operator()(const TileStep& step) const {
+    return program.tiles[step.program].name + "(" + join(step.tensors, ", ") + ")";
+  }
   std::string operator()(const ExternStep& step) const { return "call " + print(graph, graph.nodes[step.node]); }
   std::string operator()(const ViewStep& step) const {
     return "view " + graph.values[step.value].name + " = " + step.base + " as " + print(step.type);

@@ -16,9 +16,20 @@ constexpr std::string_view kLibraryCall = "extern";
 }  // namespace
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler, kScanScheduler,      kBagScheduler,
-                                               kSlidingScheduler,   kReductionScheduler, kNormalisationScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler,  kScanScheduler,      kBagScheduler,
+                                               kSlidingScheduler,    kReductionScheduler, kNormalisationScheduler,
+                                               kContractionScheduler};
   return table;
+}
+
+bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
+  return group.product.has_value() == (scheduler.name == kContractionScheduler.name) && scheduler.can_take(group);
+}
+
+const Scheduler* scheduler_for(const LoweredGroup& group) {
+  for (const Scheduler& scheduler : schedulers())
+    if (takes(scheduler, group)) return &scheduler;
+  return nullptr;
 }
 
 const Scheduler* find_scheduler(std::string_view name) {

@@ -9,6 +9,7 @@
 #include "plan/group_lowering.hpp"
 #include "plan/parameters.hpp"
 #include "target/device.hpp"
+#include "tile/program.hpp"
 
 namespace kw::plan {
 
@@ -26,9 +27,18 @@ struct ScheduledKernel {
   bool by_last = false;  // its one program's work is done by the last program of the kernel before to end
 };
 
+// A kernel of the newer form. Its buffers start `offsets[i]` elements into what they lie in.
+struct ScheduledTiles {
+  tile::Program program;
+  std::vector<int> buffers;
+  std::vector<int64_t> offsets;
+};
+
+// Kernels, or tile programs, in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
-  std::vector<ScheduledKernel> kernels;  // in order of execution
+  std::vector<ScheduledKernel> kernels;
+  std::vector<ScheduledTiles> tiles;
 };
 
 struct Scheduler {
@@ -41,7 +51,11 @@ struct Scheduler {
   ScheduledGroup (*lower)(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device);
 };
 
-const std::vector<Scheduler>& schedulers();              // in order of preference
+const std::vector<Scheduler>& schedulers();  // in order of preference
+// The one that takes a group by itself; nullptr where none does. A group with a product is nobody's but the contraction
+// scheduler's.
+const Scheduler* scheduler_for(const LoweredGroup& group);
+bool takes(const Scheduler& scheduler, const LoweredGroup& group);
 const Scheduler* find_scheduler(std::string_view name);  // nullptr when there is none
 // Throws kUser where there is no such scheduler ("extern", a library call, takes no parameters), or it does not take
 // these. `group` names the group.
@@ -62,6 +76,6 @@ std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
 const ParameterTable& parameters_for_cpu();
 
 extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler,
-    kBagScheduler, kScanScheduler;
+    kBagScheduler, kScanScheduler, kContractionScheduler;
 
 }  // namespace kw::plan

@@ -8,6 +8,7 @@
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/keep_mask.hpp"
+#include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "support/progress.hpp"
@@ -53,6 +54,7 @@ std::string header_of(const Compiled& compiled, const CompileOptions& options) {
 
 void count_steps(Compiled& compiled) {
   for (const kernel_ir::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
+  for (const tile::Program& tiles : compiled.program.tiles) compiled.kernels.push_back(tiles.name);
   for (const Step& step : compiled.program.steps)
     if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
       if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) ==
@@ -97,6 +99,9 @@ std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::stri
   std::set<size_t> groups;
   const auto& steps = compiled.program.steps;
   for (size_t index = 0; index < steps.size(); ++index) {
+    if (const auto* tiles = std::get_if<TileStep>(&steps[index]))
+      if (functions.contains(compiled.program.tiles[tiles->program].name))
+        groups.insert(static_cast<size_t>(tiles->group));
     const auto* step = std::get_if<KernelStep>(&steps[index]);
     if (!step || step->by_last) continue;
     const auto* next = index + 1 < steps.size() ? std::get_if<KernelStep>(&steps[index + 1]) : nullptr;
@@ -124,6 +129,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (last == CompileStage::kPasses) return compiled;
 
   compiled.schedule = default_schedule(compiled.graph, options.target, device);
+  const bool fuses = options.caution == Caution::kNone || options.caution == Caution::kLibraryDraws;
+  if (fuses && device.half_flops > 0) compiled.schedule = join_products(compiled.graph, compiled.schedule, device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
   if (last == CompileStage::kSchedule) return compiled;

@@ -15,16 +15,6 @@ namespace kw::search {
 
 using plan::OpClass;
 
-namespace {
-
-const plan::Scheduler* scheduler_for(const plan::LoweredGroup& lowered) {
-  for (const plan::Scheduler& scheduler : plan::schedulers())
-    if (scheduler.can_take(lowered)) return &scheduler;
-  return nullptr;
-}
-
-}  // namespace
-
 std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
   std::vector<std::vector<NodeId>> groups;
   for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
@@ -48,7 +38,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
     return &*entry;
   }
   auto lowered = plan::lower_group(facts_, nodes, outputs);
-  const plan::Scheduler* scheduler = lowered ? scheduler_for(*lowered) : nullptr;
+  const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered) : nullptr;
   if (!scheduler) return nullptr;
   entry.emplace();
   entry->scheduler = scheduler;
@@ -68,8 +58,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
   if (!added) return place->second;
   try {
     plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
-    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
-      place->second += device_.launch_seconds + estimate(one.kernel, device_).seconds;
+    place->second += plan::seconds_of(entry.scheduler->lower(entry.lowered, parameters, device_), device_);
   } catch (const Error&) {
     place->second = std::numeric_limits<double>::infinity();  // parameters that do not go together
   }

@@ -20,6 +20,7 @@ void for_each_field(Device& device, Visit&& visit) {
   visit("vector_bytes", device.vector_bytes);
   visit("copy_bytes_per_second", device.copy_bytes_per_second);
   visit("fp32_flops", device.fp32_flops);
+  visit("half_flops", device.half_flops);
   visit("launch_seconds", device.launch_seconds);
   visit("read_bytes_per_second", device.read_bytes_per_second);
   visit("strided_bytes_per_second", device.strided_bytes_per_second);
@@ -42,6 +43,7 @@ DeviceDescription default_device(std::string_view target) {
     device.vector_bytes = 16;
     device.copy_bytes_per_second = 4.3e12;
     device.fp32_flops = 51e12;
+    device.half_flops = 650e12;
     device.launch_seconds = 2.5e-6;
     return device;
   }

@@ -340,6 +340,8 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"grid":1},"column":{"loop":8},"order":{"group":"row"}})", "order has no parameter 'group'"},
       {R"({"row":{"grid":1},"column":{"loop":8},"scheme":"fp16"})", "must be \"ieee\" or \"fp16x3\""},
       {R"({"row":{"grid":1},"column":{"loop":8},"bulk":1})", "bulk is 1, but must be true or false"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"skip_masked":1})", "skip_masked is 1, but must be true or false"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"skip_masked":true})", "a store is not masked"},
       {R"({"row":{"grid":1,"bounded":true},"column":{"loop":8}})", "neither online nor bounded"},
       {R"({"row":{"grid":1},"column":{"loop":8,"bounded":true}})", "no mask says where its folds have all they need"},
       {R"({"row":{"loop":2,"stages":2},"column":{"loop":8},"nest":[["row","column"]]})", "stages inside a merged loop"},
@@ -455,6 +457,42 @@ TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
             std::string::npos);
   EXPECT_EQ(refusal(before, R"({"query":{"grid":4},"key":{"loop":2,"bounded":true}})"), "");
   EXPECT_NE(refusal(causal, R"({"query":{"grid":8},"key":{"loop":2,"bounded":true}})").find("may lie beyond its end"),
+            std::string::npos);
+}
+
+constexpr const char* kWanted = R"(kernel k {
+  axis row = 6, column = 5
+  in x: f32[6, 5]
+  in wanted: f32[6]
+  inout y: f32[6]
+  total = sum(x[row, column]; column)
+  y[row] where wanted[row] > 0.0 = total
+})";
+
+TEST(Schedules, BlocksThatWouldStoreNothingStopEarly) {
+  const Kernel kernel = kernel::parse_kernel(kWanted);
+  tile::Memory memory;
+  for (int place = 0; place < 30; ++place) memory["x"].reals.push_back(place);
+  memory["wanted"].reals = {0, 0, 1, 0, 0, 0};
+  memory["y"].reals = {-1, -1, -1, -1, -1, -1};
+  for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":2},"skip_masked":true})",
+                               R"({"row":{"grid":2},"column":{"tile":8},"skip_masked":true})"}) {
+    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    EXPECT_EQ(program.body.back().kind, tile::Kind::kIf) << tile::print_program(program);
+    // What is summed is not even loaded by the other blocks.
+    for (const tile::Instruction& one : program.body)
+      EXPECT_TRUE(one.kind != tile::Kind::kLoad || program.buffers[one.access.buffer].name == "wanted");
+    EXPECT_EQ(tile::interpret(program, memory).at("y").reals, (std::vector<double>{-1, -1, 60, -1, -1, -1}));
+  }
+}
+
+TEST(Schedules, WhatBlocksCannotKnowBeforehandIsRefused) {
+  std::string late = kWanted;
+  late.replace(late.find("wanted[row] > 0.0"), 17, "total > 0.0");
+  EXPECT_NE(refusal(late, R"({"row":{"grid":2},"column":{"loop":2},"skip_masked":true})").find("only after a loop"),
+            std::string::npos);
+  EXPECT_EQ(refusal(late, R"({"row":{"grid":2},"column":{"tile":8},"skip_masked":true})"), "");
+  EXPECT_NE(refusal(kWanted, R"({"row":{"loop":2},"column":{"loop":2},"skip_masked":true})").find("within a loop"),
             std::string::npos);
 }
 

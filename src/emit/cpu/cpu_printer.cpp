@@ -86,6 +86,10 @@ class CpuPrinter : public TargetPrinter {
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
 
+  std::string launch(const Program&, const TileStep&) const override {
+    fail_internal(__FILE__, __LINE__, "tile programs have no form for CPUs yet");
+  }
+
   std::string trailer(const Program& program) const override {
     if (program.kernels.empty()) return "";
     const bool refuses = std::any_of(program.kernels.begin(), program.kernels.end(), cpu::refuses_indices);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "emit/triton/tile_printer.hpp"
+#include "support/error.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -77,8 +79,26 @@ class GridLines {
 
 }  // namespace
 
+bool has_windows(const tile::Program& program) {
+  bool found = false;
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    found = found || (one.kind == tile::Kind::kLoad && one.mode == tile::CopyMode::kBulk);
+  });
+  return found;
+}
+
 std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names) {
   return GridLines(program, names).run();
+}
+
+int64_t block_count(const tile::Program& program) {
+  int64_t count = 1;
+  for (Symbol symbol : program.grid) {
+    const auto number = kernel::as_constant(program.symbols[symbol].count);
+    KW_ASSERT(number, "the grid of '" + program.name + "' hangs on run-time sizes");
+    count *= *number;
+  }
+  return count;
 }
 
 std::string launch_function(const tile::Program& program, const IndexNames& names) {
@@ -92,11 +112,7 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   }
   std::string options = fmt::format("num_warps={}", program.warps);
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
-  bool has_windows = false;
-  tile::for_each(program.body, [&](const tile::Instruction& one) {
-    has_windows = has_windows || (one.kind == tile::Kind::kLoad && one.mode == tile::CopyMode::kBulk);
-  });
-  const std::string memory = has_windows
+  const std::string memory = has_windows(program)
                                  ? "    # Kernels describe the windows that they read through in memory of their own.\n"
                                    "    triton.set_allocator(lambda size, alignment, stream: "
                                    "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"

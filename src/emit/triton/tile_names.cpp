@@ -41,7 +41,7 @@ void IndexNames::visit(const std::vector<Instruction>& body, std::vector<const I
       visit(instruction.body, loops);
       loops.pop_back();
     }
-    visit(instruction.kind == Kind::kIf ? instruction.body : std::vector<Instruction>{}, loops);
+    if (instruction.kind == Kind::kIf) visit(instruction.body, loops);
     visit(instruction.otherwise_body, loops);
   }
 }

@@ -1,6 +1,7 @@
 // Prints a tile program as a @triton.jit function. Everything is decided already: this is spelling.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -17,6 +18,12 @@ struct TileKernel {
 // Throws kInternal for what Triton cannot say: shared memory of one's own, barriers wider than a block, dots over
 // several lanes.
 TileKernel print_tile_kernel(const tile::Program& program);
+
+// Does it read through windows, whose descriptions need memory (triton.set_allocator)?
+bool has_windows(const tile::Program& program);
+
+// Blocks of a program whose grid does not hang on run-time sizes.
+int64_t block_count(const tile::Program& program);
 
 // A whole Python file: imports, helpers, the kernel and its launch.
 std::string print_tile_module(const tile::Program& program);

@@ -12,6 +12,7 @@
 #include "emit/triton/keep_mask.hpp"
 #include "emit/triton/kernel_printer.hpp"
 #include "emit/triton/refused_indices.hpp"
+#include "emit/triton/tile_printer.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -24,6 +25,15 @@ struct Printed {
   std::set<std::string> helpers;
 };
 
+bool reads_windows(const Program& program) {
+  return std::any_of(program.tiles.begin(), program.tiles.end(), triton::has_windows);
+}
+
+constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment, stream):
+    """Where kernels describe the windows through which they read their operands."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+)";
+
 Printed print_all(const Program& program) {
   Printed printed;
   for (const Kernel& kernel : program.kernels) {
@@ -34,6 +44,12 @@ Printed print_all(const Program& program) {
   }
   for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
     printed.kernels += "\n\n" + triton::joined_function(program, joined);
+  for (const tile::Program& tiles : program.tiles) {
+    triton::TileKernel kernel = triton::print_tile_kernel(tiles);
+    if (!printed.kernels.empty()) printed.kernels += "\n\n";
+    printed.kernels += kernel.source;
+    printed.helpers.merge(kernel.helpers);
+  }
   return printed;
 }
 
@@ -106,14 +122,32 @@ std::string signature_of(const Launchable& one) {
       one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
 
+std::string signature_of(const tile::Program& tiles) {
+  std::vector<std::string> pointers, aligned;
+  for (const tile::Buffer& buffer : tiles.buffers) {
+    pointers.push_back(fmt::format("\"{}\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
+    if (buffer.alignment % 16 == 0) aligned.push_back(fmt::format("\"{}\"", buffer.name));
+  }
+  return fmt::format(
+      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": "
+      "False, "
+      "\"divisible_by_16\": [{}]}},\n",
+      tiles.name, join(pointers, ", "), tiles.warps,
+      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion,
+      join(aligned, ", "));
+}
+
+std::string moved(const std::string& tensor, int64_t offset) {
+  return offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset);
+}
+
 // What a launch passes for the tensors of a step.
 std::vector<std::string> tensors_of(const Program& program, const KernelStep& step) {
   std::vector<std::string> arguments;
   for (size_t at = 0; at < step.tensors.size(); ++at) {
     const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
-    const std::string& tensor = step.tensors[at];
     arguments.push_back(
-        (offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset)) +
+        moved(step.tensors[at], offset) +
         (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
   }
   return arguments;
@@ -134,7 +168,8 @@ class TritonPrinter : public TargetPrinter {
     const Printed printed = print_all(program);
     std::string text = printed.helpers.empty() ? "" : triton::helper_definitions(printed.helpers);
     for (const std::string& part :
-         {triton::keep_mask_definition(program), printed.kernels, triton::refused_definitions(program)})
+         {triton::keep_mask_definition(program), printed.kernels,
+          std::string(reads_windows(program) ? kWindowMemory : ""), triton::refused_definitions(program)})
       if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
     return text;
   }
@@ -171,7 +206,21 @@ class TritonPrinter : public TargetPrinter {
     return python::wrapped_call(head, arguments, ")") + "\n";
   }
 
-  std::string prologue(const Program& program) const override { return triton::raise_refused(program); }
+  std::string launch(const Program& program, const TileStep& step) const override {
+    const tile::Program& tiles = program.tiles[step.program];
+    const int64_t blocks = triton::block_count(tiles);
+    if (blocks == 0) return "";
+    std::vector<std::string> arguments;
+    for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
+    arguments.push_back(fmt::format("num_warps={}", tiles.warps));
+    if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
+    arguments.push_back(fmt::format("{}=False", kFusion));
+    return python::wrapped_call(fmt::format("{}[({},)](", tiles.name, blocks), arguments, ")") + "\n";
+  }
+
+  std::string prologue(const Program& program) const override {
+    return (reads_windows(program) ? "triton.set_allocator(window_memory)\n" : "") + triton::raise_refused(program);
+  }
 
   // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers
   // they take.
@@ -190,7 +239,7 @@ class TritonPrinter : public TargetPrinter {
 
   std::string trailer(const Program& program) const override {
     const std::string masks = triton::keep_mask_signatures(program);
-    if (program.kernels.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
+    if (program.kernels.empty() && program.tiles.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out =
         "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     std::set<int> joined, alone;
@@ -204,6 +253,7 @@ class TritonPrinter : public TargetPrinter {
       if (alone.contains(kernel) || !joined.contains(kernel)) out += signature_of(launchable(program.kernels[kernel]));
     for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
       out += signature_of(launchable(program, joined));
+    for (const tile::Program& tiles : program.tiles) out += signature_of(tiles);
     return out + masks + "]\n";
   }
 };

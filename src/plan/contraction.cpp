@@ -1,0 +1,95 @@
+// Contractions: matrix products on tensor cores, with what follows them element by element, as kernels of src/kernel.
+//
+// 16-bit operands are multiplied as they are. Those in single precision are split first: each row of the left one and
+// each column of the right one is a power of two times the sum of two halves, and the product is three products of
+// halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Rows with an infinity, or with
+// numbers of very different magnitudes, have no such form: their scale is infinity, and blocks with one are computed
+// again in f32 by a kernel whose other blocks stop at once.
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/contraction_kernels.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1 };
+
+constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+
+bool can_take(const LoweredGroup& group) { return group.product.has_value(); }
+
+const ParameterTable& takes(const DeviceDescription&) {
+  static const ParameterTable table({
+      {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
+      {.name = "block_n", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
+      {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
+      {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
+      {.name = "order", .least = 1, .most = 64, .unsaid = 8, .powers_of_two = false, .tried = {1, 8, 16}},
+      {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "scheme", .least = kIeee, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+  });
+  return table;
+}
+
+// Of a loop whose loads are not worth the descriptions that the bulk copy engine wants of each block.
+constexpr int64_t kFewIterations = 4;
+// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
+constexpr int64_t kSharedBytes = 200 << 10;
+
+// The largest blocks of which every multiprocessor has one.
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const Product& product = *group.product;
+  const bool split = product.left.dtype == DType::f32;
+  int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
+          columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split ? 128 : 256);
+  const auto blocks = [&] {
+    return product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
+  };
+  const int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
+  // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
+  const bool is_short = ceil_divide(product.depth, depth) <= kFewIterations;
+  if (is_short) {
+    rows = std::min<int64_t>(rows, 64);
+    columns = std::min<int64_t>(columns, 128);
+  }
+  while (blocks() < device.units && rows * columns > 64 * 64) (columns >= rows ? columns : rows) /= 2;
+  const int64_t stage = (rows + columns) * depth * 2 * (split ? 2 : 1);
+  const int64_t stages = std::clamp<int64_t>(kSharedBytes / stage, 1, 4);
+  return {{"block_m", rows},
+          {"block_n", columns},
+          {"block_k", depth},
+          {"stages", stages},
+          {"num_warps", rows * columns >= 128 * 128 ? 8 : 4},
+          {"order", 8},
+          {"bulk", is_short ? 0 : 1},
+          {"scheme", split ? kFp16x3 : kIeee}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges;
+  for (const ParameterSpec& spec : takes(device).specs())
+    if (!spec.tried.empty()) ranges.push_back(takes(device).range(spec.name));
+  return ranges;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  const ParameterTable& table = takes(device);
+  const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  return contraction_kernels(group, {.rows = read("block_m"),
+                                     .columns = read("block_n"),
+                                     .depth = read("block_k"),
+                                     .stages = static_cast<int>(read("stages")),
+                                     .warps = static_cast<int>(read("num_warps")),
+                                     .neighbours = read("order"),
+                                     .bulk = read("bulk") != 0,
+                                     .halves = group.product->left.dtype == DType::f32 && read("scheme") == kFp16x3});
+}
+
+}  // namespace
+
+const Scheduler kContractionScheduler{"contraction", can_take, takes, defaults, space, lower};
+
+}  // namespace kw::plan

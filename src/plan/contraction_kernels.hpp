@@ -1,0 +1,19 @@
+// The kernels of a contraction (contraction.cpp), once its blocks are chosen.
+#pragma once
+
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+struct ContractionBlocks {
+  int64_t rows = 128, columns = 128, depth = 64;  // of one block, and of one step of its loop; at least 16
+  int stages = 3;                                 // steps whose loads are in flight
+  int warps = 8;
+  int64_t neighbours = 8;  // rows of blocks that are started together, so that they share columns
+  bool bulk = true;        // halves are loaded by the bulk copy engine
+  bool halves = true;      // single precision by three products of halves
+};
+
+ScheduledGroup contraction_kernels(const LoweredGroup& group, const ContractionBlocks& blocks);
+
+}  // namespace kw::plan

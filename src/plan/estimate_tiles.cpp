@@ -1,0 +1,104 @@
+// Seconds of tile programs.
+#include <algorithm>
+#include <cmath>
+
+#include "plan/estimate.hpp"
+
+namespace kw {
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+
+// The last cache serves several times what memory does, where nothing better was measured.
+constexpr double kCacheOverMemory = 2.5;
+// Triton's dots of f32 without tensor cores, of what the cores could do.
+constexpr double kIeeeShare = 0.5;
+
+class TileEstimate {
+ public:
+  TileEstimate(const tile::Program& program, const DeviceDescription& device)
+      : program_(program), device_(device), ranges_(tile::ranges_of(program)), touched_(program.buffers.size()) {
+    for (const tile::Symbol symbol : program.grid)
+      blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
+  }
+
+  double run() {
+    walk(program_.body, blocks_);
+    double memory_bytes = 0;
+    for (size_t place = 0; place < program_.buffers.size(); ++place) {
+      if (!touched_[place]) continue;
+      const tile::Buffer& buffer = program_.buffers[place];
+      double elements = 1;
+      for (const tile::Index& size : buffer.shape)
+        elements *= static_cast<double>(kernel::range_of(size, ranges_).high);
+      memory_bytes += elements * static_cast<double>(size_of(buffer.dtype));
+    }
+    const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
+                                                            : kCacheOverMemory * device_.copy_bytes_per_second;
+    const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
+    const double waves = std::max(blocks_ / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
+    return std::max({dot_seconds_ * idle, loaded_bytes_ / cache, memory_bytes / device_.copy_bytes_per_second});
+  }
+
+ private:
+  double points(const tile::TileType& type) const {
+    double count = 1;
+    for (const tile::Symbol lane : type.lanes) count *= static_cast<double>(tile::width_of(program_, lane));
+    return count;
+  }
+
+  void walk(const std::vector<Instruction>& body, double times) {
+    for (const Instruction& one : body) {
+      if (one.kind == Kind::kFor) {
+        const auto range = kernel::range_of(one.end - one.begin, ranges_);
+        walk(one.body, times * std::ceil(static_cast<double>(range.high) / static_cast<double>(one.step)));
+      } else if (one.kind == Kind::kStore) {
+        touched_[one.access.buffer] = true;
+      } else if (one.kind == Kind::kLoad) {
+        touched_[one.access.buffer] = true;
+        const tile::TileType& type = program_.values[one.results[0]].type;
+        loaded_bytes_ += times * points(type) * static_cast<double>(size_of(type.dtype));
+      } else if (one.kind == Kind::kDot) {
+        dot_seconds_ += times * seconds_of(one);
+      }
+    }
+  }
+
+  double seconds_of(const Instruction& dot) const {
+    const tile::TileType &result = program_.values[dot.results[0]].type, &left = program_.values[dot.operands[1]].type;
+    double operations = 2 * points(result);
+    for (const tile::Symbol lane : left.lanes)
+      if (std::find(result.lanes.begin(), result.lanes.end(), lane) == result.lanes.end())
+        operations *= static_cast<double>(tile::width_of(program_, lane));
+    double rate = device_.fp32_flops * kIeeeShare;
+    if (size_of(left.dtype) <= 2) rate = device_.half_flops;
+    else if (dot.precision == tile::DotPrecision::kTf32) rate = device_.half_flops / 2;
+    return operations / std::max(rate, 1.0);
+  }
+
+  const tile::Program& program_;
+  const DeviceDescription& device_;
+  std::vector<kernel::SymbolRange> ranges_;
+  std::vector<bool> touched_;  // [buffer]
+  double blocks_ = 1, dot_seconds_ = 0, loaded_bytes_ = 0;
+};
+
+}  // namespace
+
+double seconds_of(const tile::Program& program, const DeviceDescription& device) {
+  return TileEstimate(program, device).run();
+}
+
+namespace plan {
+
+double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) {
+  double total = 0;
+  for (const ScheduledKernel& one : group.kernels)
+    total += device.launch_seconds + estimate(one.kernel, device).seconds;
+  for (const ScheduledTiles& one : group.tiles) total += device.launch_seconds + kw::seconds_of(one.program, device);
+  return total;
+}
+
+}  // namespace plan
+}  // namespace kw

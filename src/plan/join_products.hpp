@@ -1,0 +1,14 @@
+// Which matrix products a schedule makes itself, with what follows them, instead of calling the library.
+#pragma once
+
+#include "plan/domain.hpp"
+#include "plan/schedule.hpp"
+#include "target/device.hpp"
+
+namespace kw {
+
+// The schedule with those of its library calls replaced that are products the device makes sooner so, by the cost
+// model; each takes the pointwise group that alone reads it. All else stays as it is.
+Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device);
+
+}  // namespace kw

@@ -1,0 +1,123 @@
+#include "plan/lift.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+using kernel::ExprId;
+using kernel::ScalarOp;
+
+namespace {
+
+bool is_step(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kFloorDiv:
+    case ScalarOp::kTruncDiv:
+    case ScalarOp::kRemainder:
+    case ScalarOp::kFmod:
+    case ScalarOp::kFloor:
+    case ScalarOp::kCeil:
+    case ScalarOp::kTrunc:
+    case ScalarOp::kRound:
+    case ScalarOp::kBounded: return true;
+    default: return false;
+  }
+}
+
+// A comparison for equality, or a cast to whole numbers or few bits, is a step too.
+bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
+  if (expr.kind != kernel_ir::ExprKind::kOp) return false;
+  if (expr.op == ScalarOp::kCast) {
+    const DType from = kernel.exprs[expr.operands[0]].dtype;
+    return is_floating(from) && (!is_floating(expr.dtype) || is_eight_bit_float(expr.dtype));
+  }
+  return is_step(expr.op);
+}
+
+}  // namespace
+
+bool can_lift(const kernel_ir::Kernel& kernel) {
+  using kernel_ir::ExprKind;
+  const bool parallel = std::all_of(kernel.axes.begin(), kernel.axes.end(),
+                                    [](const kernel_ir::Axis& axis) { return !kernel_ir::is_serial(axis); });
+  const bool plain = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    const bool kind = expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kIndex ||
+                      expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kOp;
+    return kind && !is_step(kernel, expr) && !is_eight_bit_float(expr.dtype);
+  });
+  return parallel && plain && std::all_of(kernel.stores.begin(), kernel.stores.end(), [](const auto& store) {
+           return store.access.guards.empty();
+         });
+}
+
+Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
+           std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place)
+    : build_(build), kernel_(kernel), axes_(std::move(axes)), known_(std::move(known)), place_(std::move(place)) {}
+
+kernel::Index Lift::index(const kernel_ir::Index& index) const {
+  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
+  kernel::Index sum = index.constant;
+  for (const kernel_ir::IndexTerm& term : index.terms) {
+    kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
+    if (term.modulus != 0) one = kernel::modulo(one, term.modulus, ranges);
+    sum = sum + one * kernel::Index(term.coefficient);
+  }
+  return sum;
+}
+
+ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
+  ExprId all = kernel::kNoExpr;
+  const auto also = [&](ScalarOp op, const kernel::Index& place, int64_t bound) {
+    const bool narrow = std::abs(bound) < std::numeric_limits<int32_t>::max();
+    const DType dtype = narrow ? DType::i32 : DType::i64;
+    const ExprId one = build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)});
+    all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
+  };
+  for (const kernel_ir::Guard& guard : guards) {
+    const kernel::Index place = index(guard.index);
+    also(ScalarOp::kGreaterEqual, place, guard.lower);
+    also(ScalarOp::kLess, place, guard.upper);
+  }
+  return all;
+}
+
+kernel::Access Lift::access(const kernel_ir::Access& access) {
+  kernel::Access lifted = place_(access.buffer, index(access.index));
+  lifted.mask = within(access.guards);
+  lifted.otherwise = access.otherwise;
+  return lifted;
+}
+
+ExprId Lift::load(const kernel_ir::Access& access) {
+  const auto known = known_.find(access.buffer);
+  return known == known_.end() ? build_.load(this->access(access)) : known->second;
+}
+
+ExprId Lift::constant(const kernel_ir::Expr& expr) {
+  return is_floating(expr.dtype) ? build_.constant(expr.dtype, expr.number) : build_.constant(expr.dtype, expr.integer);
+}
+
+ExprId Lift::expr(kernel_ir::ExprId id) {
+  if (const auto done = done_.find(id); done != done_.end()) return done->second;
+  const kernel_ir::Expr& expr = kernel_.exprs[id];
+  ExprId made = kernel::kNoExpr;
+  switch (expr.kind) {
+    case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
+    case kernel_ir::ExprKind::kIndex: made = build_.index(index(expr.access.index), expr.dtype); break;
+    case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
+    case kernel_ir::ExprKind::kOp: {
+      std::vector<ExprId> operands;
+      for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+      made = expr.op == ScalarOp::kCast ? build_.cast(expr.dtype, operands[0])
+                                        : build_.op(expr.op, std::move(operands));
+      break;
+    }
+    default: fail_internal(__FILE__, __LINE__, "an expression that can_lift refuses");
+  }
+  return done_[id] = made;
+}
+
+}  // namespace kw::plan

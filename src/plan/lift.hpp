@@ -1,0 +1,44 @@
+// A pointwise kernel in KernelIR, said again as expressions of a Kernel (src/kernel): what follows a product, over the
+// product's own axes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "emit/kernel_ir.hpp"
+#include "kernel/builder.hpp"
+
+namespace kw::plan {
+
+// Is it pointwise, without places that data decide and without steps (floor, round, remainders), which would make a
+// last place of what they are given a whole one?
+bool can_lift(const kernel_ir::Kernel& kernel);
+
+class Lift {
+ public:
+  // `axes`: what each of the kernel's axes is over the builder's symbols. `known`: what loads of these buffers are.
+  // `place`: where the builder's kernel finds the element at an index of one of the kernel's buffers.
+  Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
+       std::map<int, kernel::ExprId> known,
+       std::function<kernel::Access(int buffer, const kernel::Index& index)> place);
+
+  kernel::ExprId expr(kernel_ir::ExprId id);
+  kernel::Access access(const kernel_ir::Access& access);
+
+ private:
+  kernel::Index index(const kernel_ir::Index& index) const;
+  kernel::ExprId load(const kernel_ir::Access& access);
+  kernel::ExprId constant(const kernel_ir::Expr& expr);
+  kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
+
+  kernel::Builder& build_;
+  const kernel_ir::Kernel& kernel_;
+  std::vector<kernel::Index> axes_;
+  std::map<int, kernel::ExprId> known_;
+  std::function<kernel::Access(int, const kernel::Index&)> place_;
+  std::map<kernel_ir::ExprId, kernel::ExprId> done_;
+};
+
+}  // namespace kw::plan

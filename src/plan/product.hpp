@@ -1,0 +1,48 @@
+// Matrix products among a graph's nodes: what the contraction scheduler takes, as strides over the operands' storage.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "plan/domain.hpp"
+
+namespace kw::plan {
+
+// left[batch…, row, depth] · right[batch…, depth, column]: one of the two, or what is added to their product. Strides
+// are in elements of the root's storage; 0 where all points share an element.
+struct ProductOperand {
+  ValueId root = kNoValue;  // the value whose storage it lies in
+  std::string name;         // the root's, in the graph
+  DType dtype = DType::f32;
+  int64_t offset = 0;   // elements from the root's first to its own
+  bool aligned = true;  // the root's data pointer is divisible by 16 bytes
+  Shape batch;          // stride along each batch axis
+  int64_t row = 0;      // along rows; of the right one 0
+  int64_t column = 0;   // along columns; of the left one 0
+  int64_t depth = 0;    // along what is summed over; of an addend 0
+};
+
+// result = alpha · Σ over depth of left · right + beta · addend. The result is dense and row-major over batch, rows,
+// columns; batch axes along which `right` is shared are rows where the strides allow it.
+struct Product {
+  NodeId node = kNoNode;
+  ValueId result = kNoValue;
+  Shape batch;
+  int64_t rows = 1, columns = 1, depth = 1;
+  ProductOperand left, right;
+  std::optional<ProductOperand> addend;
+  double alpha = 1.0, beta = 1.0;
+
+  int64_t batches() const { return kw::product(batch); }
+  double flops() const;  // a product and a sum count as two
+};
+
+// mm, bmm, matmul of matrices, linear, addmm and baddbmm, in f32, f16 or bf16, with no empty size. nullopt for all
+// else.
+std::optional<Product> product_of(const GraphFacts& facts, NodeId node);
+
+// The one node among `nodes` that is a product; kNoNode where there is none, or another library call.
+NodeId product_among(const GraphFacts& facts, std::span<const NodeId> nodes);
+
+}  // namespace kw::plan

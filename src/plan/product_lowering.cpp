@@ -1,0 +1,129 @@
+#include "plan/product_lowering.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "plan/axes.hpp"
+#include "plan/lift.hpp"
+#include "support/error.hpp"
+
+namespace kw::plan {
+namespace {
+
+using kernel_ir::Kernel;
+
+const kernel_ir::Access* load_of(const Kernel& kernel, int buffer) {
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer) return &expr.access;
+  return nullptr;
+}
+
+// Does the access meet every one of `elements` once, in the order of memory along some order of the axes?
+bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
+  if (access.index.constant != 0 || !access.guards.empty()) return false;
+  std::vector<size_t> order(kernel.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> distances(kernel.axes.size(), 0);
+  for (const kernel_ir::IndexTerm& term : access.index.terms) {
+    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
+    distances[term.axis] = term.coefficient;
+  }
+  std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
+  int64_t next = 1;
+  for (size_t axis : order) {
+    if (distances[axis] != next) return false;
+    next *= kernel.axes[axis].extent;
+  }
+  return next == elements;
+}
+
+// What is stored as it is: the product alone.
+LoweredGroup plain(const GraphFacts& facts, const Product& product) {
+  LoweredGroup group;
+  Kernel& kernel = group.kernel;
+  const TensorType& type = facts.graph.type(product.result);
+  kernel_ir::Axis axis;
+  axis.name = "element";
+  axis.extent = type.elements();
+  kernel.axes = {axis};
+  const std::string name = facts.graph.values[product.result].name;
+  kernel.buffers = {{name, type.dtype, type.elements(), kernel_ir::BufferRole::kInput, true},
+                    {name + "_out", type.dtype, type.elements(), kernel_ir::BufferRole::kOutput, true}};
+  group.buffers = {product.result, product.result};
+  kernel_ir::Expr load;
+  load.kind = kernel_ir::ExprKind::kLoad;
+  load.dtype = type.dtype;
+  load.access.index.terms = {{0, 1, 1, 0}};
+  kernel.exprs = {load};
+  kernel_ir::Store store;
+  store.access.buffer = 1;
+  store.access.index = load.access.index;
+  store.value = 0;
+  kernel.stores = {store};
+  return group;
+}
+
+// The product is read by others, too.
+void store_product(LoweredGroup& group, const GraphFacts& facts) {
+  const int read = product_buffer(group);
+  kernel_ir::Buffer buffer = group.kernel.buffers[read];
+  buffer.name = facts.graph.values[group.product->result].name + "_out";
+  buffer.role = kernel_ir::BufferRole::kOutput;
+  kernel_ir::Store store;
+  store.access.buffer = static_cast<int>(group.kernel.buffers.size());
+  store.access.index = load_of(group.kernel, read)->index;
+  const auto load = std::find_if(
+      group.kernel.exprs.begin(), group.kernel.exprs.end(),
+      [&](const kernel_ir::Expr& expr) { return kernel_ir::is_load(expr) && expr.access.buffer == read; });
+  store.value = static_cast<kernel_ir::ExprId>(load - group.kernel.exprs.begin());
+  group.kernel.buffers.push_back(std::move(buffer));
+  group.buffers.push_back(group.product->result);
+  group.kernel.stores.push_back(store);
+}
+
+}  // namespace
+
+int product_buffer(const LoweredGroup& group) {
+  for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
+    if (group.buffers[buffer] == group.product->result &&
+        group.kernel.buffers[buffer].role == kernel_ir::BufferRole::kInput)
+      return static_cast<int>(buffer);
+  return -1;
+}
+
+std::vector<int64_t> distances_in_product(const LoweredGroup& group) {
+  std::vector<int64_t> distances(group.kernel.axes.size(), 1);
+  const kernel_ir::Access* access = load_of(group.kernel, product_buffer(group));
+  KW_ASSERT(access, "a group with a product does not read it");
+  for (const kernel_ir::IndexTerm& term : access->index.terms) distances[term.axis] = term.coefficient;
+  return distances;
+}
+
+std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
+                                               const std::vector<ValueId>& outputs) {
+  const std::optional<Product> product = product_of(facts, node);
+  if (!product) return std::nullopt;
+  std::vector<NodeId> rest(nodes.begin(), nodes.end());
+  std::erase(rest, node);
+  std::vector<ValueId> after = outputs;
+  const bool is_stored = std::erase(after, product->result) > 0;
+  if (rest.empty() != after.empty()) return std::nullopt;
+  std::optional<LoweredGroup> group = rest.empty() ? plain(facts, *product) : lower_group(facts, rest, after);
+  if (!group) return std::nullopt;
+  group->product = product;
+  Kernel& kernel = group->kernel;
+  const int buffer = product_buffer(*group);
+  if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
+  coalesce(kernel);
+  const int64_t elements = facts.graph.type(product->result).elements();
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !covers(kernel, expr.access, elements))
+      return std::nullopt;
+  if (is_stored && !rest.empty()) store_product(*group, facts);
+  kernel.name = kernel_name(facts.graph, nodes);
+  kernel.doc = kernel_doc(facts.graph, nodes, outputs);
+  return group;
+}
+
+}  // namespace kw::plan

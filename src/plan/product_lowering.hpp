@@ -1,0 +1,24 @@
+// A group of a matrix product and what follows it, element by element: the KernelIR of what follows, and where in it
+// the product's elements stand.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/group_lowering.hpp"
+
+namespace kw::plan {
+
+// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp).
+std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
+                                               const std::vector<ValueId>& outputs);
+
+// The buffer through which the group's kernel reads its product.
+int product_buffer(const LoweredGroup& group);
+
+// [axis] of the group's kernel: the distance of neighbours along it in the product's memory. Of the element at position
+// p the axis has the value p / distance % extent.
+std::vector<int64_t> distances_in_product(const LoweredGroup& group);
+
+}  // namespace kw::plan

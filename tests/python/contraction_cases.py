@@ -1,0 +1,125 @@
+"""Matrix products with what follows them, and the check of a candidate for one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    function: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: torch.dtype = torch.float32
+    # What to make of the drawn arguments: views, mostly.
+    arrange: Callable[[list[Tensor]], list[Tensor]] = staticmethod(lambda drawn: drawn)
+
+    def arguments(self) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(7)
+        return self.arrange([torch.randn(shape, generator=generator).to(self.dtype) for shape in self.shapes])
+
+
+def transposed(*which: int) -> Callable[[list[Tensor]], list[Tensor]]:
+    """Those arguments as views whose rows lie as columns."""
+    return lambda drawn: [one.mT.contiguous().mT if place in which else one for place, one in enumerate(drawn)]
+
+
+def _both(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    product = x @ w
+    return product, torch.sigmoid(product) * product
+
+
+CASES = [
+    Case("mm", torch.mm, ((70, 45), (45, 33))),
+    Case("mm_left_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(0)),
+    Case("mm_right_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(1)),
+    Case("mm_both_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(0, 1)),
+    Case("one_row", torch.mm, ((1, 45), (45, 33))),
+    Case("one_column_of_depth_one", torch.mm, ((70, 1), (1, 1))),
+    Case("slices", lambda x, w: x[3:43, 5:38] @ w[:, 2:], ((50, 40), (33, 20))),
+    Case("linear_gelu", lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2.0, ((3, 20, 40), (24, 40), (24,))),
+    Case("linear_residual", lambda x, w, b, r: F.linear(x, w, b) + r, ((2, 20, 40), (24, 40), (24,), (2, 20, 24))),
+    Case(
+        "linear_into_heads",
+        lambda x, w: F.relu(F.linear(x, w)).view(2, 20, 4, 6).transpose(1, 2).contiguous(),
+        ((2, 20, 40), (24, 40)),
+    ),
+    Case("rows_of_a_mask", lambda x, w, m: torch.where(m > 0, x @ w, 0.5), ((40, 30), (30, 20), (40, 1))),
+    Case("addmm", lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2.0), ((40, 20), (40, 30), (30, 20))),
+    Case("addmm_bias", lambda c, a, b: torch.addmm(c, a, b), ((20,), (40, 30), (30, 20))),
+    Case("addmm_without", lambda c, a, b: torch.addmm(c, a, b, beta=0), ((40, 20), (40, 30), (30, 20))),
+    Case("bmm", torch.bmm, ((3, 20, 30), (3, 30, 18))),
+    Case("bmm_tanh", lambda a, b: torch.tanh(torch.bmm(a, b)) - 1.0, ((3, 20, 30), (3, 30, 18)), arrange=transposed(1)),
+    Case("baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=2.0), ((1, 20, 1), (3, 20, 30), (3, 30, 18))),
+    Case("shared_right", torch.matmul, ((2, 3, 20, 30), (30, 18))),
+    Case("broadcast_batches", torch.matmul, ((2, 1, 20, 30), (3, 30, 18))),
+    Case("expanded", lambda a, b: torch.matmul(a.expand(4, 20, 30), b), ((1, 20, 30), (4, 30, 18))),
+    Case("product_returned_too", _both, ((40, 30), (30, 20))),
+    Case("halves", lambda x, w: F.relu(x @ w), ((40, 30), (30, 20)), dtype=torch.float16),
+    Case("bfloat16", lambda x, w, b: F.silu(F.linear(x, w, b)), ((40, 30), (20, 30), (20,)), dtype=torch.bfloat16),
+]
+
+
+def strewn(arguments: list[Tensor]) -> list[Tensor]:
+    """Rows and columns of the first two of every magnitude, of zeros, subnormals, infinities and NaN."""
+    left, right = arguments[0].clone(), arguments[1].clone()
+    if left.dtype != torch.float32 or left.ndim != 2 or min(left.shape) < 16:
+        return [left, right, *arguments[2:]]
+    for row, scale in enumerate((2.0**100, 2.0**-100, 2.0**-130, 0.0, 2.0**110, 1e-45)):
+        left[row] *= scale
+    right[:, 2] *= 2.0**-90
+    left[8, 3], left[9, 4], left[10, 5] = float("inf"), float("-inf"), float("nan")
+    left[11, 3], left[11, 4] = float("inf"), float("inf")
+    right[7, 5], right[6, 9] = float("inf"), float("nan")
+    # Far larger than the rest of their row or column: the others count where these meet zeros, or one another's others.
+    left[12, 1], left[13, 2], right[3, 11], right[2, 12] = 2.0**58, -(2.0**58), 2.0**57, 2.0**40
+    left[14, 3] = left[13, 3] = left[12, 2] = 0.0
+    return [left, right, *arguments[2:]]
+
+
+def fault_of(actual: Tensor, eager: Tensor, exact: Tensor) -> str:
+    """Rows of the result are held to a few times eager's own error, and to its places of NaN and infinities."""
+    if actual.shape != eager.shape or actual.dtype != eager.dtype or actual.stride() != eager.stride():
+        return f"{actual.shape} {actual.dtype} {actual.stride()}, but eager's is {eager.shape} {eager.stride()}"
+    if not torch.equal(actual.isnan(), eager.isnan()):
+        return f"NaN in {int((actual.isnan() != eager.isnan()).sum())} other places than eager's"
+    infinite = eager.isinf() | actual.isinf()
+    if not torch.equal(actual[infinite], eager[infinite]):
+        return f"{int((actual[infinite] != eager[infinite]).sum())} infinities differ from eager's"
+    finite = torch.isfinite(eager)
+    mine, theirs = ((one.double() - exact).where(finite, 0.0).abs() for one in (actual, eager))
+    size = exact.where(finite, 0.0).abs().amax(-1, keepdim=True)
+    bound = 4 * theirs.amax(-1, keepdim=True) + 4 * torch.finfo(eager.dtype).eps * size + 2.0**-148
+    return f"error {float((mine / bound).max()):.3g} of what is allowed" if bool((mine > bound).any()) else ""
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
+    specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    case = next(one for one in CASES if one.name == request["case"])
+    ours = module.ModelNew(torch.nn.Module())
+    for draw in ("drawn", "strewn"):
+        arguments = case.arguments()
+        if draw == "strewn":
+            arguments = [new.as_strided(old.size(), old.stride()) if new.stride() == old.stride() else
+                         torch.empty_strided(old.size(), old.stride(), dtype=old.dtype).copy_(new)
+                         for new, old in zip(strewn(arguments), arguments)]  # fmt: skip
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            actual, eager = ours(*arguments), case.function(*arguments)
+            exact = case.function(*(one.double() for one in arguments))
+        for mine, theirs, right in zip(*((one,) if isinstance(one, Tensor) else one for one in (actual, eager, exact))):
+            if fault := fault_of(mine, theirs, right):
+                return f"{draw}: {fault}"
+    return ""

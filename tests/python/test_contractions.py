@@ -1,0 +1,84 @@
+"""Matrix products as kernels of ours: what PyTorch computes, at every magnitude, and in machine code for an H100."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from case_checks import compile_for_gpu, interpreter_of
+from contraction_cases import CASES, Case
+from interpreter_process import InterpreterProcess
+from movement_cases import Wrapped
+
+from kernelwright import compile_only, errors, library
+from kernelwright.capture import export
+
+SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
+IN_F32 = SMALL | {"scheme": 0}
+
+
+def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], parameters: dict[str, int]) -> Any:
+    """The candidate in which the product and all that follows it are one group of the contraction scheduler."""
+    graph = export.export_module(module, tuple(arguments), device="cpu")
+    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
+    nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
+    schedule["groups"] = [{"nodes": nodes, "scheduler": "contraction", "parameters": parameters}]
+    return library.compile_graph(graph, "triton", schedule=schedule)
+
+
+interpreter = interpreter_of("contraction_cases:interpreted")
+
+
+@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_products_are_pytorchs(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = with_contraction(Wrapped(case.function), case.arguments(), parameters)
+    assert emitted["library_ops"] == []
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
+LARGE = {
+    "linear_gelu": ((8, 512, 1024), (2048, 1024), (2048,)),
+    "mm": ((2049, 2949), (2949, 1921)),
+    "mm_right_transposed": ((2048, 2048), (2048, 2048)),
+    "mm_both_transposed": ((2048, 2048), (2048, 2048)),
+    "bmm": ((16, 512, 512), (16, 512, 512)),
+    "bfloat16": ((4096, 1024), (2048, 1024), (2048,)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> None:
+    """Of what the planner proposes by itself, without spilled registers where time is spent."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == name)
+    large = Case(name, case.function, LARGE[name], case.dtype, case.arrange)
+    emitted = compile_for_gpu(Wrapped(large.function), *large.arguments())
+    assert emitted["library_ops"] == [] and [one["scheduler"] for one in emitted["schedule"]["groups"]] == [
+        "contraction"
+    ]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    specification = importlib.util.spec_from_file_location("candidate", path)
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    code = {entry["kernel"]: compile_only.compile_entry(module, entry, 90) for entry in module.KERNEL_SIGNATURES}
+    (product,) = (one for kernel, one in code.items() if not kernel.startswith("split_") and "_in_f32" not in kernel)
+    assert product.asm["ptx"].count("wgmma.mma_async") > 0
+    assert compile_only._resources(product)["spills"] in (0, None)
+    if large.dtype == torch.float32:
+        assert len(code) == 4 and "cp.async.bulk.tensor" in product.asm["ptx"]
+
+
+def test_what_the_contraction_scheduler_does_not_take_is_named() -> None:
+    with pytest.raises(errors.Error, match="block_m"):
+        with_contraction(Wrapped(torch.mm), CASES[0].arguments(), {"block_m": 24})

@@ -1,0 +1,166 @@
+// Which matrix products become kernels of ours, with what, and in how many kernels.
+#include <gtest/gtest.h>
+
+#include "ir/text.hpp"
+#include "passes/fusion.hpp"
+#include "plan/join_products.hpp"
+#include "plan/plan.hpp"
+#include "plan/product.hpp"
+#include "support/error.hpp"
+
+namespace kw {
+namespace {
+
+Graph fused(const std::string& text) {
+  Graph graph = parse_graph("graph G on cuda {\n" + text + "\n}");
+  fusion(graph);
+  return graph;
+}
+
+std::optional<plan::Product> product_in(const std::string& text) {
+  const Graph graph = fused(text);
+  const plan::GraphFacts facts(graph);
+  std::optional<plan::Product> found;
+  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
+    if (const auto product = plan::product_of(facts, node)) found = product;
+  return found;
+}
+
+Schedule joined(const Graph& graph) {
+  const DeviceDescription device = default_device("triton");
+  return join_products(graph, default_schedule(graph, "triton", device), device);
+}
+
+std::vector<std::string> schedulers_of(const std::string& text) {
+  std::vector<std::string> names;
+  for (const GroupSchedule& group : joined(fused(text)).groups) names.push_back(group.scheduler);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Products, SharedBatchesAreRows) {
+  const auto product = product_in(R"(
+    input %x : f32[4, 5, 30] user args.0
+    input %w : f32[20, 30] user args.1
+    %y = aten.linear.default(input=%x, weight=%w) : f32[4, 5, 20]
+    return %y)");
+  ASSERT_TRUE(product);
+  EXPECT_TRUE(product->batch.empty());
+  EXPECT_EQ(std::tuple(product->rows, product->columns, product->depth), std::tuple(20, 20, 30));
+  EXPECT_EQ(std::tuple(product->right.column, product->right.depth), std::tuple(30, 1));
+  EXPECT_EQ(product->flops(), 2.0 * 20 * 20 * 30);
+}
+
+TEST(Products, BatchesOfTheirOwnStay) {
+  const auto product = product_in(R"(
+    input %a : f32[2, 1, 5, 30] user args.0
+    input %b : f32[3, 30, 7] user args.1
+    %y = aten.matmul.default(self=%a, other=%b) : f32[2, 3, 5, 7]
+    return %y)");
+  ASSERT_TRUE(product);
+  EXPECT_EQ(product->batch, (Shape{2, 3}));
+  EXPECT_EQ(product->left.batch, (Shape{150, 0}));
+  EXPECT_EQ(product->right.batch, (Shape{0, 210}));
+}
+
+TEST(Products, ViewsAreStrides) {
+  const auto product = product_in(R"(
+    input %a : f32[30, 50] user args.0
+    input %b : f32[30, 7] user args.1
+    %t = aten.permute.default(self=%a, dims=[1, 0]) : f32[50, 30] strides [1, 50]
+    %y = aten.mm.default(self=%t, mat2=%b) : f32[50, 7]
+    return %y)");
+  ASSERT_TRUE(product);
+  EXPECT_EQ(std::tuple(product->left.row, product->left.depth), std::tuple(1, 50));
+}
+
+TEST(Products, OthersAreTheLibrarys) {
+  EXPECT_FALSE(product_in(R"(
+    input %a : f64[8, 8] user args.0
+    %y = aten.mm.default(self=%a, mat2=%a) : f64[8, 8]
+    return %y)"));
+  EXPECT_FALSE(product_in(R"(
+    input %a : f32[8, 0] user args.0
+    input %b : f32[0, 8] user args.1
+    %y = aten.mm.default(self=%a, mat2=%b) : f32[8, 8]
+    return %y)"));
+  EXPECT_FALSE(product_in(R"(
+    input %a : f32[8, 8] user args.0
+    input %b : f32[8] user args.1
+    %y = aten.matmul.default(self=%a, other=%b) : f32[8]
+    return %y)"));
+}
+
+constexpr const char* kLarge = R"(
+  input %x : f32[4096, 4096] user args.0
+  input %w : f32[4096, 4096] user args.1
+  %y = aten.linear.default(input=%x, weight=%w) : f32[4096, 4096]
+  %r = aten.relu.default(self=%y) : f32[4096, 4096]
+)";
+
+TEST(Joining, TakesWhatFollowsElementByElement) {
+  EXPECT_EQ(schedulers_of(std::string(kLarge) + "return %r"), Names{"contraction"});
+}
+
+// A second reader, or a caller who wants it, gets the product itself.
+TEST(Joining, TakesTheProductAloneWhereOthersReadIt) {
+  EXPECT_EQ(schedulers_of(std::string(kLarge) + "return %r, %y"), (Names{"contraction", "pointwise"}));
+  EXPECT_EQ(schedulers_of(std::string(kLarge) + R"(
+    %s = aten.sum.dim_IntList(self=%r, dim=[1]) : f32[4096]
+    return %s)"),
+            (Names{"contraction", "reduction"}));
+}
+
+TEST(Joining, LeavesSmallProductsAndMatricesTimesVectors) {
+  EXPECT_EQ(schedulers_of(R"(
+    input %x : f32[64, 64] user args.0
+    %y = aten.mm.default(self=%x, mat2=%x) : f32[64, 64]
+    return %y)"),
+            Names{"extern"});
+  EXPECT_EQ(schedulers_of(R"(
+    input %x : f32[8192, 8192] user args.0
+    input %v : f32[8192, 1] user args.1
+    %y = aten.mm.default(self=%x, mat2=%v) : f32[8192, 1]
+    return %y)"),
+            Names{"extern"});
+}
+
+TEST(Joining, LeavesAllToTheLibraryWithoutTensorCores) {
+  const Graph graph = fused(std::string(kLarge) + "return %r");
+  DeviceDescription device = default_device("triton");
+  device.half_flops = 0;
+  const Schedule before = default_schedule(graph, "triton", device);
+  EXPECT_EQ(join_products(graph, before, device), before);
+}
+
+TEST(Contraction, SplitsMultipliesAndRepairs) {
+  const Graph graph = fused(std::string(kLarge) + "return %r");
+  const Program program = lower(graph, joined(graph), default_device("triton"));
+  EXPECT_TRUE(program.kernels.empty());
+  Names names;
+  for (const Step& step : program.steps)
+    if (const auto* tiles = std::get_if<TileStep>(&step)) names.push_back(program.tiles[tiles->program].name);
+  EXPECT_EQ(names, (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+}
+
+TEST(Contraction, RefusesWhatItDoesNotTake) {
+  const Graph graph = fused(std::string(kLarge) + "return %r");
+  const DeviceDescription device = default_device("triton");
+  const auto fault_of = [&](const std::string& scheduler, const plan::Parameters& parameters) -> std::string {
+    Schedule schedule = joined(graph);
+    schedule.groups[0].scheduler = scheduler;
+    schedule.groups[0].parameters = parameters;
+    try {
+      lower(graph, schedule, device);
+    } catch (const Error& error) { return error.what(); }
+    return "";
+  };
+  EXPECT_NE(fault_of("contraction", {{"block_q", 64}}).find("block_q"), std::string::npos);
+  EXPECT_NE(fault_of("contraction", {{"block_m", 8}}).find("block_m"), std::string::npos);
+  EXPECT_NE(fault_of("pointwise", {}).find("cannot take"), std::string::npos);
+  EXPECT_EQ(fault_of("contraction", {{"scheme", 0}}), "");
+}
+
+}  // namespace
+}  // namespace kw
