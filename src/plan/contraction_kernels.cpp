@@ -513,7 +513,6 @@ class Contraction {
     schedule.bulk = halves && blocks_.bulk;
     schedule.skip_masked = again;
     schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
-    if (again) schedule.max_registers = 128;
     return schedule;
   }
 
