@@ -28,7 +28,7 @@ constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
 // of them, and so few near it that the other operand may be zero at all of these (docs/precision.md).
 constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;  // of the scaled row, whose largest is 2^14 to 2^15
 constexpr double kFewOfARow = 1.0 / 64, kLeastLarge = 32;
-constexpr int64_t kManyBlocks = 1 << 13;
+constexpr int64_t kManyBlocks = 1 << 13;  // of 64 by 64 that the second kernel would have
 
 std::string identifier(std::string text) {
   for (char& c : text)
@@ -215,13 +215,13 @@ class Contraction {
       if (group_.buffers[buffer] == value) aligned = aligned && group_.kernel.buffers[buffer].aligned;
     if (value == product_.left.root) aligned = aligned && product_.left.aligned;
     if (value == product_.right.root) aligned = aligned && product_.right.aligned;
+    if (product_.addend && value == product_.addend->root) aligned = aligned && product_.addend->aligned;
     return aligned;
   }
 
   // x = scale · (high + low), where the largest of a row (column) over its scale lies between 2^14 and 2^15. What is
   // smaller than 2^-112 counts as that: nothing that f32 could tell from zero in a product is lost. A row with a NaN
-  // has that for its scale. One with an infinity, or with more than a few numbers so far below its largest that halves
-  // lose digits of them, which count where the other operand is zero, or as far above, has infinity.
+  // has that for its scale. One with an infinity, or that is no sum of halves (above), has infinity.
   Split split(const ProductOperand& operand, bool left) {
     Split made;
     made.name = operand.name;
@@ -279,7 +279,7 @@ class Contraction {
     const ExprId back = power(build.op(kernel::ScalarOp::kSub, {exponent, number(14.0)}));
     making.store(scale, row,
                  build.op(kernel::ScalarOp::kSelect, {loses, number(std::numeric_limits<double>::infinity()), back}));
-    finish(making, split_schedule(making, made.dimensions));
+    finish(making, split_schedule(made.dimensions));
     return made;
   }
 
@@ -303,7 +303,7 @@ class Contraction {
 
   // Rows that lie side by side are split whole, several to a block where they are short; columns in tiles that keep
   // lines of memory whole, read twice.
-  static KernelSchedule split_schedule(const Making& making, const std::vector<Dimension>& dimensions) {
+  static KernelSchedule split_schedule(const std::vector<Dimension>& dimensions) {
     constexpr int64_t kElements = 4096;
     KernelSchedule schedule;
     schedule.warps = 4;
@@ -325,7 +325,6 @@ class Contraction {
       }
       schedule.axes.push_back(axis);
     }
-    (void)making;
     return schedule;
   }
 
