@@ -16,30 +16,33 @@ import torch
 
 Tensor = torch.Tensor
 CHUNK = 64
+LARGE = 4.0  # of a scaled row: near its largest
 
 
-def split(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """High and low halves in single precision, and the scale of each row: infinity where halves do not do."""
+def split(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """High and low halves in single precision; of each row its scale, how many numbers are near its largest, and how many
+    another row needs more than (-1: none)."""
     largest = rows.abs().amax(1, keepdim=True).clamp(min=2.0**-112)
     exponent = largest.log2().floor()
     scaled = rows * torch.exp2(14 - exponent)
     high = scaled.half().float()
     small = ((scaled.abs() < 2.0**-4) & (scaled != 0)).sum(1, keepdim=True)
-    large = (scaled.abs() >= 4).sum(1, keepdim=True)
+    large = (scaled.abs() >= LARGE).sum(1, keepdim=True)
     few = rows.shape[1] / 64
     loses = (small > few) & (large < max(few, 32))
-    return high, (scaled - high).half().float(), torch.where(loses, torch.inf, torch.exp2(exponent - 14))
+    needs = torch.where(loses, rows.shape[1] - large, -1)
+    return high, (scaled - high).half().float(), torch.exp2(exponent - 14), large, needs
 
 
 def product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """a bᵀ by three products of halves, and the rows and columns that have them."""
-    (a_high, a_low, a_scale), (b_high, b_low, b_scale) = split(a), split(b)
+    """a bᵀ by three products of halves, and what is computed so."""
+    (a_high, a_low, a_scale, a_large, a_needs), (b_high, b_low, b_scale, b_large, b_needs) = split(a), split(b)
     total = torch.zeros(a.shape[0], b.shape[0])
     for at in range(0, a.shape[1], CHUNK):
         part = slice(at, at + CHUNK)
         small = a_high[:, part] @ b_low[:, part].T + a_low[:, part] @ b_high[:, part].T
         total += small + a_high[:, part] @ b_high[:, part].T
-    kept = torch.isfinite(a_scale) & torch.isfinite(b_scale.T)
+    kept = torch.isfinite(a_scale) & torch.isfinite(b_scale.T) & (a_needs < b_large.T) & (b_needs.T < a_large)
     return total * torch.minimum(a_scale, b_scale.T) * torch.maximum(a_scale, b_scale.T), kept
 
 

@@ -418,7 +418,7 @@ class Arranger {
       total = values_.emission.op(ScalarOp::kMul, {total, rescale}, expr.dtype);
     }
     if (values_.is_tile_dot(expr)) {
-      accumulators_[id] = values_.tile_dot(expr, total);
+      accumulators_[id] = values_.tile_dot(id, total);
       return;
     }
     Value operand = values_.fold_operand(expr);

@@ -58,8 +58,16 @@ class ScaleFinder {
 
   bool is_difference(ExprId id) const {
     const Expr& expr = kernel_.exprs[id];
-    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSub && expr.operands[1] == maximum_ &&
+    return expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSub && is_maximum(expr.operands[1]) &&
            !depends_[expr.operands[0]];
+  }
+
+  // The maximum, or its distance from what does not depend on it: a factor of the exponential.
+  bool is_maximum(ExprId id) const {
+    if (id == maximum_) return true;
+    const Expr& expr = kernel_.exprs[id];
+    return expr.kind == ExprKind::kOp && (expr.op == ScalarOp::kSub || expr.op == ScalarOp::kAdd) &&
+           expr.operands[0] == maximum_ && !depends_[expr.operands[1]];
   }
 
   bool is_zero(size_t place, const Expr& expr) const {

@@ -13,10 +13,10 @@ struct OnlineSum {
   kernel::ExprId exponent = kernel::kNoExpr;        // a; kNoExpr where there are several
 };
 
-// The maximum m such that `reduction` is Σ exp(a − m) · b, where neither a nor b depends on m: when m grows from m₀ to
-// m₁, what is summed so far is to be multiplied by exp(m₀ − m₁) (Milakov & Gimelshein 2018). So for powers of 2.
-// Products, quotients, differences, casts between floating types, and selections of what scales or is 0 keep that form.
-// nullopt where it is not so.
+// The maximum m such that `reduction` is Σ exp(a − m) · b, where neither a nor b depends on m (m may have a shift, m −
+// c, that does not either): when m grows from m₀ to m₁, what is summed so far is to be multiplied by exp(m₀ − m₁)
+// (Milakov & Gimelshein 2018). So for powers of 2. Products, quotients, differences, casts between floating types, and
+// selections of what scales or is 0 keep that form. nullopt where it is not so.
 std::optional<OnlineSum> online_sum(const kernel::Kernel& kernel, kernel::ExprId reduction);
 
 }  // namespace kw::lower

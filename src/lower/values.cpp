@@ -202,10 +202,13 @@ Value Values::dot(Value total, Value left, Value right, tile::DotPrecision preci
   return emission.add(std::move(dot), {emission.type(total)}, name)[0];
 }
 
-Value Values::tile_dot(const Expr& expr, Value total) {
+Value Values::tile_dot(ExprId id, Value total) {
+  const Expr& expr = kernel.exprs[id];
   const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
   const bool tf32 = f32 && expr.precision == kernel::Precision::kTf32;
-  if (f32 && !tf32 && mapped.scheme == Scheme::kFp16x3) return three_products(expr, total);
+  const Value nothing = emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0);
+  if (f32 && !tf32 && mapped.scheme == Scheme::kFp16x3) return three_products(expr, nothing, total);
+  if (total == kNoValue) total = nothing;
   const Value left = zero_beyond(expr, value_of(expr.operands[0]));
   const Value right = zero_beyond(expr, value_of(expr.operands[1]));
   return dot(total, left, right, tf32 ? tile::DotPrecision::kTf32 : tile::DotPrecision::kIeee,
@@ -214,18 +217,17 @@ Value Values::tile_dot(const Expr& expr, Value total) {
 
 // Tensor cores round sums down to the accumulator's last place: the small products come first, while little is lost,
 // and what is summed so far stays out of it.
-Value Values::three_products(const Expr& expr, Value total) {
+Value Values::three_products(const Expr& expr, Value nothing, Value total) {
   const std::string name = expr.name.empty() ? "product" : expr.name;
   const auto [left_high, left_low] = halves_of(expr, 0);
   const auto [right_high, right_low] = halves_of(expr, 1);
   const auto add = [&](Value sum, Value left, Value right, const std::string& what) {
     return dot(sum, left, right, tile::DotPrecision::kIeee, what);
   };
-  const Value nothing = emission.constant(emission.type(total), 0.0);
   const Value first = add(nothing, left_high, right_low, name + "_small");
   const Value small = add(first, left_low, right_high, name + "_small");
   const Value part = add(small, left_high, right_high, name + "_part");
-  return emission.op(ScalarOp::kAdd, {total, part}, expr.dtype, name);
+  return total == kNoValue ? part : emission.op(ScalarOp::kAdd, {total, part}, expr.dtype, name);
 }
 
 std::pair<Value, Value> Values::halves_of(const Expr& expr, size_t place) {
@@ -316,7 +318,7 @@ Value Values::compute(ExprId id) {
     case ExprKind::kDot: {
       KW_ASSERT(!folds_a_loop(expr), "a dot over a loop is used before it is known");
       if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr), expr.name.empty() ? "product" : expr.name);
-      return tile_dot(expr, emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0));
+      return tile_dot(id, kNoValue);
     }
     case ExprKind::kScan: return scan(expr);
     case ExprKind::kState: return state_value(expr);

@@ -61,7 +61,7 @@ class Values {
   // Is it a product of tiles: two operands with a side of their own each and one lane in common that is summed, all
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
-  tile::Value tile_dot(const kernel::Expr& expr, tile::Value total);
+  tile::Value tile_dot(kernel::ExprId id, tile::Value total);  // total: kNoValue where it is the first
   void check_size(const tile::TileType& type, kernel::ExprId id) const;
 
  private:
@@ -78,7 +78,7 @@ class Values {
                   const std::string& name);
   // An operand of a dot as the sum of two halves: those that it is given as, or with what the second lacks left out.
   std::pair<tile::Value, tile::Value> halves_of(const kernel::Expr& expr, size_t place);
-  tile::Value three_products(const kernel::Expr& expr, tile::Value total);
+  tile::Value three_products(const kernel::Expr& expr, tile::Value nothing, tile::Value total);
 
   tile::Program& program_;
   std::vector<std::map<kernel::ExprId, tile::Value>> known_;  // [depth]

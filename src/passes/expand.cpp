@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/op_registry.hpp"
+#include "passes/expand_attention.hpp"
 #include "passes/expand_masked_scatter.hpp"
 #include "passes/expand_pools.hpp"
 #include "passes/expand_scatters.hpp"
@@ -411,6 +412,10 @@ RewriteCounts expand(Graph& graph) {
       return true;
     }
     if (expand_masked_scatter(rewriter, node)) return true;
+    if (const auto attention = expand_attention(rewriter, node)) {
+      rewriter.adopt(node.results[0], attention->id(), NumericTag::kReassociates);
+      return true;
+    }
     const auto is_read_once = [&](ValueId id) {
       return static_cast<size_t>(id) < users.size() && users[id].size() == 1 && !is_output[id];
     };

@@ -16,6 +16,7 @@
 #include "passes/fusion.hpp"
 #include "passes/identities.hpp"
 #include "passes/layout.hpp"
+#include "passes/linear_sums.hpp"
 #include "passes/mutations.hpp"
 #include "passes/rows_first.hpp"
 #include "support/error.hpp"
@@ -40,6 +41,7 @@ constexpr Pass kPasses[] = {
     {"fold", fold},
     {"layout", layout},
     {"identities", identities, kReassociates},
+    {"linear_sums", linear_sums, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
     {"rows_first", rows_first, kReassociates},
     {"draws", draws},

@@ -38,7 +38,9 @@ class TileEstimate {
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const double waves = std::max(blocks_ / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
-    return std::max({dot_seconds_ * idle, loaded_bytes_ / cache, memory_bytes / device_.copy_bytes_per_second});
+    const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
+    return std::max(
+        {dot_seconds_ * idle + arithmetic, loaded_bytes_ / cache, memory_bytes / device_.copy_bytes_per_second});
   }
 
  private:
@@ -61,6 +63,8 @@ class TileEstimate {
         loaded_bytes_ += times * points(type) * static_cast<double>(size_of(type.dtype));
       } else if (one.kind == Kind::kDot) {
         dot_seconds_ += times * seconds_of(one);
+      } else if (one.kind == Kind::kOp || one.kind == Kind::kFold) {
+        operations_ += times * points(program_.values[one.kind == Kind::kOp ? one.results[0] : one.operands[0]].type);
       }
     }
   }
@@ -81,7 +85,7 @@ class TileEstimate {
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
   std::vector<bool> touched_;  // [buffer]
-  double blocks_ = 1, dot_seconds_ = 0, loaded_bytes_ = 0;
+  double blocks_ = 1, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ir/spoken_name.hpp"
+#include "plan/attention.hpp"
 #include "plan/bag_lowering.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
@@ -631,6 +632,7 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
 std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
                                         const std::vector<ValueId>& outputs) {
   if (outputs.empty()) return std::nullopt;
+  if (attention_among(facts, nodes)) return lower_attention(facts, nodes, outputs);
   if (const NodeId product = product_among(facts, nodes); product != kNoNode)
     return lower_with_product(facts, nodes, product, outputs);
   auto domain = analyse(facts, nodes, &outputs);

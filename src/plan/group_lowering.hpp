@@ -2,6 +2,7 @@
 // not yet scheduled.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,6 +13,18 @@
 
 namespace kw::plan {
 
+struct LoweredGroup;
+
+// Of attention: softmax(alpha · queries · keys…) · values, before the product with the values.
+struct Attention {
+  // The product of queries and keys, and what stands between it and the softmax: its one store is of the softmax's
+  // operand, over the product's places. An operator of attention has nothing of the kind in the graph: no kernel.
+  std::shared_ptr<const LoweredGroup> scores;
+  std::optional<ProductOperand> mask;  // along queries (rows) and keys (columns): kept where true, or added
+  bool is_causal = false;              // a query attends to keys up to its own place
+  bool nothing_is_zero = false;        // rows that attend to no key are 0 (PyTorch's operator), else NaN (a softmax)
+};
+
 struct LoweredGroup {
   kernel_ir::Kernel kernel;      // no blocks chosen, no body
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
@@ -19,6 +32,8 @@ struct LoweredGroup {
   bool bags = false;             // only the data tell how many elements each of them folds
   // Of a group with a matrix product: the kernel is what follows it, and loads the product where it would lie.
   std::optional<Product> product;
+  // Of a group whose product is that of attention's weights, which stand nowhere in memory, and values.
+  std::optional<Attention> attention;
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).

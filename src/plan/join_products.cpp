@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "plan/attention.hpp"
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
@@ -11,8 +12,9 @@
 namespace kw {
 namespace {
 
-// What the library reaches of the roofline's rate.
-constexpr double kLibraryShare = 0.92;
+// What the library reaches of the roofline's rate: with products, and with attention in single precision, or with a
+// mask, for which it has slower kernels.
+constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAttentionShare = 0.5;
 // The model is not so exact that less is worth leaving the library for.
 constexpr double kWorthIt = 0.9;
 
@@ -22,33 +24,40 @@ class ProductJoiner {
       : facts_(graph), schedule_(std::move(schedule)), device_(device) {}
 
   Schedule run() {
+    for (size_t group = 0; group < schedule_.groups.size(); ++group)
+      if (is_library_call(group)) join_attention(group);
     for (size_t group = 0; group < schedule_.groups.size(); ++group) {
-      const GroupSchedule& one = schedule_.groups[group];
-      if (one.scheduler != "extern" || one.nodes.size() != 1) continue;
-      const auto product = plan::product_of(facts_, one.nodes[0]);
+      if (!is_library_call(group)) continue;
+      const auto product = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
       if (!product) continue;
-      if (const auto reader = only_reader(group, product->result); !reader || !join(group, *reader, *product))
-        take_alone(group, *product);
+      const double now = library_seconds(*product);
+      if (!with_reader({group}, product->result, now, plan::kContractionScheduler))
+        replace({group}, now, plan::kContractionScheduler);
     }
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
   }
 
  private:
-  // The pointwise group that reads the value, where there is no other reader.
-  std::optional<size_t> only_reader(size_t producer, ValueId value) const {
+  bool is_library_call(size_t group) const {
+    return schedule_.groups[group].scheduler == "extern" && schedule_.groups[group].nodes.size() == 1;
+  }
+
+  bool holds(size_t group, NodeId node) const {
+    return std::binary_search(schedule_.groups[group].nodes.begin(), schedule_.groups[group].nodes.end(), node);
+  }
+
+  // The group that reads the value, where there is no other.
+  std::optional<size_t> only_reader(ValueId value) const {
     if (facts_.escapes[value]) return std::nullopt;
     std::optional<size_t> found;
-    for (size_t group = producer + 1; group < schedule_.groups.size(); ++group) {
-      const auto& nodes = schedule_.groups[group].nodes;
-      const bool reads = std::any_of(facts_.readers[value].begin(), facts_.readers[value].end(), [&](NodeId reader) {
-        return std::binary_search(nodes.begin(), nodes.end(), reader);
-      });
+    for (size_t group = 0; group < schedule_.groups.size(); ++group) {
+      const bool reads = std::any_of(facts_.readers[value].begin(), facts_.readers[value].end(),
+                                     [&](NodeId reader) { return holds(group, reader); });
       if (!reads) continue;
       if (found) return std::nullopt;
       found = group;
     }
-    if (!found || schedule_.groups[*found].scheduler != "pointwise") return std::nullopt;
     return found;
   }
 
@@ -73,36 +82,80 @@ class ProductJoiner {
            std::max(product.flops() / (kLibraryShare * rate), bytes / device_.copy_bytes_per_second);
   }
 
-  // As a group of the contraction scheduler, where that takes it and the model expects it to be faster.
-  std::optional<GroupSchedule> contraction(std::vector<NodeId> nodes, const std::vector<ValueId>& outputs,
-                                           double seconds_now) const {
-    const auto lowered = plan::lower_group(facts_, nodes, outputs);
-    if (!lowered || !plan::takes(plan::kContractionScheduler, *lowered)) return std::nullopt;
-    GroupSchedule group;
-    group.nodes = std::move(nodes);
-    group.scheduler = plan::kContractionScheduler.name;
-    group.parameters = plan::kContractionScheduler.defaults(*lowered, device_);
-    const double seconds = plan::seconds_of(plan::kContractionScheduler.lower(*lowered, group.parameters, device_),
-                                            device_);
-    return seconds < kWorthIt * seconds_now ? std::optional(std::move(group)) : std::nullopt;
+  double library_seconds_of_attention(const Node& node) const {
+    const Graph& graph = facts_.graph;
+    const TensorType &query = graph.type(node.value("query")), &key = graph.type(node.value("key")),
+                     &value = graph.type(node.value("value"));
+    if (query.rank() < 2 || key.rank() < 2 || value.rank() < 2) return 0;
+    const double scores = static_cast<double>(query.elements()) / static_cast<double>(query.shape.back()) *
+                          static_cast<double>(key.shape[key.rank() - 2]);
+    const double flops = 2 * scores * static_cast<double>(query.shape.back() + value.shape.back());
+    const double share = node.value("attn_mask") == kNoValue ? 1.0 : kMaskedAttentionShare;
+    const double rate = query.dtype == DType::f32 ? kSingleAttentionShare * device_.fp32_flops
+                                                  : share * device_.half_flops;
+    return device_.launch_seconds + flops / rate;
   }
 
-  bool join(size_t producer, size_t reader, const plan::Product& product) {
-    const auto outputs = outputs_of(schedule_.groups);
-    GroupSchedule& after = schedule_.groups[reader];
-    std::vector<NodeId> nodes = after.nodes;
-    nodes.insert(std::lower_bound(nodes.begin(), nodes.end(), product.node), product.node);
-    const double now = library_seconds(product) + seconds_of(after, outputs[reader]);
-    auto joined = contraction(std::move(nodes), outputs[reader], now);
-    if (!joined) return false;
-    after = std::move(*joined);
-    schedule_.groups[producer].nodes.clear();
+  // As one group of the scheduler's in the place of the last, where that takes it and the model expects it to be
+  // faster. Returns whether it was replaced.
+  bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler& scheduler) {
+    const size_t last = groups.back();
+    GroupSchedule joined;
+    for (size_t group : groups)
+      joined.nodes.insert(joined.nodes.end(), schedule_.groups[group].nodes.begin(),
+                          schedule_.groups[group].nodes.end());
+    std::sort(joined.nodes.begin(), joined.nodes.end());
+    const auto lowered = plan::lower_group(facts_, joined.nodes, outputs_of(schedule_.groups)[last]);
+    if (!lowered || !plan::takes(scheduler, *lowered)) return false;
+    joined.scheduler = scheduler.name;
+    joined.parameters = scheduler.defaults(*lowered, device_);
+    const double seconds = plan::seconds_of(scheduler.lower(*lowered, joined.parameters, device_), device_);
+    if (seconds >= kWorthIt * seconds_now) return false;
+    for (size_t group : groups) schedule_.groups[group].nodes.clear();
+    schedule_.groups[last] = std::move(joined);
     return true;
   }
 
-  void take_alone(size_t place, const plan::Product& product) {
-    if (auto alone = contraction({product.node}, {product.result}, library_seconds(product)))
-      schedule_.groups[place] = std::move(*alone);
+  // The same with the pointwise group that alone reads the last one's result.
+  bool with_reader(std::vector<size_t> groups, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+    const auto reader = only_reader(result);
+    if (!reader || *reader <= groups.back() || schedule_.groups[*reader].scheduler != "pointwise") return false;
+    const GroupSchedule& after = schedule_.groups[*reader];
+    seconds_now += seconds_of(after, outputs_of(schedule_.groups)[*reader]);
+    groups.push_back(*reader);
+    return replace(groups, seconds_now, scheduler);
+  }
+
+  void join_attention(size_t group) {
+    const Node& node = facts_.graph.nodes[schedule_.groups[group].nodes[0]];
+    if (plan::is_attention_operator(node)) {
+      const double now = library_seconds_of_attention(node);
+      if (node.results.size() == 1 && !with_reader({group}, node.results[0], now, plan::kAttentionScheduler))
+        replace({group}, now, plan::kAttentionScheduler);
+      return;
+    }
+    const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
+    const NodeId softmax = values ? plan::softmax_before(facts_, *values) : kNoNode;
+    if (softmax == kNoNode) return;
+    for (size_t middle = 0; middle < group; ++middle)
+      if (holds(middle, softmax)) join_attention(group, *values, middle);
+  }
+
+  // `middle`: the group of the softmax, which has to be of nothing else.
+  void join_attention(size_t group, const plan::Product& values, size_t middle) {
+    const auto outputs = outputs_of(schedule_.groups);
+    if (outputs[middle] != std::vector<ValueId>{values.left.root} || only_reader(values.left.root) != group) return;
+    for (size_t first = 0; first < middle; ++first) {
+      if (!is_library_call(first)) continue;
+      const auto scores = plan::product_of(facts_, schedule_.groups[first].nodes[0]);
+      if (!scores || only_reader(scores->result) != middle) continue;
+      const double now = library_seconds(*scores) + library_seconds(values) +
+                         seconds_of(schedule_.groups[middle], outputs[middle]);
+      const std::vector<size_t> groups = {first, middle, group};
+      if (with_reader(groups, values.result, now, plan::kAttentionScheduler) ||
+          replace(groups, now, plan::kAttentionScheduler))
+        return;
+    }
   }
 
   plan::GraphFacts facts_;

@@ -18,29 +18,6 @@ const Names* find_names(const Node& node) {
   return found == std::end(kProducts) || !node.op.starts_with("aten.") ? nullptr : found;
 }
 
-ProductOperand placed(const GraphFacts& facts, ValueId value) {
-  ProductOperand operand;
-  operand.root = facts.roots[value];
-  operand.dtype = facts.graph.type(value).dtype;
-  operand.name = facts.graph.values[operand.root].name;
-  const TensorType& root = facts.graph.type(operand.root);
-  operand.aligned = root.offset * size_of(root.dtype) % 16 == 0;
-  operand.offset = facts.graph.type(value).offset - facts.graph.type(operand.root).offset;
-  return operand;
-}
-
-// The stride along each of `wanted`'s batch axes of a tensor whose batch axes are broadcast to it.
-std::optional<Shape> batch_strides(const TensorType& type, int64_t inner, const Shape& wanted) {
-  const int64_t own = type.rank() - inner, more = static_cast<int64_t>(wanted.size()) - own;
-  if (more < 0) return std::nullopt;
-  Shape strides(wanted.size(), 0);
-  for (int64_t dim = 0; dim < own; ++dim) {
-    if (type.shape[dim] != 1 && type.shape[dim] != wanted[more + dim]) return std::nullopt;
-    strides[more + dim] = type.shape[dim] == 1 ? 0 : type.strides[dim];
-  }
-  return strides;
-}
-
 std::optional<ProductOperand> placed_addend(const GraphFacts& facts, ValueId value, const TensorType& result) {
   const TensorType& type = facts.graph.type(value);
   const auto strides = batch_strides(type, 0, result.shape);
@@ -107,12 +84,34 @@ class BatchAxes {
 
 }  // namespace
 
+ProductOperand placed(const GraphFacts& facts, ValueId value) {
+  ProductOperand operand;
+  operand.root = facts.roots[value];
+  operand.dtype = facts.graph.type(value).dtype;
+  operand.name = facts.graph.values[operand.root].name;
+  const TensorType& root = facts.graph.type(operand.root);
+  operand.aligned = root.offset * size_of(root.dtype) % 16 == 0;
+  operand.offset = facts.graph.type(value).offset - facts.graph.type(operand.root).offset;
+  return operand;
+}
+
+std::optional<Shape> batch_strides(const TensorType& type, int64_t inner, const Shape& batch) {
+  const int64_t own = type.rank() - inner, more = static_cast<int64_t>(batch.size()) - own;
+  if (more < 0) return std::nullopt;
+  Shape strides(batch.size(), 0);
+  for (int64_t dim = 0; dim < own; ++dim) {
+    if (type.shape[dim] != 1 && type.shape[dim] != batch[more + dim]) return std::nullopt;
+    strides[more + dim] = type.shape[dim] == 1 ? 0 : type.strides[dim];
+  }
+  return strides;
+}
+
 double Product::flops() const {
   return 2.0 * static_cast<double>(batches()) * static_cast<double>(rows) * static_cast<double>(columns) *
          static_cast<double>(depth);
 }
 
-std::optional<Product> product_of(const GraphFacts& facts, NodeId id) {
+std::optional<Product> product_of(const GraphFacts& facts, NodeId id, bool all_axes) {
   const Graph& graph = facts.graph;
   const Node& node = graph.nodes[id];
   const Names* names = find_names(node);
@@ -153,7 +152,7 @@ std::optional<Product> product_of(const GraphFacts& facts, NodeId id) {
   product.beta = node.number("beta", 1.0);
   // PyTorch reads nothing of an addend that counts for nothing.
   if (product.beta == 0.0) product.addend.reset();
-  BatchAxes(product).simplify();
+  if (!all_axes) BatchAxes(product).simplify();
   return product;
 }
 

@@ -39,8 +39,14 @@ struct Product {
 };
 
 // mm, bmm, matmul of matrices, linear, addmm and baddbmm, in f32, f16 or bf16, with no empty size. nullopt for all
-// else.
-std::optional<Product> product_of(const GraphFacts& facts, NodeId node);
+// else. Axes along which operands can be walked as one are one, unless `all_axes`.
+std::optional<Product> product_of(const GraphFacts& facts, NodeId node, bool all_axes = false);
+
+// Where a tensor lies.
+ProductOperand placed(const GraphFacts& facts, ValueId value);
+// The stride along each of `batch` of a tensor whose axes but the last `inner` are broadcast to it. nullopt: they are
+// not.
+std::optional<Shape> batch_strides(const TensorType& type, int64_t inner, const Shape& batch);
 
 // The one node among `nodes` that is a product; kNoNode where there is none, or another library call.
 NodeId product_among(const GraphFacts& facts, std::span<const NodeId> nodes);

@@ -100,29 +100,36 @@ std::vector<int64_t> distances_in_product(const LoweredGroup& group) {
   return distances;
 }
 
+std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
+                                                const Product& product, const std::vector<ValueId>& outputs) {
+  std::vector<ValueId> after = outputs;
+  const bool is_stored = std::erase(after, product.result) > 0;
+  if (nodes.empty() != after.empty()) return std::nullopt;
+  std::optional<LoweredGroup> group = nodes.empty() ? plain(facts, product) : lower_group(facts, nodes, after);
+  if (!group || group->product) return std::nullopt;
+  group->product = product;
+  Kernel& kernel = group->kernel;
+  const int buffer = product_buffer(*group);
+  if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
+  coalesce(kernel);
+  const int64_t elements = facts.graph.type(product.result).elements();
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !covers(kernel, expr.access, elements))
+      return std::nullopt;
+  if (is_stored && !nodes.empty()) store_product(*group, facts);
+  return group;
+}
+
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
   if (!product) return std::nullopt;
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, node);
-  std::vector<ValueId> after = outputs;
-  const bool is_stored = std::erase(after, product->result) > 0;
-  if (rest.empty() != after.empty()) return std::nullopt;
-  std::optional<LoweredGroup> group = rest.empty() ? plain(facts, *product) : lower_group(facts, rest, after);
+  std::optional<LoweredGroup> group = lower_after_product(facts, rest, *product, outputs);
   if (!group) return std::nullopt;
-  group->product = product;
-  Kernel& kernel = group->kernel;
-  const int buffer = product_buffer(*group);
-  if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
-  coalesce(kernel);
-  const int64_t elements = facts.graph.type(product->result).elements();
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !covers(kernel, expr.access, elements))
-      return std::nullopt;
-  if (is_stored && !rest.empty()) store_product(*group, facts);
-  kernel.name = kernel_name(facts.graph, nodes);
-  kernel.doc = kernel_doc(facts.graph, nodes, outputs);
+  group->kernel.name = kernel_name(facts.graph, nodes);
+  group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
   return group;
 }
 

@@ -16,14 +16,16 @@ constexpr std::string_view kLibraryCall = "extern";
 }  // namespace
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler,  kScanScheduler,      kBagScheduler,
-                                               kSlidingScheduler,    kReductionScheduler, kNormalisationScheduler,
-                                               kContractionScheduler};
+  static const std::vector<Scheduler> table = {kPointwiseScheduler,   kScanScheduler,      kBagScheduler,
+                                               kSlidingScheduler,     kReductionScheduler, kNormalisationScheduler,
+                                               kContractionScheduler, kAttentionScheduler};
   return table;
 }
 
 bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
-  return group.product.has_value() == (scheduler.name == kContractionScheduler.name) && scheduler.can_take(group);
+  const bool takes_products = scheduler.name == kContractionScheduler.name ||
+                              scheduler.name == kAttentionScheduler.name;
+  return group.product.has_value() == takes_products && scheduler.can_take(group);
 }
 
 const Scheduler* scheduler_for(const LoweredGroup& group) {

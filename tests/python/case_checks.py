@@ -31,6 +31,17 @@ def compile_for_gpu(module: torch.nn.Module, *arguments: Any, **options: Any) ->
     return library.compile_graph(json.loads(graph), "triton", **options)
 
 
+def as_one_group(
+    module: torch.nn.Module, arguments: list[torch.Tensor], scheduler: str, parameters: dict[str, int]
+) -> dict[str, Any]:
+    """The candidate in which everything that the module does is one group of this scheduler."""
+    graph = export.export_module(module, tuple(arguments), device="cpu")
+    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
+    nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
+    schedule["groups"] = [{"nodes": nodes, "scheduler": scheduler, "parameters": parameters}]
+    return library.compile_graph(graph, "triton", schedule=schedule)
+
+
 def emit_for_gpu(case: Case) -> dict[str, Any]:
     return compile_for_gpu(Wrapped(case.function), *case.arguments)
 

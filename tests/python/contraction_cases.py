@@ -85,8 +85,9 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
     return [left, right, *arguments[2:]]
 
 
-def fault_of(actual: Tensor, eager: Tensor, exact: Tensor) -> str:
-    """Rows of the result are held to a few times eager's own error, and to its places of NaN and infinities."""
+def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) -> str:
+    """Rows of the result are held to a few times eager's own error, or to `places` last places of their largest; and to
+    eager's places of NaN and infinities."""
     if actual.shape != eager.shape or actual.dtype != eager.dtype or actual.stride() != eager.stride():
         return f"{actual.shape} {actual.dtype} {actual.stride()}, but eager's is {eager.shape} {eager.stride()}"
     if not torch.equal(actual.isnan(), eager.isnan()):
@@ -97,29 +98,35 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor) -> str:
     finite = torch.isfinite(eager)
     mine, theirs = ((one.double() - exact).where(finite, 0.0).abs() for one in (actual, eager))
     size = exact.where(finite, 0.0).abs().amax(-1, keepdim=True)
-    bound = 4 * theirs.amax(-1, keepdim=True) + 4 * torch.finfo(eager.dtype).eps * size + 2.0**-148
+    bound = 4 * theirs.amax(-1, keepdim=True) + places * torch.finfo(eager.dtype).eps * size + 2.0**-148
     return f"error {float((mine / bound).max()):.3g} of what is allowed" if bool((mine > bound).any()) else ""
 
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
+    return fault_of_candidate(request, CASES, strewn)
+
+
+def fault_of_candidate(
+    request: dict[str, Any], cases: list[Case], strew: Callable[[list[Tensor]], list[Tensor]], places: float = 4
+) -> str:
     specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    case = next(one for one in CASES if one.name == request["case"])
+    case = next(one for one in cases if one.name == request["case"])
     ours = module.ModelNew(torch.nn.Module())
     for draw in ("drawn", "strewn"):
         arguments = case.arguments()
         if draw == "strewn":
             arguments = [new.as_strided(old.size(), old.stride()) if new.stride() == old.stride() else
                          torch.empty_strided(old.size(), old.stride(), dtype=old.dtype).copy_(new)
-                         for new, old in zip(strewn(arguments), arguments)]  # fmt: skip
+                         for new, old in zip(strew(arguments), arguments)]  # fmt: skip
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
             actual, eager = ours(*arguments), case.function(*arguments)
-            exact = case.function(*(one.double() for one in arguments))
+            exact = case.function(*(one.double() if one.is_floating_point() else one for one in arguments))
         for mine, theirs, right in zip(*((one,) if isinstance(one, Tensor) else one for one in (actual, eager, exact))):
-            if fault := fault_of(mine, theirs, right):
+            if fault := fault_of(mine, theirs, right, places):
                 return f"{draw}: {fault}"
     return ""

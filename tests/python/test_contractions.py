@@ -8,25 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from case_checks import compile_for_gpu, interpreter_of
+from case_checks import as_one_group, compile_for_gpu, interpreter_of
 from contraction_cases import CASES, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
-from kernelwright import compile_only, errors, library
-from kernelwright.capture import export
+from kernelwright import compile_only, errors
 
 SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
 
 
 def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], parameters: dict[str, int]) -> Any:
-    """The candidate in which the product and all that follows it are one group of the contraction scheduler."""
-    graph = export.export_module(module, tuple(arguments), device="cpu")
-    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
-    nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
-    schedule["groups"] = [{"nodes": nodes, "scheduler": "contraction", "parameters": parameters}]
-    return library.compile_graph(graph, "triton", schedule=schedule)
+    return as_one_group(module, arguments, "contraction", parameters)
 
 
 interpreter = interpreter_of("contraction_cases:interpreted")

@@ -382,3 +382,55 @@ def test_returned_tensors_share_memory_no_more_than_before(after_passes, name):
         return {(i, j) for i in range(len(storages)) for j in range(i) if storages[i] == storages[j]}
 
     assert sharing(after_passes(module, inputs, ["all"])) <= sharing(after_passes(module, inputs, []))
+
+
+def _sums_over_outputs(self, x, y, labels):
+    product = F.linear(x, self.weight)
+    two = F.linear(x, self.weight) / 3 - y @ self.weight[:, :6]
+    return (
+        F.linear(x, self.weight, labels).sum(1),
+        (-(F.linear(x, self.weight, labels) * 0.5)).mean(-1, keepdim=True),
+        (F.linear(x, self.weight) - labels).mean(1),
+        (F.linear(x, self.weight) + y).sum(1),
+        (2.5 - x @ self.weight.T).sum(1),
+        two.sum(1),
+        torch.addmm(labels, x, self.weight.T, beta=2.0, alpha=0.5).sum(1, keepdim=True),
+        F.linear(x.view(4, 5, 8), self.weight, labels).sum(2),
+        F.avg_pool1d(F.linear(x, self.weight, labels).unsqueeze(1), 2).squeeze(1),
+        # Not these: the product is read twice, rows are summed, windows overlap, and rows are few.
+        product.sum(1) + product.amax(1),
+        F.linear(x, self.weight + 1).sum(0),
+        F.avg_pool1d(F.linear(x, self.weight - 1), 2, stride=1),
+        F.linear(x[:4], self.weight).sum(1),
+    )
+
+
+def _draw_of_sums() -> dict[str, torch.Tensor]:
+    torch.manual_seed(5)
+    return {"x": torch.randn(20, 8), "y": torch.randn(20, 6), "labels": torch.randn(6)}
+
+
+def test_sums_over_a_products_outputs_leave_the_product_out(after_passes):
+    module, inputs = Module(_sums_over_outputs), _draw_of_sums()
+    text = after_passes(module, inputs, ["canonicalise", "linear_sums", "dead_code"])
+    products = re.findall(r"= aten.(?:linear|mm|matmul|addmm).*: f32\[(.*?)\]", text)
+    assert products == ["20, 6", "20, 3", "20, 6", "20, 6", "4, 6"], text
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+    for mine, theirs in zip(ours, eager, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5, check_stride=True)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["x", "labels"])
+def test_sums_over_a_products_outputs_have_nan_and_infinities_where_eager_has(after_passes, name, number):
+    """An infinity that meets outputs of both signs is NaN in eager mode, and may be an infinity: both are none."""
+    module, inputs = Module(_sums_over_outputs), _draw_of_sums()
+    inputs[name].view(-1)[3] = number
+    text = after_passes(module, inputs, ["canonicalise", "linear_sums", "dead_code"])
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+    for mine, theirs in zip(ours[:9], eager[:9], strict=True):
+        assert torch.equal(mine.isfinite(), theirs.isfinite())
+        if number != number:
+            assert torch.equal(mine.isnan(), theirs.isnan())

@@ -1,0 +1,303 @@
+#include "plan/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "plan/product_lowering.hpp"
+
+namespace kw::plan {
+namespace {
+
+bool is_softmax(const Node& node) {
+  const std::string_view name = base_name(node);
+  return node.op.starts_with("aten.") && (name == "softmax" || name == "_softmax" || name == "_safe_softmax");
+}
+
+bool is_cast(const Node& node) {
+  const std::string_view name = base_name(node);
+  return name == "_to_copy" || name == "to" || name == "clone" || name == "contiguous";
+}
+
+// Do the value's elements lie as its root's, in the order of its dimensions?
+bool lies_like_its_root(const GraphFacts& facts, ValueId value) {
+  const TensorType &type = facts.graph.type(value), &root = facts.graph.type(facts.roots[value]);
+  return type.is_contiguous() && root.is_contiguous() && type.offset == root.offset &&
+         type.elements() == root.elements();
+}
+
+class AttentionLowering {
+ public:
+  AttentionLowering(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs)
+      : facts_(facts), graph_(facts.graph), nodes_(nodes), outputs_(outputs) {}
+
+  std::optional<LoweredGroup> run() {
+    const auto found = attention_among(facts_, nodes_);
+    if (!found) return std::nullopt;
+    return found->softmax == kNoNode ? of_operator(found->values) : of_products(*found);
+  }
+
+ private:
+  bool is_in_group(NodeId node) const { return std::binary_search(nodes_.begin(), nodes_.end(), node); }
+
+  // The group's nodes that the value depends on.
+  void collect_before(ValueId value, std::set<NodeId>& before) const {
+    const NodeId producer = graph_.values[value].producer;
+    if (producer == kNoNode) return;
+    const bool view = facts_.classes[producer] == OpClass::kView;
+    if (!view && (!is_in_group(producer) || !before.insert(producer).second)) return;
+    for_each_operand(graph_.nodes[producer], [&](ValueId operand) { collect_before(operand, before); });
+  }
+
+  std::set<NodeId> before(ValueId value) const {
+    std::set<NodeId> found;
+    collect_before(value, found);
+    return found;
+  }
+
+  bool reads(NodeId node, const std::set<NodeId>& producers) const {
+    bool found = false;
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+      found = found || producers.contains(graph_.values[facts_.roots[operand]].producer);
+    });
+    return found;
+  }
+
+  static bool fits(const Product& scores, const Product& values) {
+    return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth &&
+           scores.depth <= kWidestHead && values.columns <= kWidestHead && !values.addend && values.alpha == 1.0;
+  }
+
+  // --- The operator ---
+
+  std::optional<LoweredGroup> of_operator(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    const ValueId query = node.value("query"), key = node.value("key"), value = node.value("value");
+    if (query == kNoValue || key == kNoValue || value == kNoValue || node.results.size() != 1 ||
+        node.number("dropout_p", 0.0) != 0.0)
+      return std::nullopt;
+    const TensorType &q = graph_.type(query), &k = graph_.type(key), &v = graph_.type(value),
+                     &result = graph_.type(node.results[0]);
+    const int64_t rank = q.rank();
+    const bool is_float = q.dtype == DType::f32 || q.dtype == DType::f16 || q.dtype == DType::bf16;
+    if (!is_float || rank < 3 || k.rank() != rank || v.rank() != rank || k.dtype != q.dtype || v.dtype != q.dtype ||
+        result.dtype != q.dtype || result.elements() == 0 || !result.is_contiguous() || k.shape[rank - 2] == 0 ||
+        q.shape.back() == 0)
+      return std::nullopt;
+
+    Product scores, values;
+    values.node = id;
+    values.result = node.results[0];
+    values.rows = scores.rows = q.shape[rank - 2];
+    values.depth = scores.columns = k.shape[rank - 2];
+    scores.depth = q.shape.back();
+    values.columns = v.shape.back();
+    scores.alpha = node.number("scale", 1.0 / std::sqrt(static_cast<double>(scores.depth)));
+    scores.batch.assign(q.shape.begin(), q.shape.end() - 2);
+    int64_t shared = 1;
+    if (node.boolean("enable_gqa", false)) shared = share_heads(q, k, v, scores.batch);
+    if (shared == 0) return std::nullopt;
+    values.batch = scores.batch;
+    const auto place = [&](ValueId operand, bool is_shared) -> std::optional<ProductOperand> {
+      const auto strides = batch_strides(split_heads(graph_.type(operand), shared, is_shared), 2, scores.batch);
+      if (!strides) return std::nullopt;
+      ProductOperand made = placed(facts_, operand);
+      made.batch = *strides;
+      return made;
+    };
+    const auto left = place(query, false), right = place(key, true), middle = place(value, true);
+    if (!left || !right || !middle) return std::nullopt;
+    scores.left = named(*left, "q");
+    scores.left.row = q.strides[rank - 2];
+    scores.left.depth = q.strides.back();
+    scores.right = named(*right, "k");
+    scores.right.column = k.strides[rank - 2];
+    scores.right.depth = k.strides.back();
+    values.right = named(*middle, "v");
+    values.right.depth = v.strides[rank - 2];
+    values.right.column = v.strides.back();
+    values.left.dtype = q.dtype;
+    if (!fits(scores, values)) return std::nullopt;
+
+    Attention attention;
+    attention.is_causal = node.boolean("is_causal", false);
+    attention.nothing_is_zero = true;
+    if (const ValueId mask = node.value("attn_mask"); mask != kNoValue) {
+      Shape wanted(q.shape.begin(), q.shape.end() - 2);
+      wanted.insert(wanted.end(), {scores.rows, scores.columns});
+      const auto strides = batch_strides(graph_.type(mask), 0, wanted);
+      if (!strides) return std::nullopt;
+      TensorType spread = graph_.type(mask);
+      spread.shape = wanted;
+      spread.strides = *strides;
+      spread = split_heads(spread, shared, false);
+      attention.mask = named(placed(facts_, mask), "mask");
+      attention.mask->batch.assign(spread.strides.begin(), spread.strides.end() - 2);
+      attention.mask->row = spread.strides[spread.rank() - 2];
+      attention.mask->column = spread.strides.back();
+    }
+    LoweredGroup before;
+    before.product = std::move(scores);
+    attention.scores = std::make_shared<const LoweredGroup>(std::move(before));
+    std::vector<NodeId> after(nodes_.begin(), nodes_.end());
+    std::erase(after, id);
+    return finished(std::move(attention), std::move(values), std::move(after));
+  }
+
+  static ProductOperand named(ProductOperand operand, std::string name) {
+    operand.name = std::move(name);
+    return operand;
+  }
+
+  // Of operands whose queries have a multiple of the keys' heads: those of one head of keys become an axis of their
+  // own in `batch`. Returns how many; 0 where the sizes do not fit.
+  static int64_t share_heads(const TensorType& q, const TensorType& k, const TensorType& v, Shape& batch) {
+    const int64_t rank = q.rank(), heads = q.shape[rank - 3], of_keys = k.shape[rank - 3];
+    if (of_keys == 0 || heads % of_keys != 0 || v.shape[rank - 3] != of_keys) return 0;
+    if (heads == of_keys) return 1;
+    batch.back() = of_keys;
+    batch.push_back(heads / of_keys);
+    return heads / of_keys;
+  }
+
+  static TensorType split_heads(TensorType type, int64_t shared, bool is_shared) {
+    if (shared == 1) return type;
+    const auto place = static_cast<std::ptrdiff_t>(type.rank() - 2);
+    const int64_t stride = type.strides[place - 1];
+    type.strides.insert(type.strides.begin() + place, is_shared ? 0 : stride);
+    type.shape.insert(type.shape.begin() + place, is_shared ? 1 : shared);
+    if (!is_shared) {
+      type.shape[place - 1] /= shared;
+      type.strides[place - 1] = stride * shared;
+    }
+    return type;
+  }
+
+  // --- Two products and a softmax ---
+
+  std::optional<LoweredGroup> of_products(const AttentionNodes& found) const {
+    auto scores = product_of(facts_, found.scores, true), values = product_of(facts_, found.values, true);
+    const Node &softmax = graph_.nodes[found.softmax], &last = graph_.nodes[found.values];
+    ValueId operand = softmax.value("self");
+    if (operand == kNoValue) operand = softmax.value("input");
+    std::vector<ValueId> operands;
+    for_each_operand(last, [&](ValueId one) { operands.push_back(one); });
+    if (!scores || !values || operand == kNoValue || operands.size() != 2) return std::nullopt;
+    const TensorType& type = graph_.type(operand);
+    const int64_t dim = softmax.integer("dim", -1);
+    const Shape weights_shape = with_inner(values->batch, values->rows, values->depth);
+    if ((dim != -1 && dim != type.rank() - 1) || type.shape != weights_shape || !fits(*scores, *values) ||
+        !lies_like_its_root(facts_, operand) || !lies_like_its_root(facts_, operands[0]) || !is_dense(*values))
+      return std::nullopt;
+
+    const std::set<NodeId> before_softmax = before(operand), before_values = before(operands[0]);
+    std::vector<NodeId> first(before_softmax.begin(), before_softmax.end()), after;
+    std::erase(first, found.scores);
+    const std::set<NodeId> inside = before_values;
+    if (reads(found.scores, {nodes_.begin(), nodes_.end()}) ||
+        is_in_group(graph_.values[facts_.roots[operands[1]]].producer))
+      return std::nullopt;
+    for (NodeId node : before_values)
+      if (!before_softmax.contains(node) && node != found.softmax && !is_cast(graph_.nodes[node])) return std::nullopt;
+    for (NodeId node : nodes_) {
+      if (inside.contains(node) || node == found.values) continue;
+      if (reads(node, inside)) return std::nullopt;
+      after.push_back(node);
+    }
+    for (ValueId output : outputs_)
+      if (inside.contains(graph_.values[facts_.roots[output]].producer)) return std::nullopt;
+
+    auto lowered = lower_after_product(facts_, first, *scores, {facts_.roots[operand]});
+    if (!lowered || lowered->kernel.stores.size() != 1 || !stores_at_its_places(*lowered)) return std::nullopt;
+    scores->left.name = "q";
+    scores->right.name = "k";
+    values->right.name = "v";
+    lowered->product = std::move(scores);
+    Attention attention;
+    attention.scores = std::make_shared<const LoweredGroup>(std::move(*lowered));
+    attention.nothing_is_zero = base_name(softmax) == "_safe_softmax";
+    return finished(std::move(attention), std::move(*values), after);
+  }
+
+  static Shape with_inner(Shape batch, int64_t rows, int64_t columns) {
+    batch.insert(batch.end(), {rows, columns});
+    return batch;
+  }
+
+  // Does the product read each of its left operand's elements, in the order of memory?
+  static bool is_dense(const Product& product) {
+    int64_t next = product.rows * product.depth;
+    for (size_t axis = product.batch.size(); axis-- > 0; next *= product.batch[axis])
+      if (product.batch[axis] != 1 && product.left.batch[axis] != next) return false;
+    return product.left.row == product.depth && product.left.depth == 1;
+  }
+
+  // Does the group store each element where its product's would be?
+  static bool stores_at_its_places(const LoweredGroup& group) {
+    const int product = product_buffer(group);
+    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+      return !kernel_ir::is_load(expr) || expr.access.buffer != product ||
+             expr.access.index == group.kernel.stores[0].access.index;
+    });
+  }
+
+  // --- Both ---
+
+  std::optional<LoweredGroup> finished(Attention attention, Product values, std::vector<NodeId> after) const {
+    std::optional<LoweredGroup> group = lower_after_product(facts_, after, values, outputs_);
+    if (!group) return std::nullopt;
+    group->product = std::move(values);
+    group->attention = std::move(attention);
+    group->kernel.name = kernel_name(graph_, nodes_);
+    group->kernel.doc = kernel_doc(graph_, nodes_, outputs_);
+    return group;
+  }
+
+  const GraphFacts& facts_;
+  const Graph& graph_;
+  const std::span<const NodeId> nodes_;
+  const std::vector<ValueId>& outputs_;
+};
+
+}  // namespace
+
+bool is_attention_operator(const Node& node) {
+  return node.op.starts_with("aten.") && base_name(node) == "scaled_dot_product_attention";
+}
+
+NodeId softmax_before(const GraphFacts& facts, const Product& product) {
+  ValueId value = product.left.root;
+  while (value != kNoValue) {
+    const NodeId producer = facts.graph.values[value].producer;
+    if (producer == kNoNode) return kNoNode;
+    const Node& node = facts.graph.nodes[producer];
+    if (is_softmax(node)) return producer;
+    if (!is_cast(node)) return kNoNode;
+    ValueId before = kNoValue;
+    for_each_operand(node, [&](ValueId operand) { before = facts.roots[operand]; });
+    value = before;
+  }
+  return kNoNode;
+}
+
+std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span<const NodeId> nodes) {
+  std::vector<NodeId> products, operators, softmaxes;
+  for (NodeId node : nodes) {
+    if (is_softmax(facts.graph.nodes[node])) softmaxes.push_back(node);
+    if (facts.classes[node] != OpClass::kExtern) continue;
+    (is_attention_operator(facts.graph.nodes[node]) ? operators : products).push_back(node);
+  }
+  if (operators.size() == 1 && products.empty() && softmaxes.empty())
+    return AttentionNodes{kNoNode, kNoNode, operators[0]};
+  if (!operators.empty() || products.size() != 2 || softmaxes.size() != 1) return std::nullopt;
+  const auto values = product_of(facts, products[1]);
+  if (!values || softmax_before(facts, *values) != softmaxes[0]) return std::nullopt;
+  return AttentionNodes{products[0], softmaxes[0], products[1]};
+}
+
+std::optional<LoweredGroup> lower_attention(const GraphFacts& facts, std::span<const NodeId> nodes,
+                                            const std::vector<ValueId>& outputs) {
+  return AttentionLowering(facts, nodes, outputs).run();
+}
+
+}  // namespace kw::plan

@@ -1,0 +1,419 @@
+#include "plan/product_kernels.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <map>
+
+#include "lower/arrange.hpp"
+#include "plan/lift.hpp"
+#include "plan/product_lowering.hpp"
+
+namespace kw::plan {
+
+using kernel::ExprId;
+using kernel::Symbol;
+using lower::KernelSchedule;
+using lower::Mapping;
+using Role = OperandDimension::Role;
+
+namespace {
+
+constexpr int64_t kRowAlignment = 8;     // halves: 16 bytes, as the bulk copy engine wants the beginnings of rows
+constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
+// Halves lose digits of a row where more than a few of its numbers lie so far below its largest that their second half
+// is subnormal, and few are near it (docs/precision.md).
+constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;  // of the scaled row, whose largest is 2^14 to 2^15
+constexpr double kFewOfARow = 1.0 / 64, kLeastLarge = 32;
+
+std::string identifier(std::string text) {
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) ? "t" + text : text;
+}
+
+std::string axis_name(const std::string& base, size_t count, size_t place) {
+  return count == 1 ? base : base + "_" + std::to_string(place);
+}
+
+std::vector<kernel::Index> indices(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+Shape extents_of(const std::vector<OperandDimension>& dimensions) {
+  Shape shape;
+  for (const OperandDimension& one : dimensions) shape.push_back(one.extent);
+  return shape;
+}
+
+Shape strides_of(const std::vector<OperandDimension>& dimensions) {
+  Shape strides;
+  for (const OperandDimension& one : dimensions) strides.push_back(one.stride);
+  return strides;
+}
+
+Shape padded_strides(const std::vector<OperandDimension>& dimensions) {
+  Shape strides(dimensions.size(), 1);
+  int64_t next = (dimensions.back().extent + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  for (size_t dim = dimensions.size() - 1; dim-- > 0;) {
+    strides[dim] = next;
+    next *= dimensions[dim].extent;
+  }
+  return strides;
+}
+
+std::vector<OperandDimension> without_depth(std::vector<OperandDimension> dimensions) {
+  std::erase_if(dimensions, [](const OperandDimension& one) { return one.role == Role::kDepth; });
+  return dimensions;
+}
+
+std::vector<Symbol> symbols_of(const std::vector<OperandDimension>& dimensions, const ProductSymbols& symbols,
+                               Side side) {
+  std::vector<Symbol> places;
+  for (const OperandDimension& one : dimensions) {
+    if (one.role == Role::kBatch) places.push_back(symbols.batch[one.batch]);
+    if (one.role == Role::kOuter) places.push_back(side == Side::kLeft ? symbols.row : symbols.column);
+    if (one.role == Role::kDepth) places.push_back(symbols.depth);
+  }
+  return places;
+}
+
+// The axes of an operand's dimensions, in their order.
+ProductSymbols declare(KernelDraft& draft, const std::vector<OperandDimension>& dimensions, Side side) {
+  ProductSymbols symbols;
+  const auto batches = static_cast<size_t>(
+      std::count_if(dimensions.begin(), dimensions.end(), [](const auto& one) { return one.role == Role::kBatch; }));
+  for (const OperandDimension& one : dimensions) {
+    if (one.role == Role::kBatch) {
+      symbols.batch.resize(std::max<size_t>(symbols.batch.size(), one.batch + 1), -1);
+      symbols.batch[one.batch] = draft.axis(axis_name("batch", batches, one.batch), one.extent);
+    } else if (one.role == Role::kOuter) {
+      (side == Side::kLeft ? symbols.row : symbols.column) = draft.axis(side == Side::kLeft ? "row" : "column",
+                                                                        one.extent);
+    } else {
+      symbols.depth = draft.axis("depth", one.extent);
+    }
+  }
+  return symbols;
+}
+
+// Rows that lie side by side are split whole, several to a block where they are short; columns in tiles that keep
+// lines of memory whole, read twice.
+KernelSchedule split_schedule(const std::vector<OperandDimension>& dimensions) {
+  constexpr int64_t kElements = 4096;
+  KernelSchedule schedule;
+  schedule.warps = 4;
+  const OperandDimension& last = dimensions.back();
+  const bool rows = last.role == Role::kDepth;
+  for (const OperandDimension& one : dimensions) {
+    lower::AxisSchedule axis;
+    const int64_t whole = next_power_of_two(one.extent);
+    if (one.role == Role::kDepth) {
+      axis.mapping = rows && whole <= kLongestTile ? Mapping::kTile : Mapping::kLoop;
+      axis.width = rows ? std::min<int64_t>(whole, axis.mapping == Mapping::kTile ? whole : kElements)
+                        : std::min<int64_t>(whole, 512);
+      if (axis.width >= (rows ? 8192 : 256)) schedule.warps = 8;
+    } else if (one.role == Role::kOuter) {
+      axis.mapping = Mapping::kGrid;
+      const int64_t depth = next_power_of_two(dimensions[dimensions.size() - 1].extent);
+      axis.width = rows ? std::clamp<int64_t>(kElements / depth, 1, std::min<int64_t>(whole, 64))
+                        : std::min<int64_t>(whole, 32);
+    }
+    schedule.axes.push_back(axis);
+  }
+  return schedule;
+}
+
+// The extents of a product's result.
+Shape result_shape(const Product& product) {
+  Shape shape = product.batch;
+  shape.insert(shape.end(), {product.rows, product.columns});
+  return shape;
+}
+
+// [buffer] Is every element that the group's kernel reads or writes of it where the product's own would be?
+std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
+  const kernel_ir::Kernel& kernel = after.kernel;
+  const int product = product_buffer(after);
+  const auto load = std::find_if(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return kernel_ir::is_load(expr) && expr.access.buffer == product;
+  });
+  std::vector<bool> plain(kernel.buffers.size());
+  for (size_t buffer = 0; buffer < plain.size(); ++buffer)
+    plain[buffer] = kernel.buffers[buffer].elements == kw::product(result_shape(*after.product));
+  const auto see = [&](const kernel_ir::Access& access) {
+    if (!(access.index == load->access.index)) plain[access.buffer] = false;
+  };
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr)) see(expr.access);
+  for (const kernel_ir::Store& store : kernel.stores) see(store.access);
+  return plain;
+}
+
+// What follows a product, over the product's axes in a kernel.
+Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols, ExprId value) {
+  const Product& product = *after.product;
+  kernel::Index position = 0;
+  for (size_t axis = 0; axis < product.batch.size(); ++axis)
+    position = position * kernel::Index(product.batch[axis]) + kernel::symbol_index(symbols.batch[axis]);
+  position = position * kernel::Index(product.rows) + kernel::symbol_index(symbols.row);
+  position = position * kernel::Index(product.columns) + kernel::symbol_index(symbols.column);
+  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
+  const std::vector<int64_t> distances = distances_in_product(after);
+  std::vector<kernel::Index> axes;
+  for (size_t axis = 0; axis < distances.size(); ++axis)
+    axes.push_back(kernel::modulo(kernel::floor_divide(position, distances[axis], ranges),
+                                  after.kernel.axes[axis].extent, ranges));
+  std::vector<Symbol> places = symbols.batch;
+  places.insert(places.end(), {symbols.row, symbols.column});
+  const auto place = [&draft, &after, shape = result_shape(product), plain = walked_like_the_product(after), places,
+                      buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
+    kernel::Access access;
+    if (const auto known = buffers.find(buffer); known != buffers.end()) {
+      access.buffer = known->second;
+    } else {
+      const kernel_ir::Buffer& one = after.kernel.buffers[buffer];
+      const bool read = one.role == kernel_ir::BufferRole::kInput;
+      access.buffer = buffers[buffer] = draft.buffer(
+          one.name, one.dtype, plain[buffer] ? shape : Shape{one.elements}, {},
+          read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
+    }
+    if (!plain[buffer]) {
+      access.coordinates.push_back({index, kernel::kNoExpr});
+      return access;
+    }
+    for (Symbol symbol : places) access.coordinates.push_back({kernel::symbol_index(symbol), kernel::kNoExpr});
+    return access;
+  };
+  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place);
+}
+
+}  // namespace
+
+std::vector<OperandDimension> dimensions_of(const Product& product, Side side) {
+  const bool left = side == Side::kLeft;
+  const ProductOperand& operand = left ? product.left : product.right;
+  std::vector<OperandDimension> dimensions;
+  for (size_t axis = 0; axis < product.batch.size(); ++axis)
+    if (operand.batch[axis] != 0)
+      dimensions.push_back({Role::kBatch, static_cast<int>(axis), product.batch[axis], operand.batch[axis]});
+  OperandDimension outer{Role::kOuter, -1, left ? product.rows : product.columns, left ? operand.row : operand.column};
+  OperandDimension depth{Role::kDepth, -1, product.depth, operand.depth};
+  if (outer.stride < depth.stride) std::swap(outer, depth);
+  dimensions.push_back(outer);
+  dimensions.push_back(depth);
+  return dimensions;
+}
+
+// --- KernelDraft ---
+
+std::string KernelDraft::unique(const std::string& text) {
+  const std::string wanted = identifier(text);
+  std::string name = wanted;
+  for (int count = 2; !names_.insert(name).second; ++count) name = wanted + "_" + std::to_string(count);
+  return name;
+}
+
+Symbol KernelDraft::axis(const std::string& name, int64_t extent) { return build.axis(unique(name), extent); }
+
+std::vector<Symbol> KernelDraft::batch_axes(const Shape& batch) {
+  std::vector<Symbol> axes;
+  for (size_t axis = 0; axis < batch.size(); ++axis)
+    axes.push_back(this->axis(axis_name("batch", batch.size(), axis), batch[axis]));
+  return axes;
+}
+
+int KernelDraft::buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides,
+                        kernel::BufferRole role, int tensor, int64_t offset) {
+  tensors.push_back(tensor);
+  offsets.push_back(offset);
+  return build.buffer(unique(name), dtype, indices(shape), role, indices(strides));
+}
+
+kernel::Access KernelDraft::access(int buffer, const std::vector<Symbol>& symbols) {
+  kernel::Access access;
+  access.buffer = buffer;
+  for (Symbol symbol : symbols) access.coordinates.push_back({kernel::symbol_index(symbol), kernel::kNoExpr});
+  return access;
+}
+
+ExprId KernelDraft::load(int buffer, const std::vector<Symbol>& symbols) { return build.load(access(buffer, symbols)); }
+
+void KernelDraft::store(int buffer, const std::vector<Symbol>& symbols, ExprId value) {
+  build.store(access(buffer, symbols), value);
+}
+
+// --- ProductKernels ---
+
+int ProductKernels::scratch(const std::string& name, DType dtype, const Shape& shape, const Shape& strides) {
+  Scratch one;
+  one.name = name;
+  one.type.dtype = dtype;
+  one.type.shape = shape;
+  one.type.strides = strides;
+  result_.scratch.push_back(std::move(one));
+  return static_cast<int>(result_.scratch.size()) - 1;
+}
+
+void ProductKernels::finish(KernelDraft& draft, const KernelSchedule& schedule) {
+  const kernel::Kernel kernel = draft.build.finish();
+  ScheduledTiles tiles{lower::arrange(kernel, schedule), std::move(draft.tensors), std::move(draft.offsets)};
+  for (size_t buffer = 0; buffer < tiles.buffers.size(); ++buffer) {
+    tile::Buffer& one = tiles.program.buffers[buffer];
+    if (tiles.buffers[buffer] >= 0 && !is_aligned(tiles.buffers[buffer], tiles.offsets[buffer], one.dtype))
+      one.alignment = size_of(one.dtype);
+  }
+  result_.tiles.push_back(std::move(tiles));
+}
+
+bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
+  bool aligned = offset * size_of(dtype) % 16 == 0;
+  const auto also = [&](const LoweredGroup& group) {
+    for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
+      if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].aligned;
+  };
+  also(group_);
+  if (group_.attention) also(*group_.attention->scores);
+  for (const ProductOperand* operand : operands_)
+    if (value == operand->root) aligned = aligned && operand->aligned;
+  return aligned;
+}
+
+SplitOperand ProductKernels::split(const Product& product, Side side) {
+  const ProductOperand& operand = side == Side::kLeft ? product.left : product.right;
+  SplitOperand made;
+  made.side = side;
+  made.name = operand.name;
+  made.dimensions = dimensions_of(product, side);
+  const Shape shape = extents_of(made.dimensions), strides = padded_strides(made.dimensions);
+  const Shape scale_shape = extents_of(without_depth(made.dimensions)), scale_strides = contiguous_strides(scale_shape);
+  made.high = scratch(made.name + "_high", DType::f16, shape, strides);
+  made.low = scratch(made.name + "_low", DType::f16, shape, strides);
+  made.scale = scratch(made.name + "_scale", DType::f32, scale_shape, scale_strides);
+  made.large = scratch(made.name + "_large", DType::f32, scale_shape, scale_strides);
+  made.needs = scratch(made.name + "_needs", DType::f32, scale_shape, scale_strides);
+
+  KernelDraft draft("split_" + identifier(made.name) + "_kernel",
+                    side == Side::kLeft ? "Each row as a power of two times the sum of two halves."
+                                        : "Each column as a power of two times the sum of two halves.");
+  const ProductSymbols symbols = declare(draft, made.dimensions, side);
+  const int x = draft.buffer(operand.name, operand.dtype, shape, strides_of(made.dimensions),
+                             kernel::BufferRole::kInput, operand.root, operand.offset);
+  const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.high);
+  const int low = draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low);
+  const auto of_rows = [&](const std::string& name, int scratch) {
+    return draft.buffer(name, DType::f32, scale_shape, scale_strides, kernel::BufferRole::kOutput, -1 - scratch);
+  };
+  const int scale = of_rows("scale", made.scale), large = of_rows("large", made.large),
+            needs = of_rows("needs", made.needs);
+  kernel::Builder& build = draft.build;
+  const auto number = [&](double value) { return build.constant(DType::f32, value); };
+  const std::vector<Symbol> places = symbols_of(made.dimensions, symbols, side),
+                            row = symbols_of(without_depth(made.dimensions), symbols, side);
+  const ExprId value = draft.load(x, places);
+  const ExprId largest = build.named(
+      "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(kernel::ScalarOp::kAbs, {value})}, {symbols.depth}));
+  const ExprId exponent = build.named(
+      "exponent", build.op(kernel::ScalarOp::kFloor,
+                           {build.op(kernel::ScalarOp::kLog2,
+                                     {build.op(kernel::ScalarOp::kMaximum, {largest, number(0x1p-112)})})}));
+  const auto power = [&](ExprId of) { return build.op(kernel::ScalarOp::kExp2, {of}); };
+  const ExprId factor = build.named("factor", power(build.op(kernel::ScalarOp::kSub, {number(14.0), exponent})));
+  const ExprId scaled = build.named("scaled", build.op(kernel::ScalarOp::kMul, {value, factor}));
+  const ExprId first = build.named("first_half", build.cast(DType::f16, scaled));
+  const ExprId rest = build.op(kernel::ScalarOp::kSub, {scaled, build.cast(DType::f32, first)});
+  draft.store(high, places, first);
+  draft.store(low, places, build.cast(DType::f16, rest));
+  const ExprId size = build.op(kernel::ScalarOp::kAbs, {scaled});
+  const auto count = [&](const std::string& name, ExprId condition) {
+    const ExprId one = build.op(kernel::ScalarOp::kSelect, {condition, number(1.0), number(0.0)});
+    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, {symbols.depth}));
+  };
+  const ExprId small = count(
+      "small", build.op(kernel::ScalarOp::kLogicalAnd, {build.op(kernel::ScalarOp::kLess, {size, number(kSmall)}),
+                                                        build.op(kernel::ScalarOp::kNotEqual, {scaled, number(0.0)})}));
+  const ExprId near = count("near", build.op(kernel::ScalarOp::kGreaterEqual, {size, number(kLarge)}));
+  const double share = static_cast<double>(product.depth) * kFewOfARow;
+  const ExprId loses = build.op(kernel::ScalarOp::kLogicalAnd,
+                                {build.op(kernel::ScalarOp::kGreater, {small, number(share)}),
+                                 build.op(kernel::ScalarOp::kLess, {near, number(std::max(share, kLeastLarge))})});
+  draft.store(scale, row, power(build.op(kernel::ScalarOp::kSub, {exponent, number(14.0)})));
+  draft.store(large, row, near);
+  const ExprId rest_of_row = build.op(kernel::ScalarOp::kSub, {number(static_cast<double>(product.depth)), near});
+  draft.store(needs, row, build.op(kernel::ScalarOp::kSelect, {loses, rest_of_row, number(-1.0)}));
+  finish(draft, split_schedule(made.dimensions));
+  return made;
+}
+
+ExprId ProductKernels::halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
+  const std::vector<Symbol> places = symbols_of(split.dimensions, symbols, split.side);
+  const auto half = [&](const std::string& name, int scratch) {
+    const int buffer = draft.buffer(split.name + name, DType::f16, extents_of(split.dimensions),
+                                    padded_strides(split.dimensions), kernel::BufferRole::kInput, -1 - scratch);
+    return draft.build.cast(DType::f32, draft.load(buffer, places));
+  };
+  const ExprId high = half("_high", split.high);
+  return draft.build.op(kernel::ScalarOp::kAdd, {high, half("_low", split.low)});
+}
+
+ExprId ProductKernels::of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
+                              const std::string& name, int scratch) {
+  const std::vector<OperandDimension> rows = without_depth(split.dimensions);
+  const int buffer = draft.buffer(split.name + name, DType::f32, extents_of(rows), {}, kernel::BufferRole::kInput,
+                                  -1 - scratch);
+  return draft.load(buffer, symbols_of(rows, symbols, split.side));
+}
+
+ExprId ProductKernels::scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
+  return of_row(draft, split, symbols, "_scale", split.scale);
+}
+
+ExprId ProductKernels::large(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
+  return of_row(draft, split, symbols, "_large", split.large);
+}
+
+ExprId ProductKernels::needs(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
+  return of_row(draft, split, symbols, "_needs", split.needs);
+}
+
+ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols) {
+  const ProductOperand& operand = side == Side::kLeft ? product.left : product.right;
+  const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
+  const int buffer = draft.buffer(operand.name, operand.dtype, extents_of(dimensions), strides_of(dimensions),
+                                  kernel::BufferRole::kInput, operand.root, operand.offset);
+  return draft.load(buffer, symbols_of(dimensions, symbols, side));
+}
+
+ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
+                                      const ProductSymbols& symbols) {
+  Shape shape, strides;
+  std::vector<Symbol> places;
+  const auto dimension = [&](Symbol symbol, int64_t extent, int64_t stride) {
+    if (stride == 0 || extent == 1) return;
+    shape.push_back(extent);
+    strides.push_back(stride);
+    places.push_back(symbol);
+  };
+  for (size_t axis = 0; axis < product.batch.size(); ++axis)
+    dimension(symbols.batch[axis], product.batch[axis], operand.batch[axis]);
+  dimension(symbols.row, product.rows, operand.row);
+  dimension(symbols.column, product.columns, operand.column);
+  const int buffer = draft.buffer(operand.name, operand.dtype, shape, strides, kernel::BufferRole::kInput, operand.root,
+                                  operand.offset);
+  return draft.load(buffer, places);
+}
+
+void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
+                                   ExprId value, ExprId mask) {
+  Lift lift = lift_after(draft, after, symbols, value);
+  for (const kernel_ir::Store& store : after.kernel.stores) {
+    kernel::Access access = lift.access(store.access);
+    access.mask = mask;
+    draft.build.store(std::move(access), lift.expr(store.value));
+  }
+}
+
+ExprId ProductKernels::value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
+                                   ExprId value) {
+  return lift_after(draft, after, symbols, value).expr(after.kernel.stores.at(0).value);
+}
+
+}  // namespace kw::plan

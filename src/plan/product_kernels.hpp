@@ -1,0 +1,109 @@
+// What kernels of matrix products share (contraction_kernels.cpp, attention_kernels.cpp): their tensors, operands as
+// sums of halves, and what follows a product element by element.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernel/builder.hpp"
+#include "lower/schedule.hpp"
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+enum class Side { kLeft, kRight };  // of a product's operands
+
+// One dimension of an operand: an axis of the product, and the distance of neighbours along it.
+struct OperandDimension {
+  enum class Role { kBatch, kOuter, kDepth };  // outer: rows of the left operand, columns of the right one
+  Role role = Role::kOuter;
+  int batch = -1;
+  int64_t extent = 1, stride = 0;
+};
+
+// In the order of memory, so that the last is the one along which neighbours lie side by side.
+std::vector<OperandDimension> dimensions_of(const Product& product, Side side);
+
+// An operand as halves, in tensors of the group's own.
+struct SplitOperand {
+  Side side = Side::kLeft;
+  std::string name;
+  int high = 0, low = 0, scale = 0, large = 0, needs = 0;  // scratch
+  std::vector<OperandDimension> dimensions;
+};
+
+// A product's axes among a kernel's symbols; −1: not among them.
+struct ProductSymbols {
+  std::vector<kernel::Symbol> batch;
+  kernel::Symbol row = -1, column = -1, depth = -1;
+};
+
+// A kernel under construction, and the tensors that its buffers are.
+class KernelDraft {
+ public:
+  KernelDraft(std::string name, std::string doc) : build(std::move(name), std::move(doc)) {}
+
+  kernel::Symbol axis(const std::string& name, int64_t extent);
+  std::vector<kernel::Symbol> batch_axes(const Shape& batch);
+  // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
+  int buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides, kernel::BufferRole role,
+             int tensor, int64_t offset = 0);
+  kernel::ExprId load(int buffer, const std::vector<kernel::Symbol>& symbols);
+  void store(int buffer, const std::vector<kernel::Symbol>& symbols, kernel::ExprId value);
+
+  kernel::Builder build;
+  std::vector<int> tensors;      // [buffer]
+  std::vector<int64_t> offsets;  // [buffer]
+
+ private:
+  std::string unique(const std::string& text);
+  static kernel::Access access(int buffer, const std::vector<kernel::Symbol>& symbols);
+
+  std::set<std::string> names_ = {"tl", "triton"};
+};
+
+class ProductKernels {
+ protected:
+  // `operands`: those whose alignment is known besides the group's buffers.
+  ProductKernels(const LoweredGroup& group, std::vector<const ProductOperand*> operands)
+      : group_(group), operands_(std::move(operands)) {}
+
+  int scratch(const std::string& name, DType dtype, const Shape& shape, const Shape& strides);
+  void finish(KernelDraft& draft, const lower::KernelSchedule& schedule);
+
+  // x = scale · (high + low), where the largest of a row (column) over its scale lies between 2^14 and 2^15. What is
+  // smaller than 2^-112 counts as that: nothing that f32 could tell from zero in a product is lost. A row with a NaN
+  // has that for its scale, one with an infinity that. `large` is how many of a row's numbers are near its largest. A
+  // row of which halves lose digits `needs` another that has more than so many: then large ones meet, and what is lost
+  // is little beside their product (docs/precision.md). It is −1 where nothing is lost.
+  SplitOperand split(const Product& product, Side side);
+  static kernel::ExprId halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
+  // A number for each row (column): its scale, or its `large` or `needs`.
+  static kernel::ExprId scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
+  static kernel::ExprId large(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
+  static kernel::ExprId needs(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
+  static kernel::ExprId operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols);
+  // What has strides along a product's axes, and is shared by the points of those along which they are 0.
+  static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
+                                       const ProductSymbols& symbols);
+
+  // The stores of what follows its product, whose elements `value` is.
+  static void store_results(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
+                            kernel::ExprId value, kernel::ExprId mask);
+  // The one value that such a group stores.
+  static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
+                                    kernel::ExprId value);
+
+  const LoweredGroup& group_;
+  ScheduledGroup result_;
+
+ private:
+  static kernel::ExprId of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
+                               const std::string& name, int scratch);
+  bool is_aligned(int value, int64_t offset, DType dtype) const;
+
+  std::vector<const ProductOperand*> operands_;
+};
+
+}  // namespace kw::plan

@@ -1,0 +1,120 @@
+"""Attention, as PyTorch's operator and as people write it, and the check of a candidate in Triton's interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from contraction_cases import Case, fault_of_candidate, transposed
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Tensor = torch.Tensor
+
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1) @ v
+
+
+def _with_bias_table(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    score = (q @ k.transpose(-2, -1)) / 5.0
+    score = score.masked_fill(bias[:, :, : q.shape[-2], : k.shape[-2]] == 0, float("-inf"))
+    return torch.softmax(score, dim=-1) @ v
+
+
+def _by_distance(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor) -> Tensor:
+    place = torch.arange(q.shape[-2], device=q.device)
+    distance = place[:, None] - place[None, :]
+    score = q @ k.transpose(-2, -1) - slopes[:, None, None] * distance.to(q.dtype)
+    return torch.softmax(torch.where(distance >= 0, score, float("-inf")), dim=-1) @ v
+
+
+def _into_features(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    y = F.scaled_dot_product_attention(q, k, v) * 2.0
+    return y.transpose(1, 2).contiguous().view(q.shape[0], q.shape[2], -1)
+
+
+def _in_single(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = torch.softmax(q @ k.transpose(-2, -1), dim=-1, dtype=torch.float32)
+    return weights.to(q.dtype) @ v
+
+
+def _three(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.bmm(F.softmax(torch.bmm(q, k), dim=-1), v)
+
+
+def _lower(drawn: list[Tensor]) -> list[Tensor]:
+    """The last argument is a table of ones up to the diagonal."""
+    return [*drawn[:3], torch.ones_like(drawn[3]).tril()]
+
+
+def _some(drawn: list[Tensor]) -> list[Tensor]:
+    """The last argument says which keys count; the second batch's third query has none."""
+    mask = drawn[3] > 0
+    mask[1, 0, 2] = False
+    return [*drawn[:3], mask]
+
+
+HEADS = ((2, 3, 40, 24), (2, 3, 56, 24), (2, 3, 56, 20))
+SQUARE = ((2, 3, 48, 16), (2, 3, 48, 16), (2, 3, 48, 16))
+
+
+def operator(**options: Any) -> Any:
+    return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, *mask, **options)
+
+
+# An exponential makes an error of a score, which has a last place of its own size, one of a weight; and where one column
+# of values is larger than all others, a row's largest is a sum that may cancel.
+PLACES = 256
+
+
+CASES = [
+    Case("by_hand", by_hand, HEADS),
+    Case("in_columns", by_hand, HEADS, arrange=transposed(0, 1, 2)),
+    Case("three_dimensions", _three, ((3, 40, 24), (3, 24, 56), (3, 56, 20))),
+    Case("one_query", by_hand, ((2, 3, 1, 24), (2, 3, 130, 24), (2, 3, 130, 24))),
+    Case("one_key", by_hand, ((2, 3, 20, 24), (2, 3, 1, 24), (2, 3, 1, 24))),
+    Case("one_feature", by_hand, ((2, 3, 20, 1), (2, 3, 30, 1), (2, 3, 30, 1))),
+    Case("bias_table", _with_bias_table, (*SQUARE, (1, 1, 64, 64)), arrange=_lower),
+    Case("by_distance", _by_distance, (*SQUARE, (3,))),
+    Case("operator", operator(), HEADS),
+    Case("operator_of_three", operator(), ((3, 40, 24), (3, 56, 24), (3, 56, 20))),
+    Case("into_features", _into_features, HEADS),
+    Case("causal", operator(is_causal=True), HEADS),
+    Case("causal_square", operator(is_causal=True, scale=0.5), SQUARE),
+    Case("some_keys", operator(), (*HEADS, (2, 1, 40, 56)), arrange=_some),
+    Case("added_mask", operator(), (*HEADS, (3, 40, 56))),
+    Case("one_mask_of_keys", operator(), (*HEADS, (1, 56))),
+    Case(
+        "shared_keys",
+        operator(enable_gqa=True, is_causal=True),
+        ((2, 6, 48, 16), (2, 3, 48, 16), (2, 3, 48, 16)),
+    ),
+    Case("halves", operator(), HEADS, dtype=torch.float16),
+    Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),
+    Case("bfloat16_causal", operator(is_causal=True), SQUARE, dtype=torch.bfloat16),
+    Case("softmax_in_single", _in_single, HEADS, dtype=torch.float16),
+]
+
+
+def strewn(arguments: list[Tensor]) -> list[Tensor]:
+    """Heads of every magnitude, of zeros, subnormals, infinities and NaN, of numbers that halves do not hold."""
+    q, k, v = (one.clone() for one in arguments[:3])
+    if q.dtype != torch.float32 or min(*q.shape[-2:], *k.shape[-2:]) < 12:
+        return arguments
+    heads = [one.flatten(0, -3) for one in (q, k, v)]
+    for row, scale in enumerate((2.0**-100, 2.0**-130, 0.0, 1e-45)):
+        heads[0][0, row] *= scale
+    heads[2][0, :, 1] *= 2.0**100
+    heads[2][0, :, 2] *= 2.0**-130
+    heads[0][0, 5, 3], heads[0][0, 6, 4] = float("inf"), float("nan")
+    heads[1][1, 0, 5] = float("inf")  # of keys to which every query attends
+    heads[2][2, 0, 6] = float("nan")
+    heads[2][2, 0, 3] = float("-inf")
+    heads[2][2, 5, 4] = 2.0**58  # far larger than the rest of its column
+    return [*(one.reshape(old.shape) for one, old in zip(heads, arguments)), *arguments[3:]]
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    with sdpa_kernel(SDPBackend.MATH):  # others leave out blocks of keys, with what NaN they hold
+        return fault_of_candidate(request, CASES, strewn, PLACES)

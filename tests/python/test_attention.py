@@ -1,0 +1,84 @@
+"""Attention as one kernel of ours: what PyTorch computes, and in machine code for an H100."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from attention_cases import CASES, by_hand
+from case_checks import as_one_group, compile_for_gpu, interpreter_of
+from contraction_cases import Case
+from interpreter_process import InterpreterProcess
+from movement_cases import Wrapped
+
+from kernelwright import compile_only, errors
+
+SMALL = {"block_m": 16, "block_n": 16, "stages": 2, "num_warps": 4}
+IN_F32 = SMALL | {"scheme": 0}
+
+interpreter = interpreter_of("attention_cases:interpreted")
+
+
+@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_attention_is_pytorchs(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = as_one_group(Wrapped(case.function), case.arguments(), "attention", parameters)
+    assert emitted["library_ops"] == []
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
+LARGE = {
+    "by_hand": ((4, 8, 1024, 64),) * 3,
+    "operator": ((4, 8, 1024, 128),) * 3,
+    "bias_table": ((4, 8, 512, 96),) * 3 + ((1, 1, 1024, 1024),),
+    "by_distance": ((2, 16, 1024, 64),) * 3 + ((16,),),
+    "causal_square": ((4, 8, 1024, 64),) * 3,
+    "some_keys": ((4, 8, 1024, 64),) * 3 + ((4, 1, 1024, 1024),),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
+    """Of what the planner proposes by itself, without spilled registers where time is spent."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == name)
+    large = Case(name, case.function, LARGE[name], case.dtype, case.arrange)
+    emitted = compile_for_gpu(Wrapped(large.function), *large.arguments())
+    assert emitted["library_ops"] == [] and [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["attention"]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    specification = importlib.util.spec_from_file_location("candidate", path)
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    code = {entry["kernel"]: compile_only.compile_entry(module, entry, 90) for entry in module.KERNEL_SIGNATURES}
+    (attention,) = (
+        one
+        for kernel, one in code.items()
+        if not kernel.startswith(("split_", "whole_heads")) and "_in_f32" not in kernel
+    )
+    assert attention.asm["ptx"].count("wgmma.mma_async") > 0
+    assert compile_only._resources(attention)["spills"] in (0, None)
+
+
+def test_attention_that_stores_its_weights_is_not_taken() -> None:
+    def weights_too(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        weights = torch.softmax(q @ k.mT, dim=-1)
+        return weights @ v, weights
+
+    with pytest.raises(errors.Error, match="attention"):
+        as_one_group(Wrapped(weights_too), CASES[0].arguments(), "attention", SMALL)
+    emitted = compile_for_gpu(Wrapped(by_hand), *(torch.randn(2, 4, 256, 512) for _ in range(3)))
+    assert "attention" not in {one["scheduler"] for one in emitted["schedule"]["groups"]}  # heads are too wide
+    operator = next(one for one in CASES if one.name == "operator").function
+    emitted = compile_for_gpu(Wrapped(operator), *(torch.randn(2, 4, 256, 512) for _ in range(3)))
+    assert not any(
+        "attention" in op for op in emitted["library_ops"]
+    )  # products and a softmax, whose makers the model chooses
