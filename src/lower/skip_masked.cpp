@@ -79,31 +79,74 @@ class MaskedBlocks {
     return static_cast<Value>(program_.values.size()) - 1;
   }
 
-  // Does any of the masks hold at any point? A scalar.
+  Value emit(Instruction instruction, const std::string& name, tile::TileType type) {
+    const Value value = define(name, std::move(type));
+    instruction.results = {value};
+    program_.body.push_back(std::move(instruction));
+    return value;
+  }
+
+  Value op(tile::ScalarOp op, std::vector<Value> operands) {
+    Instruction one;
+    one.kind = Kind::kOp;
+    one.op = op;
+    one.operands = std::move(operands);
+    return emit(std::move(one), "anywhere", {DType::b1, {}});
+  }
+
+  Value fold(tile::ReduceOp reduce, Value value) {
+    const tile::TileType type = program_.values[value].type;
+    if (type.lanes.empty()) return value;
+    Instruction one;
+    one.kind = Kind::kFold;
+    one.reduce = reduce;
+    one.operands = {value};
+    one.lanes = type.lanes;
+    const char* name = reduce == tile::ReduceOp::kAny ? "anywhere" : reduce == tile::ReduceOp::kMax ? "most" : "least";
+    return emit(std::move(one), name, {type.dtype, {}});
+  }
+
+  const Instruction* maker_of(Value value) const {
+    for (const Instruction& one : program_.body)
+      if (one.results.size() == 1 && one.results[0] == value) return &one;
+    return nullptr;
+  }
+
+  bool share_no_lane(Value left, Value right) const {
+    const auto &a = program_.values[left].type.lanes, &b = program_.values[right].type.lanes;
+    return std::none_of(a.begin(), a.end(),
+                        [&](tile::Symbol lane) { return std::count(b.begin(), b.end(), lane) > 0; });
+  }
+
+  // Does the mask hold at any point? A scalar, from tiles of as few dimensions as possible: it may hold where the mask
+  // nowhere does, never the other way round.
+  Value anywhere(Value mask) {
+    const Instruction* maker = maker_of(mask);
+    if (maker == nullptr || maker->kind != Kind::kOp || program_.values[mask].type.lanes.size() < 2)
+      return fold(tile::ReduceOp::kAny, mask);
+    const Instruction made = *maker;
+    switch (made.op) {
+      case tile::ScalarOp::kLogicalOr:
+      case tile::ScalarOp::kLogicalAnd: return op(made.op, {anywhere(made.operands[0]), anywhere(made.operands[1])});
+      case tile::ScalarOp::kGreater:
+      case tile::ScalarOp::kGreaterEqual: {
+        const DType dtype = program_.values[made.operands[0]].type.dtype;
+        // Where one of them is NaN its extreme is, and nothing is greater.
+        if (!is_integral(dtype) || !share_no_lane(made.operands[0], made.operands[1])) break;
+        return op(made.op,
+                  {fold(tile::ReduceOp::kMax, made.operands[0]), fold(tile::ReduceOp::kMin, made.operands[1])});
+      }
+      default: break;
+    }
+    return fold(tile::ReduceOp::kAny, mask);
+  }
+
+  // Does any of the masks hold at any point?
   Value anywhere() {
     Value all = tile::kNoValue;
     for (Value mask : masks_) {
-      Instruction fold;
-      fold.kind = Kind::kFold;
-      fold.reduce = tile::ReduceOp::kAny;
-      fold.operands = {mask};
-      fold.lanes = program_.values[mask].type.lanes;
-      Value one = mask;
-      if (!fold.lanes.empty()) {
-        one = define("stores_here", {DType::b1, {}});
-        fold.results = {one};
-        program_.body.push_back(std::move(fold));
-      }
-      if (all != tile::kNoValue) {
-        Instruction either;
-        either.kind = Kind::kOp;
-        either.op = tile::ScalarOp::kLogicalOr;
-        either.operands = {all, one};
-        one = define("stores_anything", {DType::b1, {}});
-        either.results = {one};
-        program_.body.push_back(std::move(either));
-      }
-      all = one;
+      const Value one = anywhere(mask);
+      all = all == tile::kNoValue ? one : op(tile::ScalarOp::kLogicalOr, {all, one});
     }
     return all;
   }

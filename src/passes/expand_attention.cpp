@@ -19,8 +19,8 @@ std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
                    result = rewriter.type(node.results[0]);
   const int64_t rank = q.rank();
   if (q.device.starts_with("cpu") || rank < 3 || k.rank() != rank || v.rank() != rank || q.dtype != DType::f32 ||
-      k.dtype != q.dtype || v.dtype != q.dtype || !result.is_contiguous() || result.elements() == 0 ||
-      k.elements() == 0 || std::max(q.shape.back(), v.shape.back()) <= kWidestHead ||
+      k.dtype != q.dtype || v.dtype != q.dtype || result.elements() == 0 || k.elements() == 0 ||
+      std::max(q.shape.back(), v.shape.back()) <= kWidestHead ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, k.shape.begin()) ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, v.shape.begin()))
     return std::nullopt;
@@ -38,8 +38,16 @@ std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
   const Term scaled = product * Term(scale);
   const ValueId weights = rewriter.emit("aten.softmax.int", {{"self", ValueRef{scaled.id()}}, {"dim", int64_t{-1}}},
                                         scores, "weights");
-  return Term(rewriter, rewriter.emit("aten.matmul.default", {{"self", ValueRef{weights}}, {"other", ValueRef{value}}},
-                                      result, "attention"));
+  TensorType dense = result;
+  dense.strides = contiguous_strides(dense.shape);
+  dense.offset = 0;
+  const ValueId attended = rewriter.emit("aten.matmul.default",
+                                         {{"self", ValueRef{weights}}, {"other", ValueRef{value}}}, dense, "attention");
+  // PyTorch's kernels for GPUs have their results' heads side by side.
+  const bool is_dense = result.strides == dense.strides;
+  return Term(rewriter, is_dense
+                            ? attended
+                            : rewriter.emit("aten.clone.default", {{"self", ValueRef{attended}}}, result, "strided"));
 }
 
 }  // namespace kw

@@ -16,8 +16,9 @@ using kernel::ScalarOp;
 using lower::KernelSchedule;
 using lower::Mapping;
 
-// Weights are at most 1: as halves they keep their digits where they are scaled by 2^14, near the largest half.
-constexpr double kWeightPower = 14.0;
+// Weights are at most 1: as halves they keep more digits where they are scaled by 2^7, by a shift of their exponents. A
+// larger shift of large scores might round up to 16, beyond the largest half.
+constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
 constexpr double kLargestScale = 0x1p64;
@@ -155,7 +156,7 @@ class AttentionKernels : ProductKernels {
   void find_whole_heads(const Operands& halves) {
     const Shape strides = contiguous_strides(values_.batch);
     whole_heads_ = scratch("whole_heads", DType::f32, values_.batch, strides);
-    least_large_ = scratch("least_large", DType::f32, values_.batch, strides);
+    least_large_ = scratch("least_large", DType::i32, values_.batch, strides);
     KernelDraft draft("whole_heads_kernel",
                       "Heads all of whose queries are computed again: keys or values are no halves.");
     Symbols symbols;
@@ -183,15 +184,15 @@ class AttentionKernels : ProductKernels {
                                  {most(needs(draft, halves.key, symbols.scores), key), least(halves.query, query)});
     // What weights the values will meet is not known yet.
     const ExprId loses = build.op(ScalarOp::kGreaterEqual,
-                                  {needs(draft, halves.value, symbols.values), build.constant(DType::f32, 0.0)});
+                                  {needs(draft, halves.value, symbols.values), build.constant(DType::i32, int64_t{0})});
     const ExprId values = any(either(is_too_large(build, scale(draft, halves.value, symbols.values)), loses), column);
-    const auto store = [&](const std::string& name, int scratch, ExprId value) {
-      const int buffer = draft.buffer(name, DType::f32, values_.batch, strides, kernel::BufferRole::kOutput,
-                                      -1 - scratch);
-      draft.store(buffer, symbols.values.batch, value);
+    const std::vector<kernel::Index> heads = places_of_heads(symbols);
+    const auto store = [&](const std::string& name, int scratch, DType dtype, ExprId value) {
+      const int buffer = draft.buffer(name, dtype, values_.batch, strides, kernel::BufferRole::kOutput, -1 - scratch);
+      draft.store(buffer, heads, value);
     };
-    store("whole_heads", whole_heads_, flag(either(either(keys, miss), values)));
-    store("least_large", least_large_, least(halves.key, key));
+    store("whole_heads", whole_heads_, DType::f32, flag(either(either(keys, miss), values)));
+    store("least_large", least_large_, DType::i32, least(halves.key, key));
     KernelSchedule schedule;
     for (size_t axis = 0; axis < values_.batch.size(); ++axis) schedule.axes.emplace_back();
     for (const int64_t extent : {scores_.rows, scores_.columns})
@@ -200,21 +201,27 @@ class AttentionKernels : ProductKernels {
     finish(draft, schedule);
   }
 
+  static std::vector<kernel::Index> places_of_heads(const Symbols& symbols) {
+    std::vector<kernel::Index> places;
+    for (kernel::Symbol symbol : symbols.values.batch) places.push_back(kernel::symbol_index(symbol));
+    return places;
+  }
+
   static ExprId is_too_large(kernel::Builder& build, ExprId scale) {
     return build.op(ScalarOp::kGreater, {scale, build.constant(DType::f32, kLargestScale)});
   }
 
   ExprId has_no_halves(KernelDraft& draft, const Operands& halves, const Symbols& symbols) const {
     kernel::Builder& build = draft.build;
-    const auto of_head = [&](const std::string& name, int scratch) {
-      const int buffer = draft.buffer(name, DType::f32, values_.batch, {}, kernel::BufferRole::kInput, -1 - scratch);
-      return draft.load(buffer, symbols.values.batch);
+    const auto of_head = [&](const std::string& name, int scratch, DType dtype) {
+      const int buffer = draft.buffer(name, dtype, values_.batch, {}, kernel::BufferRole::kInput, -1 - scratch);
+      return draft.load(buffer, places_of_heads(symbols));
     };
     const auto either = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kLogicalOr, {a, b}); };
     const ExprId head = build.op(ScalarOp::kGreater,
-                                 {of_head("whole_heads", whole_heads_), build.constant(DType::f32, 0.0)});
-    const ExprId miss = build.op(ScalarOp::kGreaterEqual,
-                                 {needs(draft, halves.query, symbols.scores), of_head("least_large", least_large_)});
+                                 {of_head("whole_heads", whole_heads_, DType::f32), build.constant(DType::f32, 0.0)});
+    const ExprId miss = build.op(ScalarOp::kGreaterEqual, {needs(draft, halves.query, symbols.scores),
+                                                           of_head("least_large", least_large_, DType::i32)});
     const ExprId row = either(is_too_large(build, scale(draft, halves.query, symbols.scores)), miss);
     // Every store's place has a column, and so has its mask.
     const ExprId column = build.op(

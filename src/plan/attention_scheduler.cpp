@@ -14,8 +14,9 @@ namespace {
 enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1 };
 
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
-// Bytes of a multiprocessor's shared memory that queries, keys and values may take.
-constexpr int64_t kSharedBytes = 200 << 10;
+// Bytes of a multiprocessor's shared memory that queries, keys and values may take: of one block to a multiprocessor,
+// and of each of two.
+constexpr int64_t kSharedBytes = 200 << 10, kHalfOfShared = 100 << 10;
 
 bool can_take(const LoweredGroup& group) { return group.attention.has_value(); }
 
@@ -45,7 +46,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   while (blocks() < device.units && queries > 64) queries /= 2;
   const int64_t bytes = 2 * (split ? 2 : 1);
   const int64_t stages = std::clamp<int64_t>(
-      (kSharedBytes - queries * feature * bytes) / (keys * (feature + column) * bytes), 1, 3);
+      ((small ? kHalfOfShared : kSharedBytes) - queries * feature * bytes) / (keys * (feature + column) * bytes), 1, 3);
   return {{"block_m", queries}, {"block_n", keys},
           {"stages", stages},   {"num_warps", queries * widest >= 128 * 128 ? 8 : 4},
           {"bulk", 1},          {"scheme", split ? kFp16x3 : kIeee}};

@@ -14,7 +14,8 @@ namespace kw::plan {
 
 namespace {
 
-enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1 };
+// The last: fp16x3, whose longer operand is split where it is read.
+enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2 };
 
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
 
@@ -29,7 +30,7 @@ const ParameterTable& takes(const DeviceDescription&) {
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
       {.name = "order", .least = 1, .most = 64, .unsaid = 8, .powers_of_two = false, .tried = {1, 8, 16}},
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
-      {.name = "scheme", .least = kIeee, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+      {.name = "scheme", .least = kIeee, .most = kStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
   });
   return table;
 }
@@ -39,10 +40,34 @@ constexpr int64_t kFewIterations = 4;
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
 
+// An operand that is much larger than the other, and read by one row (column) of blocks.
+constexpr int64_t kMuchLarger = 8;
+
+bool can_stream(const Product& product) {
+  const int64_t few = std::min(product.rows, product.columns), many = std::max(product.rows, product.columns);
+  return product.left.dtype == DType::f32 && few <= 128 && many >= kMuchLarger * few && product.depth % 64 == 0 &&
+         product.depth > 64 * kFewIterations;
+}
+
+Side streamed_side(const Product& product) { return product.rows <= product.columns ? Side::kRight : Side::kLeft; }
+
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
   const bool split = product.left.dtype == DType::f32;
+  if (can_stream(product)) {
+    const int64_t few = std::clamp<int64_t>(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock,
+                                            128);
+    const bool right = streamed_side(product) == Side::kRight;
+    return {{"block_m", right ? few : 64},
+            {"block_n", right ? 64 : few},
+            {"block_k", 64},
+            {"stages", 2},
+            {"num_warps", 4},
+            {"order", 8},
+            {"bulk", 1},
+            {"scheme", kStreamed}};
+  }
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
           columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split ? 128 : 256);
   const auto blocks = [&] {
@@ -77,15 +102,22 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& 
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes(device);
+  const Product& product = *group.product;
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
-  return contraction_kernels(group, {.rows = read("block_m"),
-                                     .columns = read("block_n"),
-                                     .depth = read("block_k"),
-                                     .stages = static_cast<int>(read("stages")),
-                                     .warps = static_cast<int>(read("num_warps")),
-                                     .neighbours = read("order"),
-                                     .bulk = read("bulk") != 0,
-                                     .halves = group.product->left.dtype == DType::f32 && read("scheme") == kFp16x3});
+  ContractionBlocks blocks{.rows = read("block_m"),
+                           .columns = read("block_n"),
+                           .depth = read("block_k"),
+                           .stages = static_cast<int>(read("stages")),
+                           .warps = static_cast<int>(read("num_warps")),
+                           .neighbours = read("order"),
+                           .bulk = read("bulk") != 0,
+                           .halves = product.left.dtype == DType::f32 && read("scheme") != kIeee,
+                           .streamed = std::nullopt};
+  // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
+  const Side side = streamed_side(product);
+  const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns;
+  if (blocks.halves && read("scheme") == kStreamed && once && product.depth % blocks.depth == 0) blocks.streamed = side;
+  return contraction_kernels(group, blocks);
 }
 
 }  // namespace

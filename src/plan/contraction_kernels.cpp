@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/product_kernels.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -16,13 +15,19 @@ using lower::Mapping;
 
 constexpr int64_t kManyBlocks = 1 << 13;  // of 64 by 64 that the second kernel would have
 
+// Of a streamed operand and the other: beyond, sums of scaled products might leave the range of f32 before the result
+// does.
+constexpr double kLargestExponent = 64.0, kLargestScale = 0x1p64;
+
 class Contraction : ProductKernels {
  public:
   Contraction(const LoweredGroup& group, const ContractionBlocks& blocks)
       : ProductKernels(group, operands_of(*group.product)), product_(*group.product), blocks_(blocks) {}
 
   ScheduledGroup run() {
-    if (blocks_.halves) {
+    if (blocks_.streamed) {
+      stream(*blocks_.streamed);
+    } else if (blocks_.halves) {
       KW_ASSERT(product_.left.dtype == DType::f32, "what is not in single precision is split into halves");
       const SplitOperand left = split(product_, Side::kLeft), right = split(product_, Side::kRight);
       multiply(&left, &right, false);
@@ -53,10 +58,7 @@ class Contraction : ProductKernels {
     return {Axis::kDepth, Axis::kRow, Axis::kColumn};
   }
 
-  // The product and what follows it. `again`: in f32, where a row or a column is no sum of halves.
-  void multiply(const SplitOperand* left, const SplitOperand* right, bool again) {
-    KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
-                      again ? "The same in f32, where a row or a column is no sum of halves." : group_.kernel.doc);
+  ProductSymbols declare(KernelDraft& draft) const {
     ProductSymbols symbols;
     symbols.batch = draft.batch_axes(product_.batch);
     for (const Axis axis : axis_order()) {
@@ -64,6 +66,25 @@ class Contraction : ProductKernels {
       if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns);
       if (axis == Axis::kDepth) symbols.depth = draft.axis("depth", product_.depth);
     }
+    return symbols;
+  }
+
+  ProductSymbols declare_in_chunks(KernelDraft& draft) const {
+    ProductSymbols symbols;
+    symbols.batch = draft.batch_axes(product_.batch);
+    symbols.row = draft.axis("row", product_.rows);
+    symbols.column = draft.axis("column", product_.columns);
+    symbols.chunk = draft.axis("chunk", product_.depth / blocks_.depth);
+    symbols.chunk_size = blocks_.depth;
+    symbols.depth = draft.axis("depth", blocks_.depth);
+    return symbols;
+  }
+
+  // The product and what follows it. `again`: in f32, where a row or a column is no sum of halves.
+  void multiply(const SplitOperand* left, const SplitOperand* right, bool again) {
+    KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
+                      again ? "The same in f32, where a row or a column is no sum of halves." : group_.kernel.doc);
+    const ProductSymbols symbols = declare(draft);
     kernel::Builder& build = draft.build;
 
     ExprId product = kernel::kNoExpr, flagged = kernel::kNoExpr;
@@ -81,11 +102,90 @@ class Contraction : ProductKernels {
                           operand(draft, product_, Side::kRight, symbols), {symbols.depth});
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, symbols));
     }
+    finish_product(draft, symbols, product, flagged);
+    finish(draft, product_schedule(left != nullptr && !again, again));
+  }
+
+  // --- One operand split where it is read ---
+
+  // The kernel for the product, which finds where the streamed operand's rows have no halves, and the one in f32.
+  void stream(Side side) {
+    const SplitOperand kept = split(product_, side == Side::kLeft ? Side::kRight : Side::kLeft);
+    const int64_t outer = side == Side::kLeft ? product_.rows : product_.columns;
+    Shape shape = product_.batch;
+    shape.push_back(outer);
+    const int spoilt = scratch(kept.name + "_spoilt", DType::i32, shape, contiguous_strides(shape));
+    for (const bool again : {false, true}) {
+      KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
+                        again ? "The same in f32, where a row or a column is no sum of halves." : group_.kernel.doc);
+      const ProductSymbols symbols = again ? declare(draft) : declare_in_chunks(draft);
+      kernel::Builder& build = draft.build;
+      std::vector<kernel::Index> places;
+      for (kernel::Symbol axis : symbols.batch) places.push_back(kernel::symbol_index(axis));
+      places.push_back(kernel::symbol_index(side == Side::kLeft ? symbols.row : symbols.column));
+      const int buffer = draft.buffer("spoilt", DType::i32, shape, {},
+                                      again ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, -1 - spoilt);
+      const ExprId streamed = operand(draft, product_, side, symbols);
+      ExprId product = kernel::kNoExpr, flagged = kernel::kNoExpr;
+      if (again) {
+        const ExprId other = operand(draft, product_, kept.side, symbols);
+        product = side == Side::kLeft ? build.dot(streamed, other, {symbols.depth})
+                                      : build.dot(other, streamed, {symbols.depth});
+        flagged = build.named("has_no_halves",
+                              streamed_has_no_halves(draft, kept, symbols, draft.load(buffer, places)));
+      } else {
+        const HalvesOfRow rows = halves_of_row(build, streamed, symbols.depth, blocks_.depth);
+        const ExprId other = halves(draft, kept, symbols);
+        const ExprId part = side == Side::kLeft ? build.dot(rows.scaled, other, {symbols.depth})
+                                                : build.dot(other, rows.scaled, {symbols.depth});
+        // Two steps: neither a row's scale nor a chunk's times the product leaves the range of f32 by itself.
+        const ExprId of_row = build.op(kernel::ScalarOp::kMul, {part, scale_back(build, rows.exponent)});
+        product = build.reduce(kernel::ReduceOp::kSum, {of_row}, {symbols.chunk});
+        product = build.op(kernel::ScalarOp::kMul, {product, scale(draft, kept, symbols)});
+        const ExprId spoils = build.op(
+            kernel::ScalarOp::kLogicalOr,
+            {rows.loses,
+             build.op(kernel::ScalarOp::kGreater, {rows.exponent, build.constant(DType::f32, kLargestExponent)})});
+        const ExprId flag = build.op(kernel::ScalarOp::kSelect, {spoils, build.constant(DType::i32, int64_t{1}),
+                                                                 build.constant(DType::i32, int64_t{0})});
+        draft.store(buffer, places, build.reduce(kernel::ReduceOp::kMax, {flag}, {symbols.chunk}));
+      }
+      finish_product(draft, symbols, product, flagged);
+      finish(draft, again ? product_schedule(false, true) : stream_schedule());
+    }
+  }
+
+  static ExprId streamed_has_no_halves(KernelDraft& draft, const SplitOperand& kept, const ProductSymbols& symbols,
+                                       ExprId spoilt) {
+    kernel::Builder& build = draft.build;
+    const ExprId zero = build.constant(DType::i32, int64_t{0});
+    const ExprId loses = build.op(kernel::ScalarOp::kGreaterEqual, {needs(draft, kept, symbols), zero});
+    const ExprId large = build.op(kernel::ScalarOp::kGreater,
+                                  {scale(draft, kept, symbols), build.constant(DType::f32, kLargestScale)});
+    return build.op(kernel::ScalarOp::kLogicalOr, {build.op(kernel::ScalarOp::kGreater, {spoilt, zero}),
+                                                   build.op(kernel::ScalarOp::kLogicalOr, {loses, large})});
+  }
+
+  KernelSchedule stream_schedule() const {
+    KernelSchedule schedule;
+    for (size_t axis = 0; axis < product_.batch.size(); ++axis) schedule.axes.emplace_back();
+    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.rows});
+    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.columns});
+    schedule.axes.push_back({.mapping = Mapping::kLoop, .width = 1, .stages = blocks_.stages});
+    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.depth});
+    schedule.scheme = lower::Scheme::kFp16x3;
+    schedule.bulk = blocks_.bulk;
+    schedule.warps = blocks_.warps;
+    return schedule;
+  }
+
+  // What follows the sum of products.
+  void finish_product(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
+    kernel::Builder& build = draft.build;
     if (product_.alpha != 1.0)
       product = build.op(kernel::ScalarOp::kMul, {product, build.constant(DType::f32, product_.alpha)});
     if (product_.addend) product = build.op(kernel::ScalarOp::kAdd, {product, added(draft, symbols)});
     store_results(draft, group_, symbols, build.cast(product_.left.dtype, product), flagged);
-    finish(draft, product_schedule(left != nullptr && !again, again));
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,
@@ -130,7 +230,7 @@ class Contraction : ProductKernels {
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = halves && blocks_.bulk;
     schedule.skip_masked = again;
-    schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
+    schedule.warps = again ? 4 : blocks_.warps;
     return schedule;
   }
 

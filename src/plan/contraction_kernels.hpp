@@ -1,7 +1,9 @@
 // The kernels of a contraction (contraction.cpp), once its blocks are chosen.
 #pragma once
 
-#include "plan/scheduler.hpp"
+#include <optional>
+
+#include "plan/product_kernels.hpp"
 
 namespace kw::plan {
 
@@ -12,6 +14,9 @@ struct ContractionBlocks {
   int64_t neighbours = 8;  // rows of blocks that are started together, so that they share columns
   bool bulk = true;        // halves are loaded by the bulk copy engine
   bool halves = true;      // single precision by three products of halves
+  // The operand that the product's kernel splits itself, chunk by chunk of a step's depth, since one row (column) of
+  // blocks reads each of its elements once. The depth of a step divides the product's.
+  std::optional<Side> streamed;
 };
 
 ScheduledGroup contraction_kernels(const LoweredGroup& group, const ContractionBlocks& blocks);

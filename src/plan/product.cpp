@@ -111,6 +111,14 @@ double Product::flops() const {
          static_cast<double>(depth);
 }
 
+Shape Product::result_shape() const {
+  Shape shape = batch;
+  shape.insert(shape.end(), {rows, columns});
+  return shape;
+}
+
+Shape Product::result_strides() const { return strides.empty() ? contiguous_strides(result_shape()) : strides; }
+
 std::optional<Product> product_of(const GraphFacts& facts, NodeId id, bool all_axes) {
   const Graph& graph = facts.graph;
   const Node& node = graph.nodes[id];

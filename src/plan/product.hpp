@@ -23,18 +23,21 @@ struct ProductOperand {
   int64_t depth = 0;    // along what is summed over; of an addend 0
 };
 
-// result = alpha · Σ over depth of left · right + beta · addend. The result is dense and row-major over batch, rows,
-// columns; batch axes along which `right` is shared are rows where the strides allow it.
+// result = alpha · Σ over depth of left · right + beta · addend. The result has no gaps; batch axes along which `right`
+// is shared are rows where the strides allow it.
 struct Product {
   NodeId node = kNoNode;
   ValueId result = kNoValue;
   Shape batch;
   int64_t rows = 1, columns = 1, depth = 1;
+  Shape strides;  // of the result: batch axes, row, column; empty: row-major
   ProductOperand left, right;
   std::optional<ProductOperand> addend;
   double alpha = 1.0, beta = 1.0;
 
   int64_t batches() const { return kw::product(batch); }
+  Shape result_shape() const;
+  Shape result_strides() const;
   double flops() const;  // a product and a sum count as two
 };
 

@@ -23,8 +23,8 @@ constexpr int64_t kRowAlignment = 8;     // halves: 16 bytes, as the bulk copy e
 constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
 // Halves lose digits of a row where more than a few of its numbers lie so far below its largest that their second half
 // is subnormal, and few are near it (docs/precision.md).
-constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;  // of the scaled row, whose largest is 2^14 to 2^15
-constexpr double kFewOfARow = 1.0 / 64, kLeastLarge = 32;
+constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;      // of the scaled row, whose largest is 2^14 to 2^15
+constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;  // few: a 64th
 
 std::string identifier(std::string text) {
   for (char& c : text)
@@ -65,13 +65,14 @@ std::vector<OperandDimension> without_depth(std::vector<OperandDimension> dimens
   return dimensions;
 }
 
-std::vector<Symbol> symbols_of(const std::vector<OperandDimension>& dimensions, const ProductSymbols& symbols,
-                               Side side) {
-  std::vector<Symbol> places;
+std::vector<kernel::Index> places_of(const std::vector<OperandDimension>& dimensions, const ProductSymbols& symbols,
+                                     Side side) {
+  std::vector<kernel::Index> places;
   for (const OperandDimension& one : dimensions) {
-    if (one.role == Role::kBatch) places.push_back(symbols.batch[one.batch]);
-    if (one.role == Role::kOuter) places.push_back(side == Side::kLeft ? symbols.row : symbols.column);
-    if (one.role == Role::kDepth) places.push_back(symbols.depth);
+    if (one.role == Role::kBatch) places.push_back(kernel::symbol_index(symbols.batch[one.batch]));
+    if (one.role == Role::kOuter)
+      places.push_back(kernel::symbol_index(side == Side::kLeft ? symbols.row : symbols.column));
+    if (one.role == Role::kDepth) places.push_back(symbols.depth_index());
   }
   return places;
 }
@@ -122,13 +123,6 @@ KernelSchedule split_schedule(const std::vector<OperandDimension>& dimensions) {
   return schedule;
 }
 
-// The extents of a product's result.
-Shape result_shape(const Product& product) {
-  Shape shape = product.batch;
-  shape.insert(shape.end(), {product.rows, product.columns});
-  return shape;
-}
-
 // [buffer] Is every element that the group's kernel reads or writes of it where the product's own would be?
 std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
   const kernel_ir::Kernel& kernel = after.kernel;
@@ -138,7 +132,7 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
   });
   std::vector<bool> plain(kernel.buffers.size());
   for (size_t buffer = 0; buffer < plain.size(); ++buffer)
-    plain[buffer] = kernel.buffers[buffer].elements == kw::product(result_shape(*after.product));
+    plain[buffer] = kernel.buffers[buffer].elements == kw::product(after.product->result_shape());
   const auto see = [&](const kernel_ir::Access& access) {
     if (!(access.index == load->access.index)) plain[access.buffer] = false;
   };
@@ -151,21 +145,20 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 // What follows a product, over the product's axes in a kernel.
 Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols, ExprId value) {
   const Product& product = *after.product;
+  std::vector<Symbol> places = symbols.batch;
+  places.insert(places.end(), {symbols.row, symbols.column});
+  const Shape strides = product.result_strides();
   kernel::Index position = 0;
-  for (size_t axis = 0; axis < product.batch.size(); ++axis)
-    position = position * kernel::Index(product.batch[axis]) + kernel::symbol_index(symbols.batch[axis]);
-  position = position * kernel::Index(product.rows) + kernel::symbol_index(symbols.row);
-  position = position * kernel::Index(product.columns) + kernel::symbol_index(symbols.column);
+  for (size_t dim = 0; dim < places.size(); ++dim)
+    position = position + kernel::symbol_index(places[dim]) * kernel::Index(strides[dim]);
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
   const std::vector<int64_t> distances = distances_in_product(after);
   std::vector<kernel::Index> axes;
   for (size_t axis = 0; axis < distances.size(); ++axis)
     axes.push_back(kernel::modulo(kernel::floor_divide(position, distances[axis], ranges),
                                   after.kernel.axes[axis].extent, ranges));
-  std::vector<Symbol> places = symbols.batch;
-  places.insert(places.end(), {symbols.row, symbols.column});
-  const auto place = [&draft, &after, shape = result_shape(product), plain = walked_like_the_product(after), places,
-                      buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
+  const auto place = [&draft, &after, shape = product.result_shape(), strides, plain = walked_like_the_product(after),
+                      places, buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
     kernel::Access access;
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
@@ -173,7 +166,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymb
       const kernel_ir::Buffer& one = after.kernel.buffers[buffer];
       const bool read = one.role == kernel_ir::BufferRole::kInput;
       access.buffer = buffers[buffer] = draft.buffer(
-          one.name, one.dtype, plain[buffer] ? shape : Shape{one.elements}, {},
+          one.name, one.dtype, plain[buffer] ? shape : Shape{one.elements}, plain[buffer] ? strides : Shape{},
           read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
     }
     if (!plain[buffer]) {
@@ -203,6 +196,44 @@ std::vector<OperandDimension> dimensions_of(const Product& product, Side side) {
   return dimensions;
 }
 
+kernel::Index ProductSymbols::depth_index() const {
+  const kernel::Index inner = kernel::symbol_index(depth);
+  return chunk < 0 ? inner : kernel::symbol_index(chunk) * kernel::Index(chunk_size) + inner;
+}
+
+HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count) {
+  using kernel::ScalarOp;
+  const auto number = [&](double value) { return build.constant(DType::f32, value); };
+  const auto whole = [&](int64_t value) { return build.constant(DType::i32, value); };
+  const ExprId largest = build.named(
+      "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, {along}));
+  HalvesOfRow halves;
+  const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(0x1p-112)});
+  halves.exponent = build.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
+  const ExprId factor = build.named(
+      "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
+  halves.scaled = build.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
+  const ExprId size = build.op(ScalarOp::kAbs, {halves.scaled});
+  const auto how_many = [&](const std::string& name, ExprId condition) {
+    const ExprId one = build.op(ScalarOp::kSelect, {condition, whole(1), whole(0)});
+    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, {along}));
+  };
+  const ExprId small = how_many(
+      "small", build.op(ScalarOp::kLogicalAnd, {build.op(ScalarOp::kLess, {size, number(kSmall)}),
+                                                build.op(ScalarOp::kNotEqual, {halves.scaled, number(0.0)})}));
+  halves.near = how_many("near", build.op(ScalarOp::kGreaterEqual, {size, number(kLarge)}));
+  const int64_t share = count / kShareOfFew;
+  halves.loses = build.op(ScalarOp::kLogicalAnd,
+                          {build.op(ScalarOp::kGreater, {small, whole(share)}),
+                           build.op(ScalarOp::kLess, {halves.near, whole(std::max(share, kLeastLarge))})});
+  return halves;
+}
+
+ExprId scale_back(kernel::Builder& build, ExprId exponent) {
+  return build.op(kernel::ScalarOp::kExp2,
+                  {build.op(kernel::ScalarOp::kSub, {exponent, build.constant(DType::f32, 14.0)})});
+}
+
 // --- KernelDraft ---
 
 std::string KernelDraft::unique(const std::string& text) {
@@ -228,17 +259,21 @@ int KernelDraft::buffer(const std::string& name, DType dtype, const Shape& shape
   return build.buffer(unique(name), dtype, indices(shape), role, indices(strides));
 }
 
-kernel::Access KernelDraft::access(int buffer, const std::vector<Symbol>& symbols) {
+kernel::Access KernelDraft::access(int buffer, const std::vector<kernel::Index>& places) {
   kernel::Access access;
   access.buffer = buffer;
-  for (Symbol symbol : symbols) access.coordinates.push_back({kernel::symbol_index(symbol), kernel::kNoExpr});
+  for (const kernel::Index& place : places) access.coordinates.push_back({place, kernel::kNoExpr});
   return access;
 }
 
-ExprId KernelDraft::load(int buffer, const std::vector<Symbol>& symbols) { return build.load(access(buffer, symbols)); }
+ExprId KernelDraft::load(int buffer, const std::vector<kernel::Index>& places, double otherwise) {
+  kernel::Access access = this->access(buffer, places);
+  access.otherwise = otherwise;
+  return build.load(std::move(access));
+}
 
-void KernelDraft::store(int buffer, const std::vector<Symbol>& symbols, ExprId value) {
-  build.store(access(buffer, symbols), value);
+void KernelDraft::store(int buffer, const std::vector<kernel::Index>& places, ExprId value) {
+  build.store(access(buffer, places), value);
 }
 
 // --- ProductKernels ---
@@ -288,8 +323,8 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   made.high = scratch(made.name + "_high", DType::f16, shape, strides);
   made.low = scratch(made.name + "_low", DType::f16, shape, strides);
   made.scale = scratch(made.name + "_scale", DType::f32, scale_shape, scale_strides);
-  made.large = scratch(made.name + "_large", DType::f32, scale_shape, scale_strides);
-  made.needs = scratch(made.name + "_needs", DType::f32, scale_shape, scale_strides);
+  made.large = scratch(made.name + "_large", DType::i32, scale_shape, scale_strides);
+  made.needs = scratch(made.name + "_needs", DType::i32, scale_shape, scale_strides);
 
   KernelDraft draft("split_" + identifier(made.name) + "_kernel",
                     side == Side::kLeft ? "Each row as a power of two times the sum of two halves."
@@ -299,52 +334,31 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
                              kernel::BufferRole::kInput, operand.root, operand.offset);
   const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.high);
   const int low = draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low);
-  const auto of_rows = [&](const std::string& name, int scratch) {
-    return draft.buffer(name, DType::f32, scale_shape, scale_strides, kernel::BufferRole::kOutput, -1 - scratch);
+  const auto of_rows = [&](const std::string& name, DType dtype, int scratch) {
+    return draft.buffer(name, dtype, scale_shape, scale_strides, kernel::BufferRole::kOutput, -1 - scratch);
   };
-  const int scale = of_rows("scale", made.scale), large = of_rows("large", made.large),
-            needs = of_rows("needs", made.needs);
+  const int scale = of_rows("scale", DType::f32, made.scale), large = of_rows("large", DType::i32, made.large),
+            needs = of_rows("needs", DType::i32, made.needs);
   kernel::Builder& build = draft.build;
-  const auto number = [&](double value) { return build.constant(DType::f32, value); };
-  const std::vector<Symbol> places = symbols_of(made.dimensions, symbols, side),
-                            row = symbols_of(without_depth(made.dimensions), symbols, side);
-  const ExprId value = draft.load(x, places);
-  const ExprId largest = build.named(
-      "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(kernel::ScalarOp::kAbs, {value})}, {symbols.depth}));
-  const ExprId exponent = build.named(
-      "exponent", build.op(kernel::ScalarOp::kFloor,
-                           {build.op(kernel::ScalarOp::kLog2,
-                                     {build.op(kernel::ScalarOp::kMaximum, {largest, number(0x1p-112)})})}));
-  const auto power = [&](ExprId of) { return build.op(kernel::ScalarOp::kExp2, {of}); };
-  const ExprId factor = build.named("factor", power(build.op(kernel::ScalarOp::kSub, {number(14.0), exponent})));
-  const ExprId scaled = build.named("scaled", build.op(kernel::ScalarOp::kMul, {value, factor}));
-  const ExprId first = build.named("first_half", build.cast(DType::f16, scaled));
-  const ExprId rest = build.op(kernel::ScalarOp::kSub, {scaled, build.cast(DType::f32, first)});
+  const std::vector<kernel::Index> places = places_of(made.dimensions, symbols, side),
+                                   row = places_of(without_depth(made.dimensions), symbols, side);
+  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places), symbols.depth, product.depth);
+  const ExprId first = build.named("first_half", build.cast(DType::f16, halves.scaled));
+  const ExprId rest = build.op(kernel::ScalarOp::kSub, {halves.scaled, build.cast(DType::f32, first)});
   draft.store(high, places, first);
   draft.store(low, places, build.cast(DType::f16, rest));
-  const ExprId size = build.op(kernel::ScalarOp::kAbs, {scaled});
-  const auto count = [&](const std::string& name, ExprId condition) {
-    const ExprId one = build.op(kernel::ScalarOp::kSelect, {condition, number(1.0), number(0.0)});
-    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, {symbols.depth}));
-  };
-  const ExprId small = count(
-      "small", build.op(kernel::ScalarOp::kLogicalAnd, {build.op(kernel::ScalarOp::kLess, {size, number(kSmall)}),
-                                                        build.op(kernel::ScalarOp::kNotEqual, {scaled, number(0.0)})}));
-  const ExprId near = count("near", build.op(kernel::ScalarOp::kGreaterEqual, {size, number(kLarge)}));
-  const double share = static_cast<double>(product.depth) * kFewOfARow;
-  const ExprId loses = build.op(kernel::ScalarOp::kLogicalAnd,
-                                {build.op(kernel::ScalarOp::kGreater, {small, number(share)}),
-                                 build.op(kernel::ScalarOp::kLess, {near, number(std::max(share, kLeastLarge))})});
-  draft.store(scale, row, power(build.op(kernel::ScalarOp::kSub, {exponent, number(14.0)})));
-  draft.store(large, row, near);
-  const ExprId rest_of_row = build.op(kernel::ScalarOp::kSub, {number(static_cast<double>(product.depth)), near});
-  draft.store(needs, row, build.op(kernel::ScalarOp::kSelect, {loses, rest_of_row, number(-1.0)}));
+  draft.store(scale, row, scale_back(build, halves.exponent));
+  draft.store(large, row, halves.near);
+  const ExprId all = build.constant(DType::i32, product.depth), none = build.constant(DType::i32, int64_t{-1});
+  draft.store(
+      needs, row,
+      build.op(kernel::ScalarOp::kSelect, {halves.loses, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}));
   finish(draft, split_schedule(made.dimensions));
   return made;
 }
 
 ExprId ProductKernels::halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  const std::vector<Symbol> places = symbols_of(split.dimensions, symbols, split.side);
+  const std::vector<kernel::Index> places = places_of(split.dimensions, symbols, split.side);
   const auto half = [&](const std::string& name, int scratch) {
     const int buffer = draft.buffer(split.name + name, DType::f16, extents_of(split.dimensions),
                                     padded_strides(split.dimensions), kernel::BufferRole::kInput, -1 - scratch);
@@ -355,23 +369,23 @@ ExprId ProductKernels::halves(KernelDraft& draft, const SplitOperand& split, con
 }
 
 ExprId ProductKernels::of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
-                              const std::string& name, int scratch) {
+                              const std::string& name, int scratch, DType dtype, double beyond) {
   const std::vector<OperandDimension> rows = without_depth(split.dimensions);
-  const int buffer = draft.buffer(split.name + name, DType::f32, extents_of(rows), {}, kernel::BufferRole::kInput,
+  const int buffer = draft.buffer(split.name + name, dtype, extents_of(rows), {}, kernel::BufferRole::kInput,
                                   -1 - scratch);
-  return draft.load(buffer, symbols_of(rows, symbols, split.side));
+  return draft.load(buffer, places_of(rows, symbols, split.side), beyond);
 }
 
 ExprId ProductKernels::scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_scale", split.scale);
+  return of_row(draft, split, symbols, "_scale", split.scale, DType::f32, 0.0);
 }
 
 ExprId ProductKernels::large(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_large", split.large);
+  return of_row(draft, split, symbols, "_large", split.large, DType::i32, 1 << 30);
 }
 
 ExprId ProductKernels::needs(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_needs", split.needs);
+  return of_row(draft, split, symbols, "_needs", split.needs, DType::i32, -1.0);
 }
 
 ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols) {
@@ -379,18 +393,18 @@ ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side 
   const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
   const int buffer = draft.buffer(operand.name, operand.dtype, extents_of(dimensions), strides_of(dimensions),
                                   kernel::BufferRole::kInput, operand.root, operand.offset);
-  return draft.load(buffer, symbols_of(dimensions, symbols, side));
+  return draft.load(buffer, places_of(dimensions, symbols, side));
 }
 
 ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                       const ProductSymbols& symbols) {
   Shape shape, strides;
-  std::vector<Symbol> places;
+  std::vector<kernel::Index> places;
   const auto dimension = [&](Symbol symbol, int64_t extent, int64_t stride) {
     if (stride == 0 || extent == 1) return;
     shape.push_back(extent);
     strides.push_back(stride);
-    places.push_back(symbol);
+    places.push_back(kernel::symbol_index(symbol));
   };
   for (size_t axis = 0; axis < product.batch.size(); ++axis)
     dimension(symbols.batch[axis], product.batch[axis], operand.batch[axis]);

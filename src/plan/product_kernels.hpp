@@ -37,7 +37,21 @@ struct SplitOperand {
 struct ProductSymbols {
   std::vector<kernel::Symbol> batch;
   kernel::Symbol row = -1, column = -1, depth = -1;
+  // Where the depth is walked in chunks of so many: the axis that counts them.
+  kernel::Symbol chunk = -1;
+  int64_t chunk_size = 1;
+
+  kernel::Index depth_index() const;
 };
+
+// A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
+// between 2^14 and 2^15. `near`: how many are near the largest; `loses`: halves lose digits (docs/precision.md).
+struct HalvesOfRow {
+  kernel::ExprId exponent, scaled, near, loses;
+};
+HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count);
+// 2^(exponent − 14): what `scaled` is to be multiplied by.
+kernel::ExprId scale_back(kernel::Builder& build, kernel::ExprId exponent);
 
 // A kernel under construction, and the tensors that its buffers are.
 class KernelDraft {
@@ -49,8 +63,8 @@ class KernelDraft {
   // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
   int buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides, kernel::BufferRole role,
              int tensor, int64_t offset = 0);
-  kernel::ExprId load(int buffer, const std::vector<kernel::Symbol>& symbols);
-  void store(int buffer, const std::vector<kernel::Symbol>& symbols, kernel::ExprId value);
+  kernel::ExprId load(int buffer, const std::vector<kernel::Index>& places, double otherwise = 0.0);
+  void store(int buffer, const std::vector<kernel::Index>& places, kernel::ExprId value);
 
   kernel::Builder build;
   std::vector<int> tensors;      // [buffer]
@@ -58,7 +72,7 @@ class KernelDraft {
 
  private:
   std::string unique(const std::string& text);
-  static kernel::Access access(int buffer, const std::vector<kernel::Symbol>& symbols);
+  static kernel::Access access(int buffer, const std::vector<kernel::Index>& places);
 
   std::set<std::string> names_ = {"tl", "triton"};
 };
@@ -100,7 +114,7 @@ class ProductKernels {
 
  private:
   static kernel::ExprId of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
-                               const std::string& name, int scratch);
+                               const std::string& name, int scratch, DType dtype, double beyond);
   bool is_aligned(int value, int64_t offset, DType dtype) const;
 
   std::vector<const ProductOperand*> operands_;

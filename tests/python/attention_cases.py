@@ -105,6 +105,7 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
     heads = [one.flatten(0, -3) for one in (q, k, v)]
     for row, scale in enumerate((2.0**-100, 2.0**-130, 0.0, 1e-45)):
         heads[0][0, row] *= scale
+    heads[0][0, 7] *= 2.0**22  # scores whose last places are whole numbers
     heads[2][0, :, 1] *= 2.0**100
     heads[2][0, :, 2] *= 2.0**-130
     heads[0][0, 5, 3], heads[0][0, 6, 4] = float("inf"), float("nan")

@@ -13,7 +13,8 @@ from contraction_cases import Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
-from kernelwright import compile_only, errors
+from kernelwright import compile_only, errors, library
+from kernelwright.capture import export
 
 SMALL = {"block_m": 16, "block_n": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
@@ -31,6 +32,24 @@ def test_attention_is_pytorchs(
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("name", ["operator", "shared_keys"])
+def test_results_lie_as_those_of_pytorchs_kernels_on_a_gpu(
+    name: str, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    case = next(one for one in CASES if one.name == name)
+    graph = export.export_module(Wrapped(case.function), tuple(case.arguments()), device="cpu")
+    (node,) = (one for one in graph["nodes"] if "attention" in one["op"])
+    kind = graph["values"][node["results"][0]]
+    batch, heads, rows, columns = kind["shape"]
+    kind["strides"] = [rows * heads * columns, columns, heads * columns, 1]
+    schedule = {"target": "triton", "groups": [{"nodes": [0], "scheduler": "attention", "parameters": SMALL}]}
+    emitted = library.compile_graph(graph, "triton", schedule=schedule)
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=name, heads_side_by_side=True)
     assert not fault, fault
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of
-from contraction_cases import CASES, Case
+from contraction_cases import CASES, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -17,6 +17,7 @@ from kernelwright import compile_only, errors
 
 SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
+STREAMED = SMALL | {"scheme": 2}
 
 
 def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], parameters: dict[str, int]) -> Any:
@@ -39,7 +40,18 @@ def test_products_are_pytorchs(
     assert not fault, fault
 
 
+@pytest.mark.parametrize("case", STREAMS, ids=[case.name for case in STREAMS])
+def test_an_operand_that_is_split_where_it_is_read(case: Case, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    emitted = with_contraction(Wrapped(case.function), case.arguments(), STREAMED)
+    assert emitted["source"].count("def split_") == 1
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
 LARGE = {
+    "few_rows": ((128, 4096), (8192, 4096), (8192,)),
     "linear_gelu": ((8, 512, 1024), (2048, 1024), (2048,)),
     "mm": ((2049, 2949), (2949, 1921)),
     "mm_right_transposed": ((2048, 2048), (2048, 2048)),
@@ -53,7 +65,7 @@ LARGE = {
 def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> None:
     """Of what the planner proposes by itself, without spilled registers where time is spent."""
     pytest.importorskip("triton")
-    case = next(one for one in CASES if one.name == name)
+    case = next(one for one in [*CASES, *STREAMS] if one.name == name)
     large = Case(name, case.function, LARGE[name], case.dtype, case.arrange)
     emitted = compile_for_gpu(Wrapped(large.function), *large.arguments())
     assert emitted["library_ops"] == [] and [one["scheduler"] for one in emitted["schedule"]["groups"]] == [
@@ -70,7 +82,7 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert compile_only._resources(product)["spills"] in (0, None)
     if large.dtype == torch.float32:
-        assert len(code) == 4 and "cp.async.bulk.tensor" in product.asm["ptx"]
+        assert len(code) == (3 if name == "few_rows" else 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
 
 
 def test_what_the_contraction_scheduler_does_not_take_is_named() -> None:
