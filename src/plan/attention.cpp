@@ -213,7 +213,7 @@ class AttentionLowering {
         is_in_group(graph_.values[facts_.roots[operands[1]]].producer))
       return std::nullopt;
     for (NodeId node : before_values)
-      if (!before_softmax.contains(node) && node != found.softmax && !is_cast(graph_.nodes[node])) return std::nullopt;
+      if (!before_softmax.contains(node) && node != found.softmax && !keeps_places(node)) return std::nullopt;
     for (NodeId node : nodes_) {
       if (inside.contains(node) || node == found.values) continue;
       if (reads(node, inside)) return std::nullopt;
@@ -245,6 +245,14 @@ class AttentionLowering {
     for (size_t axis = product.batch.size(); axis-- > 0; next *= product.batch[axis])
       if (product.batch[axis] != 1 && product.left.batch[axis] != next) return false;
     return product.left.row == product.depth && product.left.depth == 1;
+  }
+
+  // Is it a cast or copy whose elements stay in their order?
+  bool keeps_places(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    bool keeps = is_cast(node) && node.results.size() == 1 && graph_.type(node.results[0]).is_contiguous();
+    for_each_operand(node, [&](ValueId operand) { keeps = keeps && lies_like_its_root(facts_, operand); });
+    return keeps;
   }
 
   // Does the group store each element where its product's would be?

@@ -87,6 +87,18 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     assert compile_only._resources(attention)["spills"] in (0, None)
 
 
+def test_weights_that_change_places_are_not_taken() -> None:
+    def turned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.mT, dim=-1).mT.contiguous() @ v
+
+    def rows_of_queries(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.mT, dim=-2) @ v
+
+    for function in (turned, rows_of_queries):
+        with pytest.raises(errors.Error, match="attention"):
+            as_one_group(Wrapped(function), [torch.randn(2, 3, 48, 16) for _ in range(3)], "attention", SMALL)
+
+
 def test_attention_that_stores_its_weights_is_not_taken() -> None:
     def weights_too(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         weights = torch.softmax(q @ k.mT, dim=-1)
