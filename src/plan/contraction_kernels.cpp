@@ -230,7 +230,7 @@ class Contraction : ProductKernels {
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = halves && blocks_.bulk;
     schedule.skip_masked = again;
-    schedule.warps = again ? 4 : blocks_.warps;
+    schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
     return schedule;
   }
 
