@@ -26,20 +26,6 @@ bool lies_like_its_root(const GraphFacts& facts, ValueId value) {
          type.elements() == root.elements();
 }
 
-// Does each element have a place of its own, with none between?
-bool has_no_gaps(const TensorType& type) {
-  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, extent
-  for (int64_t dim = 0; dim < type.rank(); ++dim)
-    if (type.shape[dim] != 1) axes.emplace_back(type.strides[dim], type.shape[dim]);
-  std::sort(axes.begin(), axes.end());
-  int64_t next = 1;
-  for (const auto& [stride, extent] : axes) {
-    if (stride != next) return false;
-    next *= extent;
-  }
-  return true;
-}
-
 class AttentionLowering {
  public:
   AttentionLowering(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs)
@@ -95,7 +81,7 @@ class AttentionLowering {
     const int64_t rank = q.rank();
     const bool is_float = q.dtype == DType::f32 || q.dtype == DType::f16 || q.dtype == DType::bf16;
     if (!is_float || rank < 3 || k.rank() != rank || v.rank() != rank || k.dtype != q.dtype || v.dtype != q.dtype ||
-        result.dtype != q.dtype || result.elements() == 0 || !has_no_gaps(result) || k.shape[rank - 2] == 0 ||
+        result.dtype != q.dtype || result.elements() == 0 || !result.is_dense() || k.shape[rank - 2] == 0 ||
         q.shape.back() == 0)
       return std::nullopt;
 

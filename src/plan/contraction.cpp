@@ -94,10 +94,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 }
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  std::vector<ParameterRange> ranges;
-  for (const ParameterSpec& spec : takes(device).specs())
-    if (!spec.tried.empty()) ranges.push_back(takes(device).range(spec.name));
-  return ranges;
+  return takes(device).ranges();
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {

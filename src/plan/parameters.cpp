@@ -60,6 +60,13 @@ ParameterRange ParameterTable::range(std::string_view name) const {
   return range(name, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
 }
 
+std::vector<ParameterRange> ParameterTable::ranges() const {
+  std::vector<ParameterRange> ranges;
+  for (const ParameterSpec& spec : specs_)
+    if (!spec.tried.empty()) ranges.push_back(range(spec.name));
+  return ranges;
+}
+
 void ParameterTable::check(const Parameters& parameters, const std::string& group) const {
   for (const auto& [name, value] : parameters) {
     const ParameterSpec* spec = find(name);

@@ -41,6 +41,8 @@ class ParameterTable {
   // The values that a search tries, of those from `least` to `most`. The table must have the name.
   ParameterRange range(std::string_view name, int64_t least, int64_t most) const;
   ParameterRange range(std::string_view name) const;
+  // Those of all parameters that a search tries.
+  std::vector<ParameterRange> ranges() const;
   // Throws kUser for an unknown name and for a value that is not allowed. `group` names the group and its scheduler.
   void check(const Parameters& parameters, const std::string& group) const;
 

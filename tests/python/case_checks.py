@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import types
@@ -14,7 +15,7 @@ import torch
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Draw, Wrapped, fault_of
 
-from kernelwright import library
+from kernelwright import compile_only, library
 from kernelwright.capture import export
 
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
@@ -40,6 +41,17 @@ def as_one_group(
     nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
     schedule["groups"] = [{"nodes": nodes, "scheduler": scheduler, "parameters": parameters}]
     return library.compile_graph(graph, "triton", schedule=schedule)
+
+
+def machine_code(emitted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A candidate's kernels by name, compiled for an H100."""
+    path = folder / "candidate.py"
+    path.write_text(emitted["source"])
+    specification = importlib.util.spec_from_file_location("candidate", path)
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return {entry["kernel"]: compile_only.compile_entry(module, entry, 90) for entry in module.KERNEL_SIGNATURES}
 
 
 def emit_for_gpu(case: Case) -> dict[str, Any]:

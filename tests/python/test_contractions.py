@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from case_checks import as_one_group, compile_for_gpu, interpreter_of
+from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
 from contraction_cases import CASES, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
@@ -71,13 +70,7 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
     assert emitted["library_ops"] == [] and [one["scheduler"] for one in emitted["schedule"]["groups"]] == [
         "contraction"
     ]
-    path = tmp_path / "candidate.py"
-    path.write_text(emitted["source"])
-    specification = importlib.util.spec_from_file_location("candidate", path)
-    assert specification and specification.loader
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    code = {entry["kernel"]: compile_only.compile_entry(module, entry, 90) for entry in module.KERNEL_SIGNATURES}
+    code = machine_code(emitted, tmp_path)
     (product,) = (one for kernel, one in code.items() if not kernel.startswith("split_") and "_in_f32" not in kernel)
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert compile_only._resources(product)["spills"] in (0, None)
