@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "ir/op_registry.hpp"
+#include "plan/product.hpp"
 
 namespace kw {
 
 std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
-  constexpr int64_t kWidestHead = 256;  // plan/attention.hpp: wider ones do not fit a block
   if (base_name(node.op) != "scaled_dot_product_attention") return std::nullopt;
   const ValueId query = node.value("query"), key = node.value("key"), value = node.value("value");
   if (query == kNoValue || key == kNoValue || value == kNoValue || node.value("attn_mask") != kNoValue ||
@@ -20,7 +20,7 @@ std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
   const int64_t rank = q.rank();
   if (q.device.starts_with("cpu") || rank < 3 || k.rank() != rank || v.rank() != rank || q.dtype != DType::f32 ||
       k.dtype != q.dtype || v.dtype != q.dtype || result.elements() == 0 || k.elements() == 0 ||
-      std::max(q.shape.back(), v.shape.back()) <= kWidestHead ||
+      std::max(q.shape.back(), v.shape.back()) <= plan::kWidestHead ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, k.shape.begin()) ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, v.shape.begin()))
     return std::nullopt;

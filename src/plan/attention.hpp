@@ -10,8 +10,6 @@
 
 namespace kw::plan {
 
-constexpr int64_t kWidestHead = 256;  // features of a query, or of a value: tiles are kept whole
-
 bool is_attention_operator(const Node& node);
 
 // The softmax on whose result, or on a cast of it, the product's left operand lies; kNoNode where there is none.

@@ -2,9 +2,8 @@
 //
 // 16-bit operands are multiplied as they are. Those in single precision are split first: each row of the left one and
 // each column of the right one is a power of two times the sum of two halves, and the product is three products of
-// halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Rows with an infinity, or with
-// numbers of very different magnitudes, have no such form: their scale is infinity, and blocks with one are computed
-// again in f32 by a kernel whose other blocks stop at once.
+// halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Where halves do not hold a row
+// (docs/precision.md), blocks are computed again in f32, by a kernel whose other blocks stop at once.
 #include <algorithm>
 
 #include "plan/axes.hpp"

@@ -9,6 +9,8 @@
 
 namespace kw::plan {
 
+constexpr int64_t kWidestHead = 256;  // features of a query or value of attention that one kernel keeps as a tile
+
 // left[batch…, row, depth] · right[batch…, depth, column]: one of the two, or what is added to their product. Strides
 // are in elements of the root's storage; 0 where all points share an element.
 struct ProductOperand {

@@ -78,6 +78,15 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
         assert len(code) == (3 if name == "few_rows" else 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
 
 
+def test_blocks_that_are_computed_again_do_not_spill(tmp_path: Path) -> None:
+    """Of a result so large that they are wide."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == "linear_gelu")
+    emitted = compile_for_gpu(Wrapped(case.function), torch.empty(8192, 256), torch.empty(8192, 256), torch.empty(8192))
+    (again,) = (code for kernel, code in machine_code(emitted, tmp_path).items() if "_in_f32" in kernel)
+    assert compile_only._resources(again)["spills"] in (0, None)
+
+
 def test_what_the_contraction_scheduler_does_not_take_is_named() -> None:
     with pytest.raises(errors.Error, match="block_m"):
         with_contraction(Wrapped(torch.mm), CASES[0].arguments(), {"block_m": 24})
