@@ -103,7 +103,8 @@ def _spoiled(masked_load: Callable[..., Any]) -> Callable[..., Any]:
 
     def load(self: Any, pointers: Any, mask: Any, other: Any, *options: Any, **named: Any) -> Any:
         loaded = masked_load(self, pointers, mask, other, *options, **named)
-        if other is None:
+        # Triton hands on no `other` of a single element's load where it is zero.
+        if other is None and np.size(loaded.data) > 1:
             values = loaded.data
             kind = values.dtype
             spoil = (

@@ -176,6 +176,7 @@ Graph read(const Json& json) {
   Graph graph;
   graph.name = json.at("name");
   graph.training = json.value("training", true);
+  graph.tf32_convolutions = json.value("tf32_convolutions", true);
   const Json& values = json.at("values");
   graph.values.reserve(values.size());
   for (const auto& value : values) graph.values.push_back(read_value(value));

@@ -110,6 +110,7 @@ struct GraphOutput {
 struct Graph {
   std::string name;
   bool training = true;
+  bool tf32_convolutions = true;  // PyTorch may round what enters those in f32 on a GPU to TF32 (its own default)
   std::vector<Value> values;
   std::vector<Node> nodes;  // topological order
   std::vector<GraphInput> inputs;

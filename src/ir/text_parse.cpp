@@ -338,6 +338,8 @@ struct Parser {
     graph.training = !accept_word("eval");
     if (graph.training) accept_word("training");
     if (accept_word("on")) main_device = device();
+    graph.tf32_convolutions = !accept_word("without");
+    if (!graph.tf32_convolutions && !accept_word("tf32")) fail("after 'without' stands 'tf32'");
     expect("{");
     end_line();
   }

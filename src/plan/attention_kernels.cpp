@@ -120,7 +120,7 @@ class AttentionKernels : ProductKernels {
     }
     ExprId mask = kernel::kNoExpr;
     if (again) mask = build.named("has_no_halves", has_no_halves(draft, *halves, symbols));
-    store_results(draft, group_, symbols.values, build.cast(values_.right.dtype, result), mask);
+    store_results(draft, group_, symbols.values.result_places(), build.cast(values_.right.dtype, result), mask);
     finish(draft, schedule_of(draft, symbols, {largest, total, sum}, split, again));
   }
 

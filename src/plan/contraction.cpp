@@ -18,7 +18,7 @@ enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2 };
 
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
 
-bool can_take(const LoweredGroup& group) { return group.product && !group.attention; }
+bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
 
 const ParameterTable& takes(const DeviceDescription&) {
   static const ParameterTable table({

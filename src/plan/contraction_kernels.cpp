@@ -185,7 +185,7 @@ class Contraction : ProductKernels {
     if (product_.alpha != 1.0)
       product = build.op(kernel::ScalarOp::kMul, {product, build.constant(DType::f32, product_.alpha)});
     if (product_.addend) product = build.op(kernel::ScalarOp::kAdd, {product, added(draft, symbols)});
-    store_results(draft, group_, symbols, build.cast(product_.left.dtype, product), flagged);
+    store_results(draft, group_, symbols.result_places(), build.cast(product_.left.dtype, product), flagged);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,

@@ -15,6 +15,9 @@ constexpr double kCacheOverMemory = 2.5;
 // Triton's dots of f32 without tensor cores, of what the cores could do.
 constexpr double kIeeeShare = 0.5;
 
+// Tiles of fewer rows are multiplied by the older instruction, of this share of the rate.
+constexpr double kRowsOfWgmma = 64, kSmallTileShare = 0.3;
+
 class TileEstimate {
  public:
   TileEstimate(const tile::Program& program, const DeviceDescription& device)
@@ -69,6 +72,12 @@ class TileEstimate {
     }
   }
 
+  double rows_of(const tile::TileType& result) const {
+    return result.lanes.size() < 2
+               ? 1.0
+               : static_cast<double>(tile::width_of(program_, result.lanes[result.lanes.size() - 2]));
+  }
+
   double seconds_of(const Instruction& dot) const {
     const tile::TileType &result = program_.values[dot.results[0]].type, &left = program_.values[dot.operands[1]].type;
     double operations = 2 * points(result);
@@ -76,7 +85,7 @@ class TileEstimate {
       if (std::find(result.lanes.begin(), result.lanes.end(), lane) == result.lanes.end())
         operations *= static_cast<double>(tile::width_of(program_, lane));
     double rate = device_.fp32_flops * kIeeeShare;
-    if (size_of(left.dtype) <= 2) rate = device_.half_flops;
+    if (size_of(left.dtype) <= 2) rate = device_.half_flops * (rows_of(result) < kRowsOfWgmma ? kSmallTileShare : 1.0);
     else if (dot.precision == tile::DotPrecision::kTf32) rate = device_.half_flops / 2;
     return operations / std::max(rate, 1.0);
   }

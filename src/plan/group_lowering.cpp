@@ -635,6 +635,8 @@ std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const
   if (attention_among(facts, nodes)) return lower_attention(facts, nodes, outputs);
   if (const NodeId product = product_among(facts, nodes); product != kNoNode)
     return lower_with_product(facts, nodes, product, outputs);
+  if (const NodeId convolution = convolution_among(facts, nodes); convolution != kNoNode)
+    return lower_with_convolution(facts, nodes, convolution, outputs);
   auto domain = analyse(facts, nodes, &outputs);
   if (!domain) return std::nullopt;
   try {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "emit/kernel_ir.hpp"
+#include "plan/convolution.hpp"
 #include "plan/domain.hpp"
-#include "plan/product.hpp"
 
 namespace kw::plan {
 
@@ -34,6 +34,8 @@ struct LoweredGroup {
   std::optional<Product> product;
   // Of a group whose product is that of attention's weights, which stand nowhere in memory, and values.
   std::optional<Attention> attention;
+  // Of a group whose product is a convolution's: its operands and windows.
+  std::optional<Convolution> convolution;
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).

@@ -15,6 +15,10 @@ namespace {
 // What the library reaches of the roofline's rate: with products, and with attention in single precision, or with a
 // mask, for which it has slower kernels.
 constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAttentionShare = 0.5;
+// Of convolutions, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
+constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.35;
+constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps
+constexpr double kLibraryShareOfExactConvolutions = 0.5;                     // of the rate of f32
 // The model is not so exact that less is worth leaving the library for.
 constexpr double kWorthIt = 0.9;
 
@@ -28,11 +32,12 @@ class ProductJoiner {
       if (is_library_call(group)) join_attention(group);
     for (size_t group = 0; group < schedule_.groups.size(); ++group) {
       if (!is_library_call(group)) continue;
-      const auto product = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
-      if (!product) continue;
-      const double now = library_seconds(*product);
-      if (!with_reader({group}, product->result, now, plan::kContractionScheduler))
-        replace({group}, now, plan::kContractionScheduler);
+      const NodeId node = schedule_.groups[group].nodes[0];
+      if (const auto product = plan::product_of(facts_, node)) {
+        join(group, product->result, library_seconds(*product), plan::kContractionScheduler);
+      } else if (const auto convolution = plan::convolution_of(facts_, node)) {
+        join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
+      }
     }
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
@@ -96,6 +101,20 @@ class ProductJoiner {
     return device_.launch_seconds + flops / rate;
   }
 
+  double library_seconds(const plan::Convolution& convolution) const {
+    const Graph& graph = facts_.graph;
+    const plan::Product product = convolution.product();
+    const double bytes = static_cast<double>(graph.type(convolution.result).bytes()) +
+                         static_cast<double>(graph.type(graph.nodes[convolution.node].value("input")).bytes());
+    const double rate = convolution.exact                       ? kLibraryShareOfExactConvolutions * device_.fp32_flops
+                        : convolution.image.dtype == DType::f32 ? kLibraryShareOfConvolutions * device_.half_flops
+                                                                : kLibraryShareIn16Bits * device_.half_flops;
+    const double share = convolution.channels == 1 ? kLibraryShareDepthwise
+                         : convolution.taps() == 1 ? kLibraryShare
+                                                   : kLibraryShareOfMemory;
+    return device_.launch_seconds + std::max(product.flops() / rate, bytes / (share * device_.copy_bytes_per_second));
+  }
+
   // As one group of the scheduler's in the place of the last, where that takes it and the model expects it to be
   // faster. Returns whether it was replaced.
   bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler& scheduler) {
@@ -116,6 +135,11 @@ class ProductJoiner {
     return true;
   }
 
+  // A library call as a kernel of the scheduler's, with the group that alone reads its result where that can be.
+  void join(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+    if (!with_reader({group}, result, seconds_now, scheduler)) replace({group}, seconds_now, scheduler);
+  }
+
   // The same with the pointwise group that alone reads the last one's result.
   bool with_reader(std::vector<size_t> groups, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
     const auto reader = only_reader(result);
@@ -130,8 +154,7 @@ class ProductJoiner {
     const Node& node = facts_.graph.nodes[schedule_.groups[group].nodes[0]];
     if (plan::is_attention_operator(node)) {
       const double now = library_seconds_of_attention(node);
-      if (node.results.size() == 1 && !with_reader({group}, node.results[0], now, plan::kAttentionScheduler))
-        replace({group}, now, plan::kAttentionScheduler);
+      if (node.results.size() == 1) join(group, node.results[0], now, plan::kAttentionScheduler);
       return;
     }
     const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);

@@ -143,14 +143,11 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 }
 
 // What follows a product, over the product's axes in a kernel.
-Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols, ExprId value) {
+Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places, ExprId value) {
   const Product& product = *after.product;
-  std::vector<Symbol> places = symbols.batch;
-  places.insert(places.end(), {symbols.row, symbols.column});
   const Shape strides = product.result_strides();
   kernel::Index position = 0;
-  for (size_t dim = 0; dim < places.size(); ++dim)
-    position = position + kernel::symbol_index(places[dim]) * kernel::Index(strides[dim]);
+  for (size_t dim = 0; dim < places.size(); ++dim) position = position + places[dim] * kernel::Index(strides[dim]);
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
   const std::vector<int64_t> distances = distances_in_product(after);
   std::vector<kernel::Index> axes;
@@ -173,7 +170,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymb
       access.coordinates.push_back({index, kernel::kNoExpr});
       return access;
     }
-    for (Symbol symbol : places) access.coordinates.push_back({kernel::symbol_index(symbol), kernel::kNoExpr});
+    for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});
     return access;
   };
   return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place);
@@ -194,6 +191,13 @@ std::vector<OperandDimension> dimensions_of(const Product& product, Side side) {
   dimensions.push_back(outer);
   dimensions.push_back(depth);
   return dimensions;
+}
+
+std::vector<kernel::Index> ProductSymbols::result_places() const {
+  std::vector<kernel::Index> places;
+  for (Symbol symbol : batch) places.push_back(kernel::symbol_index(symbol));
+  places.insert(places.end(), {kernel::symbol_index(row), kernel::symbol_index(column)});
+  return places;
 }
 
 kernel::Index ProductSymbols::depth_index() const {
@@ -259,21 +263,22 @@ int KernelDraft::buffer(const std::string& name, DType dtype, const Shape& shape
   return build.buffer(unique(name), dtype, indices(shape), role, indices(strides));
 }
 
-kernel::Access KernelDraft::access(int buffer, const std::vector<kernel::Index>& places) {
+kernel::Access KernelDraft::access(int buffer, const std::vector<kernel::Index>& places, ExprId mask) {
   kernel::Access access;
+  access.mask = mask;
   access.buffer = buffer;
   for (const kernel::Index& place : places) access.coordinates.push_back({place, kernel::kNoExpr});
   return access;
 }
 
-ExprId KernelDraft::load(int buffer, const std::vector<kernel::Index>& places, double otherwise) {
-  kernel::Access access = this->access(buffer, places);
+ExprId KernelDraft::load(int buffer, const std::vector<kernel::Index>& places, double otherwise, ExprId mask) {
+  kernel::Access access = this->access(buffer, places, mask);
   access.otherwise = otherwise;
   return build.load(std::move(access));
 }
 
-void KernelDraft::store(int buffer, const std::vector<kernel::Index>& places, ExprId value) {
-  build.store(access(buffer, places), value);
+void KernelDraft::store(int buffer, const std::vector<kernel::Index>& places, ExprId value, ExprId mask) {
+  build.store(access(buffer, places, mask), value);
 }
 
 // --- ProductKernels ---
@@ -415,9 +420,9 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
   return draft.load(buffer, places);
 }
 
-void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
-                                   ExprId value, ExprId mask) {
-  Lift lift = lift_after(draft, after, symbols, value);
+void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
+                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask) {
+  Lift lift = lift_after(draft, after, places, value);
   for (const kernel_ir::Store& store : after.kernel.stores) {
     kernel::Access access = lift.access(store.access);
     access.mask = mask;
@@ -427,7 +432,7 @@ void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after
 
 ExprId ProductKernels::value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                    ExprId value) {
-  return lift_after(draft, after, symbols, value).expr(after.kernel.stores.at(0).value);
+  return lift_after(draft, after, symbols.result_places(), value).expr(after.kernel.stores.at(0).value);
 }
 
 }  // namespace kw::plan

@@ -42,6 +42,7 @@ struct ProductSymbols {
   int64_t chunk_size = 1;
 
   kernel::Index depth_index() const;
+  std::vector<kernel::Index> result_places() const;  // batch axes, row, column
 };
 
 // A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
@@ -63,16 +64,20 @@ class KernelDraft {
   // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
   int buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides, kernel::BufferRole role,
              int tensor, int64_t offset = 0);
-  kernel::ExprId load(int buffer, const std::vector<kernel::Index>& places, double otherwise = 0.0);
-  void store(int buffer, const std::vector<kernel::Index>& places, kernel::ExprId value);
+  // Zero, or `otherwise`, beyond the buffer and where the mask does not hold.
+  kernel::ExprId load(int buffer, const std::vector<kernel::Index>& places, double otherwise = 0.0,
+                      kernel::ExprId mask = kernel::kNoExpr);
+  void store(int buffer, const std::vector<kernel::Index>& places, kernel::ExprId value,
+             kernel::ExprId mask = kernel::kNoExpr);
 
   kernel::Builder build;
   std::vector<int> tensors;      // [buffer]
   std::vector<int64_t> offsets;  // [buffer]
+  static kernel::Access access(int buffer, const std::vector<kernel::Index>& places,
+                               kernel::ExprId mask = kernel::kNoExpr);
 
  private:
   std::string unique(const std::string& text);
-  static kernel::Access access(int buffer, const std::vector<kernel::Index>& places);
 
   std::set<std::string> names_ = {"tl", "triton"};
 };
@@ -102,8 +107,8 @@ class ProductKernels {
   static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                        const ProductSymbols& symbols);
 
-  // The stores of what follows its product, whose elements `value` is.
-  static void store_results(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
+  // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is.
+  static void store_results(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
                             kernel::ExprId value, kernel::ExprId mask);
   // The one value that such a group stores.
   static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,

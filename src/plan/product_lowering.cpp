@@ -120,16 +120,33 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   return group;
 }
 
-std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
-                                               const std::vector<ValueId>& outputs) {
-  const std::optional<Product> product = product_of(facts, node);
-  if (!product) return std::nullopt;
+namespace {
+
+std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
+                                       const std::vector<ValueId>& outputs) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
-  std::erase(rest, node);
-  std::optional<LoweredGroup> group = lower_after_product(facts, rest, *product, outputs);
+  std::erase(rest, product.node);
+  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
   group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
+  return group;
+}
+
+}  // namespace
+
+std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
+                                               const std::vector<ValueId>& outputs) {
+  const std::optional<Product> product = product_of(facts, node);
+  return product ? lower_with(facts, nodes, *product, outputs) : std::nullopt;
+}
+
+std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
+                                                   const std::vector<ValueId>& outputs) {
+  const std::optional<Convolution> convolution = convolution_of(facts, node);
+  if (!convolution) return std::nullopt;
+  std::optional<LoweredGroup> group = lower_with(facts, nodes, convolution->product(), outputs);
+  if (group) group->convolution = convolution;
   return group;
 }
 

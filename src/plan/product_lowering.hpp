@@ -14,6 +14,10 @@ namespace kw::plan {
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
+// The same of a convolution.
+std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes,
+                                                   NodeId convolution, const std::vector<ValueId>& outputs);
+
 // The same of what follows a product of the caller's, whose node is not among `nodes`.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);

@@ -18,13 +18,14 @@ constexpr std::string_view kLibraryCall = "extern";
 const std::vector<Scheduler>& schedulers() {
   static const std::vector<Scheduler> table = {kPointwiseScheduler,   kScanScheduler,      kBagScheduler,
                                                kSlidingScheduler,     kReductionScheduler, kNormalisationScheduler,
-                                               kContractionScheduler, kAttentionScheduler};
+                                               kContractionScheduler, kAttentionScheduler, kConvolutionScheduler};
   return table;
 }
 
 bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
   const bool takes_products = scheduler.name == kContractionScheduler.name ||
-                              scheduler.name == kAttentionScheduler.name;
+                              scheduler.name == kAttentionScheduler.name ||
+                              scheduler.name == kConvolutionScheduler.name;
   return group.product.has_value() == takes_products && scheduler.can_take(group);
 }
 

@@ -53,7 +53,7 @@ struct Scheduler {
 
 const std::vector<Scheduler>& schedulers();  // in order of preference
 // The one that takes a group by itself; nullptr where none does. A group with a product is nobody's but the contraction
-// scheduler's, or the attention scheduler's.
+// scheduler's, the attention scheduler's or the convolution scheduler's.
 const Scheduler* scheduler_for(const LoweredGroup& group);
 bool takes(const Scheduler& scheduler, const LoweredGroup& group);
 const Scheduler* find_scheduler(std::string_view name);  // nullptr when there is none
@@ -76,6 +76,6 @@ std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
 const ParameterTable& parameters_for_cpu();
 
 extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler,
-    kBagScheduler, kScanScheduler, kContractionScheduler, kAttentionScheduler;
+    kBagScheduler, kScanScheduler, kContractionScheduler, kAttentionScheduler, kConvolutionScheduler;
 
 }  // namespace kw::plan

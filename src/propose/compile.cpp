@@ -74,6 +74,7 @@ void count_steps(Compiled& compiled) {
 std::string name_of(Caution caution) {
   switch (caution) {
     case Caution::kNone: return "fused";
+    case Caution::kExactConvolutions: return "exact-convolutions";
     case Caution::kLibraryDraws: return "library-draws";
     case Caution::kUnfused: return "unfused";
     case Caution::kLibrary: return "library";
@@ -121,7 +122,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
     began = seconds_now();
   };
   PassOptions passes = options.passes;
-  if (options.caution != Caution::kNone) passes.disabled.emplace_back("draws");
+  if (options.caution >= Caution::kLibraryDraws) passes.disabled.emplace_back("draws");
+  if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);
@@ -129,7 +131,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (last == CompileStage::kPasses) return compiled;
 
   compiled.schedule = default_schedule(compiled.graph, options.target, device);
-  const bool fuses = options.caution == Caution::kNone || options.caution == Caution::kLibraryDraws;
+  const bool fuses = options.caution <= Caution::kLibraryDraws;
   if (fuses && device.half_flops > 0) compiled.schedule = join_products(compiled.graph, compiled.schedule, device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");

@@ -16,13 +16,15 @@ namespace kw {
 
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
-  kNone,          // fused, as the scheduler thinks best
-  kLibraryDraws,  // the same, but random numbers are all drawn by the library
-  kUnfused,       // one group per node
-  kLibrary,       // every node a library call
+  kNone,               // fused, as the scheduler thinks best
+  kExactConvolutions,  // the same, but what enters convolutions in f32 is not rounded, as PyTorch's TF32 would
+  kLibraryDraws,       // and random numbers are all drawn by the library
+  kUnfused,            // one group per node
+  kLibrary,            // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone, Caution::kLibraryDraws, Caution::kUnfused, Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "library-draws", "unfused", "library"
+inline constexpr Caution kCautions[] = {Caution::kNone, Caution::kExactConvolutions, Caution::kLibraryDraws,
+                                        Caution::kUnfused, Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "exact-convolutions", "library-draws", "unfused", "library"
 
 struct CompileOptions {
   std::string target;  // "triton" or "cpu"

@@ -119,6 +119,7 @@ class _Writer:
             "version": VERSION,
             "name": self.origin.name,
             "training": self.origin.training,
+            "tf32_convolutions": torch.backends.cudnn.allow_tf32,
             "values": self.values,
             "inputs": inputs,
             "nodes": nodes,

@@ -51,7 +51,31 @@ void IndexNames::note(const Index& index, const std::vector<const Instruction*>&
   for (const kernel::IndexTerm& term : index.terms)
     for (const kernel::IndexFactor& factor : term.factors)
       if (factor.kind != kernel::IndexFactor::Kind::kSymbol) note(*factor.dividend, loops);
-  if (deserves_name(program_, index)) define(index, loops);
+  const std::vector<Index> parts = parts_by_lanes(index);
+  if (parts.size() > 1) {
+    for (const Index& part : parts)
+      if (deserves_name(program_, part)) define(part, loops);
+  } else if (deserves_name(program_, index)) {
+    define(index, loops);
+  }
+}
+
+std::vector<Index> IndexNames::parts_by_lanes(const Index& index) const {
+  std::vector<Index> parts;
+  std::vector<std::vector<Symbol>> lanes;
+  for (const kernel::IndexTerm& term : index.terms) {
+    Index one;
+    one.terms = {term};
+    const std::vector<Symbol> own = tile::lanes_of(program_, one);
+    if (own.empty()) continue;
+    const auto place = std::find(lanes.begin(), lanes.end(), own) - lanes.begin();
+    if (place == std::ssize(lanes)) {
+      lanes.push_back(own);
+      parts.emplace_back();
+    }
+    parts[place].terms.push_back(term);
+  }
+  return parts;
 }
 
 void IndexNames::define(const Index& index, const std::vector<const Instruction*>& loops) {
@@ -85,7 +109,17 @@ const std::vector<IndexNames::Definition>& IndexNames::at(const Instruction* loo
 Index IndexNames::shortened(const Index& index) const {
   for (const Named& one : named_)
     if (one.index == index) return kernel::symbol_index(one.symbol);
-  return spelled_out(index);
+  const std::vector<Index> parts = parts_by_lanes(index);
+  if (parts.size() < 2) return spelled_out(index);
+  Index rest = index;
+  std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) {
+    Index one;
+    one.terms = {term};
+    return !tile::lanes_of(program_, one).empty();
+  });
+  Index result = spelled_out(rest);
+  for (const Index& part : parts) result = result + shortened(part);
+  return result;
 }
 
 Index IndexNames::spelled_out(const Index& index) const {

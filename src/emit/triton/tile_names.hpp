@@ -37,6 +37,8 @@ class IndexNames {
   bool is_taken(const std::string& name) const;
 
  private:
+  // The sums of its terms that vary along the same lanes: each is computed once, as a tile of these lanes only.
+  std::vector<tile::Index> parts_by_lanes(const tile::Index& index) const;
   // With names for its parts, but not for itself.
   tile::Index spelled_out(const tile::Index& index) const;
   void visit(const std::vector<tile::Instruction>& body, std::vector<const tile::Instruction*>& loops);

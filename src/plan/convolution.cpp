@@ -1,0 +1,167 @@
+#include "plan/convolution.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace kw::plan {
+namespace {
+
+bool is_taken(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32; }
+
+// cuDNN rounds nothing in three dimensions where a group has so few channels, whatever it may.
+constexpr int64_t kFewChannels = 4;
+constexpr int64_t kLeastFilters = 16;  // of a group
+
+// One number for each of the dimensions, or one for all.
+IntList each(const Node& node, const char* name, int64_t fallback, int64_t dims) {
+  IntList list = node.integers(name, {fallback});
+  if (list.size() == 1) list.resize(dims, list.front());
+  return list;
+}
+
+// Do the elements of a sample lie side by side, in whatever order?
+bool is_dense(const TensorType& type) {
+  std::vector<size_t> order(type.shape.size() - 1);
+  std::iota(order.begin(), order.end(), 1);
+  std::erase_if(order, [&](size_t dim) { return type.shape[dim] == 1; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return type.strides[a] < type.strides[b]; });
+  int64_t next = 1;
+  for (size_t dim : order) {
+    if (type.strides[dim] != next) return false;
+    next *= type.shape[dim];
+  }
+  return true;
+}
+
+// The stride of neighbouring positions of a result whose spatial dimensions can be walked as one.
+std::optional<int64_t> position_stride(const TensorType& type) {
+  int64_t stride = 0, next = 0;
+  for (int64_t dim = type.rank() - 1; dim >= 2; --dim) {
+    if (type.shape[dim] == 1) continue;
+    if (next != 0 && type.strides[dim] != next) return std::nullopt;
+    if (next == 0) stride = type.strides[dim];
+    next = type.strides[dim] * type.shape[dim];
+  }
+  return next == 0 ? 1 : stride;
+}
+
+int64_t ceil_of(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t kernel, int64_t stride, int64_t padding,
+                      int64_t dilation) {
+  ConvolutionDim dim{.input = input,
+                     .output = output,
+                     .kernel = kernel,
+                     .taps = kernel,
+                     .stride = stride,
+                     .padding = padding,
+                     .dilation = dilation,
+                     .places = output};
+  if (!transposed) return dim;
+  dim.flipped = true;
+  dim.phases = stride;
+  dim.stride = 1;
+  dim.taps = ceil_of(kernel, stride);
+  if (stride > 1) {
+    dim.padding = dim.taps - 1;
+    dim.crop = padding;
+    dim.places = ceil_of(output + padding, stride);
+  } else {
+    dim.padding = dilation * (kernel - 1) - padding;
+  }
+  return dim;
+}
+
+}  // namespace
+
+int64_t Convolution::taps() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, [](int64_t n, const auto& dim) { return n * dim.taps; });
+}
+
+int64_t Convolution::phases() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         [](int64_t n, const auto& dim) { return n * dim.phases; });
+}
+
+int64_t Convolution::places() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         [](int64_t n, const auto& dim) { return n * dim.places; });
+}
+
+Product Convolution::product() const {
+  Product product;
+  product.node = node;
+  product.result = result;
+  product.batch = {samples};
+  product.rows = groups * filters;
+  product.columns = 1;
+  for (const ConvolutionDim& dim : dims) product.columns *= dim.output;
+  product.depth = channels * taps();
+  product.strides = result_strides;
+  product.left = weight;
+  product.right = image;
+  return product;
+}
+
+std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph;
+  const Node& node = graph.nodes[id];
+  const std::string_view name = base_name(node);
+  const bool forward = name == "conv1d" || name == "conv2d" || name == "conv3d",
+             transposed = name == "conv_transpose1d" || name == "conv_transpose2d" || name == "conv_transpose3d";
+  if (!node.op.starts_with("aten.") || (!forward && !transposed) || node.results.size() != 1 ||
+      !node.text("padding").empty())
+    return std::nullopt;
+  const ValueId input = node.value("input"), weight = node.value("weight"), bias = node.value("bias");
+  if (input == kNoValue || weight == kNoValue || node.results[0] == kNoValue) return std::nullopt;
+  const TensorType &x = graph.type(input), &w = graph.type(weight), &y = graph.type(node.results[0]);
+  const int64_t dims = w.rank() - 2;
+  if (x.rank() != dims + 2 || y.rank() != dims + 2 || y.elements() == 0 || x.elements() == 0 || !is_taken(x.dtype) ||
+      w.dtype != x.dtype || y.dtype != x.dtype || w.device != x.device || y.device != x.device || !is_dense(x))
+    return std::nullopt;
+
+  Convolution made;
+  made.node = id;
+  made.result = node.results[0];
+  made.samples = x.shape[0];
+  made.groups = node.integer("groups", 1);
+  made.filters = y.shape[1] / made.groups;
+  made.channels = x.shape[1] / made.groups;
+  made.image = placed(facts, input);
+  made.weight = placed(facts, weight);
+  made.image_strides = x.strides;
+  made.weight_strides = transposed ? Shape{made.channels * w.strides[0], w.strides[1], w.strides[0]}
+                                   : Shape{made.filters * w.strides[0], w.strides[0], w.strides[1]};
+  made.weight_strides.insert(made.weight_strides.end(), w.strides.begin() + 2, w.strides.end());
+  if (bias != kNoValue) {
+    if (graph.type(bias).dtype != x.dtype || graph.type(bias).rank() != 1) return std::nullopt;
+    made.bias = placed(facts, bias);
+    made.bias->row = graph.type(bias).strides[0];
+  }
+  made.exact = x.dtype == DType::f32 && (!graph.tf32_convolutions || (dims == 3 && made.channels < kFewChannels));
+  // Too few for the rows of a product of tiles; one channel is summed without one.
+  if (made.filters < kLeastFilters && made.channels > 1) return std::nullopt;
+  const auto positions = position_stride(y);
+  if (!positions) return std::nullopt;
+  made.result_strides = {y.strides[0], y.strides[1], *positions};
+  const IntList stride = each(node, "stride", 1, dims), padding = each(node, "padding", 0, dims),
+                dilation = each(node, "dilation", 1, dims);
+  for (int64_t dim = 0; dim < dims; ++dim) {
+    if (transposed && stride[dim] > 1 && dilation[dim] > 1) return std::nullopt;
+    made.dims.push_back(dim_of(transposed, x.shape[dim + 2], y.shape[dim + 2], w.shape[dim + 2], stride[dim],
+                               padding[dim], dilation[dim]));
+  }
+  return made;
+}
+
+NodeId convolution_among(const GraphFacts& facts, std::span<const NodeId> nodes) {
+  NodeId found = kNoNode;
+  for (NodeId node : nodes) {
+    if (facts.classes[node] != OpClass::kExtern) continue;
+    if (found != kNoNode || !convolution_of(facts, node)) return kNoNode;
+    found = node;
+  }
+  return found;
+}
+
+}  // namespace kw::plan

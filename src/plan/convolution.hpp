@@ -1,0 +1,57 @@
+// Convolutions among a graph's nodes: what the convolution scheduler takes, as strides over the operands' storage.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/product.hpp"
+
+namespace kw::plan {
+
+// One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
+// many as its stride, else one), each an ordinary convolution at `places` places:
+//   input position  = stride · place + dilation · tap − padding, zero outside the input
+//   output position = phases · place + phase − crop, where that lies within the output
+//   filter's tap    = tap; of a transposed one `phase + phases · (taps − 1 − tap)`, zero beyond `kernel`
+struct ConvolutionDim {
+  int64_t input = 1, output = 1;  // lengths
+  int64_t kernel = 1;             // of a filter
+  int64_t taps = 1;               // of a phase
+  int64_t stride = 1, padding = 0, dilation = 1;
+  int64_t phases = 1, places = 1, crop = 0;
+  bool flipped = false;  // the filter's taps, last first
+
+  // Positions of the input, zeros around it included, that some place reads.
+  int64_t padded() const { return stride * (places - 1) + dilation * (taps - 1) + 1; }
+};
+
+// result[sample, group · filters + filter, position] = bias + Σ over channel and tap of filters · image.
+struct Convolution {
+  NodeId node = kNoNode;
+  ValueId result = kNoValue;
+  int64_t samples = 1, groups = 1;
+  int64_t filters = 1, channels = 1;   // of one group
+  std::vector<ConvolutionDim> dims;    // outermost first
+  ProductOperand image, weight;        // where they lie; their strides:
+  Shape image_strides;                 // sample, channel, dims
+  Shape weight_strides;                // group, filter, channel, dims
+  std::optional<ProductOperand> bias;  // `row`: its stride along filters
+  Shape result_strides;                // sample, filter, position
+  bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+
+  int64_t taps() const;    // of a phase
+  int64_t phases() const;  // all dimensions' together
+  int64_t places() const;  // of a phase in one sample
+  // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.
+  Product product() const;
+};
+
+// conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for
+// all else, and for transposed ones with stride and dilation.
+std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId node);
+
+// The one node among `nodes` that is a convolution; kNoNode where there is none, or another library call.
+NodeId convolution_among(const GraphFacts& facts, std::span<const NodeId> nodes);
+
+}  // namespace kw::plan

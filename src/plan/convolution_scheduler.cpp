@@ -1,0 +1,91 @@
+// Convolutions as products on tensor cores (implicit GEMM): filters times windows of the image, with what follows them
+// element by element.
+//
+// Operands in 16 bits are multiplied as they are. Those in single precision, where PyTorch rounds what enters
+// convolutions to TF32's 11 digits, are products of halves, which have as many; elsewhere they are sums of two halves,
+// and three products (scheme fp16x3 of lower/schedule.hpp). A power of two for each sample and each filter keeps them
+// within a half's range, and what it does not keep there is computed again in TF32, or f32 (docs/precision.md). A
+// kernel before the product lays the image out with channels side by side and zeros around it, so that the product's
+// loads are long and need no masks. Depthwise convolutions are sums of a few products each.
+#include <algorithm>
+
+#include "plan/convolution_kernels.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+enum SchemeChoice : int64_t { kOneHalf = 0, kFp16x3 = 1 };  // of single precision
+
+constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
+constexpr int64_t kSharedBytes = 200 << 10;
+
+bool can_take(const LoweredGroup& group) { return group.convolution.has_value(); }
+
+const ParameterTable& takes(const DeviceDescription&) {
+  static const ParameterTable table({
+      {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
+      {.name = "block_n",
+       .least = 16,
+       .most = 4096,
+       .unsaid = 128,
+       .powers_of_two = true,
+       .tried = {64, 128, 256, 1024}},
+      {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
+      {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
+      {.name = "scheme", .least = kOneHalf, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+  });
+  return table;
+}
+
+// The largest blocks of which every multiprocessor has one.
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const Convolution& one = *group.convolution;
+  if (is_direct(one)) {
+    const int64_t width = std::clamp<int64_t>(next_power_of_two(one.places()), 32, 1024);
+    return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
+  }
+  const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock, 128),
+          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
+  if (filters <= 64) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
+  positions = std::clamp<int64_t>(positions, kLeastBlock, 256);
+  const auto blocks = [&] {
+    return one.phases() * one.groups * ceil_divide(one.filters, filters) * ceil_divide(places, positions);
+  };
+  while (blocks() < device.units && filters * positions > 64 * 64) (positions >= filters ? positions : filters) /= 2;
+  int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
+  if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
+  const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
+                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, step == 64 ? 3 : 4);
+  return {{"block_m", filters},
+          {"block_n", positions},
+          {"block_k", step},
+          {"stages", stages},
+          {"num_warps", filters * positions >= 128 * 128 ? 8 : 4},
+          {"scheme", one.exact ? kFp16x3 : kOneHalf}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
+  return takes(device).ranges();
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  const ParameterTable& table = takes(device);
+  const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  return convolution_kernels(
+      group, {.filters = read("block_m"),
+              .positions = is_direct(*group.convolution) ? read("block_n") : std::min<int64_t>(read("block_n"), 256),
+              .depth = read("block_k"),
+              .stages = static_cast<int>(read("stages")),
+              .warps = static_cast<int>(read("num_warps")),
+              .halves = read("scheme") == kFp16x3});
+}
+
+}  // namespace
+
+const Scheduler kConvolutionScheduler{"convolution", can_take, takes, defaults, space, lower};
+
+}  // namespace kw::plan

@@ -1,0 +1,145 @@
+"""Convolutions with what follows them, and the check of a candidate for one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from contraction_cases import Case
+
+Tensor = torch.Tensor
+
+
+def conv(**options: Any) -> Callable[..., Tensor]:
+    def function(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        return {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.ndim](x, w, b, **options)
+
+    return function
+
+
+def transposed(**options: Any) -> Callable[..., Tensor]:
+    def function(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        return {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}[x.ndim](x, w, b, **options)
+
+    return function
+
+
+def _channels_last(drawn: list[Tensor]) -> list[Tensor]:
+    return [drawn[0].contiguous(memory_format=torch.channels_last), *drawn[1:]]
+
+
+def _residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
+    return F.relu(F.conv2d(x, w, b, padding=1) + r) * 0.5
+
+
+def _by_channel(x: Tensor, w: Tensor, b: Tensor, scale: Tensor) -> Tensor:
+    return torch.tanh(F.conv_transpose2d(x, w, b, stride=2, padding=1) * scale[:, None, None] - 1.0)
+
+
+CASES = [
+    Case("plain", conv(), ((2, 5, 9, 11), (18, 5, 3, 3))),
+    Case("bias", conv(padding=1), ((2, 5, 9, 11), (18, 5, 3, 3), (18,))),
+    Case("many_channels", conv(padding=1), ((2, 35, 6, 5), (18, 35, 3, 3), (18,))),
+    Case("channels_of_whole_steps", conv(padding=(1, 0)), ((2, 32, 6, 5), (20, 32, 3, 2), (20,))),
+    Case("strided", conv(stride=(2, 3), padding=(2, 1)), ((2, 5, 12, 13), (18, 5, 4, 3))),
+    Case("dilated", conv(dilation=(2, 3), padding=2), ((2, 5, 12, 13), (18, 5, 3, 3))),
+    Case("groups", conv(groups=2, padding=1), ((2, 6, 7, 6), (36, 3, 3, 3), (36,))),
+    Case("one_channel", conv(padding=1), ((2, 1, 9, 11), (18, 1, 3, 3), (18,))),
+    Case("depthwise", conv(groups=6, padding=1, stride=2), ((2, 6, 9, 11), (6, 1, 3, 3), (6,))),
+    Case("depthwise_of_two", conv(groups=6, dilation=2), ((2, 6, 9, 11), (12, 1, 3, 2))),
+    Case("pointwise", conv(), ((2, 20, 9, 7), (18, 20, 1, 1), (18,))),
+    Case("as_large_as_the_image", conv(), ((3, 4, 5, 5), (18, 4, 5, 5))),
+    Case("one_place_read_of_many", conv(stride=4), ((2, 4, 9, 9), (18, 4, 1, 1))),
+    Case("large_image", conv(padding=1), ((2, 4, 20, 20), (18, 4, 3, 3), (18,))),
+    Case("one_dimension", conv(padding=3, dilation=2), ((2, 5, 40), (18, 5, 4), (18,))),
+    Case("three_dimensions", conv(padding=(1, 0, 1)), ((2, 3, 5, 6, 7), (18, 3, 3, 2, 3), (18,))),
+    Case("residual", _residual, ((2, 5, 9, 11), (18, 5, 3, 3), (18,), (2, 18, 9, 11))),
+    Case("channels_last", conv(padding=1), ((2, 8, 9, 11), (18, 8, 3, 3), (18,)), arrange=_channels_last),
+    Case("transposed", transposed(padding=1), ((2, 5, 7, 6), (5, 18, 3, 3), (18,))),
+    Case("transposed_dilated", transposed(dilation=(2, 1)), ((2, 5, 7, 6), (5, 18, 3, 3))),
+    Case("transposed_strided", transposed(stride=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,))),
+    Case(
+        "transposed_in_all",
+        transposed(stride=(3, 2), padding=(2, 1), output_padding=(1, 0)),
+        ((2, 5, 5, 6), (5, 18, 5, 4), (18,)),
+    ),
+    Case("transposed_groups", transposed(stride=2, groups=2), ((2, 6, 5, 6), (6, 18, 3, 3))),
+    Case("transposed_many_channels", transposed(stride=2, padding=1), ((2, 48, 5, 4), (48, 18, 3, 3))),
+    Case("transposed_depthwise", transposed(stride=2, groups=6), ((2, 6, 5, 6), (6, 1, 3, 3), (6,))),
+    Case("transposed_one_dimension", transposed(stride=4, padding=2), ((2, 5, 20), (5, 18, 6), (18,))),
+    Case("transposed_three_dimensions", transposed(stride=2), ((2, 3, 3, 4, 3), (3, 18, 2, 3, 3), (18,))),
+    Case("transposed_by_channel", _by_channel, ((2, 5, 7, 6), (5, 18, 4, 4), (18,), (18,))),
+    Case("halves", conv(padding=1), ((2, 5, 9, 11), (18, 5, 3, 3), (18,)), dtype=torch.float16),
+    Case("bfloat16", transposed(stride=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,)), dtype=torch.bfloat16),
+]
+
+
+def strewn(arguments: list[Tensor]) -> list[Tensor]:
+    """Samples and filters of every magnitude, infinities and NaN, and numbers far from all others."""
+    image, filters = arguments[0].clone(), arguments[1].clone()
+    if image.dtype == torch.float32:
+        filters[:, 0] *= 2.0**-40  # of a transposed one: of one channel, or filter
+        filters[1] *= 2.0**60
+        flat = image[0].flatten(1)
+        flat[0, : flat.shape[1] // 3] *= 2.0**-70
+        flat[-1, 0] = 2.0**50
+        image[1] *= 2.0**-100
+    for sample, place, value in ((-1, 7, float("inf")), (-1, -9, float("nan")), (0, 0, -float("inf"))):
+        image[sample].put_(torch.tensor([place]), torch.tensor([value], dtype=image.dtype))
+    return [image, filters, *arguments[2:]]
+
+
+def _fault(actual: Tensor, eager: Tensor, exact: Tensor, bound: Tensor) -> str:
+    if actual.shape != eager.shape or actual.dtype != eager.dtype or actual.stride() != eager.stride():
+        return f"{actual.shape} {actual.dtype} {actual.stride()}, but eager's is {eager.shape} {eager.stride()}"
+    if not torch.equal(actual.isnan(), exact.isnan()):
+        return f"NaN in {int((actual.isnan() != exact.isnan()).sum())} other places than the reference's"
+    infinite = exact.isinf() | actual.isinf()
+    if not torch.equal(actual[infinite].double(), exact[infinite].to(eager.dtype).double()):
+        return "infinities differ from the reference's"
+    error = (actual.double() - exact).abs().where(torch.isfinite(exact), 0.0)
+    return f"error {float((error / bound).max()):.3g} of what is allowed" if bool((error > bound).any()) else ""
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    """In the interpreter's process: a candidate's results on drawn and on strewn arguments, held to a share of the sum
+    of the products' magnitudes: of halves' 11 digits, or of single precision's 24; where halves hold no more, of the
+    largest that a sample and a filter could make."""
+    specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    case = next(one for one in CASES if one.name == request["case"])
+    ours = module.ModelNew(torch.nn.Module())
+    digits = 2.0**-21 if request["exact"] and case.dtype == torch.float32 else 2.0**-10
+    for draw in ("drawn", "strewn"):
+        arguments = case.arguments()
+        if draw == "strewn":
+            arguments = [new.clone(memory_format=torch.preserve_format) for new in strewn(arguments)]
+        wide = [one.double() for one in arguments]
+        sizes = [one.abs().where(torch.isfinite(one), 0.0) for one in wide]
+        largest = sizes[0].amax(tuple(range(1, sizes[0].ndim)), keepdim=True).expand_as(sizes[0])
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            actual, eager, exact = ours(*arguments), case.function(*arguments), case.function(*wide)
+            magnitude = _magnitude(case, sizes)
+            reach = _magnitude(case, [largest, *sizes[1:]])
+        bound = digits * magnitude + digits * 2.0**-11 * reach + 2.0**-126
+        if eager.dtype != torch.float32:
+            bound = bound + 2 * torch.finfo(eager.dtype).eps * exact.abs().where(torch.isfinite(exact), 0.0)
+        if fault := _fault(actual, eager, exact, bound):
+            return f"{draw}: {fault}"
+    return ""
+
+
+def _magnitude(case: Case, sizes: list[Tensor]) -> Tensor:
+    """What follows a convolution here changes an error by a factor of at most one, or of a scale's."""
+    if case.function is _residual:
+        return F.conv2d(sizes[0], sizes[1], sizes[2], padding=1) + sizes[3]
+    if case.function is _by_channel:
+        summed = F.conv_transpose2d(sizes[0], sizes[1], sizes[2], stride=2, padding=1)
+        return summed * sizes[3][:, None, None] + 1.0
+    return case.function(*sizes)
