@@ -36,10 +36,12 @@ class Mapper {
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];
+    for (const auto& [axis, schedule] : schedules_) split(axis, *schedule);
     for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol) {
       const kernel::SymbolInfo& info = kernel_.symbols[symbol];
       if (info.kind == kernel::SymbolKind::kSize)
-        mapped_.axes[symbol].index = kernel::symbol_index(add(info.name, SymbolKind::kSize, info.range));
+        mapped_.axes[symbol].index = mapped_.axes[symbol].whole = kernel::symbol_index(
+            add(info.name, SymbolKind::kSize, info.range));
       else map_axis(static_cast<kernel::Symbol>(symbol));
     }
     for (const kernel::Buffer& buffer : kernel_.buffers) {
@@ -62,6 +64,15 @@ class Mapper {
   tile::Symbol add(std::string name, SymbolKind kind, kernel::SymbolRange range, tile::Index count = {}) {
     program().symbols.push_back({std::move(name), kind, range, std::move(count)});
     return static_cast<tile::Symbol>(program().symbols.size()) - 1;
+  }
+
+  // Before all other lanes: tiles have theirs in this order, and Triton's threads follow the last of them that lie side
+  // by side in memory.
+  void split(kernel::Symbol axis, const AxisSchedule& schedule) {
+    if (schedule.split == 1) return;
+    const std::string& name = kernel_.symbols[axis].name;
+    mapped_.axes[axis].quotient = add(name + "_quotient", SymbolKind::kLane, {0, schedule.width / schedule.split - 1});
+    mapped_.axes[axis].remainder = add(name + "_remainder", SymbolKind::kLane, {0, schedule.split - 1});
   }
 
   void map_axis(kernel::Symbol symbol) {
@@ -87,10 +98,15 @@ class Mapper {
                        {0, info.range.high / schedule.width * schedule.width, schedule.width});
       axis.index = kernel::symbol_index(axis.outer);
     }
+    axis.whole = axis.index;
     if (lane) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
-      axis.index = axis.index + kernel::symbol_index(axis.lane);
+      axis.whole = axis.index + kernel::symbol_index(axis.lane);
     }
+    if (axis.quotient < 0) axis.index = axis.whole;
+    else
+      axis.index = axis.index + kernel::symbol_index(axis.quotient) * tile::Index(schedule.split) +
+                   kernel::symbol_index(axis.remainder);
     if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % schedule.width != 0;
   }
@@ -193,8 +209,10 @@ class Mapper {
 
 }  // namespace
 
-tile::Index Mapped::translate(const kernel::Index& index) const {
-  return kernel::substitute(index, [&](kernel::Symbol symbol) { return axes[symbol].index; }, tile::ranges_of(program));
+tile::Index Mapped::translate(const kernel::Index& index, bool whole) const {
+  return kernel::substitute(
+      index, [&](kernel::Symbol symbol) { return whole ? axes[symbol].whole : axes[symbol].index; },
+      tile::ranges_of(program));
 }
 
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule) {

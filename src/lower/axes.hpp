@@ -14,7 +14,9 @@ struct MappedAxis {
   int64_t width = 1;
   tile::Symbol outer = -1;  // its grid symbol or loop variable; −1 for a tile
   tile::Symbol lane = -1;   // −1 where the width is 1
-  tile::Index index;        // the axis's value, over these symbols
+  tile::Symbol quotient = -1, remainder = -1;  // what the schedule splits the lane into; −1 where it does not
+  tile::Index index;        // the axis's value, over outer, and over quotient and remainder where they are, else lane
+  tile::Index whole;        // the same, over outer and lane
   tile::Index extent;       // over sizes
   bool padded = false;      // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
@@ -37,7 +39,7 @@ struct Mapped {
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
   bool bulk = false, skip_masked = false;
-  tile::Index translate(const kernel::Index& index) const;
+  tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule);

@@ -114,15 +114,20 @@ class ScheduleReader {
       } else if (key == "bounded") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.bounded = value.get<bool>();
+      } else if (key == "split") {
+        result.split = power_of_two(value, what, kWidest);
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages, online and bounded.");
+               "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others split.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is neither online nor bounded", axis));
+    if (result.split != 1 && (result.mapping == Mapping::kLoop || result.split >= result.width))
+      refuse(fmt::format("axis '{}' cannot be split by {}", axis, result.split),
+             "Split the lanes of a grid or a tile, by less than their number.");
     return result;
   }
 
@@ -232,6 +237,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.stages != 1) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
+    if (axis.split != 1) one["split"] = axis.split;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)

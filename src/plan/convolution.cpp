@@ -45,7 +45,8 @@ std::optional<int64_t> position_stride(const TensorType& type) {
   return next == 0 ? 1 : stride;
 }
 
-int64_t ceil_of(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+int64_t floor_of(int64_t value, int64_t divisor) { return value / divisor - (value % divisor < 0 ? 1 : 0); }
+int64_t ceil_of(int64_t value, int64_t divisor) { return floor_of(value + divisor - 1, divisor); }
 
 ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t kernel, int64_t stride, int64_t padding,
                       int64_t dilation) {
@@ -59,16 +60,24 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
                      .places = output};
   if (!transposed) return dim;
   dim.flipped = true;
-  dim.phases = stride;
   dim.stride = 1;
-  dim.taps = ceil_of(kernel, stride);
-  if (stride > 1) {
-    dim.padding = dim.taps - 1;
-    dim.crop = padding;
-    dim.places = ceil_of(output + padding, stride);
-  } else {
-    dim.padding = dilation * (kernel - 1) - padding;
-  }
+  dim.first_tap = kernel - 1;
+  dim.padding = dilation * (kernel - 1) - padding;
+  if (stride == 1) return dim;
+  dim.phases = stride;
+  // Output position o meets input position i with tap o + padding − stride · i: of o = stride · place + phase − crop
+  // those of the window that begins at place + first. What is cropped costs masks, and stores that are not aligned.
+  const auto window = [&](int64_t crop) {
+    const int64_t offset = padding - crop;  // of phase 0, place 0
+    return std::pair{floor_of(offset - (kernel - 1) + stride - 1, stride), floor_of(offset + stride - 1, stride)};
+  };
+  const auto length = [&](int64_t crop) { return window(crop).second - window(crop).first + 1; };
+  dim.crop = length(padding % stride) < length(0) ? padding % stride : 0;
+  const int64_t first = window(dim.crop).first;
+  dim.taps = length(dim.crop);
+  dim.padding = -first;
+  dim.first_tap = padding - dim.crop - stride * first;
+  dim.places = ceil_of(output + dim.crop, stride);
   return dim;
 }
 

@@ -10,17 +10,21 @@
 namespace kw::plan {
 
 // One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
-// many as its stride, else one), each an ordinary convolution at `places` places:
+// many as its stride, else one). At a place all phases read the same window of `taps` input positions:
 //   input position  = stride · place + dilation · tap − padding, zero outside the input
 //   output position = phases · place + phase − crop, where that lies within the output
-//   filter's tap    = tap; of a transposed one `phase + phases · (taps − 1 − tap)`, zero beyond `kernel`
+//   filter's tap    = tap; of a transposed one `phase + first_tap − phases · tap`, zero outside of 0 to kernel − 1
 struct ConvolutionDim {
   int64_t input = 1, output = 1;  // lengths
   int64_t kernel = 1;             // of a filter
-  int64_t taps = 1;               // of a phase
+  int64_t taps = 1;               // of the window
   int64_t stride = 1, padding = 0, dilation = 1;
   int64_t phases = 1, places = 1, crop = 0;
-  bool flipped = false;  // the filter's taps, last first
+  bool flipped = false;   // the filter's taps, last first
+  int64_t first_tap = 0;  // where flipped: the filter's tap that the window's first position meets in phase 0
+
+  // Do some taps of the window lie outside of the filter in one phase and inside in another?
+  bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
 
   // Positions of the input, zeros around it included, that some place reads.
   int64_t padded() const { return stride * (places - 1) + dilation * (taps - 1) + 1; }
@@ -40,7 +44,7 @@ struct Convolution {
   Shape result_strides;                // sample, filter, position
   bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
 
-  int64_t taps() const;    // of a phase
+  int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together
   int64_t places() const;  // of a phase in one sample
   // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.

@@ -1,6 +1,10 @@
 #include "plan/convolution_kernels.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "plan/scheduled_draft.hpp"
 
 namespace kw::plan {
 
@@ -11,7 +15,6 @@ using kernel::Index;
 using kernel::ScalarOp;
 using kernel::Symbol;
 using kernel::symbol_index;
-using lower::KernelSchedule;
 using lower::Mapping;
 
 // Halves of an image: a sample's largest number, or what looks like it, is scaled to between 2^10 and 2^11, and may be
@@ -28,39 +31,6 @@ constexpr int64_t kLongestTile = 16384;          // of a filter that is scaled i
 constexpr int64_t kManyBlocksOfOne = 16;         // of a sample, so that its last may be less than full
 constexpr int64_t kTapDepth = 32;                // channels from which each tap is a loop's step, or several
 
-// A kernel under construction with its schedule. What has one point only is no axis.
-struct ScheduledDraft : KernelDraft {
-  using KernelDraft::KernelDraft;
-
-  Symbol mapped(const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
-    schedule.axes.push_back(how);
-    return axis(name, extent);
-  }
-  Index grid(const std::string& name, int64_t extent) {
-    return extent == 1 ? Index(0) : symbol_index(mapped(name, extent, {}));
-  }
-
-  KernelSchedule schedule;
-};
-
-// Digits of a number written in a mixed base, the last the fastest.
-class Digits {
- public:
-  Digits(const KernelDraft& draft, Index number, const std::vector<int64_t>& bases) : digits_(bases.size()) {
-    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
-    size_t first = 0;  // the rest of the number, however large
-    while (first + 1 < bases.size() && bases[first] == 1) ++first;
-    for (size_t place = bases.size(); place-- > first;) {
-      digits_[place] = place == first ? number : kernel::modulo(number, bases[place], ranges);
-      number = kernel::floor_divide(number, bases[place], ranges);
-    }
-  }
-  const Index& operator[](size_t place) const { return digits_[place]; }
-
- private:
-  std::vector<Index> digits_;
-};
-
 class ConvolutionKernels : ProductKernels {
  public:
   ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks)
@@ -68,6 +38,8 @@ class ConvolutionKernels : ProductKernels {
         one_(*group.convolution),
         blocks_(blocks),
         kept_(kept_channels(one_)),
+        stacked_(stacked_dims(one_)),
+        inner_phases_(stacked_phases(one_)),
         narrow_(one_.image.dtype == DType::f32 ? DType::f16 : one_.image.dtype),
         scaled_(one_.image.dtype == DType::f32),
         halves_(scaled_ && blocks.halves) {}
@@ -111,6 +83,26 @@ class ConvolutionKernels : ProductKernels {
   std::vector<int64_t> phases() const {
     return each([](const ConvolutionDim& dim) { return dim.phases; });
   }
+  int64_t outer_phases() const { return one_.phases() / inner_phases_; }
+
+  // The phase along each dimension: of the number of the outer ones, and of a row, which is a filter in a phase of the
+  // inner ones.
+  std::vector<Index> phases_of(const KernelDraft& draft, const Index& outer, const Index& row) const {
+    std::vector<int64_t> of_outer = phases(), of_row = {one_.filters};
+    of_row.insert(of_row.end(), of_outer.end() - stacked_, of_outer.end());
+    of_outer.resize(dims() - stacked_);
+    std::vector<Index> along;
+    const Digits outer_digits(draft, outer, of_outer), row_digits(draft, row, of_row);
+    for (size_t dim = 0; dim < of_outer.size(); ++dim) along.push_back(outer_digits[dim]);
+    for (size_t dim = 1; dim < of_row.size(); ++dim) along.push_back(row_digits[dim]);
+    return along;
+  }
+
+  // Do phases differ in the taps that they have? A zero stands for one that a phase lacks, and zero times infinity is
+  // NaN: samples that are not finite are computed again.
+  bool has_ragged_windows() const {
+    return std::any_of(one_.dims.begin(), one_.dims.end(), [](const auto& dim) { return dim.is_ragged(); });
+  }
 
   static ExprId number(kernel::Builder& build, double value) { return build.constant(DType::f32, value); }
   static ExprId whole(kernel::Builder& build, int64_t value) { return build.constant(DType::i32, value); }
@@ -152,9 +144,10 @@ class ConvolutionKernels : ProductKernels {
                         kernel::BufferRole::kInput, one_.weight.root, one_.weight.offset);
   }
 
-  // [sample, padded positions and channels of all groups], and [phase, group, filter, taps and channels].
+  // [sample, padded positions and channels of all groups], and [outer phase, group, row, taps and channels].
   Shape image_halves_shape() const { return {one_.samples, product(padded()) * one_.groups * kept_}; }
-  Shape filters_shape() const { return {one_.phases(), one_.groups, one_.filters, one_.taps() * kept_}; }
+  Shape filters_shape() const { return {outer_phases(), one_.groups, rows(), one_.taps() * kept_}; }
+  int64_t rows() const { return one_.filters * inner_phases_; }  // of a group
 
   // floor(log2(largest)) of what is finite and not too small.
   static ExprId exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along) {
@@ -272,10 +265,16 @@ class ConvolutionKernels : ProductKernels {
                                   : build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
     const ExprId counted = build.op(ScalarOp::kSelect, {counts, size, number(build, 0.0)});
     const ExprId largest = build.reduce(kernel::ReduceOp::kMax, {counted}, along);
-    const ExprId loses = build.op(
+    ExprId loses = build.op(
         ScalarOp::kLogicalAnd,
         {build.op(ScalarOp::kGreater, {any_lost(build, scaled, along), whole(build, 0)}),
          build.op(ScalarOp::kLess, {largest, number(build, halves_ ? kReachedBySum : kReached)})});
+    if (has_ragged_windows()) {
+      const ExprId is_finite = build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
+      const ExprId all = build.reduce(
+          kernel::ReduceOp::kMin, {build.op(ScalarOp::kSelect, {is_finite, whole(build, 1), whole(build, 0)})}, along);
+      loses = build.op(ScalarOp::kLogicalOr, {loses, build.op(ScalarOp::kLess, {all, whole(build, 1)})});
+    }
     return build.op(ScalarOp::kLogicalOr,
                     {loses, build.op(ScalarOp::kGreater, {largest, number(build, kLargestHalf)})});
   }
@@ -297,15 +296,15 @@ class ConvolutionKernels : ProductKernels {
     lower::AxisSchedule of_depth{.mapping = Mapping::kTile, .width = whole_depth};
     if (whole_depth > kLongestTile) of_depth = {.mapping = Mapping::kLoop, .width = 4096};
     const Index phase = draft.grid("phase", shape[0]), group = draft.grid("group", shape[1]);
-    const Symbol filter = draft.mapped("filter", shape[2], {.mapping = Mapping::kGrid, .width = together}),
+    const Symbol of_group = draft.mapped(row_name(), shape[2], {.mapping = Mapping::kGrid, .width = together}),
                  depth = draft.mapped("depth", shape[3], of_depth);
-    const std::vector<Index> row = {phase, group, symbol_index(filter)};
+    const std::vector<Index> row = {phase, group, symbol_index(of_group)};
     std::vector<int64_t> bases = taps();
     bases.push_back(kept_);
     const Digits at(draft, symbol_index(depth), bases);
     ExprId exists = within(draft, at[dims()], one_.channels);
-    std::vector<Index> places = {row[1], row[2], at[dims()]};
-    const Digits phases_at(draft, phase, phases());
+    std::vector<Index> places = {group, filter_of(draft, row[2]), at[dims()]};
+    const std::vector<Index> phases_at = phases_of(draft, phase, row[2]);
     for (size_t dim = 0; dim < dims(); ++dim) {
       places.push_back(own_tap(one_.dims[dim], phases_at[dim], at[dim]));
       exists = both(build, exists, within(draft, places.back(), one_.dims[dim].kernel));
@@ -344,12 +343,15 @@ class ConvolutionKernels : ProductKernels {
 
   // The filter's own tap that a phase's is.
   static Index own_tap(const ConvolutionDim& dim, const Index& phase, const Index& tap) {
-    return dim.flipped ? phase + (Index(dim.taps - 1) - tap) * Index(dim.phases) : tap;
+    return dim.flipped ? phase + Index(dim.first_tap) - tap * Index(dim.phases) : tap;
   }
 
   struct Axes {
-    Index phase, group, sample;
-    Index filter;
+    Index group, sample;
+    Index phase;               // the number of the outer ones
+    Index row;                 // of a group: a filter in a phase of the inner ones
+    Index filter;              // of a group
+    std::vector<Index> phases;  // along each dimension
     Index place;             // of a phase, all dimensions as one
     std::vector<Index> tap;  // along each dimension
     Index channel;
@@ -363,13 +365,17 @@ class ConvolutionKernels : ProductKernels {
   Axes declare(ScheduledDraft& draft, bool again) const {
     const bool wide = again && is_large();
     const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, wide ? 128 : 64) : width; };
+    const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
-    const auto declare_filter = [&] {
-      axes.filter = symbol_index(
-          draft.mapped("filter", one_.filters, {.mapping = Mapping::kGrid, .width = block(blocks_.filters)}));
+    // The kernel that computes again has a block for each phase.
+    const bool stacks = !again && inner_phases_ > 1;
+    const auto declare_rows = [&] {
+      lower::AxisSchedule how{.mapping = Mapping::kGrid, .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
+      if (stacks && one_.dims.back().phases < how.width) how.split = one_.dims.back().phases;
+      axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
-    if (!places_first()) declare_filter();
+    if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
     const lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
     if (one_.places() >= kManyBlocksOfOne * blocks_.positions) {
@@ -381,9 +387,9 @@ class ConvolutionKernels : ProductKernels {
       axes.sample = at[0];
       axes.place = at[1];
     }
-    if (places_first()) declare_filter();
+    if (places_first()) declare_rows();
     // Neighbours of a result are of different phases: the last cache should meet them together.
-    axes.phase = draft.grid("phase", one_.phases());
+    set_phase(draft, axes, draft.grid("phase", stacks ? outer_phases() : one_.phases()), stacks);
     const lower::AxisSchedule step{.mapping = Mapping::kLoop,
                                    .width = again ? (wide ? 16 : 32) : blocks_.depth,
                                    .stages = again ? 1 : blocks_.stages};
@@ -403,6 +409,23 @@ class ConvolutionKernels : ProductKernels {
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
     draft.schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
     return axes;
+  }
+
+  std::string row_name() const { return inner_phases_ > 1 ? "filter_phase" : "filter"; }
+  Index filter_of(const KernelDraft& draft, const Index& row) const {
+    return kernel::floor_divide(row, inner_phases_, kernel::ranges_of(draft.build.kernel()));
+  }
+
+  // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
+  void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
+    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
+    axes.phase = counted;
+    if (!stacks) {
+      axes.phase = kernel::floor_divide(counted, inner_phases_, ranges);
+      axes.row = axes.row * Index(inner_phases_) + kernel::modulo(counted, inner_phases_, ranges);
+    }
+    axes.filter = filter_of(draft, axes.row);
+    axes.phases = phases_of(draft, axes.phase, axes.row);
   }
 
   // Tensor cores want 64 rows at least, and any number of columns.
@@ -425,10 +448,9 @@ class ConvolutionKernels : ProductKernels {
     const Axes axes = declare(draft, again);
     kernel::Builder& build = draft.build;
     const Digits place(draft, axes.place, places());
-    const Digits phase(draft, axes.phase, phases());
 
-    ExprId left = again ? own_filter(draft, axes, phase) : arranged_filter(draft, axes),
-           right = again ? own_image(draft, axes, place, phase) : arranged_image(draft, axes, place, phase);
+    ExprId left = again ? own_filter(draft, axes) : arranged_filter(draft, axes),
+           right = again ? own_image(draft, axes, place) : arranged_image(draft, axes, place);
     if (places_first()) std::swap(left, right);
     ExprId sum = build.dot(left, right, axes.summed,
                            again && !halves_ ? kernel::Precision::kTf32 : kernel::Precision::kFull);
@@ -439,29 +461,32 @@ class ConvolutionKernels : ProductKernels {
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMinimum, {of_image, of_filter})});
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMaximum, {of_image, of_filter})});
     }
-    finish_sum(draft, axes, place, phase, sum,
-               again ? build.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
+    finish_sum(draft, axes, place, sum, again ? build.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
   }
 
   // Bias, what follows, and the stores.
-  void finish_sum(ScheduledDraft& draft, const Axes& axes, const Digits& place, const Digits& phase, ExprId sum,
-                  ExprId mask) {
+  void finish_sum(ScheduledDraft& draft, const Axes& axes, const Digits& place, ExprId sum, ExprId mask) {
     kernel::Builder& build = draft.build;
     const Index row = axes.group * Index(one_.filters) + axes.filter;
+    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
     if (one_.bias) {
       const int bias = draft.buffer(one_.bias->name, one_.bias->dtype, {one_.groups * one_.filters}, {one_.bias->row},
                                     kernel::BufferRole::kInput, one_.bias->root, one_.bias->offset);
       sum = build.op(ScalarOp::kAdd, {sum, build.cast(DType::f32, draft.load(bias, {row}))});
     }
-    Index position = 0;
+    Index position = 0, stored = 0;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
-      const Index output = place[at] * Index(dim.phases) + phase[at] - Index(dim.crop);
+      const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
       mask = both(build, mask, within(draft, output, dim.output));
-      position = position * Index(dim.output) + output;
+      stored = stored * Index(dim.output) + output;
+      // What follows may load by position: those that are not stored are called by others that exist.
+      position = position * Index(dim.output) +
+                 kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
-    if (one_.phases() == 1) position = axes.place;
-    store_results(draft, group_, {axes.sample, row, position}, build.cast(one_.image.dtype, sum), mask);
+    if (one_.phases() == 1) position = stored = axes.place;
+    store_results(draft, group_, {axes.sample, row, position}, build.cast(one_.image.dtype, sum), mask,
+                  {axes.sample, row, stored});
     finish(draft, draft.schedule);
   }
 
@@ -471,19 +496,19 @@ class ConvolutionKernels : ProductKernels {
     Axes axes;
     axes.sample = draft.grid("sample", one_.samples);
     axes.group = draft.grid("group", one_.groups);
-    axes.filter = draft.grid("filter", one_.filters);
+    axes.row = draft.grid("filter", one_.filters);
     axes.place = symbol_index(draft.mapped(
         "place", one_.places(),
         {.mapping = Mapping::kGrid, .width = std::min(blocks_.positions, next_power_of_two(one_.places()))}));
-    axes.phase = draft.grid("phase", one_.phases());
+    set_phase(draft, axes, draft.grid("phase", one_.phases()), false);
     walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1});
     draft.schedule.warps = blocks_.warps;
-    const Digits place(draft, axes.place, places()), phase(draft, axes.phase, phases());
+    const Digits place(draft, axes.place, places());
     kernel::Builder& build = draft.build;
-    const ExprId image = build.cast(DType::f32, own_image(draft, axes, place, phase)),
-                 filter = build.cast(DType::f32, own_filter(draft, axes, phase));
+    const ExprId image = build.cast(DType::f32, own_image(draft, axes, place)),
+                 filter = build.cast(DType::f32, own_filter(draft, axes));
     const ExprId sum = build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kMul, {image, filter})}, axes.summed);
-    finish_sum(draft, axes, place, phase, sum, kernel::kNoExpr);
+    finish_sum(draft, axes, place, sum, kernel::kNoExpr);
   }
 
   // Axes of taps and channels, walked by one loop.
@@ -507,10 +532,10 @@ class ConvolutionKernels : ProductKernels {
 
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
     return load_halves(draft, one_.weight.name, filters_shape(), filters_, filters_rest_,
-                       {axes.phase, axes.group, axes.filter, axes.depth}, kernel::kNoExpr);
+                       {axes.phase, axes.group, axes.row, axes.depth}, kernel::kNoExpr);
   }
 
-  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const Digits& place, const Digits& phase) const {
+  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
     Index position = 0;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
@@ -519,28 +544,28 @@ class ConvolutionKernels : ProductKernels {
     const Index channels = one_.groups * kept_;
     return load_halves(draft, one_.image.name, image_halves_shape(), image_, image_rest_,
                        {axes.sample, position * channels + axes.group * Index(kept_) + axes.channel},
-                       tap_exists(draft, axes, phase));
+                       scaled_ ? kernel::kNoExpr : tap_exists(draft, axes));
   }
 
   // Does the filter have the tap? Beside one that it has not, the image is zero as well: zero times infinity is NaN.
-  ExprId tap_exists(KernelDraft& draft, const Axes& axes, const Digits& phase) const {
+  ExprId tap_exists(KernelDraft& draft, const Axes& axes) const {
     ExprId exists = kernel::kNoExpr;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
-      exists = both(draft.build, exists, within(draft, own_tap(dim, phase[at], axes.tap[at]), dim.kernel));
+      exists = both(draft.build, exists, within(draft, own_tap(dim, axes.phases[at], axes.tap[at]), dim.kernel));
     }
     return exists;
   }
 
-  ExprId own_filter(KernelDraft& draft, const Axes& axes, const Digits& phase) const {
+  ExprId own_filter(KernelDraft& draft, const Axes& axes) const {
     std::vector<Index> places = {axes.group, axes.filter, axes.channel};
-    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(one_.dims[at], phase[at], axes.tap[at]));
-    return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes, phase));
+    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(one_.dims[at], axes.phases[at], axes.tap[at]));
+    return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes));
   }
 
-  ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place, const Digits& phase) const {
+  ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
     std::vector<Index> places = {axes.sample, axes.group * Index(one_.channels) + axes.channel};
-    ExprId inside = tap_exists(draft, axes, phase);
+    ExprId inside = tap_exists(draft, axes);
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       places.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
@@ -556,9 +581,9 @@ class ConvolutionKernels : ProductKernels {
   }
 
   ExprId filter_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch, const Axes& axes) const {
-    const int buffer = draft.buffer(name, dtype, {one_.phases(), one_.groups, one_.filters}, {},
-                                    kernel::BufferRole::kInput, -1 - scratch);
-    return draft.load(buffer, {axes.phase, axes.group, axes.filter});
+    const int buffer = draft.buffer(name, dtype, {outer_phases(), one_.groups, rows()}, {}, kernel::BufferRole::kInput,
+                                    -1 - scratch);
+    return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
   ExprId flagged(KernelDraft& draft, const Axes& axes) const {
@@ -572,6 +597,7 @@ class ConvolutionKernels : ProductKernels {
   const Convolution& one_;
   const ConvolutionBlocks& blocks_;
   const int64_t kept_;
+  const int64_t stacked_, inner_phases_;  // dimensions whose phases are in the rows of a product, and these phases
   const DType narrow_;
   const bool scaled_;                                                      // by powers of two, into the range of halves
   const bool halves_;                                                      // as sums of two halves
@@ -586,6 +612,22 @@ bool is_direct(const Convolution& convolution) { return convolution.channels == 
 int64_t kept_channels(const Convolution& convolution) {
   const int64_t channels = convolution.channels;
   return channels <= 8 ? std::max<int64_t>(next_power_of_two(channels), 2) : ceil_divide(channels, 8) * 8;
+}
+
+int64_t stacked_dims(const Convolution& convolution) {
+  constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
+  int64_t stacked = 0, rows = convolution.filters;
+  if (convolution.image.dtype != DType::f32 || is_direct(convolution)) return 0;
+  for (auto dim = convolution.dims.rbegin(); dim != convolution.dims.rend(); ++dim, ++stacked) {
+    rows *= dim->phases;
+    if (!std::has_single_bit(static_cast<uint64_t>(dim->phases)) || (stacked > 0 && rows > kMostRows)) break;
+  }
+  return stacked;
+}
+
+int64_t stacked_phases(const Convolution& convolution) {
+  return std::accumulate(convolution.dims.end() - stacked_dims(convolution), convolution.dims.end(), int64_t{1},
+                         [](int64_t count, const ConvolutionDim& dim) { return count * dim.phases; });
 }
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) {

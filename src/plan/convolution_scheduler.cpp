@@ -48,12 +48,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock, 128),
+  const int64_t rows = one.filters * stacked_phases(one), outer_phases = one.phases() / stacked_phases(one);
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
   if (filters <= 64) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
   positions = std::clamp<int64_t>(positions, kLeastBlock, 256);
   const auto blocks = [&] {
-    return one.phases() * one.groups * ceil_divide(one.filters, filters) * ceil_divide(places, positions);
+    return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
   };
   while (blocks() < device.units && filters * positions > 64 * 64) (positions >= filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);

@@ -98,6 +98,8 @@ enum class Kind {
   kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
   kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
   kRelabel,   // result = operand 0 with lane `from` called `to`; both have the same width
+  kSplit,     // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`.
+              // The result may have its lanes in another order
   kLoad,      // result = access
   kStore,     // access ← operand 0; with `combine`, folded atomically with what is there
   kCopy,      // `destination` ← access, from global to shared memory, for every point of `lanes`
@@ -134,8 +136,8 @@ struct Instruction {
   double number = 0.0;                           // kConstant of a floating type
   int64_t integer = 0;                           // kConstant of an integral type or b1
   Index index;                                   // kIndex
-  Symbol from = -1, to = -1;                     // kRelabel; kScan: from
-  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied
+  Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
+  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
   Access access;                                 // kLoad, kStore; kCopy: the source
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore
