@@ -36,7 +36,6 @@ class Mapper {
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];
-    for (const auto& [axis, schedule] : schedules_) split(axis, *schedule);
     for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol) {
       const kernel::SymbolInfo& info = kernel_.symbols[symbol];
       if (info.kind == kernel::SymbolKind::kSize)
@@ -44,6 +43,7 @@ class Mapper {
             add(info.name, SymbolKind::kSize, info.range));
       else map_axis(static_cast<kernel::Symbol>(symbol));
     }
+    for (const auto& [axis, schedule] : schedules_) make_last(axis, *schedule);
     for (const kernel::Buffer& buffer : kernel_.buffers) {
       tile::Buffer one;
       one.name = buffer.name;
@@ -66,13 +66,18 @@ class Mapper {
     return static_cast<tile::Symbol>(program().symbols.size()) - 1;
   }
 
-  // Before all other lanes: tiles have theirs in this order, and Triton's threads follow the last of them that lie side
-  // by side in memory.
-  void split(kernel::Symbol axis, const AxisSchedule& schedule) {
-    if (schedule.split == 1) return;
-    const std::string& name = kernel_.symbols[axis].name;
-    mapped_.axes[axis].quotient = add(name + "_quotient", SymbolKind::kLane, {0, schedule.width / schedule.split - 1});
-    mapped_.axes[axis].remainder = add(name + "_remainder", SymbolKind::kLane, {0, schedule.split - 1});
+  // Behind all other lanes: tiles have theirs in this order. Triton's threads follow first what lies side by side in
+  // memory, the remainder, and then the first of a tile's dimensions.
+  void make_last(kernel::Symbol symbol, const AxisSchedule& schedule) {
+    if (!schedule.last) return;
+    MappedAxis& axis = mapped_.axes[symbol];
+    const std::string& name = kernel_.symbols[symbol].name;
+    if (schedule.split > 1) axis.remainder = add(name + "_remainder", SymbolKind::kLane, {0, schedule.split - 1});
+    axis.last = add(name + (schedule.split > 1 ? "_quotient" : "_last"), SymbolKind::kLane,
+                    {0, schedule.width / schedule.split - 1});
+    axis.index = axis.index - kernel::symbol_index(axis.lane) +
+                 kernel::symbol_index(axis.last) * tile::Index(schedule.split);
+    if (schedule.split > 1) axis.index = axis.index + kernel::symbol_index(axis.remainder);
   }
 
   void map_axis(kernel::Symbol symbol) {
@@ -98,15 +103,11 @@ class Mapper {
                        {0, info.range.high / schedule.width * schedule.width, schedule.width});
       axis.index = kernel::symbol_index(axis.outer);
     }
-    axis.whole = axis.index;
     if (lane) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
-      axis.whole = axis.index + kernel::symbol_index(axis.lane);
+      axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
-    if (axis.quotient < 0) axis.index = axis.whole;
-    else
-      axis.index = axis.index + kernel::symbol_index(axis.quotient) * tile::Index(schedule.split) +
-                   kernel::symbol_index(axis.remainder);
+    axis.whole = axis.index;
     if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % schedule.width != 0;
   }

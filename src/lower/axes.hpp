@@ -14,8 +14,8 @@ struct MappedAxis {
   int64_t width = 1;
   tile::Symbol outer = -1;  // its grid symbol or loop variable; −1 for a tile
   tile::Symbol lane = -1;   // −1 where the width is 1
-  tile::Symbol quotient = -1, remainder = -1;  // what the schedule splits the lane into; −1 where it does not
-  tile::Index index;        // the axis's value, over outer, and over quotient and remainder where they are, else lane
+  tile::Symbol last = -1, remainder = -1;  // what the lane is behind products: another one, or two; −1 where it is itself
+  tile::Index index;        // the axis's value, over outer and, where they are, last and remainder, else lane
   tile::Index whole;        // the same, over outer and lane
   tile::Index extent;       // over sizes
   bool padded = false;      // the width need not divide the extent: some lanes may lie beyond the end

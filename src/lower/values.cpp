@@ -44,26 +44,26 @@ Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
       depends(kernel::dependences(described)),
       program_(mapped.program),
       known_(1) {
-  refuse_what_cannot_be_split();
+  refuse_what_cannot_be_last();
 }
 
 bool Values::is_known(ExprId id) const {
   return std::any_of(known_.begin(), known_.end(), [&](const auto& scope) { return scope.contains({id, whole_}); });
 }
 
-// Lanes are whole where a product is made, and two everywhere else.
-void Values::refuse_what_cannot_be_split() const {
+// Lanes are whole where a product is made, and others everywhere else.
+void Values::refuse_what_cannot_be_last() const {
   for (Axis axis : kernel::axes_of(kernel)) {
-    if (mapped.axes[axis].quotient < 0) continue;
+    if (mapped.axes[axis].last < 0) continue;
     std::vector<bool> folded(kernel.exprs.size());  // [expression] is there a fold, scan or state in it?
     for (size_t id = 0; id < kernel.exprs.size(); ++id) {
       const Expr& expr = kernel.exprs[id];
       const bool along = std::find(expr.axes.begin(), expr.axes.end(), axis) != expr.axes.end();
       if (expr.kind == ExprKind::kState || (along && (expr.kind == ExprKind::kScan || is_place(expr))))
-        refuse(fmt::format("axis '{}' is split, but not only stored and folded by sums and extremes", name_of(axis)));
+        refuse(fmt::format("axis '{}' is the last, but not only stored and folded by sums and extremes", name_of(axis)));
       for (ExprId input : kernel::inputs_of(expr)) {
         if (folded[input] && expr.kind == ExprKind::kDot)
-          refuse(fmt::format("axis '{}' is split, but a product is made of what is folded", name_of(axis)));
+          refuse(fmt::format("axis '{}' is the last, but a product is made of what is folded", name_of(axis)));
         if (folded[input]) folded[id] = true;
       }
       if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kDot || expr.kind == ExprKind::kScan)
@@ -87,9 +87,12 @@ bool Values::is_looped(Axis axis) const {
 Values::Lanes Values::lanes_of(const std::vector<bool>& axes) const {
   Lanes lanes;
   for (size_t axis = 0; axis < axes.size(); ++axis)
-    if (axes[axis] && is_split(mapped.axes[axis]))
-      lanes.insert(lanes.end(), {mapped.axes[axis].quotient, mapped.axes[axis].remainder});
-    else if (axes[axis] && mapped.axes[axis].lane >= 0) lanes.push_back(mapped.axes[axis].lane);
+    if (axes[axis] && is_last(mapped.axes[axis])) {
+      lanes.push_back(mapped.axes[axis].last);
+      if (mapped.axes[axis].remainder >= 0) lanes.push_back(mapped.axes[axis].remainder);
+    } else if (axes[axis] && mapped.axes[axis].lane >= 0) {
+      lanes.push_back(mapped.axes[axis].lane);
+    }
   std::sort(lanes.begin(), lanes.end());
   return lanes;
 }
@@ -284,7 +287,7 @@ Value Values::mask_of(const std::vector<Axis>& axes) {
   for (Axis axis : axes) {
     const MappedAxis& one = mapped.axes[axis];
     if (!one.padded) continue;
-    const tile::Index& index = is_split(one) ? one.index : one.whole;
+    const tile::Index& index = is_last(one) ? one.index : one.whole;
     const DType dtype = emission.type_for({index, one.extent});
     mask = emission.both(mask,
                          emission.op(ScalarOp::kLess, {emission.index(index, dtype), emission.index(one.extent, dtype)},
@@ -312,21 +315,22 @@ tile::Access Values::translate(const kernel::Access& access, Value mask) {
   return result;
 }
 
-Value Values::split(Value value) {
+Value Values::behind_product(Value value) {
   for (const MappedAxis& axis : mapped.axes) {
     TileType type = emission.type(value);
     const auto found = std::find(type.lanes.begin(), type.lanes.end(), axis.lane);
-    if (axis.quotient < 0 || found == type.lanes.end()) continue;
-    Instruction split;
-    split.kind = Kind::kSplit;
-    split.operands = {value};
-    split.from = axis.lane;
-    split.lanes = {axis.quotient, axis.remainder};
-    *found = axis.quotient;
-    type.lanes.push_back(axis.remainder);
+    if (axis.last < 0 || found == type.lanes.end()) continue;
+    Instruction renamed;
+    renamed.kind = axis.remainder < 0 ? Kind::kRelabel : Kind::kSplit;
+    renamed.operands = {value};
+    renamed.from = axis.lane;
+    if (axis.remainder < 0) renamed.to = axis.last;
+    else renamed.lanes = {axis.last, axis.remainder};
+    *found = axis.last;
+    if (axis.remainder >= 0) type.lanes.push_back(axis.remainder);
     std::sort(type.lanes.begin(), type.lanes.end());
-    const std::string name = program_.values[value].name + "_split";
-    value = emission.add(std::move(split), {type}, name)[0];
+    const std::string name = program_.values[value].name + "_turned";
+    value = emission.add(std::move(renamed), {type}, name)[0];
   }
   return value;
 }
@@ -365,7 +369,7 @@ Value Values::compute(ExprId id) {
     case ExprKind::kDot: {
       KW_ASSERT(!folds_a_loop(expr), "a dot over a loop is used before it is known");
       if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr), expr.name.empty() ? "product" : expr.name);
-      return split(tile_dot(id, kNoValue));
+      return behind_product(tile_dot(id, kNoValue));
     }
     case ExprKind::kScan: return scan(expr);
     case ExprKind::kState: return state_value(expr);

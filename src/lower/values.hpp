@@ -62,8 +62,8 @@ class Values {
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
   tile::Value tile_dot(kernel::ExprId id, tile::Value total);  // total: kNoValue where it is the first
-  // What products are made of, and their sums, have the lanes that a schedule splits whole. While one of these exists,
-  // lanes are; elsewhere they are two.
+  // What products are made of, and their sums, have axes' own lanes, also those that the schedule makes the last ones of
+  // tiles, or splits, behind products. While one of these exists, lanes are whole.
   class WholeLanes {
    public:
     explicit WholeLanes(const Values& values) : values_(values), before_(std::exchange(values.whole_, true)) {}
@@ -75,13 +75,13 @@ class Values {
     const Values& values_;
     bool before_;
   };
-  tile::Value split(tile::Value value);  // a product with whole lanes
+  tile::Value behind_product(tile::Value value);  // with lanes as they are there
   void check_size(const tile::TileType& type, kernel::ExprId id) const;
 
  private:
   tile::Value compute(kernel::ExprId id);
-  void refuse_what_cannot_be_split() const;
-  bool is_split(const MappedAxis& axis) const { return axis.quotient >= 0 && !whole_; }
+  void refuse_what_cannot_be_last() const;
+  bool is_last(const MappedAxis& axis) const { return axis.last >= 0 && !whole_; }
   tile::Value load(const kernel::Expr& expr);
   // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;

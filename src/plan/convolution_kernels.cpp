@@ -372,13 +372,15 @@ class ConvolutionKernels : ProductKernels {
     const bool stacks = !again && inner_phases_ > 1;
     const auto declare_rows = [&] {
       lower::AxisSchedule how{.mapping = Mapping::kGrid, .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
+      // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().phases < how.width) how.split = one_.dims.back().phases;
+      how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
       axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
     if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
     const lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
-    if (one_.places() >= kManyBlocksOfOne * blocks_.positions) {
+    if (is_of_one_sample()) {
       axes.sample = draft.grid("sample", one_.samples);
       axes.place = symbol_index(draft.mapped("place", one_.places(), places));
     } else {
@@ -427,6 +429,9 @@ class ConvolutionKernels : ProductKernels {
     axes.filter = filter_of(draft, axes.row);
     axes.phases = phases_of(draft, axes.phase, axes.row);
   }
+
+  // Does a block lie in one sample?
+  bool is_of_one_sample() const { return one_.places() >= kManyBlocksOfOne * blocks_.positions; }
 
   // Tensor cores want 64 rows at least, and any number of columns.
   bool places_first() const { return blocks_.filters < 64; }

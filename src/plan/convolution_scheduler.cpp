@@ -51,13 +51,12 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const int64_t rows = one.filters * stacked_phases(one), outer_phases = one.phases() / stacked_phases(one);
   int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
-  if (filters <= 64) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
-  positions = std::clamp<int64_t>(positions, kLeastBlock, 256);
   const auto blocks = [&] {
     return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
   };
   while (blocks() < device.units && filters * positions > 64 * 64) (positions >= filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
+  if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
                 stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, step == 64 ? 3 : 4);

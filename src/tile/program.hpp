@@ -97,9 +97,9 @@ enum class Kind {
   kConstant,  // result = number (or integer, for integral types)
   kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
   kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
+  // The results of these two may have their lanes in another order.
   kRelabel,   // result = operand 0 with lane `from` called `to`; both have the same width
-  kSplit,     // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`.
-              // The result may have its lanes in another order
+  kSplit,     // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`
   kLoad,      // result = access
   kStore,     // access ← operand 0; with `combine`, folded atomically with what is there
   kCopy,      // `destination` ← access, from global to shared memory, for every point of `lanes`
