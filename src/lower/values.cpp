@@ -43,7 +43,8 @@ Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
       emission(mapped.program),
       depends(kernel::dependences(described)),
       program_(mapped.program),
-      known_(1) {
+      known_(1),
+      has_last_(std::any_of(mapped.axes.begin(), mapped.axes.end(), [](const auto& axis) { return axis.last >= 0; })) {
   refuse_what_cannot_be_last();
 }
 

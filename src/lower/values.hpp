@@ -66,7 +66,7 @@ class Values {
   // tiles, or splits, behind products. While one of these exists, lanes are whole.
   class WholeLanes {
    public:
-    explicit WholeLanes(const Values& values) : values_(values), before_(std::exchange(values.whole_, true)) {}
+    explicit WholeLanes(const Values& values) : values_(values), before_(std::exchange(values.whole_, values.has_last_)) {}
     ~WholeLanes() { values_.whole_ = before_; }
     WholeLanes(const WholeLanes&) = delete;
     WholeLanes& operator=(const WholeLanes&) = delete;
@@ -98,6 +98,7 @@ class Values {
 
   tile::Program& program_;
   std::vector<std::map<std::pair<kernel::ExprId, bool>, tile::Value>> known_;  // [depth] of an expression, lanes whole
+  bool has_last_ = false;  // does the schedule make some axis the last, behind products?
   mutable bool whole_ = false;
   std::map<int, tile::Value> states_;
 };

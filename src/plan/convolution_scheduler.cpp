@@ -49,7 +49,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
   const int64_t rows = one.filters * stacked_phases(one), outer_phases = one.phases() / stacked_phases(one);
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, 128),
+  // With phases among the rows loops are short, and blocks that overlap count for more than large ones.
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, stacked_phases(one) > 1 ? 64 : 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
   const auto blocks = [&] {
     return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
@@ -59,7 +60,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
-                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, step == 64 ? 3 : 4);
+                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, one.exact ? 2 : step == 64 ? 3 : 4);
   return {{"block_m", filters},
           {"block_n", positions},
           {"block_k", step},
