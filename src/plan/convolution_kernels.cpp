@@ -1,7 +1,6 @@
 #include "plan/convolution_kernels.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "plan/scheduled_draft.hpp"
@@ -38,14 +37,14 @@ class ConvolutionKernels : ProductKernels {
         one_(*group.convolution),
         blocks_(blocks),
         kept_(kept_channels(one_)),
-        stacked_(stacked_dims(one_)),
-        inner_phases_(stacked_phases(one_)),
+        stacked_(one_.stacked_dims()),
+        rows_of_filter_(one_.rows_of_filter()),
         narrow_(one_.image.dtype == DType::f32 ? DType::f16 : one_.image.dtype),
         scaled_(one_.image.dtype == DType::f32),
         halves_(scaled_ && blocks.halves) {}
 
   ScheduledGroup run() {
-    if (is_direct(one_)) {
+    if (one_.is_direct()) {
       sum_directly();
       return std::move(result_);
     }
@@ -83,18 +82,25 @@ class ConvolutionKernels : ProductKernels {
   std::vector<int64_t> phases() const {
     return each([](const ConvolutionDim& dim) { return dim.phases; });
   }
-  int64_t outer_phases() const { return one_.phases() / inner_phases_; }
+  std::vector<int64_t> outer_phases() const {
+    std::vector<int64_t> lengths = phases();
+    lengths.resize(dims() - stacked_);
+    return lengths;
+  }
+  // What a row of a group is made of: a filter, and a phase along each of the last dimensions.
+  std::vector<int64_t> row_digits() const {
+    std::vector<int64_t> lengths = {one_.filters};
+    std::for_each(one_.dims.end() - stacked_, one_.dims.end(),
+                  [&](const ConvolutionDim& dim) { lengths.push_back(dim.row_phases()); });
+    return lengths;
+  }
 
-  // The phase along each dimension: of the number of the outer ones, and of a row, which is a filter in a phase of the
-  // inner ones.
+  // The phase along each dimension, of the number of the outer ones and of a row.
   std::vector<Index> phases_of(const KernelDraft& draft, const Index& outer, const Index& row) const {
-    std::vector<int64_t> of_outer = phases(), of_row = {one_.filters};
-    of_row.insert(of_row.end(), of_outer.end() - stacked_, of_outer.end());
-    of_outer.resize(dims() - stacked_);
     std::vector<Index> along;
-    const Digits outer_digits(draft, outer, of_outer), row_digits(draft, row, of_row);
-    for (size_t dim = 0; dim < of_outer.size(); ++dim) along.push_back(outer_digits[dim]);
-    for (size_t dim = 1; dim < of_row.size(); ++dim) along.push_back(row_digits[dim]);
+    const Digits of_outer(draft, outer, outer_phases()), of_row(draft, row, row_digits());
+    for (size_t dim = 0; dim + stacked_ < dims(); ++dim) along.push_back(of_outer[dim]);
+    for (int64_t dim = 0; dim < stacked_; ++dim) along.push_back(of_row[dim + 1]);
     return along;
   }
 
@@ -146,8 +152,8 @@ class ConvolutionKernels : ProductKernels {
 
   // [sample, padded positions and channels of all groups], and [outer phase, group, row, taps and channels].
   Shape image_halves_shape() const { return {one_.samples, product(padded()) * one_.groups * kept_}; }
-  Shape filters_shape() const { return {outer_phases(), one_.groups, rows(), one_.taps() * kept_}; }
-  int64_t rows() const { return one_.filters * inner_phases_; }  // of a group
+  Shape filters_shape() const { return {product(outer_phases()), one_.groups, rows(), one_.taps() * kept_}; }
+  int64_t rows() const { return one_.filters * rows_of_filter_; }  // of a group
 
   // floor(log2(largest)) of what is finite and not too small.
   static ExprId exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along) {
@@ -306,8 +312,8 @@ class ConvolutionKernels : ProductKernels {
     std::vector<Index> places = {group, filter_of(draft, row[2]), at[dims()]};
     const std::vector<Index> phases_at = phases_of(draft, phase, row[2]);
     for (size_t dim = 0; dim < dims(); ++dim) {
-      places.push_back(own_tap(one_.dims[dim], phases_at[dim], at[dim]));
-      exists = both(build, exists, within(draft, places.back(), one_.dims[dim].kernel));
+      places.push_back(own_tap(draft, one_.dims[dim], phases_at[dim], at[dim]));
+      exists = both(build, exists, tap_exists(draft, one_.dims[dim], phases_at[dim], at[dim]));
     }
     ExprId value = draft.load(weight_buffer(draft), places, 0.0, exists);
     if (scaled_) {
@@ -341,9 +347,30 @@ class ConvolutionKernels : ProductKernels {
                         {build.op(ScalarOp::kSelect, {is_small, whole(build, 1), whole(build, 0)})}, along);
   }
 
-  // The filter's own tap that a phase's is.
-  static Index own_tap(const ConvolutionDim& dim, const Index& phase, const Index& tap) {
-    return dim.flipped ? phase + Index(dim.first_tap) - tap * Index(dim.phases) : tap;
+  // The filter's own tap that the window's is in a phase: (phase + first_tap − phases · tap) / tap_distance, where
+  // nothing that is divided is negative.
+  Index own_tap(const KernelDraft& draft, const ConvolutionDim& dim, const Index& phase, const Index& tap) const {
+    if (!dim.flipped) return tap;
+    const int64_t distance = dim.tap_distance, step = ceil_divide(dim.phases, distance);
+    const int64_t first = dim.first_tap - floor_modulo(dim.first_tap, distance);
+    return kernel::floor_divide(divided(dim, phase, tap), distance, kernel::ranges_of(draft.build.kernel())) +
+           Index(first / distance) - tap * Index(step);
+  }
+
+  static int64_t floor_modulo(int64_t number, int64_t divisor) { return ((number % divisor) + divisor) % divisor; }
+  // What (phase + first_tap − phases · tap) is modulo tap_distance.
+  static Index divided(const ConvolutionDim& dim, const Index& phase, const Index& tap) {
+    return phase + Index(floor_modulo(dim.first_tap, dim.tap_distance)) +
+           tap * Index(floor_modulo(-dim.phases, dim.tap_distance));
+  }
+
+  ExprId tap_exists(KernelDraft& draft, const ConvolutionDim& dim, const Index& phase, const Index& tap) const {
+    kernel::Builder& build = draft.build;
+    const ExprId exists = both(build, within(draft, phase, dim.phases),
+                               within(draft, own_tap(draft, dim, phase, tap), dim.kernel));
+    if (!dim.flipped || dim.tap_distance == 1) return exists;
+    const Index rest = kernel::modulo(divided(dim, phase, tap), dim.tap_distance, kernel::ranges_of(build.kernel()));
+    return both(build, exists, build.op(ScalarOp::kEqual, {build.index(rest, DType::i32), whole(build, 0)}));
   }
 
   struct Axes {
@@ -369,11 +396,11 @@ class ConvolutionKernels : ProductKernels {
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
     // The kernel that computes again has a block for each phase.
-    const bool stacks = !again && inner_phases_ > 1;
+    const bool stacks = !again && stacked_ > 0;
     const auto declare_rows = [&] {
       lower::AxisSchedule how{.mapping = Mapping::kGrid, .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
-      if (stacks && one_.dims.back().phases < how.width) how.split = one_.dims.back().phases;
+      if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
       axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
@@ -391,7 +418,7 @@ class ConvolutionKernels : ProductKernels {
     }
     if (places_first()) declare_rows();
     // Neighbours of a result are of different phases: the last cache should meet them together.
-    set_phase(draft, axes, draft.grid("phase", stacks ? outer_phases() : one_.phases()), stacks);
+    set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
     const lower::AxisSchedule step{.mapping = Mapping::kLoop,
                                    .width = again ? (wide ? 16 : 32) : blocks_.depth,
                                    .stages = again ? 1 : blocks_.stages};
@@ -413,21 +440,26 @@ class ConvolutionKernels : ProductKernels {
     return axes;
   }
 
-  std::string row_name() const { return inner_phases_ > 1 ? "filter_phase" : "filter"; }
+  std::string row_name() const { return stacked_ > 0 ? "filter_phase" : "filter"; }
   Index filter_of(const KernelDraft& draft, const Index& row) const {
-    return kernel::floor_divide(row, inner_phases_, kernel::ranges_of(draft.build.kernel()));
+    return kernel::floor_divide(row, rows_of_filter_, kernel::ranges_of(draft.build.kernel()));
   }
 
   // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
   void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
-    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
-    axes.phase = counted;
-    if (!stacks) {
-      axes.phase = kernel::floor_divide(counted, inner_phases_, ranges);
-      axes.row = axes.row * Index(inner_phases_) + kernel::modulo(counted, inner_phases_, ranges);
+    if (stacks) {
+      axes.phase = counted;
+      axes.filter = filter_of(draft, axes.row);
+      axes.phases = phases_of(draft, axes.phase, axes.row);
+      return;
     }
-    axes.filter = filter_of(draft, axes.row);
-    axes.phases = phases_of(draft, axes.phase, axes.row);
+    axes.filter = axes.row;
+    const Digits along(draft, counted, phases());
+    for (size_t dim = 0; dim < dims(); ++dim) {
+      axes.phases.push_back(along[dim]);
+      if (dim + stacked_ < dims()) axes.phase = axes.phase * Index(one_.dims[dim].phases) + along[dim];
+      else axes.row = axes.row * Index(one_.dims[dim].row_phases()) + along[dim];
+    }
   }
 
   // Does a block lie in one sample?
@@ -483,7 +515,7 @@ class ConvolutionKernels : ProductKernels {
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
-      mask = both(build, mask, within(draft, output, dim.output));
+      mask = both(build, mask, both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
       // What follows may load by position: those that are not stored are called by others that exist.
       position = position * Index(dim.output) +
@@ -555,16 +587,14 @@ class ConvolutionKernels : ProductKernels {
   // Does the filter have the tap? Beside one that it has not, the image is zero as well: zero times infinity is NaN.
   ExprId tap_exists(KernelDraft& draft, const Axes& axes) const {
     ExprId exists = kernel::kNoExpr;
-    for (size_t at = 0; at < dims(); ++at) {
-      const ConvolutionDim& dim = one_.dims[at];
-      exists = both(draft.build, exists, within(draft, own_tap(dim, axes.phases[at], axes.tap[at]), dim.kernel));
-    }
+    for (size_t at = 0; at < dims(); ++at)
+      exists = both(draft.build, exists, tap_exists(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return exists;
   }
 
   ExprId own_filter(KernelDraft& draft, const Axes& axes) const {
     std::vector<Index> places = {axes.group, axes.filter, axes.channel};
-    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(one_.dims[at], axes.phases[at], axes.tap[at]));
+    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes));
   }
 
@@ -586,8 +616,8 @@ class ConvolutionKernels : ProductKernels {
   }
 
   ExprId filter_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch, const Axes& axes) const {
-    const int buffer = draft.buffer(name, dtype, {outer_phases(), one_.groups, rows()}, {}, kernel::BufferRole::kInput,
-                                    -1 - scratch);
+    const int buffer = draft.buffer(name, dtype, {product(outer_phases()), one_.groups, rows()}, {},
+                                    kernel::BufferRole::kInput, -1 - scratch);
     return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
@@ -602,7 +632,7 @@ class ConvolutionKernels : ProductKernels {
   const Convolution& one_;
   const ConvolutionBlocks& blocks_;
   const int64_t kept_;
-  const int64_t stacked_, inner_phases_;  // dimensions whose phases are in the rows of a product, and these phases
+  const int64_t stacked_, rows_of_filter_;  // dimensions whose phases stand among the rows, and how many rows they make
   const DType narrow_;
   const bool scaled_;                                                      // by powers of two, into the range of halves
   const bool halves_;                                                      // as sums of two halves
@@ -612,27 +642,9 @@ class ConvolutionKernels : ProductKernels {
 
 }  // namespace
 
-bool is_direct(const Convolution& convolution) { return convolution.channels == 1 && convolution.filters < 16; }
-
 int64_t kept_channels(const Convolution& convolution) {
   const int64_t channels = convolution.channels;
   return channels <= 8 ? std::max<int64_t>(next_power_of_two(channels), 2) : ceil_divide(channels, 8) * 8;
-}
-
-int64_t stacked_dims(const Convolution& convolution) {
-  constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
-  int64_t stacked = 0, rows = convolution.filters;
-  if (convolution.image.dtype != DType::f32 || is_direct(convolution)) return 0;
-  for (auto dim = convolution.dims.rbegin(); dim != convolution.dims.rend(); ++dim, ++stacked) {
-    rows *= dim->phases;
-    if (!std::has_single_bit(static_cast<uint64_t>(dim->phases)) || (stacked > 0 && rows > kMostRows)) break;
-  }
-  return stacked;
-}
-
-int64_t stacked_phases(const Convolution& convolution) {
-  return std::accumulate(convolution.dims.end() - stacked_dims(convolution), convolution.dims.end(), int64_t{1},
-                         [](int64_t count, const ConvolutionDim& dim) { return count * dim.phases; });
 }
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) {

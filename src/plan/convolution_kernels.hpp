@@ -16,15 +16,6 @@ struct ConvolutionBlocks {
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks);
 
-// Filters over one channel, and few of them (depthwise): no products of matrices.
-bool is_direct(const Convolution& convolution);
-
-// The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they read
-// the same window of the image, and neighbours along the last dimension are stored together. None of 16-bit images,
-// whose infinities could not be computed again.
-int64_t stacked_dims(const Convolution& convolution);
-int64_t stacked_phases(const Convolution& convolution);  // how many phases these are
-
 // Channels of a group as the kernels keep them, so that loads of several stay aligned: at least as many as there are.
 int64_t kept_channels(const Convolution& convolution);
 

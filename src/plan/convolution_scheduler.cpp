@@ -43,14 +43,16 @@ const ParameterTable& takes(const DeviceDescription&) {
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
-  if (is_direct(one)) {
+  if (one.is_direct()) {
     const int64_t width = std::clamp<int64_t>(next_power_of_two(one.places()), 32, 1024);
     return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
-  const int64_t rows = one.filters * stacked_phases(one), outer_phases = one.phases() / stacked_phases(one);
+  const int64_t rows = one.filters * one.rows_of_filter();
+  int64_t outer_phases = one.phases();
+  for (auto dim = one.dims.end() - one.stacked_dims(); dim != one.dims.end(); ++dim) outer_phases /= dim->phases;
   // With phases among the rows loops are short, and blocks that overlap count for more than large ones.
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, stacked_phases(one) > 1 ? 64 : 128),
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, one.rows_of_filter() > 1 ? 64 : 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
   const auto blocks = [&] {
     return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
@@ -78,7 +80,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   return convolution_kernels(
       group, {.filters = read("block_m"),
-              .positions = is_direct(*group.convolution) ? read("block_n") : std::min<int64_t>(read("block_n"), 256),
+              .positions = group.convolution->is_direct() ? read("block_n") : std::min<int64_t>(read("block_n"), 256),
               .depth = read("block_k"),
               .stages = static_cast<int>(read("stages")),
               .warps = static_cast<int>(read("num_warps")),
