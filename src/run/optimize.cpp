@@ -112,6 +112,7 @@ class Optimisation {
     if (!found) return std::nullopt;
     Json report = Json::parse(found->report, nullptr, false);
     if (!report.is_object()) return std::nullopt;
+    if (target_ == "triton" && report.value("graphs", "off") != options_.graphs) return std::nullopt;
     if (options_.budget_seconds > 0)
       for (const std::string& baseline : options_.baselines) {
         const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) &&
@@ -155,10 +156,12 @@ class Optimisation {
                {"policy", options_.policy},
                {"verdict", "fail"},
                {"reason", ""}};
+    if (target_ == "triton") report_["graphs"] = options_.graphs;
   }
 
   CompileOptions compile_options(Caution caution) const {
     CompileOptions result{.target = target_,
+                          .graphs = graph_use_of(options_.graphs),
                           .caution = caution,
                           .passes = {},
                           .problem_name = file_.title(),
@@ -369,13 +372,17 @@ class Optimisation {
     if (!spilling.empty() && compiled_.source != first) spilling_groups();
   }
 
-  // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators
-  // called one by one, which nothing that is written may be slower than. The better one is timed beside all baselines
-  // and is the answer.
+  // Where the timed candidate is too slow: the same without a CUDA graph, where it has one; other schedules for as long
+  // as timing may take, and PyTorch's operators called one by one, which nothing that is written may be slower than.
+  // The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
     if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
+    if (compiled_.program.graphs && has_time_to_try() && try_instead(archive, compile_at(Caution::kNoGraphs))) {
+      add_note(report_, "launched one by one, the same kernels were faster than in a CUDA graph");
+      if (!too_slow(report_, std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
+    }
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
       const std::string first = compiled_.source;
@@ -383,7 +390,10 @@ class Optimisation {
       run_search(archive, request, "rescue");
       if (compiled_.source != first) measure(archive);
     }
-    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) try_library(archive);
+    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) {
+      const Json ours = report_["speedup"]["eager"];
+      if (try_instead(archive, compile_at(Caution::kLibrary))) report_["lost"] = ours;
+    }
     add_seconds("rescue", began);
   }
 
@@ -391,16 +401,13 @@ class Optimisation {
     return options_.try_seconds <= 0 || seconds_now() + verify_seconds_ < began_ + options_.try_seconds;
   }
 
-  void try_library(Archive& archive) {
-    Compiled calls = compile_at(Caution::kLibrary);
-    if (calls.source == compiled_.source) return;
+  // Verified and timed, and the answer where it is faster than the present one. Returns whether it is.
+  bool try_instead(Archive& archive, Compiled other) {
+    if (other.source == compiled_.source) return false;
     const Answer ours{compiled_, report_, candidate_hash_, verdict_, measurement_, eager_errors_};
-    if (!accept(archive, report_, std::move(calls))) return;
+    if (!accept(archive, report_, std::move(other))) return false;
     measure(archive);
-    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) {
-      report_["lost"] = ours.report["speedup"]["eager"];
-      return;
-    }
+    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) return true;
     compiled_ = ours.compiled;
     report_ = ours.report;
     candidate_hash_ = ours.candidate;
@@ -408,6 +415,7 @@ class Optimisation {
     measurement_ = ours.measurement;
     eager_errors_ = ours.eager_errors;
     output_.write(compiled_.source);
+    return false;
   }
 
   void run_search(Archive& archive, SearchRequest& request, const char* key) {
