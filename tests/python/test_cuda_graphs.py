@@ -75,6 +75,19 @@ class Stream:
     cuda_stream = 0
 
 
+class Generator:
+    """Of random numbers; a capture that fails leaves it unable to draw."""
+
+    restored = 0
+
+    def clone_state(self) -> str:
+        return "as before"
+
+    def graphsafe_set_state(self, state: str) -> None:
+        assert state == "as before"
+        self.restored += 1
+
+
 def load(tmp_path: Path) -> ModuleType:
     file = tmp_path / "graphed.py"
     file.write_text(GOLDEN.read_text().split("----\n", 3)[3])
@@ -95,6 +108,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", device.graph)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "default_generators", {None: Generator()})
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.capturing is not None)
 
@@ -183,6 +197,7 @@ def test_a_capture_that_fails_leaves_plain_launches_and_one_warning(device: Devi
         " stream is capturing"
     ]
     assert (device.captures, device.launches, device.replays) == (1, 6, 0)
+    assert torch.cuda.default_generators[None].restored == 1
 
 
 def test_a_callers_own_capture_takes_the_kernels(device: Device) -> None:
