@@ -117,7 +117,8 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->type_name("STAGE")
       ->group(kInputOutput);
   app.add_option("--caution", options->caution,
-                 "How much is fused: fused for all that pays, exact-convolutions to round nothing that enters "
+                 "How much is fused: fused for all that pays, no-graphs for the same without a CUDA graph, "
+                 "exact-convolutions to round nothing that enters "
                  "convolutions in single precision, library-draws to leave random draws to PyTorch too, unfused for "
                  "one kernel an operation, library for PyTorch's own calls alone")
       ->capture_default_str()
