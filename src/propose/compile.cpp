@@ -153,7 +153,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (fuses && device.half_flops > 0) compiled.schedule = join_products(compiled.graph, compiled.schedule, device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
-  if (last == CompileStage::kSchedule && options.graphs == GraphUse::kOff) return compiled;
+  const bool may_have_graphs = options.graphs != GraphUse::kOff && options.target == "triton";
+  if (last == CompileStage::kSchedule && !may_have_graphs) return compiled;
 
   compiled.program = lower(compiled.graph, compiled.schedule, device);
   decide_graphs(compiled, options, device);

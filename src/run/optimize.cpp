@@ -17,6 +17,7 @@
 #include "judge/problem_file.hpp"
 #include "judge/session.hpp"
 #include "judge/target.hpp"
+#include "plan/cost.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/captured.hpp"
 #include "propose/compile.hpp"
@@ -462,14 +463,6 @@ class Optimisation {
     add_kernels(report_, compiled_);
     output_.write(compiled_.source);
     return true;
-  }
-
-  // Of all that goes in and comes out.
-  static int64_t input_bytes(const Graph& graph) {
-    int64_t bytes = 0;
-    for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
-    for (const GraphOutput& output : graph.outputs) bytes += graph.type(output.value).bytes();
-    return bytes;
   }
 
   void measure(Archive& archive) {

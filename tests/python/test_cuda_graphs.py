@@ -15,6 +15,8 @@ from typing import Any, Iterator
 
 import pytest
 import torch
+from kernelwright import errors, library
+from kernelwright.capture import export
 
 pytest.importorskip("triton")
 
@@ -237,3 +239,19 @@ def test_a_module_with_graphs_can_be_copied_pickled_and_dropped(
     assert len(device.module.FORWARD_GRAPHS) == 3
     del ours, copied
     assert len(device.module.FORWARD_GRAPHS) == 1
+
+
+def test_the_library_takes_the_option_and_tells_what_came_of_it() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()
+    graph = export.export_module(model, (torch.randn(8, 64),), {}, device="cuda")
+    for asked, is_graph in (("on", True), ("auto", False), ("off", False)):
+        made = library.compile_graph(graph, "triton", graphs=asked)
+        assert made["cuda_graph"] == is_graph
+        assert ("class ForwardGraphs" in made["source"]) == is_graph
+        assert made["schedule"].get("graphs", False) == is_graph
+    again = library.compile_graph(
+        graph, "triton", schedule=library.compile_graph(graph, "triton", graphs="on")["schedule"]
+    )
+    assert again["cuda_graph"]
+    with pytest.raises(errors.Error, match="graphs"):
+        library.compile_graph(graph, "triton", graphs="perhaps")
