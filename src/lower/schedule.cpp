@@ -121,7 +121,8 @@ class ScheduleReader {
         result.split = power_of_two(value, what, kWidest);
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and split.");
+               "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and "
+               "split.");
       }
     }
     if (mappings != 1)

@@ -61,7 +61,8 @@ void Values::refuse_what_cannot_be_last() const {
       const Expr& expr = kernel.exprs[id];
       const bool along = std::find(expr.axes.begin(), expr.axes.end(), axis) != expr.axes.end();
       if (expr.kind == ExprKind::kState || (along && (expr.kind == ExprKind::kScan || is_place(expr))))
-        refuse(fmt::format("axis '{}' is the last, but not only stored and folded by sums and extremes", name_of(axis)));
+        refuse(
+            fmt::format("axis '{}' is the last, but not only stored and folded by sums and extremes", name_of(axis)));
       for (ExprId input : kernel::inputs_of(expr)) {
         if (folded[input] && expr.kind == ExprKind::kDot)
           refuse(fmt::format("axis '{}' is the last, but a product is made of what is folded", name_of(axis)));
@@ -290,9 +291,9 @@ Value Values::mask_of(const std::vector<Axis>& axes) {
     if (!one.padded) continue;
     const tile::Index& index = is_last(one) ? one.index : one.whole;
     const DType dtype = emission.type_for({index, one.extent});
-    mask = emission.both(mask,
-                         emission.op(ScalarOp::kLess, {emission.index(index, dtype), emission.index(one.extent, dtype)},
-                                     DType::b1, name_of(axis) + "_inside"));
+    mask = emission.both(
+        mask, emission.op(ScalarOp::kLess, {emission.index(index, dtype), emission.index(one.extent, dtype)}, DType::b1,
+                          name_of(axis) + "_inside"));
   }
   return mask;
 }

@@ -62,11 +62,12 @@ class Values {
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
   tile::Value tile_dot(kernel::ExprId id, tile::Value total);  // total: kNoValue where it is the first
-  // What products are made of, and their sums, have axes' own lanes, also those that the schedule makes the last ones of
-  // tiles, or splits, behind products. While one of these exists, lanes are whole.
+  // What products are made of, and their sums, have axes' own lanes, also those that the schedule makes the last ones
+  // of tiles, or splits, behind products. While one of these exists, lanes are whole.
   class WholeLanes {
    public:
-    explicit WholeLanes(const Values& values) : values_(values), before_(std::exchange(values.whole_, values.has_last_)) {}
+    explicit WholeLanes(const Values& values)
+        : values_(values), before_(std::exchange(values.whole_, values.has_last_)) {}
     ~WholeLanes() { values_.whole_ = before_; }
     WholeLanes(const WholeLanes&) = delete;
     WholeLanes& operator=(const WholeLanes&) = delete;

@@ -21,7 +21,7 @@ struct ConvolutionDim {
   int64_t taps = 1;               // of the window
   int64_t stride = 1, padding = 0, dilation = 1;
   int64_t phases = 1, places = 1, crop = 0;
-  bool flipped = false;   // the filter's taps, last first
+  bool flipped = false;                     // the filter's taps, last first
   int64_t first_tap = 0, tap_distance = 1;  // where flipped
 
   // Do some taps of the window lie outside of the filter in one phase and inside in another?
@@ -52,9 +52,9 @@ struct Convolution {
   int64_t places() const;  // of a phase in one sample
   // Filters over one channel, and few of them (depthwise): no products of matrices.
   bool is_direct() const;
-  // The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they read
-  // the same window of the image, and neighbours along the last dimension are stored together. None of 16-bit images,
-  // whose infinities could not be computed again. And how many rows a filter has then.
+  // The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they
+  // read the same window of the image, and neighbours along the last dimension are stored together. None of 16-bit
+  // images, whose infinities could not be computed again. And how many rows a filter has then.
   int64_t stacked_dims() const;
   int64_t rows_of_filter() const;
   // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.

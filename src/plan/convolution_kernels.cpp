@@ -271,10 +271,9 @@ class ConvolutionKernels : ProductKernels {
                                   : build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
     const ExprId counted = build.op(ScalarOp::kSelect, {counts, size, number(build, 0.0)});
     const ExprId largest = build.reduce(kernel::ReduceOp::kMax, {counted}, along);
-    ExprId loses = build.op(
-        ScalarOp::kLogicalAnd,
-        {build.op(ScalarOp::kGreater, {any_lost(build, scaled, along), whole(build, 0)}),
-         build.op(ScalarOp::kLess, {largest, number(build, halves_ ? kReachedBySum : kReached)})});
+    ExprId loses = build.op(ScalarOp::kLogicalAnd,
+                            {build.op(ScalarOp::kGreater, {any_lost(build, scaled, along), whole(build, 0)}),
+                             build.op(ScalarOp::kLess, {largest, number(build, halves_ ? kReachedBySum : kReached)})});
     if (has_ragged_windows()) {
       const ExprId is_finite = build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
       const ExprId all = build.reduce(
@@ -375,12 +374,12 @@ class ConvolutionKernels : ProductKernels {
 
   struct Axes {
     Index group, sample;
-    Index phase;               // the number of the outer ones
-    Index row;                 // of a group: a filter in a phase of the inner ones
-    Index filter;              // of a group
+    Index phase;                // the number of the outer ones
+    Index row;                  // of a group: a filter in a phase of the inner ones
+    Index filter;               // of a group
     std::vector<Index> phases;  // along each dimension
-    Index place;             // of a phase, all dimensions as one
-    std::vector<Index> tap;  // along each dimension
+    Index place;                // of a phase, all dimensions as one
+    std::vector<Index> tap;     // along each dimension
     Index channel;
     Index depth;                 // taps and channels as one
     std::vector<Symbol> summed;  // what the sum is over
@@ -398,7 +397,8 @@ class ConvolutionKernels : ProductKernels {
     // The kernel that computes again has a block for each phase.
     const bool stacks = !again && stacked_ > 0;
     const auto declare_rows = [&] {
-      lower::AxisSchedule how{.mapping = Mapping::kGrid, .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
+      lower::AxisSchedule how{.mapping = Mapping::kGrid,
+                              .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
@@ -515,7 +515,8 @@ class ConvolutionKernels : ProductKernels {
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
-      mask = both(build, mask, both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
+      mask = both(build, mask,
+                  both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
       // What follows may load by position: those that are not stored are called by others that exist.
       position = position * Index(dim.output) +
@@ -594,7 +595,8 @@ class ConvolutionKernels : ProductKernels {
 
   ExprId own_filter(KernelDraft& draft, const Axes& axes) const {
     std::vector<Index> places = {axes.group, axes.filter, axes.channel};
-    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
+    for (size_t at = 0; at < dims(); ++at)
+      places.push_back(own_tap(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes));
   }
 

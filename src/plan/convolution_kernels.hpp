@@ -9,7 +9,7 @@ struct ConvolutionBlocks {
   // Rows (filters, with the phases that stand among them) and positions of one block, and the depth of one step of its
   // loop; at least 16.
   int64_t filters = 128, positions = 128, depth = 64;
-  int stages = 3;                                      // steps whose loads are in flight
+  int stages = 3;  // steps whose loads are in flight
   int warps = 8;
   bool halves = false;  // single precision by three products of halves, else by one
 };

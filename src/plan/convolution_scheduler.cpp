@@ -62,7 +62,10 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
-                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, one.exact ? 2 : step == 64 ? 3 : 4);
+                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
+                                             one.exact    ? 2
+                                             : step == 64 ? 3
+                                                          : 4);
   return {{"block_m", filters},
           {"block_n", positions},
           {"block_k", step},

@@ -98,18 +98,18 @@ enum class Kind {
   kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
   kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
   // The results of these two may have their lanes in another order.
-  kRelabel,   // result = operand 0 with lane `from` called `to`; both have the same width
-  kSplit,     // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`
-  kLoad,      // result = access
-  kStore,     // access ← operand 0; with `combine`, folded atomically with what is there
-  kCopy,      // `destination` ← access, from global to shared memory, for every point of `lanes`
-  kWait,      // until no more than `pending` asynchronous copies of this block are under way
-  kDot,       // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
-  kFold,      // results = operands folded by `reduce` over `lanes`
-  kScan,      // results = operands folded by `reduce` over the points of lane `from` so far, this one included
-  kFor,       // for symbol from begin to end by step: body. Carried values below
-  kIf,        // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
-  kBarrier,   // all that the block (cluster, grid) wrote before is seen by all of it after
+  kRelabel,  // result = operand 0 with lane `from` called `to`; both have the same width
+  kSplit,    // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`
+  kLoad,     // result = access
+  kStore,    // access ← operand 0; with `combine`, folded atomically with what is there
+  kCopy,     // `destination` ← access, from global to shared memory, for every point of `lanes`
+  kWait,     // until no more than `pending` asynchronous copies of this block are under way
+  kDot,      // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
+  kFold,     // results = operands folded by `reduce` over `lanes`
+  kScan,     // results = operands folded by `reduce` over the points of lane `from` so far, this one included
+  kFor,      // for symbol from begin to end by step: body. Carried values below
+  kIf,       // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
+  kBarrier,  // all that the block (cluster, grid) wrote before is seen by all of it after
 };
 
 enum class CopyMode { kPlain, kAsync, kBulk };

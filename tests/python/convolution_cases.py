@@ -75,7 +75,9 @@ CASES = [
     Case("transposed_depthwise", transposed(stride=2, groups=6), ((2, 6, 5, 6), (6, 1, 3, 3), (6,))),
     Case("transposed_one_dimension", transposed(stride=4, padding=2), ((2, 5, 20), (5, 18, 6), (18,))),
     Case("transposed_three_dimensions", transposed(stride=2), ((2, 3, 3, 4, 3), (3, 18, 2, 3, 3), (18,))),
-    Case("transposed_strided_dilated", transposed(stride=2, padding=1, dilation=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,))),
+    Case(
+        "transposed_strided_dilated", transposed(stride=2, padding=1, dilation=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,))
+    ),
     Case("transposed_three_phases", transposed(stride=(2, 3), padding=(1, 2)), ((2, 5, 7, 6), (5, 18, 3, 5), (18,))),
     Case(
         "transposed_five_phases_dilated",
