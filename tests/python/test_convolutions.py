@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from convolution_cases import CASES, conv, transposed
+from convolution_cases import CASES, conv
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
