@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/scheduled_draft.hpp"
+
 namespace kw::plan {
 
 namespace {
@@ -11,7 +13,6 @@ using kernel::Index;
 using kernel::ScalarOp;
 using kernel::Symbol;
 using kernel::symbol_index;
-using lower::KernelSchedule;
 using lower::Mapping;
 
 // Halves of an image: a sample's largest number, or what looks like it, is scaled to between 2^10 and 2^11, and may be
@@ -27,39 +28,6 @@ constexpr int64_t kLine = 32, kLinesSeen = 512;  // elements of a sample that it
 constexpr int64_t kLongestTile = 16384;          // of a filter that is scaled in one step
 constexpr int64_t kManyBlocksOfOne = 16;         // of a sample, so that its last may be less than full
 constexpr int64_t kTapDepth = 32;                // channels from which each tap is a loop's step, or several
-
-// A kernel under construction with its schedule. What has one point only is no axis.
-struct ScheduledDraft : KernelDraft {
-  using KernelDraft::KernelDraft;
-
-  Symbol mapped(const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
-    schedule.axes.push_back(how);
-    return axis(name, extent);
-  }
-  Index grid(const std::string& name, int64_t extent) {
-    return extent == 1 ? Index(0) : symbol_index(mapped(name, extent, {}));
-  }
-
-  KernelSchedule schedule;
-};
-
-// Digits of a number written in a mixed base, the last the fastest.
-class Digits {
- public:
-  Digits(const KernelDraft& draft, Index number, const std::vector<int64_t>& bases) : digits_(bases.size()) {
-    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
-    size_t first = 0;  // the rest of the number, however large
-    while (first + 1 < bases.size() && bases[first] == 1) ++first;
-    for (size_t place = bases.size(); place-- > first;) {
-      digits_[place] = place == first ? number : kernel::modulo(number, bases[place], ranges);
-      number = kernel::floor_divide(number, bases[place], ranges);
-    }
-  }
-  const Index& operator[](size_t place) const { return digits_[place]; }
-
- private:
-  std::vector<Index> digits_;
-};
 
 class ConvolutionKernels : ProductKernels {
  public:
