@@ -9,6 +9,8 @@
 
 namespace kw::plan {
 
+constexpr int64_t kMostFoldedFilters = 256;  // of which one block can have all
+
 // One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
 // many as its stride, else one), each an ordinary convolution at `places` places:
 //   input position  = stride · place + dilation · tap − padding, zero outside the input
@@ -39,6 +41,7 @@ struct Convolution {
   std::optional<ProductOperand> bias;  // `row`: its stride along filters
   Shape result_strides;                // sample, filter, position
   bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+  bool folds_filters = false;          // what follows folds the result over them: a block has all filters
 
   int64_t taps() const;    // of a phase
   int64_t phases() const;  // all dimensions' together

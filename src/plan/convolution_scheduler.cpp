@@ -17,11 +17,14 @@ namespace {
 
 enum SchemeChoice : int64_t { kOneHalf = 0, kFp16x3 = 1 };  // of single precision
 
-constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
+constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has all filters: as many as registers hold
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
 
-bool can_take(const LoweredGroup& group) { return group.convolution.has_value(); }
+bool can_take(const LoweredGroup& group) {
+  return group.convolution && !(group.convolution->folds_filters && is_direct(*group.convolution));
+}
 
 const ParameterTable& takes(const DeviceDescription&) {
   static const ParameterTable table({
@@ -48,14 +51,16 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock, 128),
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock,
+                                        one.folds_filters ? kMostFoldedFilters : 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
-  if (filters <= 64) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
+  if (filters <= 64 || one.folds_filters) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
   positions = std::clamp<int64_t>(positions, kLeastBlock, 256);
   const auto blocks = [&] {
     return one.phases() * one.groups * ceil_divide(one.filters, filters) * ceil_divide(places, positions);
   };
-  while (blocks() < device.units && filters * positions > 64 * 64) (positions >= filters ? positions : filters) /= 2;
+  while (blocks() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
+    (positions >= filters || one.folds_filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
@@ -64,7 +69,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"block_n", positions},
           {"block_k", step},
           {"stages", stages},
-          {"num_warps", filters * positions >= 128 * 128 ? 8 : 4},
+          {"num_warps", filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ? 8 : 4},
           {"scheme", one.exact ? kFp16x3 : kOneHalf}};
 }
 
@@ -75,13 +80,19 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes(device);
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
-  return convolution_kernels(
-      group, {.filters = read("block_m"),
-              .positions = is_direct(*group.convolution) ? read("block_n") : std::min<int64_t>(read("block_n"), 256),
-              .depth = read("block_k"),
-              .stages = static_cast<int>(read("stages")),
-              .warps = static_cast<int>(read("num_warps")),
-              .halves = read("scheme") == kFp16x3});
+  const Convolution& one = *group.convolution;
+  int64_t filters = read("block_m"), positions = read("block_n");
+  if (!is_direct(one)) positions = std::min<int64_t>(positions, 256);
+  if (one.folds_filters) {
+    filters = std::max(filters, next_power_of_two(one.filters));
+    positions = std::min(positions, kMostOfBlock / filters);
+  }
+  return convolution_kernels(group, {.filters = filters,
+                                     .positions = positions,
+                                     .depth = read("block_k"),
+                                     .stages = static_cast<int>(read("stages")),
+                                     .warps = static_cast<int>(read("num_warps")),
+                                     .halves = read("scheme") == kFp16x3});
 }
 
 }  // namespace
