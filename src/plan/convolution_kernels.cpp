@@ -342,7 +342,7 @@ class ConvolutionKernels : ProductKernels {
     // A block of a large image lies in one sample: its places follow each other in memory.
     lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
     if (one_.folds_filters && again)
-      places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, places.width);
+      places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, blocks_.positions);
     if (one_.places() >= kManyBlocksOfOne * blocks_.positions) {
       axes.sample = draft.grid("sample", one_.samples);
       axes.place = symbol_index(draft.mapped("place", one_.places(), places));

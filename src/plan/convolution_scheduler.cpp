@@ -73,8 +73,14 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"scheme", one.exact ? kFp16x3 : kOneHalf}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  return takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = takes(device).ranges();
+  // Blocks that have all filters are no narrower than these.
+  if (group.convolution->folds_filters)
+    for (ParameterRange& range : ranges)
+      if (range.name == "block_m")
+        std::erase_if(range.values, [&](int64_t width) { return width < group.convolution->filters; });
+  return ranges;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {

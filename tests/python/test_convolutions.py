@@ -90,8 +90,11 @@ def test_folds_over_channels_are_done_where_the_result_is_made(name: str, tmp_pa
     emitted = compile_for_gpu(Module(part, after), torch.randn(shape, dtype=part.weight.dtype))
     assert emitted["library_ops"] == []
     assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["convolution"]
-    for kernel, one in machine_code(emitted, tmp_path).items():
+    code = machine_code(emitted, tmp_path)
+    for kernel, one in code.items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
+    (product,) = (one for kernel, one in code.items() if kernel.startswith("conv") and kernel.endswith("_kernel"))
+    assert product.asm["ptx"].count("wgmma.mma_async") > 0
 
 
 @pytest.mark.parametrize(
