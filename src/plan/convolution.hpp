@@ -9,8 +9,6 @@
 
 namespace kw::plan {
 
-constexpr int64_t kMostFoldedFilters = 256;  // of which one block can have all
-
 // One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
 // many as its stride, else one), each an ordinary convolution at `places` places:
 //   input position  = stride · place + dilation · tap − padding, zero outside the input

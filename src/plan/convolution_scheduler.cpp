@@ -52,7 +52,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
   int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock,
-                                        one.folds_filters ? kMostFoldedFilters : 128),
+                                        one.folds_filters ? kMostFolded : 128),
           positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
   if (filters <= 64 || one.folds_filters) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
   positions = std::clamp<int64_t>(positions, kLeastBlock, 256);

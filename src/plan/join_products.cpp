@@ -38,9 +38,7 @@ class ProductJoiner {
       if (const auto product = plan::product_of(facts_, node)) {
         join(group, product->result, library_seconds(*product), plan::kContractionScheduler);
       } else if (const auto convolution = plan::convolution_of(facts_, node)) {
-        const double now = library_seconds(*convolution);
-        if (!with_fold(group, convolution->result, now, plan::kConvolutionScheduler))
-          join(group, convolution->result, now, plan::kConvolutionScheduler);
+        join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
       }
     }
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
@@ -153,7 +151,9 @@ class ProductJoiner {
 
   // A library call as a kernel of the scheduler's, with the group that alone reads its result where that can be.
   void join(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
-    if (!with_reader({group}, result, seconds_now, scheduler)) replace({group}, seconds_now, scheduler);
+    if (with_fold(group, result, seconds_now, scheduler) || with_reader({group}, result, seconds_now, scheduler))
+      return;
+    replace({group}, seconds_now, scheduler);
   }
 
   // The same with the pointwise group that alone reads the last one's result.
@@ -165,8 +165,8 @@ class ProductJoiner {
     return replace(groups, seconds_now, scheduler);
   }
 
-  // A convolution with the group that alone reads its result and folds it over its filters. Such a block has all
-  // filters and fewer positions: two kernels may still be faster.
+  // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
+  // filters. Such a block has all of these and fewer of the others: two kernels may still be faster.
   bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
     const auto reader = reader_after(group, result, {"reduction", "normalisation"});
     if (!reader) return false;

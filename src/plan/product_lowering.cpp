@@ -156,7 +156,11 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
   const std::optional<Product> product = product_of(facts, node);
   if (!product) return std::nullopt;
   std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs);
-  return group && folded_dimension(*group) ? std::nullopt : std::move(group);
+  if (!group) return std::nullopt;
+  if (const auto folded = folded_dimension(*group);
+      folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
+    return std::nullopt;
+  return group;
 }
 
 std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
@@ -167,8 +171,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
   if (!group) return std::nullopt;
   if (const auto folded = folded_dimension(*group)) {
     constexpr size_t kFilters = 1;  // behind samples
-    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFoldedFilters)
-      return std::nullopt;
+    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
     convolution->folds_filters = true;
   }
   group->convolution = std::move(convolution);

@@ -10,8 +10,9 @@
 
 namespace kw::plan {
 
-// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). A
-// convolution's result may also be folded over its filters, where one block can have all of them.
+// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). The
+// result may also be folded over the product's columns (a convolution's over its filters), where one block can have all
+// of them.
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
