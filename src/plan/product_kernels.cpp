@@ -173,7 +173,12 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
           read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
     }
     if (!plain[buffer]) {
-      access.coordinates.push_back({index, kernel::kNoExpr});
+      // What is stored depends on all axes but a folded one, be their extent 1: so has the place.
+      kernel::Index where = index;
+      for (size_t dim = 0; dim < shape.size(); ++dim)
+        if (after.kernel.buffers[buffer].role == kernel_ir::BufferRole::kOutput && shape[dim] == 1)
+          where = where + places[dim];
+      access.coordinates.push_back({where, kernel::kNoExpr});
       return access;
     }
     for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});

@@ -88,6 +88,7 @@ FOLDS = [
         lambda x, w, b, r: F.layer_norm(F.linear(x, w, b) + r, (24,)),
         ((2, 20, 40), (24, 40), (24,), (2, 20, 24)),
     ),
+    Case("sum_of_one_row", lambda x, w: (x @ w).sum(-1, keepdim=True) + 1.0, ((1, 45), (45, 33))),
     Case("mean_of_batches", lambda a, b: torch.bmm(a, b).mean(-1), ((3, 20, 30), (3, 30, 18))),
     Case("softmax_of_halves", lambda x, w: torch.softmax(x @ w, -1), ((40, 30), (30, 20)), dtype=torch.float16),
 ]

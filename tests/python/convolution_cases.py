@@ -150,6 +150,7 @@ FOLDS = [
         _of_logarithm,
         ((2, 5, 7, 6), (5, 18, 4, 4), (18,)),
     ),
+    _fold("amax_of_one_place", conv(), lambda y: y.amax(1, keepdim=True), _of_largest, ((1, 4, 5, 5), (18, 4, 5, 5))),
     _fold("softmax", conv(), lambda y: torch.softmax(y, 1), _of_shares, ((2, 16, 9, 11), (130, 16, 1, 1))),
     _fold(
         "softmax_of_transposed_in_three_dimensions",
@@ -196,7 +197,7 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
         flat = image[0].flatten(1)
         flat[0, : flat.shape[1] // 3] *= 2.0**-70
         flat[-1, 0] = 2.0**50
-        image[1] *= 2.0**-100
+        image[1:2] *= 2.0**-100
     for sample, place, value in ((-1, 7, float("inf")), (-1, -9, float("nan")), (0, 0, -float("inf"))):
         image[sample].put_(torch.tensor([place]), torch.tensor([value], dtype=image.dtype))
     return [image, filters, *arguments[2:]]
