@@ -21,10 +21,14 @@ from . import errors, library
 from .running import candidate as candidates
 from .running import problem as problems
 
-_CAUTIONS = ("fused", "exact-convolutions", "library-draws", "unfused", "library")
+_CAUTIONS = ("fused", "no-graphs", "exact-convolutions", "library-draws", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
-SETTINGS = ("target", "policy", "unverified_kernels_may_be_wrong", "draws", "seed")
-_CHOICES = {"target": ("auto", "cpu", "triton"), "policy": ("reference", "ieee", "relaxed")}
+SETTINGS = ("target", "policy", "graphs", "unverified_kernels_may_be_wrong", "draws", "seed")
+_CHOICES = {
+    "target": ("auto", "cpu", "triton"),
+    "policy": ("reference", "ieee", "relaxed"),
+    "graphs": ("auto", "on", "off"),
+}
 _NUMBERS = {"draws": (1, 10_000), "seed": (0, 2**62 - 1)}
 _RUNS_ORIGINAL = "On inputs like the examples the module itself ran instead of its kernels: {}."
 # In the repr of a module that was never verified; a plain string's method, so that the module can be copied and pickled.
@@ -50,6 +54,7 @@ def optimize(
     *,
     target: str = "auto",
     policy: str = "reference",
+    graphs: str = "auto",
     unverified_kernels_may_be_wrong: bool = False,
     draws: int = 5,
     seed: int | None = None,
@@ -59,7 +64,8 @@ def optimize(
 
     `example_inputs` (the positional arguments in a list or tuple, or one tensor) and `example_kwargs` give the shapes, dtypes, strides, devices and non-tensor arguments that the kernels
     are made for. Called with anything else, where gradients are wanted, or in the other mode (train, eval) where a layer depends on it, the result runs `module`
-    itself, with one warning for each reason. `target` is "cpu", "triton" or "auto" (by the devices of the tensors); `policy` as in docs/contract.md.
+    itself, with one warning for each reason. `target` is "cpu", "triton" or "auto" (by the devices of the tensors); `policy` as in docs/contract.md;
+    `graphs` as `kw optimize --graphs`: whether a GPU's kernels run as a CUDA graph from the third call on.
 
     Candidates are checked against the contract and the first that passes is returned, from fused kernels down to plain library calls;
     VerificationError is raised when none passes. The result's `report` says what was found; `source` is the kernels' text.
@@ -69,7 +75,7 @@ def optimize(
     """
     from .capture.export import export_module
 
-    check_settings({**unknown, "target": target, "policy": policy, "draws": draws, "seed": seed})
+    check_settings({**unknown, "target": target, "policy": policy, "graphs": graphs, "draws": draws, "seed": seed})
     arguments, keywords = _examples(module, example_inputs, example_kwargs)
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
@@ -78,7 +84,7 @@ def optimize(
     previous = None
     for caution in _CAUTIONS:
         try:
-            compiled = library.compile_graph(graph, target, caution)
+            compiled = library.compile_graph(graph, target, caution, graphs=graphs)
         except errors.Error as error:
             if error.kind != "internal" or caution == _CAUTIONS[-1]:
                 raise
@@ -89,7 +95,7 @@ def optimize(
         made = _load(compiled["source"])(module)
         made.training = module.training  # its parts are the caller's, each in a mode of its own
         made.source = compiled["source"]
-        made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops")} | {
+        made.report = {key: compiled[key] for key in ("kernels", "library_calls", "library_ops", "cuda_graph")} | {
             "target": target,
             "caution": caution,
         }

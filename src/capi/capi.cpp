@@ -43,13 +43,14 @@ Caution caution_of(const std::string& name) {
   for (const Caution caution : kCautions)
     if (name_of(caution) == name) return caution;
   throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".",
-              "Use fused, library-draws, unfused or library.");
+              "Use fused, no-graphs, exact-convolutions, library-draws, unfused or library.");
 }
 
 Json compile_request(const Json& request) {
   CompileOptions options;
   options.target = request.value("target", "cpu");
   options.caution = caution_of(request.value("caution", "fused"));
+  options.graphs = graph_use_of(request.value("graphs", "off"));
   options.passes.disabled = request.value("disabled_passes", std::vector<std::string>{});
   options.problem_name = request.value("problem_name", "");
   options.problem_source = request.value("problem_source", "");
@@ -62,6 +63,7 @@ Json compile_request(const Json& request) {
           {"kernels", compiled.kernels},
           {"library_calls", compiled.library_calls},
           {"library_ops", compiled.library_ops},
+          {"cuda_graph", compiled.program.graphs},
           {"schedule", Json::parse(schedule_to_json(compiled.schedule))},
           {"seconds", seconds}};
 }

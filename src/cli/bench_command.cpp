@@ -166,6 +166,7 @@ void define_bench(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kSearchAndTime);
+  add_graphs(app, options->bench.graphs);
   add_policy(app, options->bench.policy);
   add_draws(app, options->bench.draws);
   app.add_option("--proposer", options->proposer,

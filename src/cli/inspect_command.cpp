@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct InspectArguments {
-  std::string problem, stage = "source", target = "auto", size, caution = "fused";
+  std::string problem, stage = "source", target = "auto", size, caution = "fused", graphs = "auto";
   std::vector<std::string> disabled, before, after;
 };
 
@@ -59,6 +59,7 @@ int inspect(const InspectArguments& options, Console& console) {
 
   std::string text;
   CompileOptions compile_options{.target = target,
+                                 .graphs = graph_use_of(options.graphs),
                                  .caution = Caution::kNone,
                                  .passes = {},
                                  .problem_name = file.title(),
@@ -116,13 +117,15 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->type_name("STAGE")
       ->group(kInputOutput);
   app.add_option("--caution", options->caution,
-                 "How much is fused: fused for all that pays, exact-convolutions to round nothing that enters "
+                 "How much is fused: fused for all that pays, no-graphs for the same without a CUDA graph, "
+                 "exact-convolutions to round nothing that enters "
                  "convolutions in single precision, library-draws to leave random draws to PyTorch too, unfused for "
                  "one kernel an operation, library for PyTorch's own calls alone")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fused", "exact-convolutions", "library-draws", "unfused", "library"}))
+      ->check(CLI::IsMember({"fused", "no-graphs", "exact-convolutions", "library-draws", "unfused", "library"}))
       ->type_name("CAUTION")
       ->group(kCompiler);
+  add_graphs(app, options->graphs);
   add_disabled_passes(app, options->disabled);
   app.add_option("--print-before", options->before, "With --stage passes: print the graph as it is before these passes")
       ->delimiter(',')

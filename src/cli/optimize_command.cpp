@@ -36,6 +36,7 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   add_timeout(app, options->timeout_seconds, "Seconds after which the model, or a candidate, counts as hung");
   add_baselines(app, options->baselines);
   add_min_speedup(app, options->min_speedup);
+  add_graphs(app, options->graphs);
   add_policy(app, options->policy);
   add_draws(app, options->draws);
   add_seed(app, options->seed);

@@ -152,6 +152,17 @@ void add_timeout(CLI::App& app, double& seconds, const std::string& text) {
       ->group(kSearchAndTime);
 }
 
+void add_graphs(CLI::App& app, std::string& graphs) {
+  app.add_option(
+         "--graphs", graphs,
+         "Whether a GPU's kernels run as a CUDA graph, from the third call on: auto, where launches are expected "
+         "to take longer than the kernels; on, wherever a graph can be made; off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->type_name("auto|on|off")
+      ->group(kSearchAndTime);
+}
+
 void add_disabled_passes(CLI::App& app, std::vector<std::string>& passes) {
   app.add_option("--disable-pass", passes,
                  "Leave out passes of the compiler, by name (`kw inspect --stage passes` "

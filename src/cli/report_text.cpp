@@ -121,6 +121,7 @@ std::string kernels_line(const Json& report) {
   }
   if (has_number(report, "share_in_our_kernels"))
     text += fmt::format("; {:.0f}% of the time in ours", 100 * report["share_in_our_kernels"].get<double>());
+  if (report.value("cuda_graph", false)) text += "; run as a CUDA graph";
   return text + "\n" + spills_line(report);
 }
 

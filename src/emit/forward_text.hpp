@@ -28,8 +28,12 @@ class TensorNames {
 // The inputs of the graph that the program reads, returns or writes to, in the order of kernel_forward's parameters.
 std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program);
 
-// The graph's outputs that kernel_forward returns, in order; the others are mutations that kernels make in place.
+// The graph's outputs that kernel_forward returns, in order; the others are mutations that kernels make in place, or,
+// where it is captured into a CUDA graph, that it makes itself.
 std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program, const TargetPrinter& target);
+
+// The input that an output of the graph is the new contents of.
+const GraphInput& mutated_input(const Graph& graph, const GraphOutput& output);
 
 // The device on which the graph lives, as captured.
 std::string device_of(const Graph& graph);

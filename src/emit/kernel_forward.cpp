@@ -75,12 +75,15 @@ class Writer {
       std::visit([&](const auto& step) { write(step); }, program_.steps[index]);
       free_after(index);
     }
+    if (program_.graphs) write_mutations();
     std::vector<std::string> results;
     for (const GraphOutput& output : returned_outputs(graph_, program_, target_))
       results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
     if (!results.empty()) lines_.push_back("return " + join(results, ", "));
     if (lines_.empty()) lines_.push_back("pass");
-    const std::vector<std::string> first = split_lines(target_.prologue(program_));
+    // What only the host does, a replay would not do.
+    const std::string looks = program_.graphs ? "" : target_.host_checks(program_);
+    const std::vector<std::string> first = split_lines(target_.prologue(program_) + looks);
     lines_.insert(lines_.begin(), first.begin(), first.end());
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
     KernelForward result = std::move(result_);
@@ -95,6 +98,16 @@ class Writer {
     return std::any_of(inputs_.begin(), inputs_.end(), [&](const GraphInput& input) {
       return input.value == value && input.kind == InputKind::kConstant && input.access.empty();
     });
+  }
+
+  // In a graph, so that buffers take their new contents at each replay.
+  void write_mutations() {
+    for (const GraphOutput& output : graph_.outputs) {
+      if (output.kind == OutputKind::kUser || in_place_.contains(graph_.values[output.value].name)) continue;
+      const GraphInput& buffer = mutated_input(graph_, output);
+      if (buffer.value != output.value)
+        lines_.push_back(fmt::format("{}.copy_({})", names_.of(buffer.value), names_.of(output.value)));
+    }
   }
 
   // --- Steps ---
@@ -411,8 +424,17 @@ std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& pro
   const std::map<ValueId, ValueId> in_place = in_place_mutations(graph, program, target);
   std::vector<GraphOutput> outputs;
   for (const GraphOutput& output : graph.outputs)
-    if (!in_place.contains(output.value)) outputs.push_back(output);
+    if (!in_place.contains(output.value) && (!program.graphs || output.kind == OutputKind::kUser))
+      outputs.push_back(output);
   return outputs;
+}
+
+const GraphInput& mutated_input(const Graph& graph, const GraphOutput& output) {
+  const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](const GraphInput& one) {
+    return one.target == output.target && (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
+  });
+  KW_ASSERT(input != graph.inputs.end(), "a mutation of " + output.target + ", which is no input");
+  return *input;
 }
 
 std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "emit/forward_text.hpp"
+#include "emit/graph_class.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
 #include "judge/target.hpp"
@@ -205,7 +206,8 @@ class ClassWriter {
         graph_device_(device_of(graph)) {}
 
   std::string run() {
-    return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" + model_class();
+    return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" +
+           (program_.graphs ? graph_class_text(inputs_, returned_.size()) : "") + model_class();
   }
 
  private:
@@ -347,8 +349,9 @@ def warn_once(reason):
   // name, defined before the class.
   std::string without_hidden_names(std::string& body) const {
     std::string aliases;
-    for (const std::string_view use : {"why_not(", "warn_once(", "kernel_forward(", "len(", "repr(", "float(",
-                                       "torch.cuda", "torch.return_types", "torch.device(", "DEVICE =="}) {
+    for (const std::string_view use :
+         {"why_not(", "warn_once(", "kernel_forward(", "graphed_forward(", "raise_refused(", "len(", "repr(", "float(",
+          "torch.cuda", "torch.return_types", "torch.device(", "DEVICE =="}) {
       const std::string name(use.substr(0, use.find_first_of("(. ")));
       if (!call_.names.contains(name) || body.find(use) == std::string::npos) continue;
       const std::string alias = fmt::format("kw_{0} = {0}\n", name);
@@ -441,12 +444,15 @@ def warn_once(reason):
       if (graph_.type(inputs_[at].value).device == graph_device_)
         place = fmt::format("{}[{}].device", local("tensors"), at);
     const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") +
-                             "kernel_forward(*" + local("tensors") + ")\n";
+                             (program_.graphs ? "graphed_forward(self, *" : "kernel_forward(*") + local("tensors") +
+                             ")\n";
     if (target_.device() != "cuda" || place.empty()) return call;
-    return fmt::format(
-        "if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with torch.cuda.device({0}):\n       "
-        " {1}else:\n    {1}",
-        place, call);
+    return (program_.graphs ? target_.host_checks(program_) : "") +
+           fmt::format(
+               "if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with "
+               "torch.cuda.device({0}):\n       "
+               " {1}else:\n    {1}",
+               place, call);
   }
 
   bool is_returned(const GraphOutput& output) const {
@@ -467,13 +473,9 @@ def warn_once(reason):
     for (size_t index = 0; index < graph_.outputs.size(); ++index) {
       const GraphOutput& output = graph_.outputs[index];
       if (output.kind == OutputKind::kUser || !is_returned(output)) continue;
-      const auto input = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const GraphInput& one) {
-        return one.target == output.target &&
-               (one.kind == InputKind::kUser) == (output.kind == OutputKind::kInputMutation);
-      });
-      KW_ASSERT(input != graph_.inputs.end(), "a mutation of " + output.target + ", which is no input");
-      if (input->value == output.value) continue;
-      out += fmt::format("{}.copy_({})\n", access(*input), result_name(index));
+      const GraphInput& input = mutated_input(graph_, output);
+      if (input.value == output.value) continue;
+      out += fmt::format("{}.copy_({})\n", access(input), result_name(index));
     }
     return out;
   }

@@ -47,6 +47,23 @@ def ended_programs(device):
 
 )";
 
+// Replays of two graphs may overlap, on two streams: each graph has counters of its own.
+constexpr std::string_view kEndedProgramsOfGraphs = R"(@functools.cache
+def counter_of(device, stream):
+    return torch.zeros(1, dtype=torch.int32, device=device)
+
+
+def ended_programs(device):
+    """Counts the programs of a kernel that have ended; 0 between kernels, for the last program sets it back."""
+    if device.type != "cuda":
+        return counter_of(device, 0)
+    if torch.cuda.is_current_stream_capturing():
+        return torch.zeros(1, dtype=torch.int32, device=device)  # the graph's own
+    return counter_of(device, torch.cuda.current_stream(device).cuda_stream)
+
+
+)";
+
 std::string commented(const std::string& header) {
   std::string out;
   for (const std::string& line : split_lines(header))
@@ -93,7 +110,7 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
   }
   bool redefined = false;
   for (const std::string name :
-       {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "zip"}) {
+       {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "tuple", "zip"}) {
     if (!theirs.contains(name)) continue;
     redefined = true;
     ours = with_prefix(ours, name + "(", "builtins.");
@@ -138,6 +155,12 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
                    "ended_programs",
                    "float",
                    "kernel_forward",
+                   "graphed_forward",
+                   "ForwardGraphs",
+                   "FORWARD_GRAPHS",
+                   "HELD",
+                   "threading",
+                   "weakref",
                    "why_not",
                    "warn_once",
                    "DEVICE",
@@ -153,7 +176,7 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
-  if (forward.counts_programs) functions += kEndedPrograms;
+  if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module);
   std::string ours = device_constant(target);
   if (forward.calls_library) ours += "aten = torch.ops.aten\n";
@@ -161,7 +184,9 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   if (!trailer.empty()) ours += "\n\n" + stripped(trailer);
 
   std::vector<std::string> imports = needed_imports(
-      "import functools\nimport os\nimport sys\nimport warnings\nimport torch\n" + target.imports(), ours);
+      "import functools\nimport os\nimport sys\nimport threading\nimport warnings\nimport weakref\nimport torch\n" +
+          target.imports(),
+      ours);
   if (!wraps_module) give_way(text.problem_source, ours, imports);
   std::string out = commented(text.header);
   if (wraps_module && !out.empty()) out += "\n";

@@ -67,6 +67,7 @@ struct Program {
   std::vector<kernel_ir::Kernel> kernels;
   std::vector<tile::Program> tiles;
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
+  bool graphs = false;      // kernel_forward is captured into a CUDA graph
 };
 
 }  // namespace kw

@@ -31,6 +31,9 @@ class TargetPrinter {
   virtual std::string prologue(const Program&) const {
     return "";
   }  // Python statements with which kernel_forward begins, unindented
+  virtual std::string host_checks(const Program&) const {
+    return "";
+  }  // Python statements that have to run on the host before each call's launches, unindented
   virtual std::string requirements(const Program&) const {
     return "";
   }  // Python statements in why_not(), unindented: return what stands against a launch

@@ -391,6 +391,8 @@ class Arranger {
 
   void start(ExprId id) {
     const Expr& expr = values_.kernel.exprs[id];
+    std::optional<Values::WholeLanes> whole;
+    if (values_.is_tile_dot(expr)) whole.emplace(values_);
     const ReduceOp reduce = expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce;
     TileType type{expr.dtype, accumulator_lanes(id)};
     values_.check_size(type, id);
@@ -444,6 +446,7 @@ class Arranger {
     const Expr& expr = values_.kernel.exprs[id];
     Value value = accumulators_.at(id);
     if (keeps_lanes(id)) value = values_.fold_lanes(expr, value, noun_of(expr));
+    if (values_.is_tile_dot(expr)) value = values_.behind_product(value);
     if (const auto online = online_.find(id); online != online_.end())
       value = without_rows_of_nothing(online->second.maximum, value);
     values_.know(id, value);

@@ -39,9 +39,11 @@ class Mapper {
     for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol) {
       const kernel::SymbolInfo& info = kernel_.symbols[symbol];
       if (info.kind == kernel::SymbolKind::kSize)
-        mapped_.axes[symbol].index = kernel::symbol_index(add(info.name, SymbolKind::kSize, info.range));
+        mapped_.axes[symbol].index = mapped_.axes[symbol].whole = kernel::symbol_index(
+            add(info.name, SymbolKind::kSize, info.range));
       else map_axis(static_cast<kernel::Symbol>(symbol));
     }
+    for (const auto& [axis, schedule] : schedules_) make_last(axis, *schedule);
     for (const kernel::Buffer& buffer : kernel_.buffers) {
       tile::Buffer one;
       one.name = buffer.name;
@@ -62,6 +64,20 @@ class Mapper {
   tile::Symbol add(std::string name, SymbolKind kind, kernel::SymbolRange range, tile::Index count = {}) {
     program().symbols.push_back({std::move(name), kind, range, std::move(count)});
     return static_cast<tile::Symbol>(program().symbols.size()) - 1;
+  }
+
+  // Behind all other lanes: tiles have theirs in this order. Triton's threads follow first what lies side by side in
+  // memory, the remainder, and then the first of a tile's dimensions.
+  void make_last(kernel::Symbol symbol, const AxisSchedule& schedule) {
+    if (!schedule.last) return;
+    MappedAxis& axis = mapped_.axes[symbol];
+    const std::string& name = kernel_.symbols[symbol].name;
+    if (schedule.split > 1) axis.remainder = add(name + "_remainder", SymbolKind::kLane, {0, schedule.split - 1});
+    axis.last = add(name + (schedule.split > 1 ? "_quotient" : "_last"), SymbolKind::kLane,
+                    {0, schedule.width / schedule.split - 1});
+    axis.index = axis.index - kernel::symbol_index(axis.lane) +
+                 kernel::symbol_index(axis.last) * tile::Index(schedule.split);
+    if (schedule.split > 1) axis.index = axis.index + kernel::symbol_index(axis.remainder);
   }
 
   void map_axis(kernel::Symbol symbol) {
@@ -91,6 +107,7 @@ class Mapper {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
+    axis.whole = axis.index;
     if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % schedule.width != 0;
   }
@@ -193,8 +210,10 @@ class Mapper {
 
 }  // namespace
 
-tile::Index Mapped::translate(const kernel::Index& index) const {
-  return kernel::substitute(index, [&](kernel::Symbol symbol) { return axes[symbol].index; }, tile::ranges_of(program));
+tile::Index Mapped::translate(const kernel::Index& index, bool whole) const {
+  return kernel::substitute(
+      index, [&](kernel::Symbol symbol) { return whole ? axes[symbol].whole : axes[symbol].index; },
+      tile::ranges_of(program));
 }
 
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule) {

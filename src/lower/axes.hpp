@@ -12,11 +12,14 @@ namespace kw::lower {
 struct MappedAxis {
   Mapping mapping = Mapping::kGrid;
   int64_t width = 1;
-  tile::Symbol outer = -1;  // its grid symbol or loop variable; −1 for a tile
-  tile::Symbol lane = -1;   // −1 where the width is 1
-  tile::Index index;        // the axis's value, over these symbols
-  tile::Index extent;       // over sizes
-  bool padded = false;      // the width need not divide the extent: some lanes may lie beyond the end
+  tile::Symbol outer = -1;                 // its grid symbol or loop variable; −1 for a tile
+  tile::Symbol lane = -1;                  // −1 where the width is 1
+  tile::Symbol last = -1, remainder = -1;  // what the lane is behind products: another one, or two; −1 where it is
+                                           // itself
+  tile::Index index;    // the axis's value, over outer and, where they are, last and remainder, else lane
+  tile::Index whole;    // the same, over outer and lane
+  tile::Index extent;   // over sizes
+  bool padded = false;  // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
 };
 
@@ -37,7 +40,7 @@ struct Mapped {
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
   bool bulk = false, skip_masked = false;
-  tile::Index translate(const kernel::Index& index) const;
+  tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule);

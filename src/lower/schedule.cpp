@@ -114,15 +114,26 @@ class ScheduleReader {
       } else if (key == "bounded") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.bounded = value.get<bool>();
+      } else if (key == "last") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.last = value.get<bool>();
+      } else if (key == "split") {
+        result.split = power_of_two(value, what, kWidest);
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages, online and bounded.");
+               "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and "
+               "split.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is neither online nor bounded", axis));
+    if (result.split != 1 && (!result.last || result.split >= result.width))
+      refuse(fmt::format("axis '{}' cannot be split by {}", axis, result.split),
+             "Split the lanes of an axis that is the last, by less than their number.");
+    if (result.last && (result.mapping == Mapping::kLoop || result.width == 1))
+      refuse(fmt::format("axis '{}' cannot be the last", axis), "Take a grid or a tile of more than one point.");
     return result;
   }
 
@@ -232,6 +243,8 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.stages != 1) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
+    if (axis.last) one["last"] = true;
+    if (axis.split != 1) one["split"] = axis.split;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)

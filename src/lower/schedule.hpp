@@ -12,6 +12,9 @@
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
 //           leaves nothing to fold (causal attention)
+// Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
+// what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
+// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first.
 // Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
@@ -42,6 +45,8 @@ struct AxisSchedule {
   int stages = 1;
   bool online = false;
   bool bounded = false;
+  bool last = false;
+  int64_t split = 1;
   bool operator==(const AxisSchedule&) const = default;
 };
 

@@ -43,10 +43,35 @@ Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
       emission(mapped.program),
       depends(kernel::dependences(described)),
       program_(mapped.program),
-      known_(1) {}
+      known_(1),
+      has_last_(std::any_of(mapped.axes.begin(), mapped.axes.end(), [](const auto& axis) { return axis.last >= 0; })) {
+  refuse_what_cannot_be_last();
+}
 
 bool Values::is_known(ExprId id) const {
-  return std::any_of(known_.begin(), known_.end(), [&](const auto& scope) { return scope.contains(id); });
+  return std::any_of(known_.begin(), known_.end(), [&](const auto& scope) { return scope.contains({id, whole_}); });
+}
+
+// Lanes are whole where a product is made, and others everywhere else.
+void Values::refuse_what_cannot_be_last() const {
+  for (Axis axis : kernel::axes_of(kernel)) {
+    if (mapped.axes[axis].last < 0) continue;
+    std::vector<bool> folded(kernel.exprs.size());  // [expression] is there a fold, scan or state in it?
+    for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+      const Expr& expr = kernel.exprs[id];
+      const bool along = std::find(expr.axes.begin(), expr.axes.end(), axis) != expr.axes.end();
+      if (expr.kind == ExprKind::kState || (along && (expr.kind == ExprKind::kScan || is_place(expr))))
+        refuse(
+            fmt::format("axis '{}' is the last, but not only stored and folded by sums and extremes", name_of(axis)));
+      for (ExprId input : kernel::inputs_of(expr)) {
+        if (folded[input] && expr.kind == ExprKind::kDot)
+          refuse(fmt::format("axis '{}' is the last, but a product is made of what is folded", name_of(axis)));
+        if (folded[input]) folded[id] = true;
+      }
+      if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kDot || expr.kind == ExprKind::kScan)
+        folded[id] = true;
+    }
+  }
 }
 
 void Values::refuse(const std::string& what, const std::string& hint) const {
@@ -64,7 +89,12 @@ bool Values::is_looped(Axis axis) const {
 Values::Lanes Values::lanes_of(const std::vector<bool>& axes) const {
   Lanes lanes;
   for (size_t axis = 0; axis < axes.size(); ++axis)
-    if (axes[axis] && mapped.axes[axis].lane >= 0) lanes.push_back(mapped.axes[axis].lane);
+    if (axes[axis] && is_last(mapped.axes[axis])) {
+      lanes.push_back(mapped.axes[axis].last);
+      if (mapped.axes[axis].remainder >= 0) lanes.push_back(mapped.axes[axis].remainder);
+    } else if (axes[axis] && mapped.axes[axis].lane >= 0) {
+      lanes.push_back(mapped.axes[axis].lane);
+    }
   std::sort(lanes.begin(), lanes.end());
   return lanes;
 }
@@ -179,6 +209,7 @@ Value Values::fold_lanes(const Expr& expr, Value operand, const std::string& nam
 // Two operands with a side of their own each and one lane in common that is summed, all long enough.
 bool Values::is_tile_dot(const Expr& expr) const {
   if (expr.kind != ExprKind::kDot) return false;
+  const WholeLanes whole(*this);
   const Lanes left = lanes_of(depends[expr.operands[0]]), right = lanes_of(depends[expr.operands[1]]),
               folded = lanes_of(expr.axes);
   const auto has = [](const Lanes& lanes, tile::Symbol lane) {
@@ -203,6 +234,7 @@ Value Values::dot(Value total, Value left, Value right, tile::DotPrecision preci
 }
 
 Value Values::tile_dot(ExprId id, Value total) {
+  const WholeLanes whole(*this);
   const Expr& expr = kernel.exprs[id];
   const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
   const bool tf32 = f32 && expr.precision == kernel::Precision::kTf32;
@@ -257,10 +289,11 @@ Value Values::mask_of(const std::vector<Axis>& axes) {
   for (Axis axis : axes) {
     const MappedAxis& one = mapped.axes[axis];
     if (!one.padded) continue;
-    const DType dtype = emission.type_for({one.index, one.extent});
+    const tile::Index& index = is_last(one) ? one.index : one.whole;
+    const DType dtype = emission.type_for({index, one.extent});
     mask = emission.both(
-        mask, emission.op(ScalarOp::kLess, {emission.index(one.index, dtype), emission.index(one.extent, dtype)},
-                          DType::b1, name_of(axis) + "_inside"));
+        mask, emission.op(ScalarOp::kLess, {emission.index(index, dtype), emission.index(one.extent, dtype)}, DType::b1,
+                          name_of(axis) + "_inside"));
   }
   return mask;
 }
@@ -277,19 +310,39 @@ tile::Access Values::translate(const kernel::Access& access, Value mask) {
   result.buffer = access.buffer;
   result.otherwise = access.otherwise;
   for (const kernel::Coordinate& coordinate : access.coordinates)
-    result.coordinates.push_back({mapped.translate(coordinate.index),
+    result.coordinates.push_back({mapped.translate(coordinate.index, whole_),
                                   coordinate.value == kernel::kNoExpr ? kNoValue : value_of(coordinate.value)});
   result.mask = mask;
   if (access.mask != kernel::kNoExpr) result.mask = emission.both(result.mask, value_of(access.mask));
   return result;
 }
 
+Value Values::behind_product(Value value) {
+  for (const MappedAxis& axis : mapped.axes) {
+    TileType type = emission.type(value);
+    const auto found = std::find(type.lanes.begin(), type.lanes.end(), axis.lane);
+    if (axis.last < 0 || found == type.lanes.end()) continue;
+    Instruction renamed;
+    renamed.kind = axis.remainder < 0 ? Kind::kRelabel : Kind::kSplit;
+    renamed.operands = {value};
+    renamed.from = axis.lane;
+    if (axis.remainder < 0) renamed.to = axis.last;
+    else renamed.lanes = {axis.last, axis.remainder};
+    *found = axis.last;
+    if (axis.remainder >= 0) type.lanes.push_back(axis.remainder);
+    std::sort(type.lanes.begin(), type.lanes.end());
+    const std::string name = program_.values[value].name + "_turned";
+    value = emission.add(std::move(renamed), {type}, name)[0];
+  }
+  return value;
+}
+
 Value Values::value_of(ExprId id) {
   for (size_t depth = known_.size(); depth-- > 0;)
-    if (const auto found = known_[depth].find(id); found != known_[depth].end()) return found->second;
+    if (const auto found = known_[depth].find({id, whole_}); found != known_[depth].end()) return found->second;
   const Value value = compute(id);
   check_size(emission.type(value), id);
-  known_[emission.depth_of(value)][id] = value;
+  known_[emission.depth_of(value)][{id, whole_}] = value;
   return value;
 }
 
@@ -303,7 +356,7 @@ Value Values::compute(ExprId id) {
       constant.integer = expr.integer;
       return emission.add(std::move(constant), {{expr.dtype, {}}}, expr.name.empty() ? "constant" : expr.name)[0];
     }
-    case ExprKind::kIndex: return emission.index(mapped.translate(expr.index), expr.dtype);
+    case ExprKind::kIndex: return emission.index(mapped.translate(expr.index, whole_), expr.dtype);
     case ExprKind::kLoad: return load(expr);
     case ExprKind::kOp: {
       std::vector<Value> operands;
@@ -318,7 +371,7 @@ Value Values::compute(ExprId id) {
     case ExprKind::kDot: {
       KW_ASSERT(!folds_a_loop(expr), "a dot over a loop is used before it is known");
       if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr), expr.name.empty() ? "product" : expr.name);
-      return tile_dot(id, kNoValue);
+      return behind_product(tile_dot(id, kNoValue));
     }
     case ExprKind::kScan: return scan(expr);
     case ExprKind::kState: return state_value(expr);

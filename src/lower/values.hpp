@@ -45,7 +45,7 @@ class Values {
   void open() { known_.emplace_back(); }
   void close() { known_.pop_back(); }
   bool is_known(kernel::ExprId id) const;
-  void know(kernel::ExprId id, tile::Value value) { known_[emission.depth()][id] = value; }
+  void know(kernel::ExprId id, tile::Value value) { known_[emission.depth()][{id, whole_}] = value; }
   // What a state is before the step that the innermost loop over its axis is at.
   void set_state(int state, tile::Value value) { states_[state] = value; }
   tile::Value state(int state) const { return states_.at(state); }
@@ -62,10 +62,27 @@ class Values {
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
   tile::Value tile_dot(kernel::ExprId id, tile::Value total);  // total: kNoValue where it is the first
+  // What products are made of, and their sums, have axes' own lanes, also those that the schedule makes the last ones
+  // of tiles, or splits, behind products. While one of these exists, lanes are whole.
+  class WholeLanes {
+   public:
+    explicit WholeLanes(const Values& values)
+        : values_(values), before_(std::exchange(values.whole_, values.has_last_)) {}
+    ~WholeLanes() { values_.whole_ = before_; }
+    WholeLanes(const WholeLanes&) = delete;
+    WholeLanes& operator=(const WholeLanes&) = delete;
+
+   private:
+    const Values& values_;
+    bool before_;
+  };
+  tile::Value behind_product(tile::Value value);  // with lanes as they are there
   void check_size(const tile::TileType& type, kernel::ExprId id) const;
 
  private:
   tile::Value compute(kernel::ExprId id);
+  void refuse_what_cannot_be_last() const;
+  bool is_last(const MappedAxis& axis) const { return axis.last >= 0 && !whole_; }
   tile::Value load(const kernel::Expr& expr);
   // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
@@ -81,7 +98,9 @@ class Values {
   tile::Value three_products(const kernel::Expr& expr, tile::Value nothing, tile::Value total);
 
   tile::Program& program_;
-  std::vector<std::map<kernel::ExprId, tile::Value>> known_;  // [depth]
+  std::vector<std::map<std::pair<kernel::ExprId, bool>, tile::Value>> known_;  // [depth] of an expression, lanes whole
+  bool has_last_ = false;  // does the schedule make some axis the last, behind products?
+  mutable bool whole_ = false;
   std::map<int, tile::Value> states_;
 };
 

@@ -1,6 +1,8 @@
 #include "plan/convolution.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <numeric>
 
 namespace kw::plan {
@@ -10,7 +12,7 @@ bool is_taken(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 
 
 // cuDNN rounds nothing in three dimensions where a group has so few channels, whatever it may.
 constexpr int64_t kFewChannels = 4;
-constexpr int64_t kLeastFilters = 16;  // of a group
+constexpr int64_t kLeastRows = 16;  // of a product of tiles
 
 // One number for each of the dimensions, or one for all.
 IntList each(const Node& node, const char* name, int64_t fallback, int64_t dims) {
@@ -59,20 +61,63 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
                      .places = output};
   if (!transposed) return dim;
   dim.flipped = true;
-  dim.phases = stride;
   dim.stride = 1;
-  dim.taps = ceil_of(kernel, stride);
-  if (stride > 1) {
-    dim.padding = dim.taps - 1;
-    dim.crop = padding;
-    dim.places = ceil_of(output + padding, stride);
-  } else {
+  if (stride == 1) {
     dim.padding = dilation * (kernel - 1) - padding;
+    dim.first_tap = kernel - 1;
+    return dim;
   }
+  dim.phases = stride;
+  dim.dilation = 1;
+  dim.tap_distance = dilation;
+  // Output position o meets input position i with tap (o + padding − stride · i) / dilation: of o = stride · place +
+  // phase − crop those from place + first to place + last. What is cropped costs masks and stores that are not aligned.
+  const auto window = [&](int64_t crop) {
+    int64_t first = std::numeric_limits<int64_t>::max(), last = std::numeric_limits<int64_t>::min();
+    for (int64_t phase = 0; phase < stride; ++phase)
+      for (int64_t tap = 0; tap < kernel; ++tap) {
+        const int64_t distance = phase + padding - crop - dilation * tap;
+        if (distance % stride != 0) continue;
+        first = std::min(first, distance / stride);
+        last = std::max(last, distance / stride);
+      }
+    return std::pair{first, last};
+  };
+  const auto length = [&](int64_t crop) { return window(crop).second - window(crop).first + 1; };
+  dim.crop = length(padding % stride) < length(0) ? padding % stride : 0;
+  const int64_t first = window(dim.crop).first;
+  dim.taps = length(dim.crop);
+  dim.padding = -first;
+  dim.first_tap = padding - dim.crop - stride * first;
+  dim.places = ceil_of(output + dim.crop, stride);
   return dim;
 }
 
 }  // namespace
+
+int64_t ConvolutionDim::row_phases() const {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(phases)));
+}
+
+bool Convolution::is_direct() const { return channels == 1 && filters < kLeastRows; }
+
+int64_t Convolution::stacked_dims() const {
+  constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
+  int64_t stacked = 0, rows = filters;
+  // A fold over rows would fold their phases, too.
+  if (image.dtype != DType::f32 || is_direct() || folds_filters || phases() == 1) return 0;
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim, ++stacked) {
+    rows *= dim->row_phases();
+    if (stacked > 0 && rows > kMostRows) break;
+  }
+  const auto one_phase = [](const ConvolutionDim& dim) { return dim.phases == 1; };
+  return std::all_of(dims.end() - stacked, dims.end(), one_phase) ? 0 : stacked;
+}
+
+int64_t Convolution::rows_of_filter() const {
+  return std::accumulate(dims.end() - stacked_dims(), dims.end(), int64_t{1},
+                         [](int64_t rows, const ConvolutionDim& dim) { return rows * dim.row_phases(); });
+}
 
 int64_t Convolution::taps() const {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, [](int64_t n, const auto& dim) { return n * dim.taps; });
@@ -139,18 +184,15 @@ std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId id) {
     made.bias->row = graph.type(bias).strides[0];
   }
   made.exact = x.dtype == DType::f32 && (!graph.tf32_convolutions || (dims == 3 && made.channels < kFewChannels));
-  // Too few for the rows of a product of tiles; one channel is summed without one.
-  if (made.filters < kLeastFilters && made.channels > 1) return std::nullopt;
   const auto positions = position_stride(y);
   if (!positions) return std::nullopt;
   made.result_strides = {y.strides[0], y.strides[1], *positions};
   const IntList stride = each(node, "stride", 1, dims), padding = each(node, "padding", 0, dims),
                 dilation = each(node, "dilation", 1, dims);
-  for (int64_t dim = 0; dim < dims; ++dim) {
-    if (transposed && stride[dim] > 1 && dilation[dim] > 1) return std::nullopt;
+  for (int64_t dim = 0; dim < dims; ++dim)
     made.dims.push_back(dim_of(transposed, x.shape[dim + 2], y.shape[dim + 2], w.shape[dim + 2], stride[dim],
                                padding[dim], dilation[dim]));
-  }
+  if (!made.is_direct() && made.filters * made.rows_of_filter() < kLeastRows) return std::nullopt;
   return made;
 }
 

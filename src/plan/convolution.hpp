@@ -10,18 +10,25 @@
 namespace kw::plan {
 
 // One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
-// many as its stride, else one), each an ordinary convolution at `places` places:
+// many as its stride, else one). At a place all phases read the same window of `taps` input positions:
 //   input position  = stride · place + dilation · tap − padding, zero outside the input
 //   output position = phases · place + phase − crop, where that lies within the output
-//   filter's tap    = tap; of a transposed one `phase + phases · (taps − 1 − tap)`, zero beyond `kernel`
+//   filter's tap    = tap; of a transposed one (phase + first_tap − phases · tap) / tap_distance, where that is a whole
+//                     number from 0 to kernel − 1; else there is none
 struct ConvolutionDim {
   int64_t input = 1, output = 1;  // lengths
   int64_t kernel = 1;             // of a filter
-  int64_t taps = 1;               // of a phase
+  int64_t taps = 1;               // of the window
   int64_t stride = 1, padding = 0, dilation = 1;
   int64_t phases = 1, places = 1, crop = 0;
-  bool flipped = false;  // the filter's taps, last first
+  bool flipped = false;                     // the filter's taps, last first
+  int64_t first_tap = 0, tap_distance = 1;  // where flipped
 
+  // Do some taps of the window lie outside of the filter in one phase and inside in another?
+  bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
+
+  // Phases as rows of a product have them: a power of two.
+  int64_t row_phases() const;
   // Positions of the input, zeros around it included, that some place reads.
   int64_t padded() const { return stride * (places - 1) + dilation * (taps - 1) + 1; }
 };
@@ -41,15 +48,22 @@ struct Convolution {
   bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   bool folds_filters = false;          // what follows folds the result over them: a block has all filters
 
-  int64_t taps() const;    // of a phase
+  int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together
   int64_t places() const;  // of a phase in one sample
+  // Filters over one channel, and few of them (depthwise): no products of matrices.
+  bool is_direct() const;
+  // The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they
+  // read the same window of the image, and neighbours along the last dimension are stored together. None of 16-bit
+  // images, whose infinities could not be computed again. And how many rows a filter has then.
+  int64_t stacked_dims() const;
+  int64_t rows_of_filter() const;
   // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.
   Product product() const;
 };
 
 // conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for
-// all else, and for transposed ones with stride and dilation.
+// all else, and for groups of few filters.
 std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId node);
 
 // The one node among `nodes` that is a convolution; kNoNode where there is none, or another library call.

@@ -1,6 +1,7 @@
 #include "plan/convolution_kernels.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/scheduled_draft.hpp"
 
@@ -36,12 +37,14 @@ class ConvolutionKernels : ProductKernels {
         one_(*group.convolution),
         blocks_(blocks),
         kept_(kept_channels(one_)),
+        stacked_(one_.stacked_dims()),
+        rows_of_filter_(one_.rows_of_filter()),
         narrow_(one_.image.dtype == DType::f32 ? DType::f16 : one_.image.dtype),
         scaled_(one_.image.dtype == DType::f32),
         halves_(scaled_ && blocks.halves) {}
 
   ScheduledGroup run() {
-    if (is_direct(one_)) {
+    if (one_.is_direct()) {
       sum_directly();
       return std::move(result_);
     }
@@ -78,6 +81,33 @@ class ConvolutionKernels : ProductKernels {
   }
   std::vector<int64_t> phases() const {
     return each([](const ConvolutionDim& dim) { return dim.phases; });
+  }
+  std::vector<int64_t> outer_phases() const {
+    std::vector<int64_t> lengths = phases();
+    lengths.resize(dims() - stacked_);
+    return lengths;
+  }
+  // What a row of a group is made of: a filter, and a phase along each of the last dimensions.
+  std::vector<int64_t> row_digits() const {
+    std::vector<int64_t> lengths = {one_.filters};
+    std::for_each(one_.dims.end() - stacked_, one_.dims.end(),
+                  [&](const ConvolutionDim& dim) { lengths.push_back(dim.row_phases()); });
+    return lengths;
+  }
+
+  // The phase along each dimension, of the number of the outer ones and of a row.
+  std::vector<Index> phases_of(const KernelDraft& draft, const Index& outer, const Index& row) const {
+    std::vector<Index> along;
+    const Digits of_outer(draft, outer, outer_phases()), of_row(draft, row, row_digits());
+    for (size_t dim = 0; dim + stacked_ < dims(); ++dim) along.push_back(of_outer[dim]);
+    for (int64_t dim = 0; dim < stacked_; ++dim) along.push_back(of_row[dim + 1]);
+    return along;
+  }
+
+  // Do phases differ in the taps that they have? A zero stands for one that a phase lacks, and zero times infinity is
+  // NaN: samples that are not finite are computed again.
+  bool has_ragged_windows() const {
+    return std::any_of(one_.dims.begin(), one_.dims.end(), [](const auto& dim) { return dim.is_ragged(); });
   }
 
   static ExprId number(kernel::Builder& build, double value) { return build.constant(DType::f32, value); }
@@ -120,9 +150,10 @@ class ConvolutionKernels : ProductKernels {
                         kernel::BufferRole::kInput, one_.weight.root, one_.weight.offset);
   }
 
-  // [sample, padded positions and channels of all groups], and [phase, group, filter, taps and channels].
+  // [sample, padded positions and channels of all groups], and [outer phase, group, row, taps and channels].
   Shape image_halves_shape() const { return {one_.samples, product(padded()) * one_.groups * kept_}; }
-  Shape filters_shape() const { return {one_.phases(), one_.groups, one_.filters, one_.taps() * kept_}; }
+  Shape filters_shape() const { return {product(outer_phases()), one_.groups, rows(), one_.taps() * kept_}; }
+  int64_t rows() const { return one_.filters * rows_of_filter_; }  // of a group
 
   // floor(log2(largest)) of what is finite and not too small.
   static ExprId exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along) {
@@ -240,10 +271,15 @@ class ConvolutionKernels : ProductKernels {
                                   : build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
     const ExprId counted = build.op(ScalarOp::kSelect, {counts, size, number(build, 0.0)});
     const ExprId largest = build.reduce(kernel::ReduceOp::kMax, {counted}, along);
-    const ExprId loses = build.op(
-        ScalarOp::kLogicalAnd,
-        {build.op(ScalarOp::kGreater, {any_lost(build, scaled, along), whole(build, 0)}),
-         build.op(ScalarOp::kLess, {largest, number(build, halves_ ? kReachedBySum : kReached)})});
+    ExprId loses = build.op(ScalarOp::kLogicalAnd,
+                            {build.op(ScalarOp::kGreater, {any_lost(build, scaled, along), whole(build, 0)}),
+                             build.op(ScalarOp::kLess, {largest, number(build, halves_ ? kReachedBySum : kReached)})});
+    if (has_ragged_windows()) {
+      const ExprId is_finite = build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
+      const ExprId all = build.reduce(
+          kernel::ReduceOp::kMin, {build.op(ScalarOp::kSelect, {is_finite, whole(build, 1), whole(build, 0)})}, along);
+      loses = build.op(ScalarOp::kLogicalOr, {loses, build.op(ScalarOp::kLess, {all, whole(build, 1)})});
+    }
     return build.op(ScalarOp::kLogicalOr,
                     {loses, build.op(ScalarOp::kGreater, {largest, number(build, kLargestHalf)})});
   }
@@ -265,18 +301,18 @@ class ConvolutionKernels : ProductKernels {
     lower::AxisSchedule of_depth{.mapping = Mapping::kTile, .width = whole_depth};
     if (whole_depth > kLongestTile) of_depth = {.mapping = Mapping::kLoop, .width = 4096};
     const Index phase = draft.grid("phase", shape[0]), group = draft.grid("group", shape[1]);
-    const Symbol filter = draft.mapped("filter", shape[2], {.mapping = Mapping::kGrid, .width = together}),
+    const Symbol of_group = draft.mapped(row_name(), shape[2], {.mapping = Mapping::kGrid, .width = together}),
                  depth = draft.mapped("depth", shape[3], of_depth);
-    const std::vector<Index> row = {phase, group, symbol_index(filter)};
+    const std::vector<Index> row = {phase, group, symbol_index(of_group)};
     std::vector<int64_t> bases = taps();
     bases.push_back(kept_);
     const Digits at(draft, symbol_index(depth), bases);
     ExprId exists = within(draft, at[dims()], one_.channels);
-    std::vector<Index> places = {row[1], row[2], at[dims()]};
-    const Digits phases_at(draft, phase, phases());
+    std::vector<Index> places = {group, filter_of(draft, row[2]), at[dims()]};
+    const std::vector<Index> phases_at = phases_of(draft, phase, row[2]);
     for (size_t dim = 0; dim < dims(); ++dim) {
-      places.push_back(own_tap(one_.dims[dim], phases_at[dim], at[dim]));
-      exists = both(build, exists, within(draft, places.back(), one_.dims[dim].kernel));
+      places.push_back(own_tap(draft, one_.dims[dim], phases_at[dim], at[dim]));
+      exists = both(build, exists, tap_exists(draft, one_.dims[dim], phases_at[dim], at[dim]));
     }
     ExprId value = draft.load(weight_buffer(draft), places, 0.0, exists);
     if (scaled_) {
@@ -310,16 +346,40 @@ class ConvolutionKernels : ProductKernels {
                         {build.op(ScalarOp::kSelect, {is_small, whole(build, 1), whole(build, 0)})}, along);
   }
 
-  // The filter's own tap that a phase's is.
-  static Index own_tap(const ConvolutionDim& dim, const Index& phase, const Index& tap) {
-    return dim.flipped ? phase + (Index(dim.taps - 1) - tap) * Index(dim.phases) : tap;
+  // The filter's own tap that the window's is in a phase: (phase + first_tap − phases · tap) / tap_distance, where
+  // nothing that is divided is negative.
+  Index own_tap(const KernelDraft& draft, const ConvolutionDim& dim, const Index& phase, const Index& tap) const {
+    if (!dim.flipped) return tap;
+    const int64_t distance = dim.tap_distance, step = ceil_divide(dim.phases, distance);
+    const int64_t first = dim.first_tap - floor_modulo(dim.first_tap, distance);
+    return kernel::floor_divide(divided(dim, phase, tap), distance, kernel::ranges_of(draft.build.kernel())) +
+           Index(first / distance) - tap * Index(step);
+  }
+
+  static int64_t floor_modulo(int64_t number, int64_t divisor) { return ((number % divisor) + divisor) % divisor; }
+  // What (phase + first_tap − phases · tap) is modulo tap_distance.
+  static Index divided(const ConvolutionDim& dim, const Index& phase, const Index& tap) {
+    return phase + Index(floor_modulo(dim.first_tap, dim.tap_distance)) +
+           tap * Index(floor_modulo(-dim.phases, dim.tap_distance));
+  }
+
+  ExprId tap_exists(KernelDraft& draft, const ConvolutionDim& dim, const Index& phase, const Index& tap) const {
+    kernel::Builder& build = draft.build;
+    const ExprId exists = both(build, within(draft, phase, dim.phases),
+                               within(draft, own_tap(draft, dim, phase, tap), dim.kernel));
+    if (!dim.flipped || dim.tap_distance == 1) return exists;
+    const Index rest = kernel::modulo(divided(dim, phase, tap), dim.tap_distance, kernel::ranges_of(build.kernel()));
+    return both(build, exists, build.op(ScalarOp::kEqual, {build.index(rest, DType::i32), whole(build, 0)}));
   }
 
   struct Axes {
-    Index phase, group, sample;
-    Index filter;
-    Index place;             // of a phase, all dimensions as one
-    std::vector<Index> tap;  // along each dimension
+    Index group, sample;
+    Index phase;                // the number of the outer ones
+    Index row;                  // of a group: a filter in a phase of the inner ones
+    Index filter;               // of a group
+    std::vector<Index> phases;  // along each dimension
+    Index place;                // of a phase, all dimensions as one
+    std::vector<Index> tap;     // along each dimension
     Index channel;
     Index depth;                 // taps and channels as one
     std::vector<Symbol> summed;  // what the sum is over
@@ -331,19 +391,26 @@ class ConvolutionKernels : ProductKernels {
   Axes declare(ScheduledDraft& draft, bool again) const {
     const bool wide = again && is_large();
     const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, wide ? 128 : 64) : width; };
+    const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
-    const auto declare_filter = [&] {
-      lower::AxisSchedule filters{.mapping = Mapping::kGrid, .width = block(blocks_.filters)};
-      if (one_.folds_filters) filters = {.mapping = Mapping::kTile, .width = blocks_.filters};
-      axes.filter = symbol_index(draft.mapped("filter", one_.filters, filters));
+    // The kernel that computes again has a block for each phase.
+    const bool stacks = !again && stacked_ > 0;
+    const auto declare_rows = [&] {
+      lower::AxisSchedule how{.mapping = Mapping::kGrid,
+                              .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
+      // Where neighbours in memory are of different phases, or of different samples at unknown places.
+      if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
+      how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
+      if (one_.folds_filters) how = {.mapping = Mapping::kTile, .width = blocks_.filters};
+      axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
-    if (!places_first()) declare_filter();
+    if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
     lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
     if (one_.folds_filters && again)
       places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, blocks_.positions);
-    if (one_.places() >= kManyBlocksOfOne * blocks_.positions) {
+    if (is_of_one_sample()) {
       axes.sample = draft.grid("sample", one_.samples);
       axes.place = symbol_index(draft.mapped("place", one_.places(), places));
     } else {
@@ -352,9 +419,9 @@ class ConvolutionKernels : ProductKernels {
       axes.sample = at[0];
       axes.place = at[1];
     }
-    if (places_first()) declare_filter();
+    if (places_first()) declare_rows();
     // Neighbours of a result are of different phases: the last cache should meet them together.
-    axes.phase = draft.grid("phase", one_.phases());
+    set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
     const lower::AxisSchedule step{.mapping = Mapping::kLoop,
                                    .width = again ? (wide ? 16 : 32) : blocks_.depth,
                                    .stages = again ? 1 : blocks_.stages};
@@ -376,6 +443,31 @@ class ConvolutionKernels : ProductKernels {
     return axes;
   }
 
+  std::string row_name() const { return stacked_ > 0 ? "filter_phase" : "filter"; }
+  Index filter_of(const KernelDraft& draft, const Index& row) const {
+    return kernel::floor_divide(row, rows_of_filter_, kernel::ranges_of(draft.build.kernel()));
+  }
+
+  // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
+  void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
+    if (stacks) {
+      axes.phase = counted;
+      axes.filter = filter_of(draft, axes.row);
+      axes.phases = phases_of(draft, axes.phase, axes.row);
+      return;
+    }
+    axes.filter = axes.row;
+    const Digits along(draft, counted, phases());
+    for (size_t dim = 0; dim < dims(); ++dim) {
+      axes.phases.push_back(along[dim]);
+      if (dim + stacked_ < dims()) axes.phase = axes.phase * Index(one_.dims[dim].phases) + along[dim];
+      else axes.row = axes.row * Index(one_.dims[dim].row_phases()) + along[dim];
+    }
+  }
+
+  // Does a block lie in one sample?
+  bool is_of_one_sample() const { return one_.places() >= kManyBlocksOfOne * blocks_.positions; }
+
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
   bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
 
@@ -396,10 +488,9 @@ class ConvolutionKernels : ProductKernels {
     const Axes axes = declare(draft, again);
     kernel::Builder& build = draft.build;
     const Digits place(draft, axes.place, places());
-    const Digits phase(draft, axes.phase, phases());
 
-    ExprId left = again ? own_filter(draft, axes, phase) : arranged_filter(draft, axes),
-           right = again ? own_image(draft, axes, place, phase) : arranged_image(draft, axes, place, phase);
+    ExprId left = again ? own_filter(draft, axes) : arranged_filter(draft, axes),
+           right = again ? own_image(draft, axes, place) : arranged_image(draft, axes, place);
     if (places_first()) std::swap(left, right);
     ExprId sum = build.dot(left, right, axes.summed,
                            again && !halves_ ? kernel::Precision::kTf32 : kernel::Precision::kFull);
@@ -410,29 +501,33 @@ class ConvolutionKernels : ProductKernels {
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMinimum, {of_image, of_filter})});
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMaximum, {of_image, of_filter})});
     }
-    finish_sum(draft, axes, place, phase, sum,
-               again ? build.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
+    finish_sum(draft, axes, place, sum, again ? build.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
   }
 
   // Bias, what follows, and the stores.
-  void finish_sum(ScheduledDraft& draft, const Axes& axes, const Digits& place, const Digits& phase, ExprId sum,
-                  ExprId mask) {
+  void finish_sum(ScheduledDraft& draft, const Axes& axes, const Digits& place, ExprId sum, ExprId mask) {
     kernel::Builder& build = draft.build;
     const Index row = axes.group * Index(one_.filters) + axes.filter;
+    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
     if (one_.bias) {
       const int bias = draft.buffer(one_.bias->name, one_.bias->dtype, {one_.groups * one_.filters}, {one_.bias->row},
                                     kernel::BufferRole::kInput, one_.bias->root, one_.bias->offset);
       sum = build.op(ScalarOp::kAdd, {sum, build.cast(DType::f32, draft.load(bias, {row}))});
     }
-    Index position = 0;
+    Index position = 0, stored = 0;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
-      const Index output = place[at] * Index(dim.phases) + phase[at] - Index(dim.crop);
-      mask = both(build, mask, within(draft, output, dim.output));
-      position = position * Index(dim.output) + output;
+      const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
+      mask = both(build, mask,
+                  both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
+      stored = stored * Index(dim.output) + output;
+      // What follows may load by position: those that are not stored are called by others that exist.
+      position = position * Index(dim.output) +
+                 kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
-    if (one_.phases() == 1) position = axes.place;
-    store_results(draft, group_, {axes.sample, row, position}, build.cast(one_.image.dtype, sum), mask);
+    if (one_.phases() == 1) position = stored = axes.place;
+    store_results(draft, group_, {axes.sample, row, position}, build.cast(one_.image.dtype, sum), mask,
+                  {axes.sample, row, stored});
     finish(draft, draft.schedule);
   }
 
@@ -442,19 +537,19 @@ class ConvolutionKernels : ProductKernels {
     Axes axes;
     axes.sample = draft.grid("sample", one_.samples);
     axes.group = draft.grid("group", one_.groups);
-    axes.filter = draft.grid("filter", one_.filters);
+    axes.row = draft.grid("filter", one_.filters);
     axes.place = symbol_index(draft.mapped(
         "place", one_.places(),
         {.mapping = Mapping::kGrid, .width = std::min(blocks_.positions, next_power_of_two(one_.places()))}));
-    axes.phase = draft.grid("phase", one_.phases());
+    set_phase(draft, axes, draft.grid("phase", one_.phases()), false);
     walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1});
     draft.schedule.warps = blocks_.warps;
-    const Digits place(draft, axes.place, places()), phase(draft, axes.phase, phases());
+    const Digits place(draft, axes.place, places());
     kernel::Builder& build = draft.build;
-    const ExprId image = build.cast(DType::f32, own_image(draft, axes, place, phase)),
-                 filter = build.cast(DType::f32, own_filter(draft, axes, phase));
+    const ExprId image = build.cast(DType::f32, own_image(draft, axes, place)),
+                 filter = build.cast(DType::f32, own_filter(draft, axes));
     const ExprId sum = build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kMul, {image, filter})}, axes.summed);
-    finish_sum(draft, axes, place, phase, sum, kernel::kNoExpr);
+    finish_sum(draft, axes, place, sum, kernel::kNoExpr);
   }
 
   // Axes of taps and channels, walked by one loop.
@@ -478,10 +573,10 @@ class ConvolutionKernels : ProductKernels {
 
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
     return load_halves(draft, one_.weight.name, filters_shape(), filters_, filters_rest_,
-                       {axes.phase, axes.group, axes.filter, axes.depth}, kernel::kNoExpr);
+                       {axes.phase, axes.group, axes.row, axes.depth}, kernel::kNoExpr);
   }
 
-  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const Digits& place, const Digits& phase) const {
+  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
     Index position = 0;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
@@ -490,28 +585,27 @@ class ConvolutionKernels : ProductKernels {
     const Index channels = one_.groups * kept_;
     return load_halves(draft, one_.image.name, image_halves_shape(), image_, image_rest_,
                        {axes.sample, position * channels + axes.group * Index(kept_) + axes.channel},
-                       tap_exists(draft, axes, phase));
+                       scaled_ ? kernel::kNoExpr : tap_exists(draft, axes));
   }
 
   // Does the filter have the tap? Beside one that it has not, the image is zero as well: zero times infinity is NaN.
-  ExprId tap_exists(KernelDraft& draft, const Axes& axes, const Digits& phase) const {
+  ExprId tap_exists(KernelDraft& draft, const Axes& axes) const {
     ExprId exists = kernel::kNoExpr;
-    for (size_t at = 0; at < dims(); ++at) {
-      const ConvolutionDim& dim = one_.dims[at];
-      exists = both(draft.build, exists, within(draft, own_tap(dim, phase[at], axes.tap[at]), dim.kernel));
-    }
+    for (size_t at = 0; at < dims(); ++at)
+      exists = both(draft.build, exists, tap_exists(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return exists;
   }
 
-  ExprId own_filter(KernelDraft& draft, const Axes& axes, const Digits& phase) const {
+  ExprId own_filter(KernelDraft& draft, const Axes& axes) const {
     std::vector<Index> places = {axes.group, axes.filter, axes.channel};
-    for (size_t at = 0; at < dims(); ++at) places.push_back(own_tap(one_.dims[at], phase[at], axes.tap[at]));
-    return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes, phase));
+    for (size_t at = 0; at < dims(); ++at)
+      places.push_back(own_tap(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
+    return draft.load(weight_buffer(draft), places, 0.0, tap_exists(draft, axes));
   }
 
-  ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place, const Digits& phase) const {
+  ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
     std::vector<Index> places = {axes.sample, axes.group * Index(one_.channels) + axes.channel};
-    ExprId inside = tap_exists(draft, axes, phase);
+    ExprId inside = tap_exists(draft, axes);
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       places.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
@@ -527,9 +621,9 @@ class ConvolutionKernels : ProductKernels {
   }
 
   ExprId filter_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch, const Axes& axes) const {
-    const int buffer = draft.buffer(name, dtype, {one_.phases(), one_.groups, one_.filters}, {},
+    const int buffer = draft.buffer(name, dtype, {product(outer_phases()), one_.groups, rows()}, {},
                                     kernel::BufferRole::kInput, -1 - scratch);
-    return draft.load(buffer, {axes.phase, axes.group, axes.filter});
+    return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
   // A fold over filters needs all of them again where one has no halves.
@@ -538,7 +632,7 @@ class ConvolutionKernels : ProductKernels {
     const auto is_set = [&](ExprId flag) { return build.op(ScalarOp::kGreater, {flag, whole(build, 0)}); };
     ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes);
     if (one_.folds_filters)
-      of_filters = build.reduce(kernel::ReduceOp::kMax, {of_filters}, {*kernel::as_symbol(axes.filter)});
+      of_filters = build.reduce(kernel::ReduceOp::kMax, {of_filters}, {*kernel::as_symbol(axes.row)});
     return build.op(
         ScalarOp::kLogicalOr,
         {is_set(sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample)), is_set(of_filters)});
@@ -547,6 +641,7 @@ class ConvolutionKernels : ProductKernels {
   const Convolution& one_;
   const ConvolutionBlocks& blocks_;
   const int64_t kept_;
+  const int64_t stacked_, rows_of_filter_;  // dimensions whose phases stand among the rows, and how many rows they make
   const DType narrow_;
   const bool scaled_;                                                      // by powers of two, into the range of halves
   const bool halves_;                                                      // as sums of two halves
@@ -555,8 +650,6 @@ class ConvolutionKernels : ProductKernels {
 };
 
 }  // namespace
-
-bool is_direct(const Convolution& convolution) { return convolution.channels == 1 && convolution.filters < 16; }
 
 int64_t kept_channels(const Convolution& convolution) {
   const int64_t channels = convolution.channels;

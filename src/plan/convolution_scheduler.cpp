@@ -23,7 +23,7 @@ constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has a
 constexpr int64_t kSharedBytes = 200 << 10;
 
 bool can_take(const LoweredGroup& group) {
-  return group.convolution && !(group.convolution->folds_filters && is_direct(*group.convolution));
+  return group.convolution && !(group.convolution->folds_filters && group.convolution->is_direct());
 }
 
 const ParameterTable& takes(const DeviceDescription&) {
@@ -46,25 +46,34 @@ const ParameterTable& takes(const DeviceDescription&) {
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
-  if (is_direct(one)) {
+  if (one.is_direct()) {
     const int64_t width = std::clamp<int64_t>(next_power_of_two(one.places()), 32, 1024);
     return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(one.filters), kLeastBlock,
-                                        one.folds_filters ? kMostFolded : 128),
-          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
-  if (filters <= 64 || one.folds_filters) positions = std::min<int64_t>(next_power_of_two(places), 128 * 128 / filters);
-  positions = std::clamp<int64_t>(positions, kLeastBlock, 256);
+  const int64_t rows = one.filters * one.rows_of_filter();
+  int64_t outer_phases = one.phases();
+  for (auto dim = one.dims.end() - one.stacked_dims(); dim != one.dims.end(); ++dim) outer_phases /= dim->phases;
+  // With phases among the rows loops are short, and blocks that overlap count for more than large ones.
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock,
+                                        one.folds_filters          ? kMostFolded
+                                        : one.rows_of_filter() > 1 ? 64
+                                                                   : 128),
+          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock,
+                                          std::min<int64_t>(128 * 128 / filters, 128));
   const auto blocks = [&] {
-    return one.phases() * one.groups * ceil_divide(one.filters, filters) * ceil_divide(places, positions);
+    return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
   };
   while (blocks() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
     (positions >= filters || one.folds_filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
+  if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
-                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1, step == 64 ? 3 : 4);
+                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
+                                             one.exact    ? 2
+                                             : step == 64 ? 3
+                                                          : 4);
   return {{"block_m", filters},
           {"block_n", positions},
           {"block_k", step},
@@ -88,7 +97,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Convolution& one = *group.convolution;
   int64_t filters = read("block_m"), positions = read("block_n");
-  if (!is_direct(one)) positions = std::min<int64_t>(positions, 256);
+  if (!one.is_direct()) positions = std::min<int64_t>(positions, 256);
   if (one.folds_filters) {
     filters = std::max(filters, next_power_of_two(one.filters));
     positions = std::min(positions, kMostOfBlock / filters);

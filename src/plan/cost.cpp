@@ -28,6 +28,13 @@ Cost graph_cost(const Graph& graph) {
   return cost;
 }
 
+int64_t input_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
+  for (const GraphOutput& output : graph.outputs) bytes += graph.type(output.value).bytes();
+  return bytes;
+}
+
 double roofline_seconds(const Cost& cost, const DeviceDescription& device) {
   const double memory = device.copy_bytes_per_second > 0 ? cost.bytes / device.copy_bytes_per_second : 0;
   const double arithmetic = device.fp32_flops > 0 ? cost.flops / device.fp32_flops : 0;

@@ -21,6 +21,9 @@ std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule);
 // done once.
 Cost graph_cost(const Graph& graph);
 
+// Of all that goes in and comes out, parameters and buffers too.
+int64_t input_bytes(const Graph& graph);
+
 // Seconds below which the device's measured ceilings allow no program to be.
 double roofline_seconds(const Cost& cost, const DeviceDescription& device);
 

@@ -8,6 +8,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "ir/memory.hpp"
+#include "plan/cuda_graph.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
 #include "plan/scatters.hpp"
@@ -373,7 +374,9 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
 }
 
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
-  return ProgramBuilder(graph, schedule, device).build();
+  Program program = ProgramBuilder(graph, schedule, device).build();
+  program.graphs = schedule.graphs && why_not_captured(graph, program).empty();
+  return program;
 }
 
 std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,

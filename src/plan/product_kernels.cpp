@@ -433,10 +433,14 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
 }
 
 void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
-                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask) {
+                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
+                                   const std::vector<kernel::Index>& stored) {
   Lift lift = lift_after(draft, after, places, value);
+  const std::vector<bool> plain = walked_like_the_product(after);
   for (const kernel_ir::Store& store : after.kernel.stores) {
     kernel::Access access = lift.access(store.access);
+    if (plain[store.access.buffer])
+      for (size_t place = 0; place < stored.size(); ++place) access.coordinates[place].index = stored[place];
     access.mask = mask;
     draft.build.store(std::move(access), lift.expr(store.value));
   }

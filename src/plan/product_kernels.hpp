@@ -107,9 +107,11 @@ class ProductKernels {
   static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                        const ProductSymbols& symbols);
 
-  // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is.
+  // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
+  // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
+  // holds (none: those).
   static void store_results(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
-                            kernel::ExprId value, kernel::ExprId mask);
+                            kernel::ExprId value, kernel::ExprId mask, const std::vector<kernel::Index>& stored = {});
   // The one value that such a group stores.
   static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                     kernel::ExprId value);

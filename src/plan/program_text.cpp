@@ -37,7 +37,7 @@ struct StepText {
 }  // namespace
 
 std::string print(const Graph& graph, const Schedule& schedule) {
-  std::string text = "schedule " + schedule.target + " {\n";
+  std::string text = "schedule " + schedule.target + (schedule.graphs ? " graphs {\n" : " {\n");
   for (const auto& group : schedule.groups) {
     text += "  " + group.scheduler;
     for (NodeId node : group.nodes) text += " " + name_of_node(graph, node);

@@ -22,6 +22,7 @@ struct GroupSchedule {
 struct Schedule {
   std::string target;                 // "triton" or "cpu"
   std::vector<GroupSchedule> groups;  // in order of execution
+  bool graphs = false;                // its launches are captured into a CUDA graph, where they can be (cuda_graph.hpp)
   bool operator==(const Schedule&) const = default;
 };
 

@@ -21,6 +21,7 @@ T whole(const ordered_json& value) {
 
 std::string schedule_to_json(const Schedule& schedule, int indent) {
   ordered_json json = {{"target", schedule.target}, {"groups", ordered_json::array()}};
+  if (schedule.graphs) json["graphs"] = true;
   for (const auto& group : schedule.groups) {
     ordered_json one = {{"nodes", group.nodes}, {"scheduler", group.scheduler}, {"parameters", ordered_json::object()}};
     for (const auto& [name, value] : group.parameters) one["parameters"][name] = value;
@@ -42,6 +43,7 @@ Schedule schedule_from_json(std::string_view text) {
   try {
     const ordered_json json = ordered_json::parse(text);
     schedule.target = json.at("target").get<std::string>();
+    schedule.graphs = json.value("graphs", false);
     for (const auto& one : json.at("groups")) {
       GroupSchedule group;
       for (const auto& node : one.at("nodes")) group.nodes.push_back(whole<NodeId>(node));

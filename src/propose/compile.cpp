@@ -8,6 +8,7 @@
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/keep_mask.hpp"
+#include "plan/cuda_graph.hpp"
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
@@ -27,7 +28,7 @@ std::unique_ptr<TargetPrinter> printer_for(const std::string& target) {
 
 // Every node that is in a group, each once, as a library call.
 Schedule library_schedule(const Schedule& schedule) {
-  Schedule out{.target = schedule.target, .groups = {}};
+  Schedule out{.target = schedule.target, .groups = {}, .graphs = false};
   std::set<NodeId> nodes;
   for (const GroupSchedule& group : schedule.groups)
     if (group.scheduler != "view") nodes.insert(group.nodes.begin(), group.nodes.end());
@@ -69,11 +70,28 @@ void count_steps(Compiled& compiled) {
     }
 }
 
+void decide_graphs(Compiled& compiled, const CompileOptions& options, const DeviceDescription& device) {
+  if (options.graphs == GraphUse::kOff || options.caution >= Caution::kNoGraphs || options.target != "triton") return;
+  compiled.why_no_graph = why_not_captured(compiled.graph, compiled.program);
+  if (!compiled.why_no_graph.empty()) return;
+  compiled.schedule.graphs = compiled.program.graphs = options.graphs == GraphUse::kOn ||
+                                                       graph_pays(
+                                                           launch_costs(compiled.graph, compiled.program, device));
+}
+
 }  // namespace
+
+GraphUse graph_use_of(const std::string& name) {
+  if (name == "off") return GraphUse::kOff;
+  if (name == "on") return GraphUse::kOn;
+  if (name == "auto") return GraphUse::kAuto;
+  throw Error(ErrorKind::kUser, "graphs cannot be \"" + name + "\".", "Use auto, on or off.");
+}
 
 std::string name_of(Caution caution) {
   switch (caution) {
     case Caution::kNone: return "fused";
+    case Caution::kNoGraphs: return "no-graphs";
     case Caution::kExactConvolutions: return "exact-convolutions";
     case Caution::kLibraryDraws: return "library-draws";
     case Caution::kUnfused: return "unfused";
@@ -135,9 +153,12 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (fuses && device.half_flops > 0) compiled.schedule = join_products(compiled.graph, compiled.schedule, device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
-  if (last == CompileStage::kSchedule) return compiled;
+  const bool may_have_graphs = options.graphs != GraphUse::kOff && options.target == "triton";
+  if (last == CompileStage::kSchedule && !may_have_graphs) return compiled;
 
   compiled.program = lower(compiled.graph, compiled.schedule, device);
+  decide_graphs(compiled, options, device);
+  if (last == CompileStage::kSchedule) return compiled;
   count_steps(compiled);
   lap("lower");
   if (last == CompileStage::kKernels) return compiled;

@@ -17,17 +17,28 @@ namespace kw {
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
   kNone,               // fused, as the scheduler thinks best
+  kNoGraphs,           // the same without a CUDA graph, as is everything below
   kExactConvolutions,  // the same, but what enters convolutions in f32 is not rounded, as PyTorch's TF32 would
   kLibraryDraws,       // and random numbers are all drawn by the library
   kUnfused,            // one group per node
   kLibrary,            // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone, Caution::kExactConvolutions, Caution::kLibraryDraws,
-                                        Caution::kUnfused, Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "exact-convolutions", "library-draws", "unfused", "library"
+inline constexpr Caution kCautions[] = {Caution::kNone,         Caution::kNoGraphs, Caution::kExactConvolutions,
+                                        Caution::kLibraryDraws, Caution::kUnfused,  Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "no-graphs", "exact-convolutions", "library-draws", "unfused",
+                                       // "library"
+
+// Whether kernel_forward is captured into a CUDA graph.
+enum class GraphUse {
+  kOff,
+  kOn,    // wherever it can be
+  kAuto,  // where the cost model expects it to be faster
+};
+GraphUse graph_use_of(const std::string& name);  // "off", "on", "auto"; throws kUser
 
 struct CompileOptions {
   std::string target;  // "triton" or "cpu"
+  GraphUse graphs = GraphUse::kOff;
   Caution caution = Caution::kNone;
   PassOptions passes;
   std::string problem_name;    // of the user's file, for the candidate's header; empty for in-memory modules
@@ -41,6 +52,7 @@ struct Compiled {
   std::string source;                // the candidate: one Python file
   std::vector<std::string> kernels;  // names
   int library_calls = 0;
+  std::string why_no_graph;              // where a CUDA graph was asked for and cannot be: the reason
   std::vector<std::string> library_ops;  // each once, in order of first use
   PassReport passes;
   std::vector<std::pair<std::string, double>> seconds;  // per stage

@@ -12,6 +12,7 @@
 #include "propose/sample_log.hpp"
 #include "propose/sampling.hpp"
 #include "propose/search_run.hpp"
+#include "support/error.hpp"
 
 namespace kw {
 

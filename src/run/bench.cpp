@@ -80,6 +80,7 @@ Json key_of(const std::string& source_hash, const BenchOptions& options) {
   Json key = {{"source", source_hash},          {"kw", emitter_version()},
               {"target", options.target},       {"policy", options.policy},
               {"emit_only", options.emit_only}, {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
+  if (options.target == "triton") key["graphs"] = options.graphs;
   if (options.proposer.model.model.empty()) return key;
   key["proposer"] = to_json(options.proposer);
   key["after_compiler"] = options.after_compiler;
@@ -225,7 +226,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
                     {"target", options.target},       {"size", options.size},
                     {"policy", options.policy},       {"budget", options.budget_seconds},
                     {"emit_only", options.emit_only}, {"baselines", options.baselines},
-                    {"draws", options.draws}};
+                    {"draws", options.draws},         {"graphs", options.graphs}};
     if (!options.proposer.model.model.empty())
       request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
     request["fresh"] = options.redo;

@@ -67,6 +67,7 @@ class BenchWorker {
       OptimizeOptions options;
       read_common(request, options);
       options.emit_only = request.at("emit_only");
+      options.graphs = request.value("graphs", "auto");
       options.timeout_seconds = request.value("timeout", 600.0);
       options.try_seconds = request.value("try_seconds", 0.0);
       options.fresh = true;  // the run's own lines are what it resumes from

@@ -17,6 +17,7 @@
 #include "judge/problem_file.hpp"
 #include "judge/session.hpp"
 #include "judge/target.hpp"
+#include "plan/cost.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/captured.hpp"
 #include "propose/compile.hpp"
@@ -112,6 +113,7 @@ class Optimisation {
     if (!found) return std::nullopt;
     Json report = Json::parse(found->report, nullptr, false);
     if (!report.is_object()) return std::nullopt;
+    if (target_ == "triton" && report.value("graphs", "off") != options_.graphs) return std::nullopt;
     if (options_.budget_seconds > 0)
       for (const std::string& baseline : options_.baselines) {
         const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) &&
@@ -155,10 +157,12 @@ class Optimisation {
                {"policy", options_.policy},
                {"verdict", "fail"},
                {"reason", ""}};
+    if (target_ == "triton") report_["graphs"] = options_.graphs;
   }
 
   CompileOptions compile_options(Caution caution) const {
     CompileOptions result{.target = target_,
+                          .graphs = graph_use_of(options_.graphs),
                           .caution = caution,
                           .passes = {},
                           .problem_name = file_.title(),
@@ -369,13 +373,17 @@ class Optimisation {
     if (!spilling.empty() && compiled_.source != first) spilling_groups();
   }
 
-  // Where the timed candidate is too slow: other schedules for as long as timing may take, and PyTorch's operators
-  // called one by one, which nothing that is written may be slower than. The better one is timed beside all baselines
-  // and is the answer.
+  // Where the timed candidate is too slow: the same without a CUDA graph, where it has one; other schedules for as long
+  // as timing may take, and PyTorch's operators called one by one, which nothing that is written may be slower than.
+  // The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
     if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
+    if (compiled_.program.graphs && has_time_to_try() && try_instead(archive, compile_at(Caution::kNoGraphs))) {
+      add_note(report_, "launched one by one, the same kernels were faster than in a CUDA graph");
+      if (!too_slow(report_, std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
+    }
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
       const std::string first = compiled_.source;
@@ -383,7 +391,10 @@ class Optimisation {
       run_search(archive, request, "rescue");
       if (compiled_.source != first) measure(archive);
     }
-    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) try_library(archive);
+    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) {
+      const Json ours = report_["speedup"]["eager"];
+      if (try_instead(archive, compile_at(Caution::kLibrary))) report_["lost"] = ours;
+    }
     add_seconds("rescue", began);
   }
 
@@ -391,16 +402,13 @@ class Optimisation {
     return options_.try_seconds <= 0 || seconds_now() + verify_seconds_ < began_ + options_.try_seconds;
   }
 
-  void try_library(Archive& archive) {
-    Compiled calls = compile_at(Caution::kLibrary);
-    if (calls.source == compiled_.source) return;
+  // Verified and timed, and the answer where it is faster than the present one. Returns whether it is.
+  bool try_instead(Archive& archive, Compiled other) {
+    if (other.source == compiled_.source) return false;
     const Answer ours{compiled_, report_, candidate_hash_, verdict_, measurement_, eager_errors_};
-    if (!accept(archive, report_, std::move(calls))) return;
+    if (!accept(archive, report_, std::move(other))) return false;
     measure(archive);
-    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) {
-      report_["lost"] = ours.report["speedup"]["eager"];
-      return;
-    }
+    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) return true;
     compiled_ = ours.compiled;
     report_ = ours.report;
     candidate_hash_ = ours.candidate;
@@ -408,6 +416,7 @@ class Optimisation {
     measurement_ = ours.measurement;
     eager_errors_ = ours.eager_errors;
     output_.write(compiled_.source);
+    return false;
   }
 
   void run_search(Archive& archive, SearchRequest& request, const char* key) {
@@ -454,14 +463,6 @@ class Optimisation {
     add_kernels(report_, compiled_);
     output_.write(compiled_.source);
     return true;
-  }
-
-  // Of all that goes in and comes out.
-  static int64_t input_bytes(const Graph& graph) {
-    int64_t bytes = 0;
-    for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
-    for (const GraphOutput& output : graph.outputs) bytes += graph.type(output.value).bytes();
-    return bytes;
   }
 
   void measure(Archive& archive) {

@@ -22,6 +22,7 @@ struct OptimizeOptions {
   std::string target = "auto";  // "auto", "cpu", "triton"
   std::string size;             // of the problem's SIZES; empty: "cpu" for the CPU, "full" for a GPU
   std::string policy = "reference";
+  std::string graphs = "auto";  // CUDA graphs: "auto", "on", "off" (propose/compile.hpp)
   std::vector<std::string> baselines = {"eager", "compile"};
   std::vector<std::string> disabled_passes;
   double budget_seconds = 10;    // up to kTimingSeconds of timing, what is more of search; 0: verified but not measured

@@ -176,6 +176,10 @@ void add_kernels(Json& report, const Compiled& compiled) {
   report["kernels"] = compiled.kernels;
   report["library_calls"] = compiled.library_calls;
   report["library_ops"] = compiled.library_ops;
+  if (compiled.schedule.target != "triton") return;
+  report["cuda_graph"] = compiled.program.graphs;
+  if (!compiled.why_no_graph.empty() && report.value("graphs", "") == "on")
+    add_note(report, "no CUDA graph was made: " + compiled.why_no_graph);
 }
 
 void add_machine_code(Json& report, const Json& reply, int sm) {

@@ -27,7 +27,7 @@ void add_measurement(nlohmann::ordered_json& report, const TimingReply& reply);
 void add_roofline(nlohmann::ordered_json& report, const Graph& graph, const nlohmann::ordered_json& ceilings,
                   double cache_bytes);
 
-// kernels, library_calls, library_ops, schedule summary.
+// kernels, library_calls, library_ops, of the triton target cuda_graph.
 void add_kernels(nlohmann::ordered_json& report, const Compiled& compiled);
 
 // compiled: what a worker's compile_only answered.

@@ -134,7 +134,7 @@ std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> gro
   const auto outputs = stored_values(facts_, *ordered);
   const auto known_groups = nodes_of(known);
   const auto known_outputs = stored_values(facts_, known_groups);
-  Schedule schedule{.target = device_.target, .groups = {}};
+  Schedule schedule{.target = device_.target, .groups = {}, .graphs = known.graphs};
   for (size_t group = 0; group < ordered->size(); ++group) {
     const auto& nodes = (*ordered)[group];
     const auto same = std::find(known_groups.begin(), known_groups.end(), nodes);

@@ -71,7 +71,8 @@ void BlockRun::run(const Instruction& instruction) {
     case Kind::kConstant: return run_constant(instruction);
     case Kind::kIndex: return run_index(instruction);
     case Kind::kOp: return run_op(instruction);
-    case Kind::kRelabel: values_[instruction.results[0]] = values_[instruction.operands[0]]; return;
+    case Kind::kRelabel:
+    case Kind::kSplit: return run_renamed(instruction);
     case Kind::kLoad: return run_load(instruction);
     case Kind::kStore: return run_store(instruction);
     case Kind::kCopy: return run_copy(instruction);
@@ -358,6 +359,20 @@ void BlockRun::run_dot(const Instruction& instruction) {
     for_each_line(result.reals, [&](double start) { return dot_in_float(start, left, right, line); });
   }
   finish(type.dtype, result);
+  values_[instruction.results[0]] = std::move(result);
+}
+
+void BlockRun::run_renamed(const Instruction& instruction) {
+  std::vector<Symbol> lanes = type_of(instruction.operands[0]).lanes;  // with the new ones in the place of the old
+  const auto found = std::find(lanes.begin(), lanes.end(), instruction.from);
+  *found = instruction.kind == Kind::kRelabel ? instruction.to : instruction.lanes[0];
+  if (instruction.kind == Kind::kSplit) lanes.insert(found + 1, instruction.lanes[1]);
+  const Numbers& operand = values_[instruction.operands[0]];
+  Numbers result;
+  for (const int64_t place : world_.points.places(type_of(instruction.results[0]).lanes, lanes)) {
+    if (!operand.reals.empty()) result.reals.push_back(operand.reals[place]);
+    if (!operand.wholes.empty()) result.wholes.push_back(operand.wholes[place]);
+  }
   values_[instruction.results[0]] = std::move(result);
 }
 

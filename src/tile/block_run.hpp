@@ -65,6 +65,7 @@ class BlockRun {
   void run_copy(const Instruction& instruction);
   void wait(int pending);
   void run_dot(const Instruction& instruction);
+  void run_renamed(const Instruction& instruction);
   void run_fold(const Instruction& instruction);
   void run_scan(const Instruction& instruction);
   void run_loop(const Instruction& instruction);

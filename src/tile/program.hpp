@@ -97,17 +97,19 @@ enum class Kind {
   kConstant,  // result = number (or integer, for integral types)
   kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
   kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
-  kRelabel,   // result = operand 0 with lane `from` called `to`; both have the same width
-  kLoad,      // result = access
-  kStore,     // access ← operand 0; with `combine`, folded atomically with what is there
-  kCopy,      // `destination` ← access, from global to shared memory, for every point of `lanes`
-  kWait,      // until no more than `pending` asynchronous copies of this block are under way
-  kDot,       // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
-  kFold,      // results = operands folded by `reduce` over `lanes`
-  kScan,      // results = operands folded by `reduce` over the points of lane `from` so far, this one included
-  kFor,       // for symbol from begin to end by step: body. Carried values below
-  kIf,        // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
-  kBarrier,   // all that the block (cluster, grid) wrote before is seen by all of it after
+  // The results of these two may have their lanes in another order.
+  kRelabel,  // result = operand 0 with lane `from` called `to`; both have the same width
+  kSplit,    // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`
+  kLoad,     // result = access
+  kStore,    // access ← operand 0; with `combine`, folded atomically with what is there
+  kCopy,     // `destination` ← access, from global to shared memory, for every point of `lanes`
+  kWait,     // until no more than `pending` asynchronous copies of this block are under way
+  kDot,      // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
+  kFold,     // results = operands folded by `reduce` over `lanes`
+  kScan,     // results = operands folded by `reduce` over the points of lane `from` so far, this one included
+  kFor,      // for symbol from begin to end by step: body. Carried values below
+  kIf,       // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
+  kBarrier,  // all that the block (cluster, grid) wrote before is seen by all of it after
 };
 
 enum class CopyMode { kPlain, kAsync, kBulk };
@@ -134,8 +136,8 @@ struct Instruction {
   double number = 0.0;                           // kConstant of a floating type
   int64_t integer = 0;                           // kConstant of an integral type or b1
   Index index;                                   // kIndex
-  Symbol from = -1, to = -1;                     // kRelabel; kScan: from
-  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied
+  Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
+  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
   Access access;                                 // kLoad, kStore; kCopy: the source
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore

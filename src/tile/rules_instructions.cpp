@@ -34,6 +34,7 @@ class InstructionRules {
       case Kind::kIndex: return check_index();
       case Kind::kOp: return check_op();
       case Kind::kRelabel: return check_relabel();
+      case Kind::kSplit: return check_split();
       case Kind::kLoad: return check_load();
       case Kind::kStore: return check_store();
       case Kind::kCopy: return check_copy();
@@ -194,7 +195,30 @@ class InstructionRules {
             name_of_lane(at_.from), width_of(program_, at_.from), name_of_lane(at_.to), width_of(program_, at_.to));
     Lanes expected = operand(0).lanes;
     std::replace(expected.begin(), expected.end(), at_.from, at_.to);
-    check_lanes(result(), expected, "the result");
+    require(same_lanes(result().lanes, expected), "the result has lanes {}, but {} are expected, in any order",
+            lanes_text(result().lanes), lanes_text(expected));
+    check_dtype(result(), operand(0).dtype, "the result");
+  }
+
+  void check_split() const {
+    check_counts(1, 1);
+    check_lane(at_.from);
+    require(at_.lanes.size() == 2, "{} lanes are split off, but two are expected", at_.lanes.size());
+    for (const Symbol lane : at_.lanes) {
+      check_lane(lane);
+      require(!has_lane(operand(0).lanes, lane), "the operand has lane '{}' already", name_of_lane(lane));
+    }
+    const auto found = std::find(operand(0).lanes.begin(), operand(0).lanes.end(), at_.from);
+    require(found != operand(0).lanes.end(), "the operand has no lane '{}'", name_of_lane(at_.from));
+    const int64_t whole = width_of(program_, at_.from), quotients = width_of(program_, at_.lanes[0]),
+                  remainders = width_of(program_, at_.lanes[1]);
+    require(quotients * remainders == whole, "'{}' is {} wide, but '{}' and '{}' are {} and {}", name_of_lane(at_.from),
+            whole, name_of_lane(at_.lanes[0]), name_of_lane(at_.lanes[1]), quotients, remainders);
+    Lanes expected = operand(0).lanes;
+    expected[found - operand(0).lanes.begin()] = at_.lanes[0];
+    expected.push_back(at_.lanes[1]);
+    require(same_lanes(result().lanes, expected), "the result has lanes {}, but {} are expected, in any order",
+            lanes_text(result().lanes), lanes_text(expected));
     check_dtype(result(), operand(0).dtype, "the result");
   }
 

@@ -345,6 +345,12 @@ class ProgramParser {
       result.from = used_symbol(SymbolKind::kLane, "lane");
       reader_.expect("->");
       result.to = used_symbol(SymbolKind::kLane, "lane");
+    } else if (word_here == "split") {
+      result.kind = Kind::kSplit;
+      result.operands = {used_value()};
+      result.from = used_symbol(SymbolKind::kLane, "lane");
+      reader_.expect("->");
+      result.lanes = used_lanes();
     } else if (word_here == "load") {
       result.kind = Kind::kLoad;
       result.access = place();

@@ -39,6 +39,7 @@ class ProgramPrinter {
       case Kind::kIndex:
       case Kind::kOp:
       case Kind::kRelabel:
+      case Kind::kSplit:
       case Kind::kLoad:
       case Kind::kDot:
       case Kind::kFold:
@@ -220,6 +221,9 @@ class ProgramPrinter {
       case Kind::kRelabel:
         return fmt::format("relabel {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
                            symbol_name(instruction.to));
+      case Kind::kSplit:
+        return fmt::format("split {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
+                           symbols(instruction.lanes));
       case Kind::kLoad:
         return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
                mask_text(instruction.access, true) + hint_text(instruction.hint);

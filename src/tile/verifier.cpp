@@ -126,7 +126,8 @@ class ScopeWalk {
     if (accesses) check_access(instruction.access, surroundings);
     if (instruction.kind == Kind::kCopy) check_access(instruction.destination, surroundings);
     for (const Symbol lane : instruction.lanes) check_symbol(lane);
-    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kScan) check_symbol(instruction.from);
+    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kScan || instruction.kind == Kind::kSplit)
+      check_symbol(instruction.from);
     if (instruction.kind == Kind::kRelabel) check_symbol(instruction.to);
     if (instruction.kind == Kind::kFor) check_symbol(instruction.symbol);
   }

@@ -278,3 +278,27 @@ def test_two_at_once_lose_nothing(kw):
         process.stdout.close()
     for problem in problems:
         assert kw("optimize", problem, "--budget", 0, "--json", "-").json()["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("graphs, made", [("on", True), ("off", False)])
+def test_graphs_are_made_where_they_are_asked_for(done, graphs, made):
+    kw, problem, _ = done
+    pytest.importorskip("triton")
+    result = kw(
+        "optimize",
+        problem,
+        "--target",
+        "triton",
+        "--emit-only",
+        "--graphs",
+        graphs,
+        "-o",
+        "graphs_kw.py",
+        "--json",
+        "graphs.json",
+    )
+    report = json.loads((kw.folder / "graphs.json").read_text())
+    assert (report["graphs"], report["cuda_graph"]) == (graphs, made)
+    assert ("run as a CUDA graph" in result.out) == made
+    source = Path(report["candidate"]).read_text()
+    assert ("class ForwardGraphs" in source) == made

@@ -36,6 +36,10 @@ def _residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
     return F.relu(F.conv2d(x, w, b, padding=1) + r) * 0.5
 
 
+def _transposed_residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
+    return F.relu(F.conv_transpose2d(x, w, b, stride=2, padding=1) + r) * 0.5
+
+
 def _by_channel(x: Tensor, w: Tensor, b: Tensor, scale: Tensor) -> Tensor:
     return torch.tanh(F.conv_transpose2d(x, w, b, stride=2, padding=1) * scale[:, None, None] - 1.0)
 
@@ -72,6 +76,27 @@ CASES = [
     Case("transposed_depthwise", transposed(stride=2, groups=6), ((2, 6, 5, 6), (6, 1, 3, 3), (6,))),
     Case("transposed_one_dimension", transposed(stride=4, padding=2), ((2, 5, 20), (5, 18, 6), (18,))),
     Case("transposed_three_dimensions", transposed(stride=2), ((2, 3, 3, 4, 3), (3, 18, 2, 3, 3), (18,))),
+    Case(
+        "transposed_strided_dilated", transposed(stride=2, padding=1, dilation=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,))
+    ),
+    Case("transposed_three_phases", transposed(stride=(2, 3), padding=(1, 2)), ((2, 5, 7, 6), (5, 18, 3, 5), (18,))),
+    Case(
+        "transposed_five_phases_dilated",
+        transposed(stride=(5, 3), padding=1, dilation=(2, 4)),
+        ((2, 5, 4, 5), (5, 18, 3, 3), (18,)),
+    ),
+    Case(
+        "transposed_few_filters_of_a_group",
+        transposed(stride=2, padding=1, output_padding=1, groups=2),
+        ((2, 4, 2, 3, 4), (4, 6, 3, 5, 3), (12,)),
+    ),
+    Case("transposed_first_dimension", transposed(stride=(2, 1)), ((2, 5, 4, 6), (5, 18, 3, 2), (18,))),
+    Case("transposed_four_phases", transposed(stride=4, padding=1), ((2, 5, 7, 6), (5, 18, 3, 5), (18,))),
+    Case("transposed_less_than_a_stride", transposed(stride=(2, 4)), ((2, 5, 7, 6), (5, 18, 1, 2), (18,))),
+    Case("transposed_even_filters", transposed(stride=2, padding=1), ((2, 5, 7, 6), (5, 18, 4, 4), (18,))),
+    Case("transposed_wide_padding", transposed(stride=2, padding=3), ((2, 5, 9, 8), (5, 18, 4, 4), (18,))),
+    Case("transposed_few_filters_3d", transposed(stride=2, padding=1), ((2, 5, 3, 4, 3), (5, 16, 3, 3, 3), (16,))),
+    Case("transposed_residual", _transposed_residual, ((2, 5, 7, 6), (5, 18, 4, 4), (18,), (2, 18, 14, 12))),
     Case("transposed_by_channel", _by_channel, ((2, 5, 7, 6), (5, 18, 4, 4), (18,), (18,))),
     Case("halves", conv(padding=1), ((2, 5, 9, 11), (18, 5, 3, 3), (18,)), dtype=torch.float16),
     Case("bfloat16", transposed(stride=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,)), dtype=torch.bfloat16),
@@ -266,6 +291,8 @@ def _magnitude(case: Case, sizes: list[Tensor]) -> Tensor:
         return case.before(*sizes)
     if case.function is _residual:
         return F.conv2d(sizes[0], sizes[1], sizes[2], padding=1) + sizes[3]
+    if case.function is _transposed_residual:
+        return F.conv_transpose2d(sizes[0], sizes[1], sizes[2], stride=2, padding=1) + sizes[3]
     if case.function is _by_channel:
         summed = F.conv_transpose2d(sizes[0], sizes[1], sizes[2], stride=2, padding=1)
         return summed * sizes[3][:, None, None] + 1.0

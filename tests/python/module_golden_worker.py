@@ -46,6 +46,10 @@ CALLS: dict[str, tuple[Callable[[], Call], list[Callable[[], Call]]]] = {
         lambda: ((torch.randn(4, 8),), {}),
         [lambda: ((torch.randn(3, 8),), {}), lambda: ((torch.randn(8, 4).t(),), {})],
     ),
+    "graphed_statistics": (
+        lambda: ((torch.randn(4, 8),), {}),
+        [lambda: ((torch.randn(3, 8),), {}), lambda: ((torch.randn(8, 4).t(),), {})],
+    ),
     "moments_in_place": (lambda: ((torch.randn(128),), {}), [lambda: ((torch.randn(128, dtype=torch.float64),), {})]),
     "norm_mm": (
         lambda: ((torch.randn(16, 64),), {"pairs": pairs(torch.randn(2))}),

@@ -217,6 +217,8 @@ KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
     if (one.mapping == Mapping::kTile)
       while (one.width < most) one.width *= 2;
     one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
+    one.last = one.mapping != Mapping::kLoop && one.width > 1 && random.chance(0.2);
+    if (one.last && one.width > 2 && random.chance(0.7)) one.split = random.chance(0.5) ? 2 : one.width / 2;
     schedule.axes.push_back(one);
   }
   if (random.chance(0.3)) merge_loops(random, kernel, schedule);
@@ -248,7 +250,7 @@ bool close(double left, double right) {
 }
 
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
-  int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0;
+  int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0;
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     Random random(seed);
     RandomKernel maker(random);
@@ -271,6 +273,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     online += text.find("rescale") != std::string::npos;
     merged += text.find("_step = 0 to") != std::string::npos;
     bulk += text.find("] bulk") != std::string::npos;
+    split += text.find("_remainder") != std::string::npos;
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
     const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
     for (const auto& [name, numbers] : expected) {
@@ -289,6 +292,44 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(online, 10);
   EXPECT_GT(merged, 10);
   EXPECT_GT(bulk, 10);
+  EXPECT_GT(split, 10);
+}
+
+// Rows that are two interleaved halves of a line of the result, as a transposed convolution's phases are.
+constexpr const char* kInterleaved = R"(kernel interleaved {
+  axis row = 36, place = 21, depth = 40
+  in a: f32[36, 40]
+  in b: f32[21, 40]
+  in scale: f32[18]
+  out y: f32[18, 42]
+  product = dot(a[row, depth], b[place, depth]; depth)
+  y[row / 2, 2 * place + row % 2] = product * scale[row / 2]
+})";
+
+TEST(Lower, RowsBehindAProductMayBeTheLastDimensionAndSplit) {
+  const Kernel kernel = kernel::parse_kernel(kInterleaved);
+  Random random(7);
+  const kernel::Memory memory = random_memory(random, kernel, {}), expected = kernel::evaluate(kernel, memory, {});
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"row":{"grid":16},"place":{"grid":16},"depth":{"loop":16},"warps":4})", "[row, place] = dot"},
+      {R"({"row":{"grid":16,"last":true},"place":{"grid":16},"depth":{"loop":16},"warps":4})",
+       "[place, row_last] = relabel"},
+      {R"({"row":{"grid":16,"last":true,"split":2},"place":{"grid":16},"depth":{"loop":16},"warps":4})",
+       "[place, row_remainder, row_quotient] = split %product_2 row -> row_quotient, row_remainder"},
+      {R"({"row":{"grid":32},"place":{"tile":32,"last":true,"split":8},"depth":{"tile":64},"warps":4})",
+       "[row, place_remainder, place_quotient] = split"},
+  };
+  for (const auto& [schedule, words] : cases) {
+    const KernelSchedule parsed = parse_schedule(std::string_view(schedule), kernel);
+    EXPECT_EQ(to_json(parsed, kernel).dump(), schedule);
+    const tile::Program program = arrange(kernel, parsed);
+    const std::string text = tile::print_program(program);
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+    EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+    const tile::Memory found = tile::interpret(program, memory, {}, tile::Arithmetic::kDouble);
+    for (size_t i = 0; i < expected.at("y").reals.size(); ++i)
+      ASSERT_TRUE(close(found.at("y").reals[i], expected.at("y").reals[i])) << schedule << " at " << i << "\n" << text;
+  }
 }
 
 // --- What cannot be ---
@@ -347,6 +388,12 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"loop":2,"stages":2},"column":{"loop":8},"nest":[["row","column"]]})", "stages inside a merged loop"},
       {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","column"]]})", "by a value that does not depend on it"},
       {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","row"],"column"]})", "nest has axis 'row' 2 times"},
+      {R"({"row":{"grid":4,"split":2},"column":{"loop":8}})", "axis 'row' cannot be split by 2"},
+      {R"({"row":{"grid":4,"last":true,"split":4},"column":{"loop":8}})", "axis 'row' cannot be split by 4"},
+      {R"({"row":{"grid":4,"last":true,"split":3},"column":{"loop":8}})", "is 3, but must be a power of two"},
+      {R"({"row":{"grid":4,"last":1},"column":{"loop":8}})", "must be true or false"},
+      {R"({"row":{"grid":4},"column":{"loop":8,"last":true}})", "axis 'column' cannot be the last"},
+      {R"({"row":{"grid":1,"last":true},"column":{"loop":8}})", "axis 'row' cannot be the last"},
       {R"([1])", "expected an object"},
       {R"({)", "this is not JSON"},
   };

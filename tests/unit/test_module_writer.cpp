@@ -38,7 +38,7 @@ ValueId value_named(const Graph& graph, const std::string& name) {
 }
 
 // Lines after the kernels: "allocate NAME", "run KERNEL TENSORS…", "call NAME" (the node that makes it), "view NAME
-// BASE".
+// BASE", "graphs" (as a CUDA graph).
 Program read_program(const std::string& text, const Graph& graph) {
   Program program;
   std::string kernel_text;
@@ -54,6 +54,8 @@ Program read_program(const std::string& text, const Graph& graph) {
       words >> step.kernel;
       while (words >> name) step.tensors.push_back(name);
       program.steps.push_back(step);
+    } else if (verb == "graphs") {
+      program.graphs = true;
     } else if (verb == "call" && words >> name) {
       program.steps.emplace_back(std::in_place_type<ExternStep>,
                                  ExternStep{graph.values[value_named(graph, name)].producer});

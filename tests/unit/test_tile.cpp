@@ -16,7 +16,7 @@ constexpr std::string_view kEverything = R"(program everything {
   size rows = 16..4096 by 16
   size depth = 1..64
   grid row_block = rows / 16, column_block = 4
-  lane row = 16, column = 64, inner = 64, n = 8
+  lane row = 16, column = 64, inner = 64, n = 8, slow = 32, fast = 2
   launch warps 8 registers 128
   order grouped 8 (row_block, column_block)
   buffer x: f32[rows, 256] input
@@ -41,6 +41,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %scaled: f32[row, column] = mul %x_tile, %tiny
   %half: f16[row, column] = cast %scaled
   %turned: f16[row, inner] = relabel %half column -> inner
+  %parted: f32[row, fast, slow] = split %scaled column -> slow, fast
   %best: f32[row] = fold max %scaled over column
   %best_at: i64[row] = fold arg_max %scaled over column
   %mean: f32, %m2: f32 = fold moments %scaled over row, column
@@ -227,6 +228,13 @@ INSTANTIATE_TEST_SUITE_P(
               "the result has lanes [row], but its operands have [row, column]", ""},
         Wrong{"column -> inner", "column -> n", "'column' is 64 wide, but 'n' is 8", ""},
         Wrong{"relabel %half column -> inner", "relabel %half inner -> inner", "the operand has no lane 'inner'", ""},
+        Wrong{"split %scaled column -> slow, fast", "split %scaled column -> slow, n",
+              "'column' is 64 wide, but 'slow' and 'n' are 32 and 8", ""},
+        Wrong{"split %scaled column -> slow, fast", "split %scaled column -> slow", "1 lanes are split off", ""},
+        Wrong{"split %scaled column -> slow, fast", "split %scaled inner -> slow, fast",
+              "the operand has no lane 'inner'", ""},
+        Wrong{"%parted: f32[row, fast, slow]", "%parted: f32[row, slow]",
+              "the result has lanes [row, slow], but [row, slow, fast] are expected", ""},
         Wrong{"select %inside, %running", "select %at, %running", "the condition is of type i32, but b1", ""},
         Wrong{"table[row_block * 16 + row]", "table[row_block, row]", "1 dimensions, but 2 coordinates", ""},
         Wrong{"where %inside otherwise", "where %at otherwise", "the mask is of type i32, but b1 is expected", ""},

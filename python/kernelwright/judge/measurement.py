@@ -37,7 +37,7 @@ Progress = Callable[..., None]
 _WANTED_SAMPLES = 10
 _FEWEST_SAMPLES = 3
 _MOST_SAMPLES = 200
-_WARM_UP_CALLS = 3
+_WARM_UP_CALLS = 3  # the last in which a module may capture a CUDA graph
 
 # Norm-relative distance to eager that separates another precision from another result.
 _RECHECK = {torch.float16: 3e-2, torch.bfloat16: 1e-1, torch.float32: 5e-3, torch.float64: 1e-8}

@@ -29,6 +29,7 @@ from .runs import Inputs
 
 Progress = Callable[..., None]
 
+# After the call whose outputs are compared: a module that captures a CUDA graph does so in its third call.
 _WARM_UP_CALLS = 2
 _FEWEST_ROUNDS = 3
 _MOST_ROUNDS = 60

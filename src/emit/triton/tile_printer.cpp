@@ -201,6 +201,7 @@ class TilePrinter {
       case Kind::kIndex: return print_index(one);
       case Kind::kOp: return print_op(one);
       case Kind::kRelabel: return print_relabel(one);
+      case Kind::kSplit: return print_split(one);
       case Kind::kLoad: return print_load(one);
       case Kind::kStore: return print_store(one);
       case Kind::kDot: return print_dot(one);
@@ -285,6 +286,19 @@ class TilePrinter {
     const Text& operand = texts_[one.operands[0]];
     if (std::is_sorted(order.begin(), order.end())) give(value, operand, one.operands);
     else give(value, {fmt::format("tl.permute({}, ({}))", operand.text, join(order, ", "))}, one.operands);
+  }
+
+  void print_split(const Instruction& one) {
+    Lanes lanes = type(one.operands[0]).lanes;
+    const auto found = std::find(lanes.begin(), lanes.end(), one.from);
+    *found = one.lanes[0];
+    lanes.insert(found + 1, one.lanes[1]);
+    const std::string split = fmt::format("tl.reshape({}, {})", texts_[one.operands[0]].text, shape_text(lanes));
+    std::vector<std::string> order;
+    for (Symbol lane : type(one.results[0]).lanes)
+      order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
+    if (std::is_sorted(order.begin(), order.end())) give(one.results[0], {split}, one.operands);
+    else give(one.results[0], {fmt::format("tl.permute({}, ({}))", split, join(order, ", "))}, one.operands);
   }
 
   // --- Memory ---

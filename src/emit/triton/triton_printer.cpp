@@ -219,8 +219,10 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string prologue(const Program& program) const override {
-    return (reads_windows(program) ? "triton.set_allocator(window_memory)\n" : "") + triton::raise_refused(program);
+    return reads_windows(program) ? "triton.set_allocator(window_memory)\n" : "";
   }
+
+  std::string host_checks(const Program& program) const override { return triton::raise_refused(program); }
 
   // Programs that wait for each other must all be able to run at once: two fit a multiprocessor however many registers
   // they take.

@@ -1,0 +1,96 @@
+#include "emit/graph_class.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kw {
+namespace {
+
+// Results are cloned: the next replay writes to the same memory, and a caller may keep what it got. {0}: how many
+// tensors the module holds; {1}: copies a call's tensors; {2}: clones of the results.
+constexpr std::string_view kClass =
+    R"py(HELD = {0}  # how many of kernel_forward's tensors are the module's own; the others are what a call passes
+
+
+class ForwardGraphs:
+    """kernel_forward as CUDA graphs, of one module: a call replays one instead of launching each kernel.
+
+    A graph reads and writes the module's tensors where they lie, and reads a call's from copies of its own. So it holds
+    for one set of addresses, and for the calls of one stream, which follow each other.
+    """
+
+    WARM_UP_CALLS = 2  # compile kernels and let libraries choose theirs
+    MOST_CAPTURES = 4
+
+    def __init__(self):
+        self.graphs = {{}}  # (stream, addresses) → graph, copies of a call's tensors, results
+        self.place, self.calls, self.captures = None, 0, 0
+        self.lock = threading.Lock()
+
+    def __call__(self, *tensors):
+        if torch.cuda.is_current_stream_capturing():  # into the caller's own graph
+            return kernel_forward(*tensors)
+        held, passed = tensors[:HELD], tensors[HELD:]
+        place = (torch.cuda.current_stream().cuda_stream, *[tensor.data_ptr() for tensor in held])
+        with self.lock:
+            if place not in self.graphs and self.is_warm(place):
+                self.capture(place, held, passed)
+            if place in self.graphs:
+                graph, copies, results = self.graphs[place]
+                {1}
+                graph.replay()
+                return {2}
+        return kernel_forward(*tensors)
+
+    def is_warm(self, place):
+        """Whether enough calls in turn came from this place. Where places keep changing, captures would not pay."""
+        self.calls = self.calls + 1 if place == self.place else 1
+        self.place = place
+        return self.calls > self.WARM_UP_CALLS and self.captures < self.MOST_CAPTURES
+
+    def capture(self, place, held, passed):
+        self.captures += 1
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.inference_mode(False):  # whose tensors could not be written to outside it
+                copies = [torch.empty_like(tensor) for tensor in passed]
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+                results = kernel_forward(*held, *copies)
+        except RuntimeError as error:
+            self.captures = self.MOST_CAPTURES
+            # PyTorch leaves the random generator in the capture, where it refuses to draw.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
+            warnings.warn(f"ModelNew launches its kernels one by one, for they cannot be captured in a graph: {{error}}")
+            return
+        stream = place[0]
+        self.graphs = {{other: kept for other, kept in self.graphs.items() if other[0] != stream}}
+        self.graphs[place] = graph, copies, results
+
+
+FORWARD_GRAPHS = weakref.WeakKeyDictionary()  # module → its graphs, which can be neither copied nor pickled with it
+
+
+def graphed_forward(module, *tensors):
+    """What kernel_forward returns."""
+    if DEVICE == "cpu":
+        return kernel_forward(*tensors)
+    if module not in FORWARD_GRAPHS:
+        FORWARD_GRAPHS[module] = ForwardGraphs()
+    return FORWARD_GRAPHS[module](*tensors)
+
+
+)py";
+
+}  // namespace
+
+std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t results) {
+  const auto passed = std::count_if(inputs.begin(), inputs.end(),
+                                    [](const GraphInput& input) { return input.kind == InputKind::kUser; });
+  const std::string_view copy = passed == 1 ? "copies[0].copy_(passed[0])" : "torch._foreach_copy_(copies, passed)";
+  const std::string_view fresh = results == 1 ? "results.clone()" : "tuple(result.clone() for result in results)";
+  return fmt::format(fmt::runtime(kClass), inputs.size() - static_cast<size_t>(passed), copy, fresh);
+}
+
+}  // namespace kw

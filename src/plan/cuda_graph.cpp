@@ -1,0 +1,165 @@
+#include "plan/cuda_graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ir/op_registry.hpp"
+#include "plan/domain.hpp"
+#include "plan/estimate.hpp"
+
+namespace kw {
+namespace {
+
+// Of the host, to launch one kernel from Python: Triton's launcher takes 10 to 25 microseconds, an operator of
+// PyTorch's 5 to 10.
+constexpr double kHostSecondsOfLaunch = 10e-6;
+// Fewer launches are over before the host's time matters.
+constexpr int kFewestLaunches = 8;
+// Kernels run while later ones are launched: a graph saves what the host takes longer than the device. Where both take
+// about the same it saves nothing, and costs memory for every tensor between its kernels.
+constexpr double kHostOverDevice = 1.25;
+// Of what a graph is expected to save.
+constexpr double kCopiesOverGain = 0.25;
+// Of the rate for the operands' type, what the library reaches; of half products, its convolutions in TF32.
+constexpr double kLibraryShare = 0.9, kLibraryShareOfTf32Convolutions = 0.13;
+
+// Library calls that ask the device for a size or copy to the host before they go on.
+const std::set<std::string_view> kReadsResults = {"masked_select", "repeat_interleave", "one_hot",       "ctc_loss",
+                                                  "_ctc_loss",     "combinations",      "cartesian_prod"};
+// Of the operators that belong to no class, those that launch kernels and nothing else.
+const std::set<std::string_view> kOnlyLaunches = {"cosine_similarity",
+                                                  "pairwise_distance",
+                                                  "cdist",
+                                                  "_cdist_forward",
+                                                  "sort",
+                                                  "argsort",
+                                                  "topk",
+                                                  "cross",
+                                                  "linalg_cross",
+                                                  "searchsorted",
+                                                  "bucketize",
+                                                  "diff"};
+
+// PyTorch finds the places of a boolean index on the host.
+bool has_boolean_index(const Graph& graph, const Node& node) {
+  const std::string_view name = base_name(node.op);
+  if (!name.starts_with("index") && name != "_unsafe_index" && name != "_unsafe_index_put") return false;
+  bool found = false;
+  for_each_operand(node, [&](ValueId operand) {
+    const DType dtype = graph.type(operand).dtype;
+    found = found || ((dtype == DType::b1 || dtype == DType::u8) && operand != node.value("self"));
+  });
+  return found;
+}
+
+std::string why_not_captured(const Graph& graph, const Node& node) {
+  const std::string_view name = base_name(node.op);
+  const OpClass op_class = class_of(node.op);
+  if (op_class == OpClass::kRandom && !is_pure(node)) return "it draws random numbers";
+  if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
+    return "it draws random numbers";
+  if (!is_pure(node)) return "nothing is known of the effects of " + node.op;
+  if (kReadsResults.contains(name) || has_boolean_index(graph, node) ||
+      (op_class == OpClass::kOther && !kOnlyLaunches.contains(name)))
+    return node.op + " may wait for the device";
+  return "";
+}
+
+double seconds_of(const Graph& graph, const Node& node, const DeviceDescription& device) {
+  const bool convolves = class_of(node.op) == OpClass::kConvolution;
+  double rate = device.fp32_flops * kLibraryShare;
+  for (const ValueId result : node.results) {
+    if (result == kNoValue) continue;
+    if (size_of(graph.type(result).dtype) == 2) rate = device.half_flops * kLibraryShare;
+    else if (convolves && graph.tf32_convolutions) rate = device.half_flops * kLibraryShareOfTf32Convolutions;
+    break;
+  }
+  return std::max(bytes_moved(graph, node) / std::max(device.copy_bytes_per_second, 1.0),
+                  flops(graph, node) / std::max(rate, 1.0));
+}
+
+bool is_input(const Graph& graph, ValueId value) {
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(),
+                     [&](const GraphInput& input) { return input.value == value; });
+}
+
+std::string why_not_inputs(const Graph& graph) {
+  bool passed = false;
+  for (const GraphInput& input : graph.inputs) {
+    if (input.kind != InputKind::kUser && passed) return "what a call passes is not the last of its tensors";
+    passed = passed || input.kind == InputKind::kUser;
+    if (input.kind == InputKind::kUser && !graph.type(input.value).is_dense())
+      return "a tensor that a call passes does not fill its memory";
+  }
+  return passed ? "" : "a call passes no tensor";
+}
+
+std::string why_not_outputs(const Graph& graph) {
+  const plan::GraphFacts facts(graph);
+  bool returned = false;
+  for (const GraphOutput& output : graph.outputs) {
+    if (output.kind == OutputKind::kInputMutation) return "it writes to what a call passes";
+    if (output.kind != OutputKind::kUser) continue;
+    returned = true;
+    if (is_input(graph, facts.roots[output.value])) return "it returns a tensor that it was given";
+    if (!graph.type(output.value).is_dense()) return "a result does not fill its memory";
+  }
+  return returned ? "" : "it returns no tensor";
+}
+
+}  // namespace
+
+std::string why_not_captured(const Graph& graph, const Program& program) {
+  for (const Value& value : graph.values)
+    if (!value.type.device.starts_with("cuda") || value.type.device != graph.values[0].type.device)
+      return "its tensors are not all on one GPU";
+  if (const std::string reason = why_not_inputs(graph); !reason.empty()) return reason;
+  if (const std::string reason = why_not_outputs(graph); !reason.empty()) return reason;
+  const auto source = nlohmann::json::parse(graph.source_json, nullptr, false);
+  if (source.is_object() && source.contains("begins")) return "it reads memory around what a call passes";
+  for (const Step& step : program.steps) {
+    const auto* call = std::get_if<ExternStep>(&step);
+    if (!call) continue;
+    if (call->mask_vector > 0) return "it draws random numbers";
+    if (const std::string reason = why_not_captured(graph, graph.nodes[call->node]); !reason.empty()) return reason;
+  }
+  return "";
+}
+
+LaunchCosts launch_costs(const Graph& graph, const Program& program, const DeviceDescription& device) {
+  LaunchCosts costs;
+  std::map<int, double> of_kernel, of_tiles;  // the same kernel may run at many steps
+  for (const Step& step : program.steps) {
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+      costs.launches += kernel->by_last ? 0 : 1;
+      const auto [known, is_new] = of_kernel.try_emplace(kernel->kernel, 0.0);
+      if (is_new) known->second = estimate(program.kernels[kernel->kernel], device).seconds;
+      costs.device += known->second;
+    } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
+      costs.launches += 1;
+      const auto [known, is_new] = of_tiles.try_emplace(tiles->program, 0.0);
+      if (is_new) known->second = seconds_of(program.tiles[tiles->program], device);
+      costs.device += known->second;
+    } else if (const auto* call = std::get_if<ExternStep>(&step)) {
+      costs.launches += 1;
+      costs.device += seconds_of(graph, graph.nodes[call->node], device);
+    }
+  }
+  double bytes = 0;  // each is read once and written once
+  for (const GraphInput& input : graph.inputs)
+    if (input.kind == InputKind::kUser) bytes += 2 * static_cast<double>(graph.type(input.value).bytes());
+  for (const GraphOutput& output : graph.outputs)
+    if (output.kind == OutputKind::kUser) bytes += 2 * static_cast<double>(graph.type(output.value).bytes());
+  costs.copies = bytes / std::max(device.copy_bytes_per_second, 1.0);
+  costs.host = costs.launches * kHostSecondsOfLaunch;
+  return costs;
+}
+
+bool graph_pays(const LaunchCosts& costs) {
+  return costs.launches >= kFewestLaunches && costs.host > kHostOverDevice * costs.device &&
+         costs.copies < kCopiesOverGain * (costs.host - costs.device);
+}
+
+}  // namespace kw
