@@ -8,6 +8,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/contraction_kernels.hpp"
+#include "plan/product_lowering.hpp"
 
 namespace kw::plan {
 
@@ -16,7 +17,8 @@ namespace {
 // The last: fp16x3, whose longer operand is split where it is read.
 enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2 };
 
-constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
+constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has whole rows: as many as registers hold
 
 bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
 
@@ -53,8 +55,8 @@ Side streamed_side(const Product& product) { return product.rows <= product.colu
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
-  const bool split = product.left.dtype == DType::f32;
-  if (can_stream(product)) {
+  const bool split = product.left.dtype == DType::f32, folds = folded_dimension(group).has_value();
+  if (can_stream(product) && !folds) {
     const int64_t few = std::clamp<int64_t>(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock,
                                             128);
     const bool right = streamed_side(product) == Side::kRight;
@@ -68,7 +70,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"scheme", kStreamed}};
   }
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
-          columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split ? 128 : 256);
+          columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split && !folds ? 128 : 256);
+  if (folds) rows = std::min(rows, std::max<int64_t>(128 * 128 / columns, 64));
   const auto blocks = [&] {
     return product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
   };
@@ -77,9 +80,10 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const bool is_short = ceil_divide(product.depth, depth) <= kFewIterations;
   if (is_short) {
     rows = std::min<int64_t>(rows, 64);
-    columns = std::min<int64_t>(columns, 128);
+    if (!folds) columns = std::min<int64_t>(columns, 128);
   }
-  while (blocks() < device.units && rows * columns > 64 * 64) (columns >= rows ? columns : rows) /= 2;
+  while (blocks() < device.units && rows * columns > 64 * 64 && rows > kLeastBlock)
+    (columns >= rows && !folds ? columns : rows) /= 2;
   const int64_t stage = (rows + columns) * depth * 2 * (split ? 2 : 1);
   const int64_t stages = std::clamp<int64_t>(kSharedBytes / stage, 1, 4);
   return {{"block_m", rows},
@@ -92,8 +96,14 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"scheme", split ? kFp16x3 : kIeee}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  return takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = takes(device).ranges();
+  // Blocks that have whole rows are no narrower than these.
+  if (folded_dimension(group))
+    for (ParameterRange& range : ranges)
+      if (range.name == "block_n")
+        std::erase_if(range.values, [&](int64_t width) { return width < group.product->columns; });
+  return ranges;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
@@ -109,10 +119,16 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .bulk = read("bulk") != 0,
                            .halves = product.left.dtype == DType::f32 && read("scheme") != kIeee,
                            .streamed = std::nullopt};
+  blocks.whole_rows = folded_dimension(group).has_value();
+  if (blocks.whole_rows) {
+    blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
+    blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
+  }
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns;
-  if (blocks.halves && read("scheme") == kStreamed && once && product.depth % blocks.depth == 0) blocks.streamed = side;
+  if (blocks.halves && read("scheme") == kStreamed && once && !blocks.whole_rows && product.depth % blocks.depth == 0)
+    blocks.streamed = side;
   return contraction_kernels(group, blocks);
 }
 

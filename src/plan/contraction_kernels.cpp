@@ -102,6 +102,9 @@ class Contraction : ProductKernels {
                           operand(draft, product_, Side::kRight, symbols), {symbols.depth});
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, symbols));
     }
+    // A fold over columns needs all of a row again.
+    if (flagged != kernel::kNoExpr && blocks_.whole_rows)
+      flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.column});
     finish_product(draft, symbols, product, flagged);
     finish(draft, product_schedule(left != nullptr && !again, again));
   }
@@ -217,16 +220,19 @@ class Contraction : ProductKernels {
     const bool wide = again && small_blocks > kManyBlocks;
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
-      if (axis == Axis::kRow)
-        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.rows, wide ? 128 : 64)});
-      if (axis == Axis::kColumn)
-        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, wide ? 128 : 64)});
+      const int64_t side = wide ? 128 : 64,
+                    rows = blocks_.whole_rows ? std::max<int64_t>(side * side / blocks_.columns, 16) : side;
+      if (axis == Axis::kRow) schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.rows, rows)});
+      if (axis == Axis::kColumn && blocks_.whole_rows)
+        schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
+      if (axis == Axis::kColumn && !blocks_.whole_rows)
+        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, side)});
       if (axis == Axis::kDepth)
         schedule.axes.push_back({.mapping = Mapping::kLoop,
                                  .width = block(blocks_.depth, wide ? 16 : 32),
                                  .stages = again ? 1 : blocks_.stages});
     }
-    schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
+    if (!blocks_.whole_rows) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = halves && blocks_.bulk;
     schedule.skip_masked = again;

@@ -17,6 +17,7 @@ struct ContractionBlocks {
   // The operand that the product's kernel splits itself, chunk by chunk of a step's depth, since one row (column) of
   // blocks reads each of its elements once. The depth of a step divides the product's.
   std::optional<Side> streamed;
+  bool whole_rows = false;  // what follows folds columns: a block has all of them, and nothing is streamed
 };
 
 ScheduledGroup contraction_kernels(const LoweredGroup& group, const ContractionBlocks& blocks);

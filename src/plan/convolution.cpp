@@ -104,7 +104,8 @@ bool Convolution::is_direct() const { return channels == 1 && filters < kLeastRo
 int64_t Convolution::stacked_dims() const {
   constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
   int64_t stacked = 0, rows = filters;
-  if (image.dtype != DType::f32 || is_direct() || phases() == 1) return 0;
+  // A fold over rows would fold their phases, too.
+  if (image.dtype != DType::f32 || is_direct() || folds_filters || phases() == 1) return 0;
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim, ++stacked) {
     rows *= dim->row_phases();
     if (stacked > 0 && rows > kMostRows) break;

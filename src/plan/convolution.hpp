@@ -46,6 +46,7 @@ struct Convolution {
   std::optional<ProductOperand> bias;  // `row`: its stride along filters
   Shape result_strides;                // sample, filter, position
   bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+  bool folds_filters = false;          // what follows folds the result over them: a block has all filters
 
   int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together

@@ -402,11 +402,14 @@ class ConvolutionKernels : ProductKernels {
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
+      if (one_.folds_filters) how = {.mapping = Mapping::kTile, .width = blocks_.filters};
       axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
     if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
-    const lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
+    lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
+    if (one_.folds_filters && again)
+      places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, blocks_.positions);
     if (is_of_one_sample()) {
       axes.sample = draft.grid("sample", one_.samples);
       axes.place = symbol_index(draft.mapped("place", one_.places(), places));
@@ -465,8 +468,8 @@ class ConvolutionKernels : ProductKernels {
   // Does a block lie in one sample?
   bool is_of_one_sample() const { return one_.places() >= kManyBlocksOfOne * blocks_.positions; }
 
-  // Tensor cores want 64 rows at least, and any number of columns.
-  bool places_first() const { return blocks_.filters < 64; }
+  // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
+  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
 
   // Most blocks of the second kernel only look at flags: there should not be too many of them.
   bool is_large() const {
@@ -623,12 +626,16 @@ class ConvolutionKernels : ProductKernels {
     return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
+  // A fold over filters needs all of them again where one has no halves.
   ExprId flagged(KernelDraft& draft, const Axes& axes) const {
     kernel::Builder& build = draft.build;
     const auto is_set = [&](ExprId flag) { return build.op(ScalarOp::kGreater, {flag, whole(build, 0)}); };
-    return build.op(ScalarOp::kLogicalOr,
-                    {is_set(sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample)),
-                     is_set(filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes))});
+    ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes);
+    if (one_.folds_filters)
+      of_filters = build.reduce(kernel::ReduceOp::kMax, {of_filters}, {*kernel::as_symbol(axes.row)});
+    return build.op(
+        ScalarOp::kLogicalOr,
+        {is_set(sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample)), is_set(of_filters)});
   }
 
   const Convolution& one_;

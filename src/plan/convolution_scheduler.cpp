@@ -17,11 +17,14 @@ namespace {
 
 enum SchemeChoice : int64_t { kOneHalf = 0, kFp16x3 = 1 };  // of single precision
 
-constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
+constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has all filters: as many as registers hold
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
 
-bool can_take(const LoweredGroup& group) { return group.convolution.has_value(); }
+bool can_take(const LoweredGroup& group) {
+  return group.convolution && !(group.convolution->folds_filters && group.convolution->is_direct());
+}
 
 const ParameterTable& takes(const DeviceDescription&) {
   static const ParameterTable table({
@@ -52,12 +55,17 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   int64_t outer_phases = one.phases();
   for (auto dim = one.dims.end() - one.stacked_dims(); dim != one.dims.end(); ++dim) outer_phases /= dim->phases;
   // With phases among the rows loops are short, and blocks that overlap count for more than large ones.
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, one.rows_of_filter() > 1 ? 64 : 128),
-          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, 128);
+  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock,
+                                        one.folds_filters          ? kMostFolded
+                                        : one.rows_of_filter() > 1 ? 64
+                                                                   : 128),
+          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock,
+                                          std::min<int64_t>(128 * 128 / filters, 128));
   const auto blocks = [&] {
     return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
   };
-  while (blocks() < device.units && filters * positions > 64 * 64) (positions >= filters ? positions : filters) /= 2;
+  while (blocks() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
+    (positions >= filters || one.folds_filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
   if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
@@ -70,24 +78,36 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"block_n", positions},
           {"block_k", step},
           {"stages", stages},
-          {"num_warps", filters * positions >= 128 * 128 ? 8 : 4},
+          {"num_warps", filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ? 8 : 4},
           {"scheme", one.exact ? kFp16x3 : kOneHalf}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  return takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = takes(device).ranges();
+  // Blocks that have all filters are no narrower than these.
+  if (group.convolution->folds_filters)
+    for (ParameterRange& range : ranges)
+      if (range.name == "block_m")
+        std::erase_if(range.values, [&](int64_t width) { return width < group.convolution->filters; });
+  return ranges;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes(device);
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
-  return convolution_kernels(
-      group, {.filters = read("block_m"),
-              .positions = group.convolution->is_direct() ? read("block_n") : std::min<int64_t>(read("block_n"), 256),
-              .depth = read("block_k"),
-              .stages = static_cast<int>(read("stages")),
-              .warps = static_cast<int>(read("num_warps")),
-              .halves = read("scheme") == kFp16x3});
+  const Convolution& one = *group.convolution;
+  int64_t filters = read("block_m"), positions = read("block_n");
+  if (!one.is_direct()) positions = std::min<int64_t>(positions, 256);
+  if (one.folds_filters) {
+    filters = std::max(filters, next_power_of_two(one.filters));
+    positions = std::min(positions, kMostOfBlock / filters);
+  }
+  return convolution_kernels(group, {.filters = filters,
+                                     .positions = positions,
+                                     .depth = read("block_k"),
+                                     .stages = static_cast<int>(read("stages")),
+                                     .warps = static_cast<int>(read("num_warps")),
+                                     .halves = read("scheme") == kFp16x3});
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "plan/join_products.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 
 #include "plan/attention.hpp"
 #include "plan/estimate.hpp"
@@ -115,39 +117,73 @@ class ProductJoiner {
     return device_.launch_seconds + std::max(product.flops() / rate, bytes / (share * device_.copy_bytes_per_second));
   }
 
-  // As one group of the scheduler's in the place of the last, where that takes it and the model expects it to be
-  // faster. Returns whether it was replaced.
-  bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler& scheduler) {
-    const size_t last = groups.back();
-    GroupSchedule joined;
+  struct Joined {
+    GroupSchedule group;
+    double seconds = 0;
+  };
+
+  // These as one group of the scheduler's, where it takes that; it stores what the last one does.
+  std::optional<Joined> joined(const std::vector<size_t>& groups, const plan::Scheduler& scheduler) const {
+    Joined made;
     for (size_t group : groups)
-      joined.nodes.insert(joined.nodes.end(), schedule_.groups[group].nodes.begin(),
-                          schedule_.groups[group].nodes.end());
-    std::sort(joined.nodes.begin(), joined.nodes.end());
-    const auto lowered = plan::lower_group(facts_, joined.nodes, outputs_of(schedule_.groups)[last]);
-    if (!lowered || !plan::takes(scheduler, *lowered)) return false;
-    joined.scheduler = scheduler.name;
-    joined.parameters = scheduler.defaults(*lowered, device_);
-    const double seconds = plan::seconds_of(scheduler.lower(*lowered, joined.parameters, device_), device_);
-    if (seconds >= kWorthIt * seconds_now) return false;
+      made.group.nodes.insert(made.group.nodes.end(), schedule_.groups[group].nodes.begin(),
+                              schedule_.groups[group].nodes.end());
+    std::sort(made.group.nodes.begin(), made.group.nodes.end());
+    const auto lowered = plan::lower_group(facts_, made.group.nodes, outputs_of(schedule_.groups)[groups.back()]);
+    if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
+    made.group.scheduler = scheduler.name;
+    made.group.parameters = scheduler.defaults(*lowered, device_);
+    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_);
+    return made;
+  }
+
+  // In the place of the last of them, where the model expects it to be faster. Returns whether it was replaced.
+  bool replace(const std::vector<size_t>& groups, double seconds_now, std::optional<Joined> made) {
+    if (!made || made->seconds >= kWorthIt * seconds_now) return false;
     for (size_t group : groups) schedule_.groups[group].nodes.clear();
-    schedule_.groups[last] = std::move(joined);
+    schedule_.groups[groups.back()] = std::move(made->group);
     return true;
+  }
+
+  bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler& scheduler) {
+    return replace(groups, seconds_now, joined(groups, scheduler));
   }
 
   // A library call as a kernel of the scheduler's, with the group that alone reads its result where that can be.
   void join(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
-    if (!with_reader({group}, result, seconds_now, scheduler)) replace({group}, seconds_now, scheduler);
+    if (with_fold(group, result, seconds_now, scheduler) || with_reader({group}, result, seconds_now, scheduler))
+      return;
+    replace({group}, seconds_now, scheduler);
   }
 
   // The same with the pointwise group that alone reads the last one's result.
   bool with_reader(std::vector<size_t> groups, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
-    const auto reader = only_reader(result);
-    if (!reader || *reader <= groups.back() || schedule_.groups[*reader].scheduler != "pointwise") return false;
-    const GroupSchedule& after = schedule_.groups[*reader];
-    seconds_now += seconds_of(after, outputs_of(schedule_.groups)[*reader]);
+    const auto reader = reader_after(groups.back(), result, {"pointwise"});
+    if (!reader) return false;
+    seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
     groups.push_back(*reader);
     return replace(groups, seconds_now, scheduler);
+  }
+
+  // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
+  // filters. Such a block has all of these and fewer of the others: two kernels may still be faster.
+  bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+    const auto reader = reader_after(group, result, {"reduction", "normalisation"});
+    if (!reader) return false;
+    auto together = joined({group, *reader}, scheduler);
+    if (!together) return false;
+    if (const auto alone = joined({group}, scheduler)) seconds_now = std::min(seconds_now, alone->seconds);
+    seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
+    return replace({group, *reader}, seconds_now, std::move(together));
+  }
+
+  // The group that alone reads the value, behind `group` and of one of these schedulers.
+  std::optional<size_t> reader_after(size_t group, ValueId value,
+                                     std::initializer_list<std::string_view> schedulers) const {
+    const auto reader = only_reader(value);
+    const auto is_its = [&](std::string_view scheduler) { return schedule_.groups[*reader].scheduler == scheduler; };
+    const bool fits = reader && *reader > group && std::any_of(schedulers.begin(), schedulers.end(), is_its);
+    return fits ? reader : std::nullopt;
   }
 
   void join_attention(size_t group) {

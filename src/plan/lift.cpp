@@ -37,25 +37,46 @@ bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
   return is_step(expr.op);
 }
 
+// Folds whose order does not matter, of what is computed in f32.
+bool can_lift_fold(const kernel_ir::Expr& expr) {
+  using kernel_ir::ReduceOp;
+  switch (expr.reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+    case ReduceOp::kMax:
+    case ReduceOp::kMin:
+    case ReduceOp::kMaxSumExp:
+    case ReduceOp::kMoments: return expr.access.guards.empty() && expr.operands.size() == 1 && expr.dtype == DType::f32;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 bool can_lift(const kernel_ir::Kernel& kernel) {
   using kernel_ir::ExprKind;
-  const bool parallel = std::all_of(kernel.axes.begin(), kernel.axes.end(),
-                                    [](const kernel_ir::Axis& axis) { return !kernel_ir::is_serial(axis); });
+  const bool no_scan = std::all_of(kernel.axes.begin(), kernel.axes.end(),
+                                   [](const kernel_ir::Axis& axis) { return axis.kind != kernel_ir::AxisKind::kScan; });
   const bool plain = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
     const bool kind = expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kIndex ||
-                      expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kOp;
+                      expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kOp ||
+                      (expr.kind == ExprKind::kReduce && can_lift_fold(expr));
     return kind && !is_step(kernel, expr) && !is_eight_bit_float(expr.dtype);
   });
-  return parallel && plain && std::all_of(kernel.stores.begin(), kernel.stores.end(), [](const auto& store) {
+  return no_scan && plain && std::all_of(kernel.stores.begin(), kernel.stores.end(), [](const auto& store) {
            return store.access.guards.empty();
          });
 }
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
-           std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place)
-    : build_(build), kernel_(kernel), axes_(std::move(axes)), known_(std::move(known)), place_(std::move(place)) {}
+           std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
+           kernel::Symbol folded)
+    : build_(build),
+      kernel_(kernel),
+      axes_(std::move(axes)),
+      known_(std::move(known)),
+      place_(std::move(place)),
+      folded_(folded) {}
 
 kernel::Index Lift::index(const kernel_ir::Index& index) const {
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
@@ -100,6 +121,27 @@ ExprId Lift::constant(const kernel_ir::Expr& expr) {
   return is_floating(expr.dtype) ? build_.constant(expr.dtype, expr.number) : build_.constant(expr.dtype, expr.integer);
 }
 
+// Folds of two results are two: a block has the whole axis in registers, and the second fold costs no other walk.
+ExprId Lift::fold(const kernel_ir::Expr& expr) {
+  using kernel::ReduceOp;
+  const ExprId value = this->expr(expr.operands[0]);
+  const auto folded = [&](ReduceOp op, ExprId operand) { return build_.reduce(op, {operand}, {folded_}); };
+  if (expr.reduce == ReduceOp::kMaxSumExp) {
+    const ExprId largest = folded(ReduceOp::kMax, value);
+    if (expr.component == 0) return largest;
+    return folded(ReduceOp::kSum, build_.op(ScalarOp::kExp, {build_.op(ScalarOp::kSub, {value, largest})}));
+  }
+  if (expr.reduce == ReduceOp::kMoments) {
+    const auto extent = kernel::as_constant(build_.kernel().symbols[folded_].extent);
+    const ExprId count = build_.constant(expr.dtype, static_cast<double>(*extent)),
+                 mean = build_.op(ScalarOp::kDiv, {folded(ReduceOp::kSum, value), count});
+    if (expr.component == 0) return mean;
+    const ExprId deviation = build_.op(ScalarOp::kSub, {value, mean});
+    return folded(ReduceOp::kSum, build_.op(ScalarOp::kMul, {deviation, deviation}));
+  }
+  return folded(expr.reduce, value);
+}
+
 ExprId Lift::expr(kernel_ir::ExprId id) {
   if (const auto done = done_.find(id); done != done_.end()) return done->second;
   const kernel_ir::Expr& expr = kernel_.exprs[id];
@@ -108,6 +150,7 @@ ExprId Lift::expr(kernel_ir::ExprId id) {
     case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
     case kernel_ir::ExprKind::kIndex: made = build_.index(index(expr.access.index), expr.dtype); break;
     case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
+    case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
     case kernel_ir::ExprKind::kOp: {
       std::vector<ExprId> operands;
       for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));

@@ -1,5 +1,5 @@
-// A pointwise kernel in KernelIR, said again as expressions of a Kernel (src/kernel): what follows a product, over the
-// product's own axes.
+// A kernel in KernelIR, pointwise or with folds over one axis, said again as expressions of a Kernel (src/kernel): what
+// follows a product, over the product's own axes.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,18 @@
 
 namespace kw::plan {
 
-// Is it pointwise, without places that data decide and without steps (floor, round, remainders), which would make a
-// last place of what they are given a whole one?
+// Is it pointwise, or folds beside that, without places that data decide and without steps (floor, round, remainders),
+// which would make a last place of what they are given a whole one?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
 class Lift {
  public:
   // `axes`: what each of the kernel's axes is over the builder's symbols. `known`: what loads of these buffers are.
-  // `place`: where the builder's kernel finds the element at an index of one of the kernel's buffers.
+  // `place`: where the builder's kernel finds the element at an index of one of the kernel's buffers. `folded`: the
+  // axis that the kernel's reduce axes are, which its blocks have whole; −1 where there are none.
   Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
-       std::map<int, kernel::ExprId> known,
-       std::function<kernel::Access(int buffer, const kernel::Index& index)> place);
+       std::map<int, kernel::ExprId> known, std::function<kernel::Access(int buffer, const kernel::Index& index)> place,
+       kernel::Symbol folded = -1);
 
   kernel::ExprId expr(kernel_ir::ExprId id);
   kernel::Access access(const kernel_ir::Access& access);
@@ -31,6 +32,7 @@ class Lift {
   kernel::Index index(const kernel_ir::Index& index) const;
   kernel::ExprId load(const kernel_ir::Access& access);
   kernel::ExprId constant(const kernel_ir::Expr& expr);
+  kernel::ExprId fold(const kernel_ir::Expr& expr);
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
 
   kernel::Builder& build_;
@@ -38,6 +40,7 @@ class Lift {
   std::vector<kernel::Index> axes_;
   std::map<int, kernel::ExprId> known_;
   std::function<kernel::Access(int, const kernel::Index&)> place_;
+  kernel::Symbol folded_;
   std::map<kernel_ir::ExprId, kernel::ExprId> done_;
 };
 

@@ -9,6 +9,8 @@
 
 namespace kw::plan {
 
+// Rows or columns of a product of which one block can have all, for what follows to fold its result over them.
+constexpr int64_t kMostFolded = 256;
 constexpr int64_t kWidestHead = 256;  // features of a query or value of attention that one kernel keeps as a tile
 
 // left[batch…, row, depth] · right[batch…, depth, column]: one of the two, or what is added to their product. Strides

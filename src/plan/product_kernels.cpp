@@ -145,17 +145,23 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 // What follows a product, over the product's axes in a kernel.
 Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places, ExprId value) {
   const Product& product = *after.product;
-  const Shape strides = product.result_strides();
-  kernel::Index position = 0;
-  for (size_t dim = 0; dim < places.size(); ++dim) position = position + places[dim] * kernel::Index(strides[dim]);
+  const Shape shape = product.result_shape(), strides = product.result_strides();
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
   const std::vector<int64_t> distances = distances_in_product(after);
   std::vector<kernel::Index> axes;
-  for (size_t axis = 0; axis < distances.size(); ++axis)
-    axes.push_back(kernel::modulo(kernel::floor_divide(position, distances[axis], ranges),
-                                  after.kernel.axes[axis].extent, ranges));
-  const auto place = [&draft, &after, shape = product.result_shape(), strides, plain = walked_like_the_product(after),
-                      places, buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
+  for (size_t axis = 0; axis < distances.size(); ++axis) {
+    // Of the element's position in memory, what the axis counts: the dimensions within it, not those that are closer
+    // or farther. A place beyond its dimension's end moves no other axis.
+    const int64_t distance = distances[axis], extent = after.kernel.axes[axis].extent;
+    kernel::Index position = 0;
+    for (size_t dim = 0; dim < places.size(); ++dim)
+      if (strides[dim] * shape[dim] > distance && strides[dim] < distance * extent)
+        position = position + places[dim] * kernel::Index(strides[dim]);
+    axes.push_back(kernel::modulo(kernel::floor_divide(position, distance, ranges), extent, ranges));
+  }
+  const std::optional<size_t> folded = folded_dimension(after);
+  const auto place = [&draft, &after, shape, strides, plain = walked_like_the_product(after), places,
+                      buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
     kernel::Access access;
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
@@ -167,13 +173,19 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
           read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
     }
     if (!plain[buffer]) {
-      access.coordinates.push_back({index, kernel::kNoExpr});
+      // What is stored depends on all axes but a folded one, be their extent 1: so has the place.
+      kernel::Index where = index;
+      for (size_t dim = 0; dim < shape.size(); ++dim)
+        if (after.kernel.buffers[buffer].role == kernel_ir::BufferRole::kOutput && shape[dim] == 1)
+          where = where + places[dim];
+      access.coordinates.push_back({where, kernel::kNoExpr});
       return access;
     }
     for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});
     return access;
   };
-  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place);
+  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place,
+              folded ? kernel::as_symbol(places[*folded]).value() : -1);
 }
 
 }  // namespace

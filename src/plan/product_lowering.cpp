@@ -100,6 +100,19 @@ std::vector<int64_t> distances_in_product(const LoweredGroup& group) {
   return distances;
 }
 
+std::optional<size_t> folded_dimension(const LoweredGroup& group) {
+  const Kernel& kernel = group.kernel;
+  const auto is_folded = [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); };
+  const auto axis = std::find_if(kernel.axes.begin(), kernel.axes.end(), is_folded);
+  if (axis == kernel.axes.end() || std::count_if(kernel.axes.begin(), kernel.axes.end(), is_folded) > 1)
+    return std::nullopt;
+  const int64_t distance = distances_in_product(group)[axis - kernel.axes.begin()];
+  const Shape shape = group.product->result_shape(), strides = group.product->result_strides();
+  for (size_t dim = 0; dim < shape.size(); ++dim)
+    if (shape[dim] == axis->extent && strides[dim] == distance) return dim;
+  return std::nullopt;
+}
+
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs) {
   std::vector<ValueId> after = outputs;
@@ -116,6 +129,9 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   for (const kernel_ir::Expr& expr : kernel.exprs)
     if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !covers(kernel, expr.access, elements))
       return std::nullopt;
+  const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                                 [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
+  if (folds && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
 }
@@ -138,15 +154,27 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
-  return product ? lower_with(facts, nodes, *product, outputs) : std::nullopt;
+  if (!product) return std::nullopt;
+  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs);
+  if (!group) return std::nullopt;
+  if (const auto folded = folded_dimension(*group);
+      folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
+    return std::nullopt;
+  return group;
 }
 
 std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                    const std::vector<ValueId>& outputs) {
-  const std::optional<Convolution> convolution = convolution_of(facts, node);
+  std::optional<Convolution> convolution = convolution_of(facts, node);
   if (!convolution) return std::nullopt;
   std::optional<LoweredGroup> group = lower_with(facts, nodes, convolution->product(), outputs);
-  if (group) group->convolution = convolution;
+  if (!group) return std::nullopt;
+  if (const auto folded = folded_dimension(*group)) {
+    constexpr size_t kFilters = 1;  // behind samples
+    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
+    convolution->folds_filters = true;
+  }
+  group->convolution = std::move(convolution);
   return group;
 }
 

@@ -1,5 +1,5 @@
-// A group of a matrix product and what follows it, element by element: the KernelIR of what follows, and where in it
-// the product's elements stand.
+// A group of a matrix product and what follows it, element by element or folded over one dimension: the KernelIR of
+// what follows, and where in it the product's elements stand.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,22 @@
 
 namespace kw::plan {
 
-// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp).
+// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). The
+// result may also be folded over the product's columns (a convolution's over its filters), where one block can have all
+// of them.
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
-// The same of a convolution.
 std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                    NodeId convolution, const std::vector<ValueId>& outputs);
 
-// The same of what follows a product of the caller's, whose node is not among `nodes`.
+// The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
+// dimension of the product.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);
+
+// The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
+std::optional<size_t> folded_dimension(const LoweredGroup& group);
 
 // The buffer through which the group's kernel reads its product.
 int product_buffer(const LoweredGroup& group);

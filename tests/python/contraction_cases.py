@@ -77,6 +77,23 @@ STREAMS = [
 ]
 
 
+# Folds over all columns, which a block then has.
+FOLDS = [
+    Case("linear_softmax", lambda x, w, b: torch.softmax(F.linear(x, w, b), -1) * 2.0, ((70, 45), (33, 45), (33,))),
+    Case("largest_in_a_row", lambda x, w: torch.tanh((x @ w).amax(-1)), ((70, 45), (45, 20))),
+    Case("least_kept", lambda x, w: (x @ w).min(dim=-1, keepdim=True)[0], ((40, 30), (30, 40)), arrange=transposed(1)),
+    Case("logsumexp", lambda x, w, b: torch.logsumexp(F.relu(F.linear(x, w, b)), -1), ((3, 20, 40), (24, 40), (24,))),
+    Case(
+        "linear_residual_layer_norm",
+        lambda x, w, b, r: F.layer_norm(F.linear(x, w, b) + r, (24,)),
+        ((2, 20, 40), (24, 40), (24,), (2, 20, 24)),
+    ),
+    Case("sum_of_one_row", lambda x, w: (x @ w).sum(-1, keepdim=True) + 1.0, ((1, 45), (45, 33))),
+    Case("mean_of_batches", lambda a, b: torch.bmm(a, b).mean(-1), ((3, 20, 30), (3, 30, 18))),
+    Case("softmax_of_halves", lambda x, w: torch.softmax(x @ w, -1), ((40, 30), (30, 20)), dtype=torch.float16),
+]
+
+
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Rows and columns of the first two of every magnitude, of zeros, subnormals, infinities and NaN."""
     left, right = arguments[0].clone(), arguments[1].clone()
@@ -113,7 +130,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    return fault_of_candidate(request, [*CASES, *STREAMS], strewn)
+    return fault_of_candidate(request, [*CASES, *FOLDS, *STREAMS], strewn)
 
 
 def fault_of_candidate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from dataclasses import dataclass
 from typing import Any, Callable
 
 import torch
@@ -102,6 +103,116 @@ CASES = [
 ]
 
 
+def _of_largest(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return bound.amax(1, keepdim=True)
+
+
+def _of_logarithm(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return bound.amax(1, keepdim=True) + 2.0**-20
+
+
+def _of_shares(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return (2.0 * bound.amax(1, keepdim=True)).clamp(max=1.0).expand_as(bound) + 2.0**-20
+
+
+@dataclass(frozen=True)
+class Fold(Case):
+    """A convolution, with what precedes a fold over its channels; the fold, which keeps their dimension; what follows."""
+
+    before: Callable[..., Tensor] = conv()
+    fold: Callable[[Tensor], Any] = lambda y: y
+    # From bounds on errors before the fold, and from magnitudes there: bounds behind it. What follows adds nothing.
+    error: Callable[[Tensor, Tensor], Tensor] = _of_largest
+
+
+def _fold(
+    name: str, before: Callable[..., Tensor], fold: Callable[[Tensor], Any], error: Any, shapes: Any, **options: Any
+) -> Fold:
+    return Fold(
+        name, lambda *arguments: fold(before(*arguments)), shapes, before=before, fold=fold, error=error, **options
+    )
+
+
+def _scaled(x: Tensor, w: Tensor, b: Tensor, scale: Tensor) -> Tensor:
+    return F.conv2d(x, w, b, padding=1) * scale[:, None, None]
+
+
+def _with_itself(y: Tensor) -> tuple[Tensor, Tensor]:
+    return y, y.amax(1, keepdim=True)
+
+
+PLANE = ((2, 5, 9, 11), (18, 5, 3, 3), (18,))
+
+FOLDS = [
+    _fold("amin", conv(padding=1), lambda y: torch.tanh(torch.tanh(y.amin(1, keepdim=True))), _of_largest, PLANE),
+    _fold("min", conv(padding=1), lambda y: y.min(dim=1, keepdim=True)[0], _of_largest, PLANE),
+    _fold(
+        "amax_without_the_dimension",
+        conv(stride=2),
+        lambda y: y.amax(1),
+        lambda bound, magnitude: bound.amax(1),
+        ((2, 5, 9, 11), (40, 5, 3, 3)),
+    ),
+    _fold("amax_of_scaled", _scaled, lambda y: F.relu(y).amax(1, keepdim=True) * 0.5, _of_largest, (*PLANE, (18,))),
+    _fold(
+        "sum_in_one_dimension",
+        conv(padding=2),
+        lambda y: y.sum(1, keepdim=True),
+        lambda bound, magnitude: bound.sum(1, keepdim=True),
+        ((2, 5, 40), (18, 5, 4), (18,)),
+    ),
+    _fold(
+        "mean_in_three_dimensions",
+        conv(padding=(1, 0, 1)),
+        lambda y: torch.sigmoid(y).mean(1, keepdim=True),
+        lambda bound, magnitude: bound.mean(1, keepdim=True) + 2.0**-20,
+        ((2, 3, 5, 6, 7), (18, 3, 3, 2, 3), (18,)),
+    ),
+    _fold(
+        "logsumexp_of_transposed",
+        transposed(stride=2, padding=1),
+        lambda y: torch.logsumexp(y, 1, keepdim=True),
+        _of_logarithm,
+        ((2, 5, 7, 6), (5, 18, 4, 4), (18,)),
+    ),
+    _fold("amax_of_one_place", conv(), lambda y: y.amax(1, keepdim=True), _of_largest, ((1, 4, 5, 5), (18, 4, 5, 5))),
+    _fold("softmax", conv(), lambda y: torch.softmax(y, 1), _of_shares, ((2, 16, 9, 11), (130, 16, 1, 1))),
+    _fold(
+        "softmax_of_transposed_in_three_dimensions",
+        transposed(stride=2),
+        lambda y: torch.sigmoid(torch.softmax(y, 1) - 0.5),
+        _of_shares,
+        ((2, 3, 3, 4, 3), (3, 18, 2, 3, 3), (18,)),
+    ),
+    _fold(
+        "softmax_in_large_image",
+        conv(padding=1),
+        lambda y: torch.softmax(y, 1),
+        _of_shares,
+        ((2, 4, 20, 20), (18, 4, 3, 3)),
+    ),
+    _fold(
+        "variance",
+        conv(padding=1),
+        lambda y: y.var(1, keepdim=True),
+        lambda bound, magnitude: 4.0 * bound.amax(1, keepdim=True) * magnitude.amax(1, keepdim=True),
+        PLANE,
+    ),
+    _fold(
+        "amax_of_what_is_read_too",
+        conv(padding=1),
+        _with_itself,
+        lambda bound, magnitude: (bound, bound.amax(1, keepdim=True)),
+        PLANE,
+    ),
+    _fold(
+        "amax_of_channels_last", conv(), lambda y: y.amax(1, keepdim=True), _of_largest, PLANE, arrange=_channels_last
+    ),
+    _fold("amin_of_halves", conv(), lambda y: y.amin(1, keepdim=True), _of_largest, PLANE, dtype=torch.float16),
+    _fold("softmax_of_bfloat16", conv(), lambda y: torch.softmax(y, 1), _of_shares, PLANE, dtype=torch.bfloat16),
+]
+
+
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Samples and filters of every magnitude, infinities and NaN, and numbers far from all others."""
     image, filters = arguments[0].clone(), arguments[1].clone()
@@ -111,7 +222,7 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
         flat = image[0].flatten(1)
         flat[0, : flat.shape[1] // 3] *= 2.0**-70
         flat[-1, 0] = 2.0**50
-        image[1] *= 2.0**-100
+        image[1:2] *= 2.0**-100
     for sample, place, value in ((-1, 7, float("inf")), (-1, -9, float("nan")), (0, 0, -float("inf"))):
         image[sample].put_(torch.tensor([place]), torch.tensor([value], dtype=image.dtype))
     return [image, filters, *arguments[2:]]
@@ -137,11 +248,14 @@ def interpreted(request: dict[str, Any]) -> str:
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    case = next(one for one in CASES if one.name == request["case"])
+    case = next(one for one in CASES + FOLDS if one.name == request["case"])
     ours = module.ModelNew(torch.nn.Module())
     digits = 2.0**-21 if request["exact"] and case.dtype == torch.float32 else 2.0**-10
-    for draw in ("drawn", "strewn"):
+    for draw in ("drawn", "strewn", "one filter") if isinstance(case, Fold) else ("drawn", "strewn"):
         arguments = case.arguments()
+        if draw == "one filter":
+            arguments[1] = arguments[1].clone()
+            arguments[1].flatten()[:2] *= 2.0**-36  # so small that halves lose digits
         if draw == "strewn":
             arguments = [new.clone(memory_format=torch.preserve_format) for new in strewn(arguments)]
         wide = [one.double() for one in arguments]
@@ -149,19 +263,32 @@ def interpreted(request: dict[str, Any]) -> str:
         largest = sizes[0].amax(tuple(range(1, sizes[0].ndim)), keepdim=True).expand_as(sizes[0])
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            actual, eager, exact = ours(*arguments), case.function(*arguments), case.function(*wide)
+            results = [ours(*arguments), case.function(*arguments), case.function(*wide)]
             magnitude = _magnitude(case, sizes)
             reach = _magnitude(case, [largest, *sizes[1:]])
-        bound = digits * magnitude + digits * 2.0**-11 * reach + 2.0**-126
-        if eager.dtype != torch.float32:
-            bound = bound + 2 * torch.finfo(eager.dtype).eps * exact.abs().where(torch.isfinite(exact), 0.0)
-        if fault := _fault(actual, eager, exact, bound):
-            return f"{draw}: {fault}"
+        bounds = digits * magnitude + digits * 2.0**-11 * reach + 2.0**-126
+        if isinstance(case, Fold):
+            # What is folded has been rounded.
+            if case.dtype != torch.float32:
+                bounds = bounds + torch.finfo(case.dtype).eps * magnitude
+            bounds = case.error(bounds, magnitude)
+        for actual, eager, exact, bound in zip(*map(_as_tuple, [*results, bounds]), strict=True):
+            exact = exact.to(eager.dtype).double()  # overflow
+            if eager.dtype != torch.float32:
+                bound = bound + 2 * torch.finfo(eager.dtype).eps * exact.abs().where(torch.isfinite(exact), 0.0)
+            if fault := _fault(actual, eager, exact, bound):
+                return f"{draw}: {fault}"
     return ""
+
+
+def _as_tuple(results: Any) -> tuple[Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _magnitude(case: Case, sizes: list[Tensor]) -> Tensor:
     """What follows a convolution here changes an error by a factor of at most one, or of a scale's."""
+    if isinstance(case, Fold):
+        return case.before(*sizes)
     if case.function is _residual:
         return F.conv2d(sizes[0], sizes[1], sizes[2], padding=1) + sizes[3]
     if case.function is _transposed_residual:

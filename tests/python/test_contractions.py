@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from contraction_cases import CASES, STREAMS, Case
+from contraction_cases import CASES, FOLDS, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -27,7 +27,7 @@ interpreter = interpreter_of("contraction_cases:interpreted")
 
 
 @pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])
 def test_products_are_pytorchs(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
@@ -76,6 +76,26 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
     assert compile_only._resources(product)["spills"] in (0, None)
     if large.dtype == torch.float32:
         assert len(code) == (3 if name == "few_rows" else 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
+
+
+def _row_softmax(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x @ w, -1)
+
+
+@pytest.mark.parametrize("columns, schedulers", [(256, ["contraction"]), (1024, ["extern", "normalisation"])])
+def test_folds_over_few_columns_are_done_where_the_product_is_made(columns: int, schedulers: list[str]) -> None:
+    x, w = (torch.empty(shape, dtype=torch.bfloat16) for shape in ((16384, 512), (512, columns)))
+    emitted = compile_for_gpu(Wrapped(_row_softmax), x, w)
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == schedulers
+
+
+@pytest.mark.parametrize("columns, rows", [(256, 64), (100, 128)])
+def test_folds_over_columns_do_not_spill(columns: int, rows: int, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    blocks = {"block_m": rows, "block_n": 128, "block_k": 64, "stages": 2, "num_warps": 8}
+    emitted = with_contraction(Wrapped(_row_softmax), [torch.empty(16384, 512), torch.empty(512, columns)], blocks)
+    for kernel, one in machine_code(emitted, tmp_path).items():
+        assert compile_only._resources(one)["spills"] in (0, None), kernel
 
 
 def test_blocks_that_are_computed_again_do_not_spill(tmp_path: Path) -> None:

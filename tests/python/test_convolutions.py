@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from convolution_cases import CASES, conv
+from convolution_cases import CASES, FOLDS, conv
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
@@ -22,7 +22,7 @@ interpreter = interpreter_of("convolution_cases:interpreted")
 
 
 @pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])
 def test_convolutions_are_pytorchs(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
@@ -35,12 +35,13 @@ def test_convolutions_are_pytorchs(
 
 
 class Module(torch.nn.Module):
-    def __init__(self, part: torch.nn.Module) -> None:
+    def __init__(self, part: torch.nn.Module, after: Callable[[torch.Tensor], torch.Tensor] = torch.relu) -> None:
         super().__init__()
         self.part = part
+        self.after = after
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.part(x))
+        return self.after(self.part(x))
 
 
 LARGE = {
@@ -67,6 +68,50 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     (product,) = (one for kernel, one in code.items() if kernel.endswith("relu_kernel"))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert "cp.async" in product.asm["ptx"]
+
+
+def _softmax(y: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(torch.softmax(y, 1) * 2.0)
+
+
+FOLDED = {
+    "minimum": (torch.nn.Conv2d(16, 64, 3), (32, 16, 128, 128), lambda y: torch.tanh(y.amin(1, keepdim=True))),
+    "softmax": (torch.nn.ConvTranspose2d(64, 128, 4, stride=2, padding=1), (32, 64, 32, 32), _softmax),
+    "many_filters": (torch.nn.Conv2d(32, 256, 3), (32, 32, 64, 64), lambda y: torch.logsumexp(y, 1)),
+    "not_rounded": (torch.nn.Conv3d(3, 16, 3), (32, 3, 16, 32, 32), _softmax),
+    "bfloat16": (torch.nn.Conv2d(64, 96, 3).bfloat16(), (64, 64, 64, 64), lambda y: y.mean(1)),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_folds_over_channels_are_done_where_the_result_is_made(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    part, shape, after = FOLDED[name]
+    emitted = compile_for_gpu(Module(part, after), torch.randn(shape, dtype=part.weight.dtype))
+    assert emitted["library_ops"] == []
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["convolution"]
+    code = machine_code(emitted, tmp_path)
+    for kernel, one in code.items():
+        assert compile_only._resources(one)["spills"] in (0, None), kernel
+    (product,) = (one for kernel, one in code.items() if kernel.startswith("conv") and kernel.endswith("_kernel"))
+    assert product.asm["ptx"].count("wgmma.mma_async") > 0
+
+
+@pytest.mark.parametrize(
+    "part, after",
+    [
+        (torch.nn.Conv2d(32, 64, 3, groups=2), lambda y: y.amax(1)),
+        (torch.nn.Conv2d(32, 320, 3), lambda y: y.amax(1)),
+        (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax(3)),
+        (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax((1, 3))),
+        (torch.nn.Conv2d(32, 64, 3), lambda y: y.argmax(1)),
+    ],
+    ids=["of_each_group", "of_more_filters_than_a_block_has", "over_positions", "over_both", "place"],
+)
+def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: Any) -> None:
+    emitted = compile_for_gpu(Module(part, after), torch.randn(32, 32, 64, 64))
+    schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
+    assert len(schedulers) == 2 and schedulers[1] == "reduction"
 
 
 def _scheme(**options: Any) -> int:
