@@ -213,6 +213,13 @@ std::vector<Symbol> united(std::vector<Symbol> left, const std::vector<Symbol>& 
   return left;
 }
 
+std::string permuted(const std::string& text, const std::vector<Symbol>& lanes, const std::vector<Symbol>& wanted) {
+  std::vector<std::string> order;
+  for (Symbol lane : wanted)
+    order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
+  return fmt::format("tl.permute({}, ({}))", text, join(order, ", "));
+}
+
 std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) {
   if (own.empty() || own == lanes) return "";
   std::vector<std::string> marks;

@@ -65,6 +65,10 @@ class IndexNames {
 // The lanes of both, in the order of the symbols' table.
 std::vector<tile::Symbol> united(std::vector<tile::Symbol> left, const std::vector<tile::Symbol>& right);
 
+// A tile with these lanes, in the order wanted.
+std::string permuted(const std::string& text, const std::vector<tile::Symbol>& lanes,
+                     const std::vector<tile::Symbol>& wanted);
+
 // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
 std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);
 

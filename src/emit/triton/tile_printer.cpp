@@ -200,8 +200,8 @@ class TilePrinter {
       case Kind::kConstant: return print_constant(one);
       case Kind::kIndex: return print_index(one);
       case Kind::kOp: return print_op(one);
-      case Kind::kRelabel: return print_relabel(one);
-      case Kind::kSplit: return print_split(one);
+      case Kind::kRelabel:
+      case Kind::kSplit: return print_renamed(one);
       case Kind::kLoad: return print_load(one);
       case Kind::kStore: return print_store(one);
       case Kind::kDot: return print_dot(one);
@@ -275,30 +275,17 @@ class TilePrinter {
     return true;
   }
 
-  void print_relabel(const Instruction& one) {
-    const Value value = one.results[0];
-    const Lanes& before = type(one.operands[0]).lanes;
-    std::vector<std::string> order;
-    for (Symbol lane : type(value).lanes) {
-      const Symbol was = lane == one.to ? one.from : lane;
-      order.push_back(std::to_string(std::find(before.begin(), before.end(), was) - before.begin()));
-    }
-    const Text& operand = texts_[one.operands[0]];
-    if (std::is_sorted(order.begin(), order.end())) give(value, operand, one.operands);
-    else give(value, {fmt::format("tl.permute({}, ({}))", operand.text, join(order, ", "))}, one.operands);
-  }
-
-  void print_split(const Instruction& one) {
+  void print_renamed(const Instruction& one) {
     Lanes lanes = type(one.operands[0]).lanes;
     const auto found = std::find(lanes.begin(), lanes.end(), one.from);
-    *found = one.lanes[0];
-    lanes.insert(found + 1, one.lanes[1]);
-    const std::string split = fmt::format("tl.reshape({}, {})", texts_[one.operands[0]].text, shape_text(lanes));
-    std::vector<std::string> order;
-    for (Symbol lane : type(one.results[0]).lanes)
-      order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
-    if (std::is_sorted(order.begin(), order.end())) give(one.results[0], {split}, one.operands);
-    else give(one.results[0], {fmt::format("tl.permute({}, ({}))", split, join(order, ", "))}, one.operands);
+    Text text = texts_[one.operands[0]];
+    *found = one.kind == Kind::kSplit ? one.lanes[0] : one.to;
+    if (one.kind == Kind::kSplit) {
+      lanes.insert(found + 1, one.lanes[1]);
+      text = {fmt::format("tl.reshape({}, {})", text.text, shape_text(lanes))};
+    }
+    const Lanes& wanted = type(one.results[0]).lanes;
+    give(one.results[0], lanes == wanted ? text : Text{permuted(text.text, lanes, wanted)}, one.operands);
   }
 
   // --- Memory ---
@@ -399,10 +386,7 @@ class TilePrinter {
     const Lanes& lanes = type(operand).lanes;
     if (lanes == wanted) return texts_[operand].text;
     if (lanes.size() == 2) return fmt::format("tl.trans({})", texts_[operand].text);
-    std::vector<std::string> order;
-    for (Symbol lane : wanted)
-      order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
-    return fmt::format("tl.permute({}, ({}))", texts_[operand].text, join(order, ", "));
+    return permuted(texts_[operand].text, lanes, wanted);
   }
 
   void print_dot(const Instruction& one) {
