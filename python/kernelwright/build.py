@@ -5,14 +5,17 @@ A process of its own, that never touches a GPU, answers this method, so that com
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
 import torch  # noqa: F401  (before the fork: each child would import it anew)
 
+from . import errors
 from .errors import summary
 from .running import problem as problems
 from .running.scratch import Scratch
@@ -22,18 +25,46 @@ Progress = Callable[[str, float], None]
 _LIMIT_SECONDS = 120.0
 
 
-def _build(path: str, sm: int) -> None:
-    """Compile what the file's ModelNew will look up on its first call."""
-    module, _ = problems.load_module(path, kind="candidate")
-    if hasattr(module, "load_kernels"):
-        module.load_kernels()
-    for entry in getattr(module, "KERNEL_SIGNATURES", None) or []:
-        from .compile_only import compile_entry
-
-        compile_entry(module, entry, sm)
+# What CUDA's driver calls a device's compute capability.
+_MAJOR, _MINOR = 75, 76
 
 
-def _start(path: str, sm: int, scratch: str) -> tuple[int, int]:
+def _sm_here() -> int:
+    """Of the first GPU, asked without beginning to use it."""
+    driver, value = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+
+    def ask(name: str, *arguments: Any) -> int:
+        if getattr(driver, name)(*arguments) != 0:
+            raise errors.missing_error("no-gpu", "CUDA's driver shows no GPU.")
+        return value.value
+
+    ask("cuInit", 0)
+    device = ask("cuDeviceGet", ctypes.byref(value), 0)
+    major = ask("cuDeviceGetAttribute", ctypes.byref(value), _MAJOR, device)
+    return 10 * major + ask("cuDeviceGetAttribute", ctypes.byref(value), _MINOR, device)
+
+
+@dataclass
+class _Work:
+    """Every `parts`-th kernel of a file from `part` on; a C++ file has one part."""
+
+    path: str
+    sm: int
+    part: int = 0
+    parts: int = 1
+
+    def do(self) -> None:
+        """Compile what the file's ModelNew will look up on its first call."""
+        module, _ = problems.load_module(self.path, kind="candidate")
+        if hasattr(module, "load_kernels"):
+            module.load_kernels()
+        for entry in (getattr(module, "KERNEL_SIGNATURES", None) or [])[self.part :: self.parts]:
+            from .compile_only import compile_entry
+
+            compile_entry(module, entry, self.sm)
+
+
+def _start(work: _Work, scratch: str) -> tuple[int, int]:
     """Process id, and the descriptor from which the reason of a failure can be read."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -43,7 +74,7 @@ def _start(path: str, sm: int, scratch: str) -> tuple[int, int]:
     status = 1
     os.environ["TMPDIR"] = scratch  # for the compiler's own files, which it leaves where it is killed
     try:
-        _build(path, sm)
+        work.do()
         status = 0
     except BaseException as error:
         os.write(writing, summary(error).encode(errors="replace")[:4000])
@@ -62,19 +93,24 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
 
 def _run(params: dict[str, Any], progress: Progress, scratch: str) -> dict[str, Any]:
     paths = list(params.get("candidates") or [])
-    sm = int(params.get("sm") or 90)
     jobs = max(1, int(params.get("jobs") or 1))
+    sm, parts = 0, 1
     if any("import triton" in Path(path).read_text(encoding="utf-8") for path in paths):
         import triton  # noqa: F401
-    waiting, running = list(enumerate(paths)), {}
-    results: list[dict[str, Any]] = [{"path": path, "ok": False, "seconds": 0.0, "error": ""} for path in paths]
+
+        sm = int(params.get("sm") or 0) or _sm_here()
+        parts = jobs if len(paths) == 1 else 1
+    waiting = [_Work(path, sm, part, parts) for path in paths for part in range(parts)]
+    results = {path: {"path": path, "ok": True, "seconds": 0.0, "error": ""} for path in paths}
+    running: dict[int, tuple[_Work, int, float]] = {}
+    count = len(waiting)
     while waiting or running:
         while waiting and len(running) < jobs:
-            index, path = waiting.pop(0)
-            child, reading = _start(path, sm, scratch)
-            running[reading] = (index, child, time.monotonic())
+            work = waiting.pop(0)
+            child, reading = _start(work, scratch)
+            running[reading] = (work, child, time.monotonic())
         ready, _, _ = select.select(list(running), [], [], 1.0)
-        for reading, (index, child, began) in list(running.items()):
+        for reading, (work, child, began) in list(running.items()):
             late = time.monotonic() - began > _LIMIT_SECONDS
             if reading not in ready and not late:
                 continue
@@ -84,10 +120,9 @@ def _run(params: dict[str, Any], progress: Progress, scratch: str) -> dict[str, 
             os.close(reading)
             _, status = os.waitpid(child, 0)
             del running[reading]
-            results[index] |= {
-                "ok": status == 0,
-                "seconds": time.monotonic() - began,
-                "error": "took too long to compile" if late else message,
-            }
-            progress("building", 1 - (len(waiting) + len(running)) / max(1, len(paths)))
-    return {"results": results}
+            result = results[work.path]
+            result["seconds"] += time.monotonic() - began
+            if status != 0:
+                result |= {"ok": False, "error": "took too long to compile" if late else message}
+            progress("building", 1 - (len(waiting) + len(running)) / count)
+    return {"results": list(results.values())}

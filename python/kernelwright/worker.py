@@ -17,9 +17,11 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from typing import Any, Callable, Iterator
 
 from . import errors, protocol
+from .host import confinement
 from .judge import nursing
 from .timing import device_lock
 
@@ -48,6 +50,9 @@ _LOADING = {"capture", "build", "compile_only"}
 _LIGHT = {"hello", "source_facts", "llm_load", "protections"}
 # Methods that run candidates and baselines in processes of their own.
 _NURSING = {"verify", "measure", "prepare"}
+# From the one to the other a fork of the process serves, so that the next problem finds what it found: no modules,
+# settings, tensors or GPU context of the last.
+FORK, JOIN = "fork", "join"
 
 # Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
 STREAMED = {
@@ -153,7 +158,9 @@ def _fork_nursery(channel: protocol.Channel, request: dict[str, Any], progress: 
 
     Returns where there is nothing to do, or False where the processor is not free and nobody wants to wait.
     """
-    if request.get("method") not in _NURSING or "torch" in sys.modules or not _syntax_is_right(request):
+    params = request.get("params") or {}
+    wanted = {request.get("method"), *(params.get("methods") or [])}
+    if not wanted & _NURSING or "torch" in sys.modules or not _syntax_is_right(request):
         return True
     if (shared := device_lock.share_beyond_exec(device_lock.CPU, progress)) is None:
         return False
@@ -220,7 +227,7 @@ def serve(channel: protocol.Channel, begun: dict[str, Any] | None = None) -> Non
         if begun.get("method") in IN_SPARE_TIME:
             work = _spare_work(begun)
         else:
-            answer(channel, begun)
+            _take(channel, begun)
     while True:
         while work is not None and not channel.is_waiting():
             with device_lock.share_if_free(device_lock.CPU) as free:
@@ -237,7 +244,59 @@ def serve(channel: protocol.Channel, begun: dict[str, Any] | None = None) -> Non
                 time.sleep(_SPARE_TIME_PAUSE)
             work = _spare_work(request)
         else:
-            answer(channel, request)
+            _take(channel, request)
+
+
+def _take(channel: protocol.Channel, request: dict[str, Any]) -> None:
+    if request.get("method") == FORK:
+        _fork_nursery(channel, request, _nobody_waits)
+        _let_a_fork_serve(channel, request.get("params") or {})
+    elif request.get("method") == JOIN:
+        channel.send({"id": request.get("id"), "result": {"forked": _is_fork}})
+        if _is_fork:
+            _end(0)
+    else:
+        answer(channel, request)
+
+
+def _nobody_waits(*_: Any, **__: Any) -> None:
+    """The progress of what was posted, not asked."""
+
+
+def _let_a_fork_serve(channel: protocol.Channel, params: dict[str, Any]) -> None:
+    """Import what `methods` need, then return in a fork of this process, which serves until it is told to end. This one
+    waits for that and then returns, too; where the fork came to another end, so does this process.
+    """
+    global _is_fork, _parent
+    with contextlib.ExitStack() as lock:
+        if "torch" not in sys.modules:
+            lock.enter_context(device_lock.hold(device_lock.CPU, "preparing", _nobody_waits, shared=True))
+        for method in params.get("methods") or []:
+            handler(method)
+    if params.get("compilers"):
+        nursing.start_compilers()
+    sys.stderr.flush()
+    this = os.getpid()
+    with warnings.catch_warnings():
+        # This process's other thread only waits for a parent's end, in a system call.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        confinement.die_with_parent()
+        if os.getppid() != this:
+            _end(1)
+        _is_fork, _parent = True, this
+        nursing.inherit()
+        _watch_parent(channel)
+        return
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        faulthandler.disable()  # the fork has told its own
+        if (number := os.WTERMSIG(status)) != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(this, number)
+    if code := os.waitstatus_to_exitcode(status):
+        _end(code)
 
 
 def _spare_work(request: dict[str, Any]) -> Iterator[None]:
@@ -272,7 +331,12 @@ def _exit_with_parent(read_fd: int, parent: int) -> None:
     os._exit(1)
 
 
+def _watch_parent(channel: protocol.Channel) -> None:
+    threading.Thread(target=_exit_with_parent, args=(channel.read_fd, _parent), daemon=True).start()
+
+
 _parent = 0  # the process that has started this one
+_is_fork = False  # of a process that waits to serve the next problem
 
 
 def main() -> int:
@@ -285,7 +349,7 @@ def _serve_with_parent(channel: protocol.Channel, parent: int, begun: dict[str, 
     _parent = parent
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     faulthandler.enable(sys.stderr)
-    threading.Thread(target=_exit_with_parent, args=(channel.read_fd, parent), daemon=True).start()
+    _watch_parent(channel)
     with contextlib.suppress(BrokenPipeError):
         serve(channel, begun)
     return 0

@@ -410,7 +410,7 @@ def warn_once(reason):
           "if {0} is not {1}:\n    warn_once(\"{0} and {1} are no longer one tensor; make kernels for the two\")\n    "
           "{2}\n",
           first, second, give_up);
-    body += tensor_list() + "\n";
+    body += moved_tensors() + tensor_list() + "\n";
     body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_,
                         local("tensors"), give_up);
     body += run_kernels();
@@ -435,6 +435,22 @@ def warn_once(reason):
     if (!source.is_object() || !source.contains("same")) return pairs;
     for (const Json& pair : source["same"]) pairs.emplace_back(held(pair.at(0)), held(pair.at(1)));
     return pairs;
+  }
+
+  // Forward itself moves plain tensors, which Module.to leaves on the CPU, to where it computes; so it was captured.
+  std::string moved_tensors() const {
+    const Json source = parse(graph_.source_json, "{}");
+    if (!source.is_object() || !source.value("moves_tensors", false)) return "";
+    std::string place = "DEVICE";
+    for (const GraphInput& input : inputs_)
+      if (input.kind == InputKind::kParameter && place == "DEVICE") place = access(input) + ".device";
+    std::string out;
+    for (const GraphInput& input : inputs_)
+      if (input.kind == InputKind::kConstant && !input.access.empty() &&
+          graph_.type(input.value).device == graph_device_)
+        out += fmt::format("if isinstance({0}, torch.Tensor) and {0}.is_cpu:\n    {0} = {0}.to({1})\n", access(input),
+                           place);
+    return out;
   }
 
   // Triton launches on the current device, which need not be the tensors'.

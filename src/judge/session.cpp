@@ -26,6 +26,8 @@ constexpr double kLongSeconds = 15;    // of a stage that runs the user's code, 
 constexpr double kCeilingsLimit = 300;
 constexpr double kCompileLimit = 600;
 constexpr double kProblemAloneLimit = 120;
+constexpr double kJoinLimit = 30;  // a fork's last words
+constexpr int kCoresForOne = 4;    // of a machine with many, where several problems are in work at once
 
 std::string last_lines(const std::string& log, size_t count) {
   std::vector<std::string> lines = split_lines(log);
@@ -56,7 +58,8 @@ Session::Session(const Environment& environment, Progress& progress, double time
     : progress_(progress),
       worker_(WorkerOptions{environment.python, environment.module_path, {}}),
       timeout_(timeout_seconds),
-      has_gpu_(environment.has_gpu()) {
+      has_gpu_(environment.has_gpu()),
+      cpu_threads_(environment.cpu_threads) {
   remove_left_over_scratch();
   // On one core they would only take turns.
   if (workers == Workers::kTwo && environment.cpu_threads > 1)
@@ -74,12 +77,47 @@ void Session::start() {
 }
 
 void Session::stop() {
-  end_tracing();
+  forked_.clear();
+  if (tracer_) tracer_->stop();
   worker_.stop();
 }
 
 void Session::end_tracing() {
-  if (tracer_) tracer_->stop();
+  if (!tracer_) return;
+  if (forked_.contains(&*tracer_)) join(*tracer_);
+  else if (forked_.empty()) tracer_->stop();
+}
+
+void Session::begin_problem(bool judged, bool compilers) {
+  std::vector<std::string> methods = {"verify", "measure"};
+  if (!judged) methods.clear();
+  if (tracer_) fork(*tracer_, {"capture"}, false);
+  else methods.push_back("capture");
+  fork(worker_, methods, compilers);
+}
+
+void Session::end_problem() {
+  end_tracing();
+  join(worker_);
+}
+
+void Session::fork(WorkerClient& worker, const std::vector<std::string>& methods, bool compilers) {
+  forked_.insert(&worker);
+  try {
+    worker.post("fork", {{"methods", methods}, {"compilers", compilers}}, kHelloLimit);
+  } catch (const WorkerFailure&) {
+    // The next request starts another process, which serves this problem alone.
+  }
+}
+
+void Session::join(WorkerClient& worker) {
+  forked_.erase(&worker);
+  if (!worker.running()) return;
+  try {
+    // A process that was started in the middle of the problem has seen it, and is of no use to the next one.
+    if (!worker.request("join", Json::object(), kJoinLimit).value("forked", false)) worker.stop();
+  } catch (const WorkerFailure&) {
+  } catch (const Error&) { worker.stop(); }
 }
 
 namespace {
@@ -226,10 +264,12 @@ void Session::prepare_at_once(const VerifyRequest& request) {
   }
 }
 
-void Session::build(const std::string& candidate) {
+void Session::build(const std::string& candidate, const std::string& target) {
   if (!tracer_) return;
   try {
-    ask(*tracer_, "build", "build", {{"candidates", Json::array({candidate})}, {"jobs", 1}}, kCompileLimit);
+    // Triton's kernels take seconds each.
+    const int jobs = target == "triton" ? std::max(1, cpu_threads_ / kCoresForOne) : 1;
+    ask(*tracer_, "build", "build", {{"candidates", Json::array({candidate})}, {"jobs", jobs}}, kCompileLimit);
   } catch (const Error&) {
   } catch (const WorkerFailure&) {}
 }

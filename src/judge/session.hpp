@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct VerifyRequest {
                                                                        // has none
   std::optional<uint64_t> seed;                                        // none: a secret one
   int draws = 0;                                                       // 0: the worker's default
-  int64_t input_bytes = 0;  // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  int64_t input_bytes = 0;  // plan/cost.hpp: bytes_in_work; processes take turns with a GPU's memory by it
   std::vector<std::string> baselines = {};  // what will be timed afterwards, to be prepared as well
   bool is_ours = false;  // the compiler has made the candidate just now: it needs no sandbox, and what it compiles may
                          // be kept
@@ -34,8 +35,8 @@ struct MeasureRequest {
   std::string device, policy = "reference";  // policy: by which timed calls are judged
   std::vector<std::string> baselines, kernels;
   double budget_seconds = 10;
-  double limit_seconds = 900;  // torch.compile of a large model takes minutes
-  int64_t input_bytes = 0;     // of all that goes in and comes out; processes take turns with a GPU's memory by it
+  double limit_seconds = 900;                  // torch.compile of a large model takes minutes
+  int64_t input_bytes = 0;                     // as in VerifyRequest
   std::map<std::string, double> eager_errors;  // per output, norm-relative, as verified: what the results after timing
                                                // may differ by
   bool is_ours = false;                        // as in VerifyRequest
@@ -70,6 +71,11 @@ class Session {
 
   void start();  // the workers begin to import PyTorch
   void stop();
+  // From here to end_problem() forks of the workers answer, so that the next problem finds processes that have imported
+  // everything and seen nothing. `judged`: candidates will be, too; `compilers`: torch.compile will be timed. Does not
+  // wait.
+  void begin_problem(bool judged, bool compilers);
+  void end_problem();
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
   std::string capture(const std::string& problem, const std::string& size, const std::string& device);
@@ -78,9 +84,9 @@ class Session {
   void prepare(const VerifyRequest& request);
   // The same with whatever workers there are, for a session that only waits for a candidate.
   void prepare_at_once(const VerifyRequest& request);
-  // With two workers: compiles the candidate's kernels, where they are C++. What does not compile shows in its
-  // verification.
-  void build(const std::string& candidate);
+  // With two workers: compiles the candidate's kernels, so that no device's lock is held meanwhile. What does not
+  // compile shows in its verification.
+  void build(const std::string& candidate, const std::string& target);
   // Gives back the memory and the GPU context of the process that traced.
   void end_tracing();
   nlohmann::ordered_json verify(const VerifyRequest& request);    // may throw WorkerFailure
@@ -116,13 +122,17 @@ class Session {
   nlohmann::ordered_json ask(WorkerClient& worker, const char* stage, const std::string& method,
                              const nlohmann::ordered_json& params, double limit_seconds);
   WorkerClient& tracer() { return tracer_ ? *tracer_ : worker_; }
+  void fork(WorkerClient& worker, const std::vector<std::string>& methods, bool compilers);
+  void join(WorkerClient& worker);
   Progress& progress_;
   WorkerClient worker_;
   std::optional<WorkerClient> tracer_;
   double timeout_;
   bool has_gpu_;
+  int cpu_threads_;
   std::optional<uint64_t> prepared_seed_;
   std::optional<Sandbox> sandbox_;  // made with the first candidate
+  std::set<WorkerClient*> forked_;
   bool quiet_ = false;
   double waited_ = 0;
 };

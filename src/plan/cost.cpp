@@ -28,8 +28,35 @@ Cost graph_cost(const Graph& graph) {
   return cost;
 }
 
-int64_t input_bytes(const Graph& graph) {
-  int64_t bytes = 0;
+int64_t peak_bytes(const Graph& graph) {
+  const plan::GraphFacts facts(graph);
+  std::vector<NodeId> last(graph.values.size(), kNoNode);
+  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
+    const auto note = [&](ValueId value) { last[static_cast<size_t>(facts.roots[value])] = node; };
+    for_each_operand(graph.nodes[node], note);
+    for (const ValueId result : graph.nodes[node].results)
+      if (result != kNoValue) note(result);
+  }
+  std::vector<std::vector<ValueId>> ends(graph.nodes.size());
+  for (size_t value = 0; value < last.size(); ++value)
+    if (last[value] != kNoNode) ends[static_cast<size_t>(last[value])].push_back(static_cast<ValueId>(value));
+  std::vector<bool> made(graph.values.size());
+  int64_t held = 0, peak = 0;
+  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
+    for (const ValueId result : graph.nodes[node].results)
+      if (result != kNoValue && facts.roots[result] == result) {
+        made[static_cast<size_t>(result)] = true;
+        held += graph.type(result).bytes();
+      }
+    peak = std::max(peak, held);
+    for (const ValueId value : ends[static_cast<size_t>(node)])
+      if (made[static_cast<size_t>(value)]) held -= graph.type(value).bytes();
+  }
+  return peak;
+}
+
+int64_t bytes_in_work(const Graph& graph) {
+  int64_t bytes = peak_bytes(graph) * 2 / 3;
   for (const GraphInput& input : graph.inputs) bytes += graph.type(input.value).bytes();
   for (const GraphOutput& output : graph.outputs) bytes += graph.type(output.value).bytes();
   return bytes;

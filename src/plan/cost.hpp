@@ -21,8 +21,13 @@ std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule);
 // done once.
 Cost graph_cost(const Graph& graph);
 
-// Of all that goes in and comes out, parameters and buffers too.
-int64_t input_bytes(const Graph& graph);
+// What a call of eager holds at once beside its inputs, every result in memory of its own until its last reader has
+// run.
+int64_t peak_bytes(const Graph& graph);
+
+// By which problems take turns with a GPU's memory. To be judged, one takes some six times its inputs (parameters and
+// buffers too) and outputs, for copies and the double-precision reference, and four times what lies between them.
+int64_t bytes_in_work(const Graph& graph);
 
 // Seconds below which the device's measured ceilings allow no program to be.
 double roofline_seconds(const Cost& cost, const DeviceDescription& device);

@@ -1,11 +1,11 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "judge/environment.hpp"
-#include "judge/problem_file.hpp"
 #include "judge/session.hpp"
 #include "propose/sampling.hpp"
 #include "run/auto.hpp"
@@ -20,11 +20,6 @@ namespace kw {
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-// A worker that has only exported modules serves the next problem too, which spares the seconds of importing PyTorch.
-// One that has run a candidate does not: what that left behind (memory, threads, a broken CUDA context) would be the
-// next problem's.
-constexpr int kProblemsPerWorker = 50;
 
 // What both kinds of proposers are told of a problem: OptimizeOptions and GenerateOptions have these in common.
 template <typename Options>
@@ -60,7 +55,7 @@ class BenchWorker {
   Json answer(const Json& request) {
     const double began = seconds_now();
     Json reply;
-    bool clean = false;
+    bool is_sound = false;
     try {
       const bool auto_proposer = request.value("after_compiler", false);
       if (request.contains("proposer") && !auto_proposer) return propose(request);
@@ -72,27 +67,28 @@ class BenchWorker {
       options.try_seconds = request.value("try_seconds", 0.0);
       options.fresh = true;  // the run's own lines are what it resumes from
       if (auto_proposer) return propose_too(request, options);
-      // Modules that the file imports from its folder stay loaded in the worker; another folder's may have the same
-      // names.
-      const bool has_imports = !read_problem_file(options.problem).imports.empty();
-      if (!session_ || has_imports)
-        session_ = std::make_unique<Session>(find_environment(), progress_, options.timeout_seconds);
+      if (!session_)
+        session_ = std::make_unique<Session>(find_environment(), progress_, options.timeout_seconds,
+                                             options.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
+      const bool compilers = options.budget_seconds > 0 && std::ranges::count(options.baselines, "compile") > 0;
+      session_->begin_problem(!options.emit_only, compilers);
       reply = optimize(options, progress_, session_.get());
-      clean = options.emit_only && !has_imports && ++served_ % kProblemsPerWorker != 0;
+      is_sound = true;
     } catch (const Error& error) {
       reply = {{"verdict", "error"},
                {"reason", error.text().message},
                {"exit_code", error.exit_code()},
                {"text", render(error)},
                {"error", to_json(error)}};
-      clean = error.kind() == ErrorKind::kUser && error.text().code != "capture-hung";
+      is_sound = error.kind() != ErrorKind::kInternal;
     } catch (const Interrupted&) { throw; } catch (const std::exception& error) {
       reply = {{"verdict", "error"},
                {"reason", error.what()},
                {"exit_code", 4},
                {"error", to_json(Error(ErrorKind::kInternal, error.what()))}};
     }
-    if (!clean) session_.reset();
+    if (!is_sound) session_.reset();
+    else if (session_) session_->end_problem();
     if (!reply.contains("seconds")) reply["seconds"] = {{"total", seconds_now() - began}};
     return reply;
   }
@@ -133,7 +129,6 @@ class BenchWorker {
   TellWaits progress_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<SamplingThreads> threads_;
-  int served_ = 0;
 };
 
 }  // namespace

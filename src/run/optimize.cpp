@@ -246,8 +246,8 @@ class Optimisation {
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
       double began = seconds_now();
-      if (target_ == "cpu" && !compiled.kernels.empty()) {
-        session().build(path);
+      if (!compiled.kernels.empty()) {
+        session().build(path, target_);
         add_seconds("build", began);
         began = seconds_now();
       }
@@ -293,7 +293,7 @@ class Optimisation {
   Judgement judged(const std::string& candidate, const Compiled& compiled) {
     VerifyRequest request = verify_request();
     request.candidate = candidate;
-    request.input_bytes = input_bytes(compiled.graph);
+    request.input_bytes = bytes_in_work(compiled.graph);
     return judge(session(), request);
   }
 
@@ -333,7 +333,7 @@ class Optimisation {
             .verify_seconds = verify_seconds_,
             .last_try = options_.try_seconds > 0 ? began_ + options_.try_seconds : 0,
             .seed = options_.seed.value_or(options_.search_seed),
-            .input_bytes = input_bytes(compiled_.graph),
+            .input_bytes = bytes_in_work(compiled_.graph),
             .eager_errors = eager_errors_,
             .compile = compile_options(Caution::kNone),
             .spilling = {},
@@ -508,7 +508,7 @@ class Optimisation {
                            .baselines = options_.baselines,
                            .kernels = compiled_.kernels,
                            .budget_seconds = options_.timing_seconds(),
-                           .input_bytes = input_bytes(compiled_.graph),
+                           .input_bytes = bytes_in_work(compiled_.graph),
                            .eager_errors = eager_errors_,
                            .is_ours = true};
     try {

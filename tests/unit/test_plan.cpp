@@ -171,6 +171,21 @@ TEST(Cost, ThePointwiseFloorIsOneReadAndOneWrite) {
   EXPECT_EQ(graph_cost(graph).bytes, 8192.0);
 }
 
+TEST(Cost, ResultsAreHeldUntilTheirLastReader) {
+  const Graph graph = parse_graph(R"(graph G {
+    input %x : f32[1024] user args.0
+    %a = aten.relu.default(self=%x) : f32[1024]
+    %b = aten.cat.default(tensors=[%a, %a]) : f32[2048]
+    %v = aten.view.default(self=%b, size=[2, 1024]) : f32[2, 1024]
+    %c = aten.sum.dim_IntList(self=%v, dim=[0]) : f32[1024]
+    %d = aten.tanh.default(self=%c) : f32[1024]
+    return %d
+  })");
+  // The relu is gone when the sum is made, the view is the concatenation's own memory.
+  EXPECT_EQ(peak_bytes(graph), 3 * 4096);
+  EXPECT_EQ(bytes_in_work(graph), 2 * 3 * 4096 / 3 + 2 * 4096);
+}
+
 TEST(Device, ReadsBackFromJson) {
   DeviceDescription device = default_device("cpu");
   device.units = 64;

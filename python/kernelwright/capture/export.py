@@ -117,6 +117,7 @@ def _with_plain_tensors_settled(
     with contextlib.suppress(errors.Error):
         settled = attempt(place)
         if not _copies_between_devices(settled):
+            settled["source"]["moves_tensors"] = True
             return settled
     return graph
 

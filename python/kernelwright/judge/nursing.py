@@ -109,10 +109,11 @@ class Nursery:
         return cls(number, control)
 
     def is_alive(self) -> bool:
+        """As far as this process can tell: the end of another's child shows when it is asked."""
         try:
             return os.waitpid(self.number, os.WNOHANG)[0] == 0
         except ChildProcessError:
-            return False
+            return _is_inherited
 
     def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
         socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
@@ -143,9 +144,13 @@ def _environment() -> dict[str, str]:
     return kept | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
 
 
+# With fewer, importing what torch.compile needs would keep the others from their work.
+_CORES_TO_SPARE = 4
+
 _nursery: Nursery | None = None
 _compilers: Nursery | None = None
 _owner = 0
+_is_inherited = False  # the nursery is a child of this process's parent
 _lock = threading.Lock()
 
 
@@ -169,8 +174,20 @@ def start() -> None:
 
 def adopt(one: Nursery) -> None:
     """Have this process's candidates come from that nursery."""
-    global _nursery, _compilers, _owner
-    _nursery, _compilers, _owner = one, None, os.getpid()
+    global _nursery, _compilers, _owner, _is_inherited
+    _nursery, _compilers, _owner, _is_inherited = one, None, os.getpid(), False
+
+
+def inherit() -> None:
+    """In a fork: ask the parent's nurseries, which waits meanwhile."""
+    global _owner, _is_inherited
+    _owner, _is_inherited = os.getpid(), True
+
+
+def start_compilers() -> None:
+    """Begin to import what torch.compile needs, where there are cores to spare."""
+    if (os.cpu_count() or 1) >= _CORES_TO_SPARE:
+        nursery(compilers=True)
 
 
 def begin_again(left: dict[str, Any], descriptors: list[int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any, Iterator
 
 import torch
@@ -12,9 +11,6 @@ from torch.utils import _pytree as pytree
 from ..timing.timer import fills_memory
 from . import nursing
 from .yardstick import Yardstick
-
-# With fewer, importing what torch.compile needs would keep the others from their work.
-_CORES_TO_SPARE = 4
 
 # At most one, that of the request that came last.
 _prepared: dict[str, Yardstick] = {}
@@ -34,8 +30,8 @@ def work(params: dict[str, Any]) -> Iterator[None]:
     _prepared.clear()
     yardstick = _prepared[_key(params)] = Yardstick(params)
     nursing.nursery()  # starts where there is none
-    if "compile" in (params.get("baselines") or []) and (os.cpu_count() or 1) >= _CORES_TO_SPARE:
-        nursing.nursery(compilers=True)
+    if "compile" in (params.get("baselines") or []):
+        nursing.start_compilers()
     if not fills_memory(yardstick.device, _bytes_of_inputs(yardstick)):
         yield from yardstick.ahead()
 

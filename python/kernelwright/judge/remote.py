@@ -107,6 +107,11 @@ class Remote:
         """From now on it has `seconds` for its answers."""
         self.host.deadline = None if seconds is None else time.monotonic() + seconds
 
+    def grant(self, seconds: float) -> None:
+        """Its answers may come so much later."""
+        if self.host.deadline is not None:
+            self.host.deadline += seconds
+
     def _ask(
         self, message: dict[str, Any], doing: str, code: str = "forward-raised", descriptor: int | None = None
     ) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class TimedCalls:
             if _SHARE * sum(tensor.nbytes for tensor in left.tensors.values()) > free_memory(self.device):
                 self.contestant.release(left)
                 return
-            left.tensors = {name: tensor.clone() for name, tensor in left.tensors.items()}
+            left.tensors = {name: draws.copy_with_gaps(tensor) for name, tensor in left.tensors.items()}
         self._calls.append(_Call(self._seed(number), StateCopy(self.model), InputsCopy(self.inputs), left))
 
     def judged(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What passes is decided by the parent process (src/judge/contract.cpp); here is o
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from dataclasses import replace
 from typing import Any, Callable
@@ -33,6 +34,7 @@ from .ties import Ties, strays
 from .yardstick import Draw, Yardstick
 
 Progress = Callable[..., None]
+Turn = Callable[[], contextlib.AbstractContextManager]
 
 CHECKS = (
     "inputs-unchanged",
@@ -148,21 +150,27 @@ class Verification:
             limit_seconds=params.get("limit_seconds"),
         )
 
-    def run(self) -> dict[str, Any]:
+    def run(self, turn: Turn = contextlib.nullcontext) -> dict[str, Any]:
+        """`turn`: holds the device for a draw, so that whoever wants to time need not wait for all of them."""
         try:
-            return self._run()
+            return self._run(turn)
         finally:
             self.contestant.close()
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self, turn: Turn) -> dict[str, Any]:
         kinds = self.yardstick.kinds
         for number, kind in enumerate(kinds):
             self.progress(f"draw {number + 1} of {len(kinds)} ({kind})", number / len(kinds))
-            self.draw(number)
+            asked = time.monotonic()
+            with turn():
+                if isinstance(self.contestant, Remote):
+                    self.contestant.grant(time.monotonic() - asked)  # the wait for the device was not its own
+                self.draw(number)
             if self.faults["guard-bands"]:
                 # Without guards the same writes would hit this process's own memory, and its last words would be lost.
                 break
-        self._check_kept()
+        with turn():
+            self._check_kept()
         return self.figures()
 
     def figures(self) -> dict[str, Any]:
@@ -659,6 +667,10 @@ def _form(left: Outcome) -> str:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "verify" (docs/worker-protocol.md)."""
-    device = device_lock.name_of(params.get("device") or "cpu")
-    with memory_turn(params, progress), device_lock.hold(device, "verifying", progress, shared=True):
-        return Verification(params, progress).run()
+    turn = functools.partial(
+        device_lock.hold, device_lock.name_of(params.get("device") or "cpu"), "verifying", progress, shared=True
+    )
+    with memory_turn(params, progress):
+        with turn():
+            verification = Verification(params, progress)
+        return verification.run(turn)

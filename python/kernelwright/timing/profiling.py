@@ -53,17 +53,18 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
     On the CPU, where the kernels are called through ctypes and the profiler does not see them, theirs is what is left of the call when the time in
     ATen's operators is taken away.
     """
-    from torch.profiler import ProfilerActivity, profile
+    # Not torch.profiler's, whose first start imports torch.compile's parts: seconds.
+    from torch.autograd.profiler import profile
 
     with contextlib.suppress(RuntimeError):
         if device.type == "cuda":
             taken = _by_events(call, device)
             if taken is None:
-                with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
+                with profile(use_device="cuda") as profiler:
                     call()
                     torch.cuda.synchronize(device)
                 taken = {}
-                for event in profiler.events():
+                for event in profiler.function_events or ():
                     if event.device_type == torch.autograd.DeviceType.CUDA:
                         taken[event.name] = taken.get(event.name, 0.0) + event.device_time_total
             return _profile(
@@ -71,12 +72,12 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
             )
         best = Profile()
         for _ in range(_CPU_RUNS if kernels else 1):
-            with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            with profile() as profiler:
                 began = time.perf_counter()
                 call()
                 total = (time.perf_counter() - began) * 1e6
             taken = {}
-            for event in profiler.events():
+            for event in profiler.function_events or ():
                 if event.name.startswith("aten::") and not event.name.startswith(_BOOKKEEPING):
                     taken[event.name] = taken.get(event.name, 0.0) + event.self_cpu_time_total
             rest = "the candidate's own C++" if kernels else "outside PyTorch's operators"
@@ -133,6 +134,11 @@ class _Operators(TorchDispatchMode):
     def __init__(self, intervals: Intervals) -> None:
         super().__init__()
         self.intervals = intervals
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Without this, the first operator under the mode imports torch.compile's front end: seconds."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         name = func._schema.name
