@@ -65,6 +65,7 @@ STREAMED = {
 # and is told, when the request comes for which it was done.
 IN_SPARE_TIME = {"prepare": "judge.preparation"}
 _SPARE_TIME_PAUSE = 0.1
+_ATTEMPTS = 10  # to share a lock that others take for a moment
 
 
 def handler(method: Any) -> Handler:
@@ -249,7 +250,7 @@ def serve(channel: protocol.Channel, begun: dict[str, Any] | None = None) -> Non
 
 def _take(channel: protocol.Channel, request: dict[str, Any]) -> None:
     if request.get("method") == FORK:
-        _fork_nursery(channel, request, _nobody_waits)
+        _within_a_moment(lambda: _fork_nursery(channel, request, None))
         _let_a_fork_serve(channel, request.get("params") or {})
     elif request.get("method") == JOIN:
         channel.send({"id": request.get("id"), "result": {"forked": _is_fork}})
@@ -259,22 +260,12 @@ def _take(channel: protocol.Channel, request: dict[str, Any]) -> None:
         answer(channel, request)
 
 
-def _nobody_waits(*_: Any, **__: Any) -> None:
-    """The progress of what was posted, not asked."""
-
-
 def _let_a_fork_serve(channel: protocol.Channel, params: dict[str, Any]) -> None:
     """Import what `methods` need, then return in a fork of this process, which serves until it is told to end. This one
     waits for that and then returns, too; where the fork came to another end, so does this process.
     """
     global _is_fork, _parent
-    with contextlib.ExitStack() as lock:
-        if "torch" not in sys.modules:
-            lock.enter_context(device_lock.hold(device_lock.CPU, "preparing", _nobody_waits, shared=True))
-        for method in params.get("methods") or []:
-            handler(method)
-    if params.get("compilers"):
-        nursing.start_compilers()
+    _within_a_moment(lambda: _import(params))
     sys.stderr.flush()
     this = os.getpid()
     with warnings.catch_warnings():
@@ -297,6 +288,27 @@ def _let_a_fork_serve(channel: protocol.Channel, params: dict[str, Any]) -> None
         os.kill(this, number)
     if code := os.waitstatus_to_exitcode(status):
         _end(code)
+
+
+def _import(params: dict[str, Any]) -> bool:
+    """What the fork and later ones need; False where somebody has or wants the processor alone. Then the fork imports it,
+    and tells for whom it waits.
+    """
+    methods = params.get("methods") or []
+    with device_lock.share_if_free(device_lock.CPU) as free:
+        if free and ("torch" in sys.modules or not set(methods) & _NURSING):
+            for method in methods:
+                handler(method)
+            if params.get("compilers"):
+                nursing.start_compilers()
+        return free
+
+
+def _within_a_moment(done: Callable[[], bool]) -> None:
+    for _ in range(_ATTEMPTS):
+        if done():
+            return
+        time.sleep(_SPARE_TIME_PAUSE)
 
 
 def _spare_work(request: dict[str, Any]) -> Iterator[None]:

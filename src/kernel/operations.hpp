@@ -32,6 +32,7 @@ enum class ScalarOp {
   kCeil,
   kTrunc,
   kRound /* half to even */,
+  kRoundTf32 /* f32 to the nearest number of TF32's 11 digits, halves away from zero */,
   // transcendental
   kExp,
   kExp2,

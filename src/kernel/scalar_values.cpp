@@ -172,6 +172,7 @@ double on_reals(ScalarOp op, double a, double b, double c) {
     case ScalarOp::kCeil: return std::ceil(a);
     case ScalarOp::kTrunc: return std::trunc(a);
     case ScalarOp::kRound: return std::nearbyint(a);
+    case ScalarOp::kRoundTf32: return round_to_tf32(a);
     case ScalarOp::kExp: return std::exp(a);
     case ScalarOp::kExp2: return std::exp2(a);
     case ScalarOp::kExpm1: return std::expm1(a);
@@ -286,9 +287,9 @@ int64_t wrap_to(DType dtype, int64_t value) {
 }
 
 double round_to_tf32(double value) {
-  if (std::isnan(value) || std::isinf(value)) return value;
-  const double rounded = round_to_bits(value, 11, -126);
-  return std::abs(rounded) > std::numeric_limits<float>::max() ? std::copysign(kInfinite, value) : rounded;
+  if (std::isnan(value)) return value;
+  constexpr uint32_t kHalf = 1U << 12, kKept = ~((1U << 13) - 1);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(static_cast<float>(value)) + kHalf) & kKept);
 }
 
 Number apply(ScalarOp op, DType operand_type, DType result_type, const Number* operands) {

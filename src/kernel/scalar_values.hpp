@@ -28,7 +28,7 @@ inline bool is_real(DType dtype) { return is_floating(dtype); }
 // integers wrap).
 double round_to(DType dtype, double value);
 int64_t wrap_to(DType dtype, int64_t value);
-double round_to_tf32(double value);  // 11 significant bits
+double round_to_tf32(double value);  // of f32, to 11 significant bits; halves away from zero, as the hardware rounds
 
 // op of operands of `operand_type`, as a number of `result_type`, in double precision and not rounded yet. Integer
 // division by zero is 0. Casts between floats and integers truncate.

@@ -152,6 +152,9 @@ class ConvolutionKernels : ConvolutionOperands {
     ExprId left = again ? own_filter(draft, axes) : arranged_filter(draft, axes),
            right = again ? own_image(draft, axes, place) : arranged_image(draft, axes, place);
     if (places_first()) std::swap(left, right);
+    // Tensor cores cut the digits that TF32 has not, where cuDNN rounds them.
+    if (again && !halves_)
+      for (ExprId* operand : {&left, &right}) *operand = build.op(ScalarOp::kRoundTf32, {*operand});
     ExprId sum = build.dot(left, right, axes.summed,
                            again && !halves_ ? kernel::Precision::kTf32 : kernel::Precision::kFull);
     if (scaled_ && !again) {

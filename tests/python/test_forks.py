@@ -141,15 +141,17 @@ def test_a_worker_without_a_fork_says_so(worker, problem):
     assert dtypes(capture(worker, problem())) == {"f32"}
 
 
-def test_a_fork_waits_for_the_processor(worker, problem, tmp_path, monkeypatch):
+def test_a_fork_that_waits_for_the_processor_says_so(worker, problem):
     from kernelwright.timing import device_lock
 
     os.makedirs(device_lock.folder(), exist_ok=True)
     with open(os.path.join(device_lock.folder(), device_lock.CPU + ".lock"), "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         fork(worker, "capture")
-        time.sleep(2)
-        assert worker.process.poll() is None
+        worker.send({"id": 1, "method": "capture", "params": {"problem": problem(), "device": "cpu"}})
+        assert worker.receive()["event"]["stage"].startswith("waiting")
         fcntl.flock(file, fcntl.LOCK_UN)
-    assert dtypes(capture(worker, problem())) == {"f32"}
+    while "event" in (reply := worker.receive()):
+        pass
+    assert dtypes(reply) == {"f32"}
     assert join(worker)

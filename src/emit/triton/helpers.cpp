@@ -19,6 +19,12 @@ def smaller(left, right):
     """The smaller of two values; NaN wins."""
     return tl.minimum(left, right, propagate_nan=tl.PropagateNan.ALL)
 )"},
+    {"round_tf32", R"(@triton.jit
+def round_tf32(value):
+    """The nearest number with TF32's 11 digits. A product on tensor cores would cut what goes beyond them."""
+    bits = (value.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+    return tl.where(value == value, bits.to(tl.float32, bitcast=True), value)
+)"},
     {"add", R"(@triton.jit
 def add(left, right):
     return left + right
