@@ -5,6 +5,7 @@ import torch
 from verification_problems import check, failed_checks, wrong_outputs  # noqa: F401, F811
 
 from kernelwright.judge import buffers
+from kernelwright.judge.yardstick import Yardstick
 from kernelwright.running import problem as problems
 
 TEMPLATE = """
@@ -115,3 +116,14 @@ def test_the_model_gets_its_own_contents_back(tmp_path):
     assert not torch.equal(model.held, before)
     other.put(own=True)
     assert torch.equal(model.held, before)
+
+
+def test_a_buffer_that_eager_writes_to_counts_where_it_stays_as_it_was(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(written("torch.zeros(12)", "self.held.mul_(0.9).add_(x.mean(0), alpha=0.1) * 1"))
+    yardstick = Yardstick({"problem": str(path), "seed": 1})
+    assert "buffer held" in yardstick.draw(0).eager.tensors
+    for tensor in [*yardstick.inputs.tensors().values(), yardstick.model.held]:
+        tensor.zero_()
+    left, _ = yardstick.run_eager(0)
+    assert torch.equal(left.tensors["buffer held"], torch.zeros(12))

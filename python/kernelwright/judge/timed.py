@@ -55,7 +55,7 @@ class _Yardstick(Yardstick):
         self.construction_seed = draws.derive_seed(seed, "construct")
         self.reference = Reference(problem, device, self.construction_seed)
         self.kinds, self.constants, self.seconds_ahead = [], (), 0.0
-        self._buffers, self._bounded, self._kept = None, False, {}
+        self._buffers, self._bounded, self._kept, self._written = None, False, {}, set()
         self._call: _Call | None = None
 
     def draw_of(self, number: int, call: _Call) -> Draw:

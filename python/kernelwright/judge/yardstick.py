@@ -103,6 +103,7 @@ class Yardstick:
         self.constants: tuple[float, ...] = ()
         self._buffers: OtherBuffers | None = None
         self._kept: dict[int, _Kept] = {}
+        self._written: set[str] = set()
 
     def ahead(self) -> Iterator[None]:
         """Make the draws one by one, for `draw` to hand out later; ends where memory says so."""
@@ -157,8 +158,18 @@ class Yardstick:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         left = outcome(result, self.model, self.inputs, before)
+        self._add_written(left)
         snapshot.restore()
         return left, record
+
+    def _add_written(self, left: Outcome) -> None:
+        """Buffers that an earlier draw has shown eager to write to count as changed, though every bit may be what it was:
+        the mean of zeros is zero, and a candidate's may be a little beside it."""
+        held = module_tensors(self.model)
+        for name in self._written:
+            if name in held and name not in left.tensors:
+                left.tensors[name] = held[name].detach().clone()
+        self._written |= set(left.changes("buffer"))
 
     def _make(self, number: int) -> Draw:
         draw = Draw(number, self.kinds[number], draws.derive_seed(self.seed, "draw", number))
