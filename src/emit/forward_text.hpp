@@ -19,6 +19,8 @@ class TensorNames {
   TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved);
   const std::string& of(const std::string& name) const;  // a step's or a graph value's name
   const std::string& of(ValueId value) const;
+  // What `of` knows the variable by that counts a step's launches, where the program calls their number `size`.
+  static std::string counter(const std::string& size) { return "counter of " + size; }
 
  private:
   const Graph& graph_;

@@ -144,7 +144,13 @@ class Writer {
       const auto held = in_place_.find(tensor);
       tensor = names_.of(held == in_place_.end() ? tensor : held->second);
     }
-    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(line);
+    std::string indent;
+    if (step.repetition) {
+      step.repetition->size = names_.of(TensorNames::counter(step.repetition->size));
+      lines_.push_back(fmt::format("for {} in range({}):", step.repetition->size, step.repetition->count));
+      indent = "    ";
+    }
+    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(indent + line);
   }
 
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
@@ -390,20 +396,23 @@ class Writer {
 TensorNames::TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved)
     : graph_(graph) {
   std::set<std::string> taken = reserved;
-  const auto add = [&](const std::string& name) {
+  const auto add = [&](const std::string& name, const std::string& wanted) {
     if (names_.contains(name)) return;
-    std::string candidate = name;
+    std::string candidate = wanted;
     for (char& c : candidate)
       if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
     if (!python::is_identifier(candidate)) candidate = "t_" + candidate;
     while (!taken.insert(candidate).second) candidate += "_";
     names_[name] = candidate;
   };
-  for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name);
-  for (const Value& value : graph.values) add(value.name);
-  for (const Step& step : program.steps)
+  for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name, graph.values[input.value].name);
+  for (const Value& value : graph.values) add(value.name, value.name);
+  for (const Step& step : program.steps) {
     if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty())
-      add(allocate->name);
+      add(allocate->name, allocate->name);
+    if (const auto* tiles = std::get_if<TileStep>(&step); tiles && tiles->repetition)
+      add(counter(tiles->repetition->size), tiles->repetition->size);
+  }
 }
 
 const std::string& TensorNames::of(const std::string& name) const {

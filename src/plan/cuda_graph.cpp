@@ -138,10 +138,11 @@ LaunchCosts launch_costs(const Graph& graph, const Program& program, const Devic
       if (is_new) known->second = estimate(program.kernels[kernel->kernel], device).seconds;
       costs.device += known->second;
     } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
-      costs.launches += 1;
+      const int64_t times = tiles->repetition ? tiles->repetition->count : 1;
+      costs.launches += static_cast<int>(times);
       const auto [known, is_new] = of_tiles.try_emplace(tiles->program, 0.0);
       if (is_new) known->second = seconds_of(program.tiles[tiles->program], device);
-      costs.device += known->second;
+      costs.device += static_cast<double>(times) * known->second;
     } else if (const auto* call = std::get_if<ExternStep>(&step)) {
       costs.launches += 1;
       costs.device += seconds_of(graph, graph.nodes[call->node], device);

@@ -1,0 +1,72 @@
+// Recurrent layers (LSTM, GRU, RNN): one kernel, launched once for each wave of the recurrence.
+//
+// Of a stack in one direction, a launch takes one step in every layer: the layer l the time (launch - l), so that what
+// the layer below made of that time is there since the launch before. Of layers in two directions it takes one step
+// both ways; the layers come one after the other, since each reads the whole sequence below it. The launch is what
+// blocks wait for each other by: Triton has no barrier among blocks, and a CUDA graph makes launches short.
+//
+// The products of the input with the lowest layer's weights (of every layer, in two directions) need no step before,
+// and are made for all times at once. Parameters are separate tensors: they are copied into one, which the kernel
+// indexes by layer.
+#include <algorithm>
+
+#include "plan/recurrence_kernels.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+
+bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); }
+
+const ParameterTable& takes(const DeviceDescription&) {
+  static const ParameterTable table({
+      {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
+      {.name = "block_n", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
+      {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
+      {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
+  });
+  return table;
+}
+
+// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
+constexpr int64_t kSharedBytes = 200 << 10;
+
+// The smallest blocks of which every multiprocessor has no more than one: a launch is as long as its longest block.
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const Recurrence& one = *group.recurrence;
+  const int64_t cells = one.directions > 1 ? one.directions : one.layers,
+                weights = one.gates() * (one.directions == 1 && one.layers > 1 ? 2 : 1);
+  int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64), units = kLeastBlock;
+  const auto blocks = [&] { return cells * ceil_divide(one.batch, batch) * ceil_divide(one.hidden, units); };
+  while (blocks() > device.units && units < 64 && units < one.hidden) units *= 2;
+  const int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
+  const int64_t stage = (units * weights + 2 * batch) * depth * size_of(one.dtype);
+  return {{"block_m", batch},
+          {"block_n", units},
+          {"block_k", depth},
+          {"stages", std::clamp<int64_t>(kSharedBytes / stage, 1, 4)},
+          {"num_warps", batch * units >= 64 * 32 ? 8 : 4}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
+  return takes(device).ranges();
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  const ParameterTable& table = takes(device);
+  const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  return recurrence_kernels(group, {.batch = read("block_m"),
+                                    .units = read("block_n"),
+                                    .depth = read("block_k"),
+                                    .stages = static_cast<int>(read("stages")),
+                                    .warps = static_cast<int>(read("num_warps"))});
+}
+
+}  // namespace
+
+const Scheduler kRecurrenceScheduler{"recurrence", can_take, takes, defaults, space, lower};
+
+}  // namespace kw::plan
