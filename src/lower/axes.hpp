@@ -16,6 +16,7 @@ struct MappedAxis {
   tile::Symbol lane = -1;                  // −1 where the width is 1
   tile::Symbol last = -1, remainder = -1;  // what the lane is behind products: another one, or two; −1 where it is
                                            // itself
+  tile::Symbol inner = -1;                 // `last` of an axis within this one, whose lane it shares
   tile::Index index;    // the axis's value, over outer and, where they are, last and remainder, else lane
   tile::Index whole;    // the same, over outer and lane
   tile::Index extent;   // over sizes

@@ -119,10 +119,13 @@ class ScheduleReader {
         result.last = value.get<bool>();
       } else if (key == "split") {
         result.split = power_of_two(value, what, kWidest);
+      } else if (key == "within") {
+        if (!value.is_string()) refuse(fmt::format("{} is {}, but must be an axis", what, value.dump()));
+        result.within = value.get<std::string>();
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and "
-               "split.");
+               "split, a tile within.");
       }
     }
     if (mappings != 1)
@@ -187,12 +190,27 @@ class ScheduleReader {
       if (axis.ordered && (one.mapping != Mapping::kLoop || one.width != 1))
         refuse(fmt::format("axis '{}' is ordered", axis.name), "States are carried by a loop of 1.");
     }
+    for (size_t place = 0; place < axes.size(); ++place) check_within(place);
     for (const std::string& name : {schedule_.order.grouped, schedule_.order.along}) {
       if (name.empty()) continue;
       const AxisSchedule* axis = find(name);
       if (!axis || axis->mapping != Mapping::kGrid)
         refuse(fmt::format("order names '{}', which is not in the grid", name));
     }
+  }
+
+  void check_within(size_t place) const {
+    const AxisSchedule& inner = schedule_.axes[place];
+    if (inner.within.empty()) return;
+    const AxisSchedule* outer = find(inner.within);
+    if (!outer || outer >= &inner)
+      refuse(fmt::format("axis '{}' is within '{}', which is no axis before it", names_[place], inner.within));
+    const auto shares = [&](const AxisSchedule& one) { return &one != &inner && one.within == inner.within; };
+    if (inner.mapping != Mapping::kTile || outer->mapping == Mapping::kLoop || inner.width == 1 || outer->width == 1 ||
+        inner.last || outer->last || !outer->within.empty() ||
+        std::any_of(schedule_.axes.begin(), schedule_.axes.end(), shares))
+      refuse(fmt::format("axis '{}' cannot be within '{}'", names_[place], inner.within),
+             "Put one tile of several points within one grid or tile of several, neither of which is the last.");
   }
 
   void check_nest() {
@@ -245,6 +263,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.bounded) one["bounded"] = true;
     if (axis.last) one["last"] = true;
     if (axis.split != 1) one["split"] = axis.split;
+    if (!axis.within.empty()) one["within"] = axis.within;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)

@@ -14,7 +14,9 @@
 //           leaves nothing to fold (causal attention)
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
 // what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
-// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first.
+// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
+// way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in products, this one's the faster
+// (the gates of a recurrent layer's units), and two everywhere else.
 // Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
@@ -47,6 +49,7 @@ struct AxisSchedule {
   bool bounded = false;
   bool last = false;
   int64_t split = 1;
+  std::string within = {};  // an axis that comes before; empty: none
   bool operator==(const AxisSchedule&) const = default;
 };
 

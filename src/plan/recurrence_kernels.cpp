@@ -51,6 +51,7 @@ class RecurrenceKernels : ProductKernels {
     Index turn, time;   // how many times came before; the place in the sequence
     Index before, now;  // which of the two states is read, and which is written
     Symbol sample = -1, unit = -1, source = -1;
+    Symbol gate = -1;             // −1: each gate has a product of its own
     ExprId active = kNoExpr;      // is there such a time?
     ExprId has_input = kNoExpr;   // does the cell read the input's products? kNoExpr: all do
     ExprId is_highest = kNoExpr;  // does it make the sequence? kNoExpr: all do
@@ -246,8 +247,18 @@ class RecurrenceKernels : ProductKernels {
     const Symbol step = draft.size("step", {0, launches - 1});
     const std::string size = build.kernel().symbols[step].name;
     wave.cell = draft.grid(both_ways ? "direction" : "layer", cells);
-    wave.sample = draft.mapped("sample", one_.batch, {.mapping = Mapping::kGrid, .width = blocks_.batch});
+    const auto declare_samples = [&] {
+      wave.sample = draft.mapped("sample", one_.batch, {.mapping = Mapping::kGrid, .width = blocks_.batch});
+    };
+    const bool joined = blocks_.joined && one_.gates() > 1;
+    if (!blocks_.gates_first || !joined) declare_samples();
     wave.unit = draft.mapped("unit", one_.hidden, {.mapping = Mapping::kGrid, .width = blocks_.units});
+    if (joined)
+      wave.gate = draft.mapped("gate", one_.gates(),
+                               {.mapping = Mapping::kTile,
+                                .width = next_power_of_two(one_.gates()),
+                                .within = build.kernel().symbols[wave.unit].name});
+    if (wave.sample < 0) declare_samples();
     wave.source = draft.mapped(
         "source", one_.hidden,
         {.mapping = Mapping::kLoop,
@@ -273,6 +284,31 @@ class RecurrenceKernels : ProductKernels {
     result_.tiles.back().repetition = Repetition{launches, size};
   }
 
+  // Products of states with weights, of all gates.
+  struct Products {
+    ExprId state = kNoExpr;  // kNoExpr: none
+    int weights = -1;
+    Index cell;
+    ExprId mask = kNoExpr;
+  };
+
+  // The sum of one gate's products.
+  ExprId gate_of(Wave& wave, std::initializer_list<const Products*> all, int64_t gate) const {
+    kernel::Builder& build = wave.draft.build;
+    const bool joined = wave.gate >= 0;
+    const Index at = joined ? symbol_index(wave.gate) * Index(one_.hidden) + symbol_index(wave.unit) : row(wave, gate);
+    ExprId summed = kNoExpr;
+    for (const Products* one : all) {
+      if (one->state == kNoExpr) continue;
+      const ExprId weights = wave.draft.load(one->weights, {one->cell, at, symbol_index(wave.source)}, 0.0, one->mask);
+      summed = sum(build, summed, build.dot(one->state, weights, {wave.source}, precision()));
+    }
+    if (!joined || summed == kNoExpr) return summed;
+    const ExprId nothing = build.constant(DType::f32, 0.0);
+    const ExprId is_it = compared(build, ScalarOp::kEqual, symbol_index(wave.gate), gate);
+    return build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kSelect, {is_it, summed, nothing})}, {wave.gate});
+  }
+
   // A kernel has some of the cells, which begin at first_. Of each, `each` rows of a tensor of parameters.
   int parameters(Wave& wave, const std::string& name, DType dtype, int tensor, int64_t each, const Shape& inner) const {
     Shape shape = inner;
@@ -291,41 +327,35 @@ class RecurrenceKernels : ProductKernels {
     kernel::Builder& build = wave.draft.build;
     const Index sample = symbol_index(wave.sample), unit = symbol_index(wave.unit), source = symbol_index(wave.source);
     const int hidden = state(wave, "hidden", one_.dtype, BufferRole::kInput, hidden_);
-    const ExprId previous = wave.draft.load(hidden, {wave.before, wave.cell, sample, source});
     const int weights = parameters(wave, "recurrent_weights", one_.dtype, recurrent_, 1, {one_.rows(), one_.hidden});
-    const bool stacked = wave.has_input != kNoExpr;
-    ExprId below = kNoExpr, is_above = kNoExpr;
-    int below_weights = -1;
-    if (stacked) {
-      is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
-      below = wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, is_above);
-      below_weights = wave.draft.buffer("input_weights", one_.dtype, {one_.layers - 1, one_.rows(), one_.hidden}, {},
-                                        BufferRole::kInput, below_);
+    const Products of_hidden{wave.draft.load(hidden, {wave.before, wave.cell, sample, source}), weights, wave.cell,
+                             kNoExpr};
+    Products of_below;
+    if (wave.has_input != kNoExpr) {
+      const ExprId is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
+      of_below = {wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, is_above),
+                  wave.draft.buffer("input_weights", one_.dtype, {one_.layers - 1, one_.rows(), one_.hidden}, {},
+                                    BufferRole::kInput, below_),
+                  wave.cell - Index(1), is_above};
     }
     const int products = wave.draft.buffer("products", DType::f32,
                                            {one_.directions, one_.steps, one_.batch, one_.rows()}, {},
                                            BufferRole::kInput, products_);
     const Index direction = one_.directions > 1 ? wave.cell : Index(0);
     const int biases = has_biases() ? parameters(wave, "biases", DType::f32, biases_, 2, {one_.rows()}) : -1;
-    const auto from_input = [&](int64_t gate) {
-      ExprId sum = wave.draft.load(products, {direction, wave.time, sample, row(wave, gate)}, 0.0,
-                                   both(build, wave.active, wave.has_input));
-      if (stacked)
-        sum = this->sum(
-            build, sum,
-            build.dot(below,
-                      wave.draft.load(below_weights, {wave.cell - Index(1), row(wave, gate), source}, 0.0, is_above),
-                      {wave.source}, precision()));
-      if (biases < 0) return sum;
-      return this->sum(build, sum, wave.draft.load(biases, {wave.cell * Index(2), row(wave, gate)}));
+    const auto bias = [&](int64_t gate, int64_t which) {
+      return biases < 0 ? kNoExpr : wave.draft.load(biases, {wave.cell * Index(2) + Index(which), row(wave, gate)});
     };
-    const auto from_hidden = [&](int64_t gate) {
-      const ExprId sum = build.dot(previous, wave.draft.load(weights, {wave.cell, row(wave, gate), source}),
-                                   {wave.source}, precision());
-      if (biases < 0) return sum;
-      return this->sum(build, sum, wave.draft.load(biases, {wave.cell * Index(2) + Index(1), row(wave, gate)}));
+    // What a gate has of the input, without the products of the layer below.
+    const auto of_input = [&](int64_t gate) {
+      const ExprId product = wave.draft.load(products, {direction, wave.time, sample, row(wave, gate)}, 0.0,
+                                             both(build, wave.active, wave.has_input));
+      return sum(build, product, bias(gate, 0));
     };
-    const auto gate = [&](int64_t which) { return this->sum(build, from_input(which), from_hidden(which)); };
+    const auto gate = [&](int64_t which) {
+      const ExprId summed = gate_of(wave, {&of_below, &of_hidden}, which);
+      return sum(build, summed, sum(build, of_input(which), bias(which, 1)));
+    };
     const auto sigmoid = [&](const std::string& name, ExprId value) {
       return build.named(name, build.op(ScalarOp::kSigmoid, {value}));
     };
@@ -337,7 +367,7 @@ class RecurrenceKernels : ProductKernels {
                      candidate = build.op(ScalarOp::kTanh, {gate(2)}), output = sigmoid("output_gate", gate(3));
         const int cell = state(wave, "cell", DType::f32, BufferRole::kInput, cell_);
         const ExprId kept = times(forget, wave.draft.load(cell, {wave.before, wave.cell, sample, unit}));
-        const ExprId next = build.named("next_cell", this->sum(build, kept, times(input, candidate)));
+        const ExprId next = build.named("next_cell", sum(build, kept, times(input, candidate)));
         store_state(wave, "new_cell", DType::f32, cell_, next);
         store_last(wave, one_.last_cell, "last_cell", next);
         made = times(output, build.op(ScalarOp::kTanh, {next}));
@@ -345,11 +375,12 @@ class RecurrenceKernels : ProductKernels {
       }
       case CellKind::kGru: {
         const ExprId reset = sigmoid("reset_gate", gate(0)), update = sigmoid("update_gate", gate(1));
-        const ExprId candidate = build.op(ScalarOp::kTanh,
-                                          {this->sum(build, from_input(2), times(reset, from_hidden(2)))});
+        const ExprId own_part = sum(build, gate_of(wave, {&of_hidden}, 2), bias(2, 1)),
+                     input_part = sum(build, gate_of(wave, {&of_below}, 2), of_input(2));
+        const ExprId candidate = build.op(ScalarOp::kTanh, {sum(build, input_part, times(reset, own_part))});
         const ExprId own = build.cast(DType::f32, wave.draft.load(hidden, {wave.before, wave.cell, sample, unit}));
         const ExprId rest = build.op(ScalarOp::kSub, {build.constant(DType::f32, 1.0), update});
-        made = this->sum(build, times(rest, candidate), times(update, own));
+        made = sum(build, times(rest, candidate), times(update, own));
         break;
       }
       case CellKind::kTanh: made = build.op(ScalarOp::kTanh, {gate(0)}); break;

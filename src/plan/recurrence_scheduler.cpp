@@ -16,6 +16,9 @@ namespace kw::plan {
 
 namespace {
 
+// How the gates' products are made: one for each gate, or one for all, whose columns, or rows, are units and gates.
+enum GatesChoice : int64_t { kApart = 0, kAsColumns = 1, kAsRows = 2 };
+
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
 
 bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); }
@@ -27,6 +30,12 @@ const ParameterTable& takes(const DeviceDescription&) {
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
       {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
+      {.name = "gates",
+       .least = kApart,
+       .most = kAsRows,
+       .unsaid = kAsColumns,
+       .powers_of_two = false,
+       .tried = {1, 2}},
   });
   return table;
 }
@@ -48,7 +57,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"block_n", units},
           {"block_k", depth},
           {"stages", std::clamp<int64_t>(kSharedBytes / stage, 1, 4)},
-          {"num_warps", batch * units >= 64 * 32 ? 8 : 4}};
+          {"num_warps", batch * units >= 64 * 32 ? 8 : 4},
+          {"gates", kAsColumns}};
 }
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
@@ -62,7 +72,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                     .units = read("block_n"),
                                     .depth = read("block_k"),
                                     .stages = static_cast<int>(read("stages")),
-                                    .warps = static_cast<int>(read("num_warps"))});
+                                    .warps = static_cast<int>(read("num_warps")),
+                                    .joined = read("gates") != kApart,
+                                    .gates_first = read("gates") == kAsRows});
 }
 
 }  // namespace
