@@ -40,7 +40,7 @@ struct Mapped {
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false, skip_masked = false;
+  bool bulk = false, skip_masked = false, loads_first = false;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 

@@ -58,9 +58,11 @@ class ScheduleReader {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
-      } else if (key == "bulk" || key == "skip_masked") {
+      } else if (key == "bulk" || key == "skip_masked" || key == "loads_first") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
-        (key == "bulk" ? schedule_.bulk : schedule_.skip_masked) = value.get<bool>();
+        (key == "bulk"          ? schedule_.bulk
+         : key == "skip_masked" ? schedule_.skip_masked
+                                : schedule_.loads_first) = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
@@ -68,7 +70,8 @@ class ScheduleReader {
       } else {
         refuse(
             fmt::format("there is no axis or parameter '{}'", key),
-            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, nest and order.",
+            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
+                        "loads_first, nest and order.",
                         list_of(names_)));
       }
     }
@@ -275,6 +278,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
   if (schedule.bulk) json["bulk"] = true;
   if (schedule.skip_masked) json["skip_masked"] = true;
+  if (schedule.loads_first) json["loads_first"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

@@ -109,12 +109,32 @@ std::string why_not_outputs(const Graph& graph) {
   return returned ? "" : "it returns no tensor";
 }
 
+// All but inputs that nothing reads: a module may hold a tensor elsewhere that its forward does not use.
+std::vector<ValueId> used_values(const Graph& graph) {
+  std::vector<bool> used(graph.values.size());
+  for (const GraphInput& input : graph.inputs) used[input.value] = input.kind == InputKind::kUser;
+  for (const GraphOutput& output : graph.outputs)
+    if (output.value != kNoValue) used[output.value] = true;
+  for (const Node& node : graph.nodes) {
+    for_each_operand(node, [&](ValueId operand) { used[operand] = true; });
+    for (const ValueId result : node.results)
+      if (result != kNoValue) used[result] = true;
+  }
+  std::vector<ValueId> values;
+  for (size_t value = 0; value < used.size(); ++value)
+    if (used[value]) values.push_back(static_cast<ValueId>(value));
+  return values;
+}
+
 }  // namespace
 
 std::string why_not_captured(const Graph& graph, const Program& program) {
-  for (const Value& value : graph.values)
-    if (!value.type.device.starts_with("cuda") || value.type.device != graph.values[0].type.device)
-      return "its tensors are not all on one GPU";
+  std::string device;
+  for (const ValueId value : used_values(graph)) {
+    const std::string& own = graph.type(value).device;
+    if (!own.starts_with("cuda") || own != (device.empty() ? own : device)) return "its tensors are not all on one GPU";
+    device = own;
+  }
   if (const std::string reason = why_not_inputs(graph); !reason.empty()) return reason;
   if (const std::string reason = why_not_outputs(graph); !reason.empty()) return reason;
   const auto source = nlohmann::json::parse(graph.source_json, nullptr, false);

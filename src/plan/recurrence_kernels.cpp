@@ -279,6 +279,7 @@ class RecurrenceKernels : ProductKernels {
     first_ = first * one_.directions;
     cells_ = cells;
     compute(wave, first + layers == one_.layers);
+    draft.schedule.loads_first = true;
     draft.schedule.warps = blocks_.warps;
     finish(draft);
     result_.tiles.back().repetition = Repetition{launches, size};
