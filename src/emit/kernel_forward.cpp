@@ -140,9 +140,21 @@ class Writer {
   }
 
   void write(TileStep step) {
-    for (std::string& tensor : step.tensors) {
+    std::set<std::string> viewed;
+    for (size_t at = 0; at < step.tensors.size(); ++at) {
+      std::string& tensor = step.tensors[at];
       const auto held = in_place_.find(tensor);
-      tensor = names_.of(held == in_place_.end() ? tensor : held->second);
+      const std::string name = names_.of(held == in_place_.end() ? tensor : held->second);
+      if (step.repetition && step.offsets[at] != 0) {  // one view for all launches
+        const std::string part = names_.of(TensorNames::part(tensor, step.offsets[at]));
+        if (viewed.insert(part).second)
+          lines_.push_back(fmt::format("{0} = {1}.as_strided((1,), (1,), {1}.storage_offset() + {2})", part, name,
+                                       step.offsets[at]));
+        tensor = part;
+        step.offsets[at] = 0;
+      } else {
+        tensor = name;
+      }
     }
     std::string indent;
     if (step.repetition) {
@@ -410,8 +422,13 @@ TensorNames::TensorNames(const Graph& graph, const Program& program, const std::
   for (const Step& step : program.steps) {
     if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty())
       add(allocate->name, allocate->name);
-    if (const auto* tiles = std::get_if<TileStep>(&step); tiles && tiles->repetition)
-      add(counter(tiles->repetition->size), tiles->repetition->size);
+    const auto* tiles = std::get_if<TileStep>(&step);
+    if (tiles == nullptr || !tiles->repetition) continue;
+    add(counter(tiles->repetition->size), tiles->repetition->size);
+    for (size_t at = 0; at < tiles->tensors.size(); ++at)
+      if (tiles->offsets[at] != 0)
+        add(part(tiles->tensors[at], tiles->offsets[at]),
+            tiles->tensors[at] + "_" + std::to_string(tiles->offsets[at]));
   }
 }
 

@@ -68,11 +68,10 @@ class ScheduleReader {
       } else if (key == "order") {
         read_order(value);
       } else {
-        refuse(
-            fmt::format("there is no axis or parameter '{}'", key),
-            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                        "loads_first, nest and order.",
-                        list_of(names_)));
+        refuse(fmt::format("there is no axis or parameter '{}'", key),
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
+                           "loads_first, nest and order.",
+                           list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)

@@ -42,6 +42,10 @@ const std::set<std::string_view> kOnlyLaunches = {"cosine_similarity",
                                                   "bucketize",
                                                   "diff"};
 
+// What PyTorch draws from its default generator and nothing else: while it captures, it has the kernels read seed and
+// offset from memory, and each replay moves the generator on, so that the numbers are those of separate launches.
+const std::set<std::string_view> kDrawsInGraphs = {"rand", "randn", "rand_like", "randn_like"};
+
 // PyTorch finds the places of a boolean index on the host.
 bool has_boolean_index(const Graph& graph, const Node& node) {
   const std::string_view name = base_name(node.op);
@@ -57,6 +61,7 @@ bool has_boolean_index(const Graph& graph, const Node& node) {
 std::string why_not_captured(const Graph& graph, const Node& node) {
   const std::string_view name = base_name(node.op);
   const OpClass op_class = class_of(node.op);
+  if (op_class == OpClass::kRandom && kDrawsInGraphs.contains(name) && node.find("generator") == nullptr) return "";
   if (op_class == OpClass::kRandom && !is_pure(node)) return "it draws random numbers";
   if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
     return "it draws random numbers";

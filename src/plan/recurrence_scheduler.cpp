@@ -26,7 +26,7 @@ bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); 
 const ParameterTable& takes(const DeviceDescription&) {
   static const ParameterTable table({
       {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
-      {.name = "block_n", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
+      {.name = "block_n", .least = 4, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
       {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
@@ -42,22 +42,32 @@ const ParameterTable& takes(const DeviceDescription&) {
 
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
+constexpr int64_t kFewUnits = 8;
 
-// The smallest blocks of which every multiprocessor has no more than one: a launch is as long as its longest block.
+// Units of a block: a side of a product has 16 rows or columns at least, which may be four units' gates.
+int64_t least_units(const Recurrence& one, bool joined) {
+  return joined && one.gates() > 1 ? kLeastBlock / next_power_of_two(one.gates()) : kLeastBlock;
+}
+
+// Few units to a block, so that many multiprocessors load weights, but no more blocks than there are of those: a launch
+// is as long as its longest block. All of a sum's loads are in flight at once, where they fit.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Recurrence& one = *group.recurrence;
   const int64_t cells = one.directions > 1 ? one.directions : one.layers,
-                weights = one.gates() * (one.directions == 1 && one.layers > 1 ? 2 : 1);
-  int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64), units = kLeastBlock;
+                products = one.directions == 1 && one.layers > 1 ? 2 : 1;
+  const int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64);
+  int64_t units = std::max(least_units(one, true), kFewUnits);
   const auto blocks = [&] { return cells * ceil_divide(one.batch, batch) * ceil_divide(one.hidden, units); };
   while (blocks() > device.units && units < 64 && units < one.hidden) units *= 2;
   const int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
-  const int64_t stage = (units * weights + 2 * batch) * depth * size_of(one.dtype);
+  const int64_t columns = units * next_power_of_two(one.gates()),
+                stage = (columns + batch) * products * depth * size_of(one.dtype);
   return {{"block_m", batch},
           {"block_n", units},
           {"block_k", depth},
-          {"stages", std::clamp<int64_t>(kSharedBytes / stage, 1, 4)},
-          {"num_warps", batch * units >= 64 * 32 ? 8 : 4},
+          {"stages",
+           1 + std::clamp<int64_t>(kSharedBytes / stage, 1, std::min<int64_t>(ceil_divide(one.hidden, depth), 7))},
+          {"num_warps", batch * columns >= 64 * 128 ? 8 : 4},
           {"gates", kAsColumns}};
 }
 
@@ -68,12 +78,13 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes(device);
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  const bool joined = read("gates") != kApart;
   return recurrence_kernels(group, {.batch = read("block_m"),
-                                    .units = read("block_n"),
+                                    .units = std::max(read("block_n"), least_units(*group.recurrence, joined)),
                                     .depth = read("block_k"),
                                     .stages = static_cast<int>(read("stages")),
                                     .warps = static_cast<int>(read("num_warps")),
-                                    .joined = read("gates") != kApart,
+                                    .joined = joined,
                                     .gates_first = read("gates") == kAsRows});
 }
 
