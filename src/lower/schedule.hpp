@@ -25,8 +25,8 @@
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
 //           whose rows' largest is scaled to a power of two at most 2^15
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
-// which no store's mask holds does nothing else (src/lower/skip_masked.hpp). With `loads_first` what a block needs behind
-// its loops is loaded before them, and is there when they end.
+// which no store's mask holds does nothing else (src/lower/skip_masked.hpp). With `loads_first` what a block needs
+// behind its loops is loaded before them, and is there when they end.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,9 @@ def emitted_for(case: Case, parameters: dict[str, int]) -> dict[str, Any]:
 
 # All cases with the gates' products as the planner has them; those of some with the others.
 TRIED = [(case, AS_COLUMNS) for case in CASES]
-TRIED += [(case, other) for case in CASES for other in (APART, AS_ROWS) if case.name.endswith(("stacked", "of_one_step"))]
+TRIED += [
+    (case, other) for case in CASES for other in (APART, AS_ROWS) if case.name.endswith(("stacked", "of_one_step"))
+]
 
 
 @pytest.mark.parametrize("case, parameters", TRIED, ids=[f"{case.name}-{how['gates']}" for case, how in TRIED])
