@@ -28,7 +28,7 @@ const ParameterTable& takes(const DeviceDescription&) {
       {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
       {.name = "block_n", .least = 4, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
-      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 5}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
       {.name = "gates",
        .least = kApart,
@@ -59,14 +59,16 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   int64_t units = std::max(least_units(one, true), kFewUnits);
   const auto blocks = [&] { return cells * ceil_divide(one.batch, batch) * ceil_divide(one.hidden, units); };
   while (blocks() > device.units && units < 64 && units < one.hidden) units *= 2;
-  const int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
-  const int64_t columns = units * next_power_of_two(one.gates()),
-                stage = (columns + batch) * products * depth * size_of(one.dtype);
+  const int64_t columns = units * next_power_of_two(one.gates());
+  int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
+  const auto fitting = [&] { return kSharedBytes / ((columns + batch) * products * depth * size_of(one.dtype)); };
+  while (fitting() < 2 && depth > kLeastBlock) depth /= 2;
+  // Products of 64 rows and more read shared memory while the next loads arrive there.
+  const int64_t held = batch >= 64 ? 1 : 0, most = std::min<int64_t>(ceil_divide(one.hidden, depth), 7);
   return {{"block_m", batch},
           {"block_n", units},
           {"block_k", depth},
-          {"stages",
-           1 + std::clamp<int64_t>(kSharedBytes / stage, 1, std::min<int64_t>(ceil_divide(one.hidden, depth), 7))},
+          {"stages", 1 + std::clamp<int64_t>(fitting() - held, 1, most)},
           {"num_warps", batch * columns >= 64 * 128 ? 8 : 4},
           {"gates", kAsColumns}};
 }

@@ -63,6 +63,9 @@ LARGE = {
 }
 
 
+SHARED_BYTES = 227 << 10  # that a block may have on an H100
+
+
 def compiled(case: Case, **options: Any) -> dict[str, Any]:
     module, arguments = case.build()
     return compile_for_gpu(module, *arguments, **options)
@@ -82,6 +85,7 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     code = machine_code(emitted, tmp_path)
     for kernel, one in code.items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
+        assert one.metadata.shared <= SHARED_BYTES, kernel
         if kernel.startswith(("lstm", "gru", "rnn", "multiply_input")):
             assert "mma" in one.asm["ptx"] and "cp.async" in one.asm["ptx"], kernel
 
