@@ -73,8 +73,14 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"gates", kAsColumns}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  return takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = takes(device).ranges();
+  if (group.recurrence->gates() > 1) return ranges;
+  // What has one gate has nothing to join, and blocks of 16 units at least.
+  std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "gates"; });
+  for (ParameterRange& range : ranges)
+    if (range.name == "block_n") std::erase_if(range.values, [](int64_t units) { return units < kLeastBlock; });
+  return ranges;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
