@@ -35,6 +35,7 @@ struct Read {
   }
 
   int64_t gates() const { return name == "lstm" ? 4 : name == "gru" ? 3 : 1; }
+  int64_t gate_places() const { return gates() > 1 ? 4 : 1; }  // of their products
   int64_t cell_size() const { return has_biases ? 4 : 2; }
 
   bool has_shapes() const {
@@ -90,7 +91,8 @@ constexpr std::array<Refusal, 9> kRefusals = {{
      "there is nothing to compute"},
     {[](const Read& read) {
        const TensorType& x = read.type(read.input());
-       return x.elements() / x.shape[2] * read.directions * read.gates() * read.type(read.first()[0]).shape[2] * 4 >
+       return x.elements() / x.shape[2] * read.directions * read.gate_places() * read.type(read.first()[0]).shape[2] *
+                  4 >
               kMostBytesOfProducts;
      },
      "the products of its input take too much memory"},

@@ -29,7 +29,7 @@ class RecurrenceKernels : ProductKernels {
   ScheduledGroup run() {
     gather_parameters();
     begin_states();
-    products_ = tensor("products", DType::f32, {one_.directions, one_.steps * one_.batch, one_.rows()});
+    products_ = tensor("products", DType::f32, products_shape());
     if (one_.directions == 1) {
       multiply_input(0, 0);
       walk(0, one_.layers);
@@ -69,6 +69,9 @@ class RecurrenceKernels : ProductKernels {
   }
 
   int64_t width() const { return one_.directions * one_.hidden; }
+  // The gates of a unit lie side by side, as many as a power of two.
+  int64_t gate_places() const { return next_power_of_two(one_.gates()); }
+  Shape products_shape() const { return {one_.directions, one_.steps, one_.batch, one_.hidden, gate_places()}; }
   bool has_biases() const { return one_.cells[0].input_bias.has_value(); }
   kernel::Precision precision() const {
     return one_.dtype == DType::f32 && !one_.exact ? kernel::Precision::kTf32 : kernel::Precision::kFull;
@@ -125,12 +128,12 @@ class RecurrenceKernels : ProductKernels {
       recurrent.push_back(cell.recurrent_weight);
       if (one_.directions == 1 && &cell != &one_.cells[0]) below.push_back(cell.input_weight);
       if (!has_biases()) continue;
-      biases.push_back(*cell.input_bias);
-      biases.push_back(*cell.recurrent_bias);
+      for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
+        biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
     }
     recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden});
     if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden});
-    if (has_biases()) biases_ = gathered("biases", biases, DType::f32, {one_.rows()});
+    if (has_biases()) biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()});
   }
 
   // Tensors of one shape, one after the other, so that an index tells which.
@@ -194,15 +197,16 @@ class RecurrenceKernels : ProductKernels {
   // The products of a layer's input with its weights, for all times.
   void multiply_input(int64_t layer, int64_t direction) {
     const RecurrentCell& cell = one_.cells[layer * one_.directions + direction];
-    const int64_t rows = one_.steps * one_.batch, features = layer == 0 ? one_.features : width();
+    const int64_t rows = one_.steps * one_.batch, columns = one_.hidden * gate_places(),
+                  features = layer == 0 ? one_.features : width();
     ScheduledDraft draft("multiply_input_" + group_.kernel.name, "A layer's input times its weights, for all times.");
     kernel::Builder& build = draft.build;
     const auto block = [](int64_t extent, int64_t most) {
       return std::clamp<int64_t>(next_power_of_two(extent), kLeastBlock, most);
     };
     const Symbol row = draft.mapped("row", rows, {.mapping = Mapping::kGrid, .width = block(rows, 64)}),
-                 column = draft.mapped("column", one_.rows(),
-                                       {.mapping = Mapping::kGrid, .width = block(one_.rows(), one_.exact ? 64 : 128)}),
+                 column = draft.mapped("column", columns,
+                                       {.mapping = Mapping::kGrid, .width = block(columns, one_.exact ? 64 : 128)}),
                  feature = draft.mapped("feature", features,
                                         {.mapping = Mapping::kLoop, .width = block(features, 32), .stages = 3});
     std::vector<Index> place;
@@ -224,10 +228,14 @@ class RecurrenceKernels : ProductKernels {
     }
     place.push_back(symbol_index(feature));
     const ExprId left = draft.load(operand(draft, input, shape), place);
+    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
+    const Index gate = kernel::modulo(symbol_index(column), gate_places(), ranges),
+                unit = kernel::floor_divide(symbol_index(column), gate_places(), ranges);
     const ExprId right = draft.load(operand(draft, cell.input_weight, {one_.rows(), features}),
-                                    {symbol_index(column), symbol_index(feature)});
-    const int made = draft.buffer("products", DType::f32, {rows, one_.rows()}, {}, BufferRole::kOutput, products_,
-                                  direction * rows * one_.rows());
+                                    {gate * Index(one_.hidden) + unit, symbol_index(feature)}, 0.0,
+                                    within(build, gate, one_.gates()));
+    const int made = draft.buffer("products", DType::f32, {rows, columns}, {}, BufferRole::kOutput, products_,
+                                  direction * rows * columns);
     draft.store(made, {symbol_index(row), symbol_index(column)}, build.dot(left, right, {feature}, precision()));
     draft.schedule.order = {.grouped = "row", .along = "column", .count = 8};
     draft.schedule.warps = 4;
@@ -254,10 +262,9 @@ class RecurrenceKernels : ProductKernels {
     if (!blocks_.gates_first || !joined) declare_samples();
     wave.unit = draft.mapped("unit", one_.hidden, {.mapping = Mapping::kGrid, .width = blocks_.units});
     if (joined)
-      wave.gate = draft.mapped("gate", one_.gates(),
-                               {.mapping = Mapping::kTile,
-                                .width = next_power_of_two(one_.gates()),
-                                .within = build.kernel().symbols[wave.unit].name});
+      wave.gate = draft.mapped(
+          "gate", one_.gates(),
+          {.mapping = Mapping::kTile, .width = gate_places(), .within = build.kernel().symbols[wave.unit].name});
     if (wave.sample < 0) declare_samples();
     wave.source = draft.mapped(
         "source", one_.hidden,
@@ -285,29 +292,67 @@ class RecurrenceKernels : ProductKernels {
     result_.tiles.back().repetition = Repetition{launches, size};
   }
 
-  // Products of states with weights, of all gates.
-  struct Products {
-    ExprId state = kNoExpr;  // kNoExpr: none
-    int weights = -1;
-    Index cell;
-    ExprId mask = kNoExpr;
+  // What makes a wave's gates.
+  struct Parts {
+    int products = -1, biases = -1;  // buffers
+    int weights = -1, input_weights = -1;
+    ExprId previous = kNoExpr, below = kNoExpr;  // hidden states: its own, and the layer below's
+    ExprId is_above = kNoExpr;                   // is there a layer below?
   };
 
-  // The sum of one gate's products.
-  ExprId gate_of(Wave& wave, std::initializer_list<const Products*> all, int64_t gate) const {
+  Parts parts_of(Wave& wave, int hidden) const {
     kernel::Builder& build = wave.draft.build;
-    const bool joined = wave.gate >= 0;
-    const Index at = joined ? symbol_index(wave.gate) * Index(one_.hidden) + symbol_index(wave.unit) : row(wave, gate);
-    ExprId summed = kNoExpr;
-    for (const Products* one : all) {
-      if (one->state == kNoExpr) continue;
-      const ExprId weights = wave.draft.load(one->weights, {one->cell, at, symbol_index(wave.source)}, 0.0, one->mask);
-      summed = sum(build, summed, build.dot(one->state, weights, {wave.source}, precision()));
-    }
-    if (!joined || summed == kNoExpr) return summed;
-    const ExprId nothing = build.constant(DType::f32, 0.0);
-    const ExprId is_it = compared(build, ScalarOp::kEqual, symbol_index(wave.gate), gate);
-    return build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kSelect, {is_it, summed, nothing})}, {wave.gate});
+    const Index sample = symbol_index(wave.sample), source = symbol_index(wave.source);
+    Parts parts;
+    parts.previous = wave.draft.load(hidden, {wave.before, wave.cell, sample, source});
+    parts.weights = parameters(wave, "recurrent_weights", one_.dtype, recurrent_, 1, {one_.rows(), one_.hidden});
+    parts.products = wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
+    if (has_biases()) parts.biases = parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
+    if (wave.has_input == kNoExpr) return parts;
+    parts.is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
+    parts.below = wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, parts.is_above);
+    parts.input_weights = wave.draft.buffer("input_weights", one_.dtype, {one_.layers - 1, one_.rows(), one_.hidden},
+                                            {}, BufferRole::kInput, below_);
+    return parts;
+  }
+
+  ExprId dot(Wave& wave, ExprId state, int weights, const Index& cell, const Index& gate, ExprId mask) const {
+    const Index row = gate * Index(one_.hidden) + symbol_index(wave.unit);
+    const ExprId loaded = wave.draft.load(weights, {cell, row, symbol_index(wave.source)}, 0.0, mask);
+    return wave.draft.build.dot(state, loaded, {wave.source}, precision());
+  }
+
+  ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
+    if (parts.biases < 0) return kNoExpr;
+    return wave.draft.load(parts.biases, {wave.cell * Index(2) + Index(which), symbol_index(wave.unit), gate});
+  }
+
+  // What a gate has of the layer's input, and of the state before.
+  ExprId from_input(Wave& wave, const Parts& parts, const Index& gate) const {
+    kernel::Builder& build = wave.draft.build;
+    const Index direction = one_.directions > 1 ? wave.cell : Index(0);
+    const ExprId product = wave.draft.load(
+        parts.products, {direction, wave.time, symbol_index(wave.sample), symbol_index(wave.unit), gate}, 0.0,
+        both(build, wave.active, wave.has_input));
+    const ExprId own = sum(build, product, bias(wave, parts, gate, 0));
+    if (parts.below == kNoExpr) return own;
+    return sum(build, dot(wave, parts.below, parts.input_weights, wave.cell - Index(1), gate, parts.is_above), own);
+  }
+
+  ExprId from_hidden(Wave& wave, const Parts& parts, const Index& gate) const {
+    return sum(wave.draft.build, dot(wave, parts.previous, parts.weights, wave.cell, gate, kNoExpr),
+               bias(wave, parts, gate, 1));
+  }
+
+  // One gate of what `make` makes of a gate. Where all gates are one product it is picked from that.
+  template <typename Make>
+  ExprId gate_of(Wave& wave, int64_t gate, const Make& make) const {
+    if (wave.gate < 0) return make(Index(gate));
+    kernel::Builder& build = wave.draft.build;
+    const Index all = symbol_index(wave.gate);
+    const ExprId picked = build.op(
+        ScalarOp::kSelect, {compared(build, ScalarOp::kEqual, all, gate), make(all), build.constant(DType::f32, 0.0)});
+    return build.reduce(kernel::ReduceOp::kSum, {picked}, {wave.gate});
   }
 
   // A kernel has some of the cells, which begin at first_. Of each, `each` rows of a tensor of parameters.
@@ -322,40 +367,15 @@ class RecurrenceKernels : ProductKernels {
     return wave.draft.buffer(name, dtype, own, strides, role, tensor, first_ * strides[1]);
   }
 
-  Index row(const Wave& wave, int64_t gate) const { return Index(gate * one_.hidden) + symbol_index(wave.unit); }
-
   void compute(Wave& wave, bool makes_sequence) {
     kernel::Builder& build = wave.draft.build;
-    const Index sample = symbol_index(wave.sample), unit = symbol_index(wave.unit), source = symbol_index(wave.source);
+    const Index sample = symbol_index(wave.sample), unit = symbol_index(wave.unit);
     const int hidden = state(wave, "hidden", one_.dtype, BufferRole::kInput, hidden_);
-    const int weights = parameters(wave, "recurrent_weights", one_.dtype, recurrent_, 1, {one_.rows(), one_.hidden});
-    const Products of_hidden{wave.draft.load(hidden, {wave.before, wave.cell, sample, source}), weights, wave.cell,
-                             kNoExpr};
-    Products of_below;
-    if (wave.has_input != kNoExpr) {
-      const ExprId is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
-      of_below = {wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, is_above),
-                  wave.draft.buffer("input_weights", one_.dtype, {one_.layers - 1, one_.rows(), one_.hidden}, {},
-                                    BufferRole::kInput, below_),
-                  wave.cell - Index(1), is_above};
-    }
-    const int products = wave.draft.buffer("products", DType::f32,
-                                           {one_.directions, one_.steps, one_.batch, one_.rows()}, {},
-                                           BufferRole::kInput, products_);
-    const Index direction = one_.directions > 1 ? wave.cell : Index(0);
-    const int biases = has_biases() ? parameters(wave, "biases", DType::f32, biases_, 2, {one_.rows()}) : -1;
-    const auto bias = [&](int64_t gate, int64_t which) {
-      return biases < 0 ? kNoExpr : wave.draft.load(biases, {wave.cell * Index(2) + Index(which), row(wave, gate)});
-    };
-    // What a gate has of the input, without the products of the layer below.
-    const auto of_input = [&](int64_t gate) {
-      const ExprId product = wave.draft.load(products, {direction, wave.time, sample, row(wave, gate)}, 0.0,
-                                             both(build, wave.active, wave.has_input));
-      return sum(build, product, bias(gate, 0));
-    };
+    const Parts parts = parts_of(wave, hidden);
+    const auto of_input = [&](const Index& gate) { return from_input(wave, parts, gate); };
+    const auto of_hidden = [&](const Index& gate) { return from_hidden(wave, parts, gate); };
     const auto gate = [&](int64_t which) {
-      const ExprId summed = gate_of(wave, {&of_below, &of_hidden}, which);
-      return sum(build, summed, sum(build, of_input(which), bias(which, 1)));
+      return gate_of(wave, which, [&](const Index& at) { return sum(build, of_input(at), of_hidden(at)); });
     };
     const auto sigmoid = [&](const std::string& name, ExprId value) {
       return build.named(name, build.op(ScalarOp::kSigmoid, {value}));
@@ -376,8 +396,7 @@ class RecurrenceKernels : ProductKernels {
       }
       case CellKind::kGru: {
         const ExprId reset = sigmoid("reset_gate", gate(0)), update = sigmoid("update_gate", gate(1));
-        const ExprId own_part = sum(build, gate_of(wave, {&of_hidden}, 2), bias(2, 1)),
-                     input_part = sum(build, gate_of(wave, {&of_below}, 2), of_input(2));
+        const ExprId input_part = gate_of(wave, 2, of_input), own_part = gate_of(wave, 2, of_hidden);
         const ExprId candidate = build.op(ScalarOp::kTanh, {sum(build, input_part, times(reset, own_part))});
         const ExprId own = build.cast(DType::f32, wave.draft.load(hidden, {wave.before, wave.cell, sample, unit}));
         const ExprId rest = build.op(ScalarOp::kSub, {build.constant(DType::f32, 1.0), update});
