@@ -19,6 +19,10 @@ class TensorNames {
   TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved);
   const std::string& of(const std::string& name) const;  // a step's or a graph value's name
   const std::string& of(ValueId value) const;
+  // What `of` knows the variable by that counts a step's launches, where the program calls their number `size`.
+  static std::string counter(const std::string& size) { return "counter of " + size; }
+  // The same of a tensor that begins so many elements into another, which such a step takes.
+  static std::string part(const std::string& name, int64_t offset) { return name + " from " + std::to_string(offset); }
 
  private:
   const Graph& graph_;

@@ -140,11 +140,29 @@ class Writer {
   }
 
   void write(TileStep step) {
-    for (std::string& tensor : step.tensors) {
+    std::set<std::string> viewed;
+    for (size_t at = 0; at < step.tensors.size(); ++at) {
+      std::string& tensor = step.tensors[at];
       const auto held = in_place_.find(tensor);
-      tensor = names_.of(held == in_place_.end() ? tensor : held->second);
+      const std::string name = names_.of(held == in_place_.end() ? tensor : held->second);
+      if (step.repetition && step.offsets[at] != 0) {  // one view for all launches
+        const std::string part = names_.of(TensorNames::part(tensor, step.offsets[at]));
+        if (viewed.insert(part).second)
+          lines_.push_back(fmt::format("{0} = {1}.as_strided((1,), (1,), {1}.storage_offset() + {2})", part, name,
+                                       step.offsets[at]));
+        tensor = part;
+        step.offsets[at] = 0;
+      } else {
+        tensor = name;
+      }
     }
-    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(line);
+    std::string indent;
+    if (step.repetition) {
+      step.repetition->size = names_.of(TensorNames::counter(step.repetition->size));
+      lines_.push_back(fmt::format("for {} in range({}):", step.repetition->size, step.repetition->count));
+      indent = "    ";
+    }
+    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(indent + line);
   }
 
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
@@ -390,20 +408,28 @@ class Writer {
 TensorNames::TensorNames(const Graph& graph, const Program& program, const std::set<std::string>& reserved)
     : graph_(graph) {
   std::set<std::string> taken = reserved;
-  const auto add = [&](const std::string& name) {
+  const auto add = [&](const std::string& name, const std::string& wanted) {
     if (names_.contains(name)) return;
-    std::string candidate = name;
+    std::string candidate = wanted;
     for (char& c : candidate)
       if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
     if (!python::is_identifier(candidate)) candidate = "t_" + candidate;
     while (!taken.insert(candidate).second) candidate += "_";
     names_[name] = candidate;
   };
-  for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name);
-  for (const Value& value : graph.values) add(value.name);
-  for (const Step& step : program.steps)
+  for (const GraphInput& input : graph.inputs) add(graph.values[input.value].name, graph.values[input.value].name);
+  for (const Value& value : graph.values) add(value.name, value.name);
+  for (const Step& step : program.steps) {
     if (const auto* allocate = std::get_if<AllocateStep>(&step); allocate && !allocate->name.empty())
-      add(allocate->name);
+      add(allocate->name, allocate->name);
+    const auto* tiles = std::get_if<TileStep>(&step);
+    if (tiles == nullptr || !tiles->repetition) continue;
+    add(counter(tiles->repetition->size), tiles->repetition->size);
+    for (size_t at = 0; at < tiles->tensors.size(); ++at)
+      if (tiles->offsets[at] != 0)
+        add(part(tiles->tensors[at], tiles->offsets[at]),
+            tiles->tensors[at] + "_" + std::to_string(tiles->offsets[at]));
+  }
 }
 
 const std::string& TensorNames::of(const std::string& name) const {

@@ -2,6 +2,7 @@
 // it; a target adds the kernels' source and how one is launched.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -31,12 +32,20 @@ struct KernelStep {
   int group = 0;
 };
 
+// Launches of one program, one after the other: its run-time size of this name counts them from 0.
+struct Repetition {
+  int64_t count = 1;
+  std::string size;
+};
+
 // tiles[program] on tensors in the order of its buffers, each starting `offsets[i]` elements after its data pointer.
+// A program with a run-time size is repeated.
 struct TileStep {
   int program = 0;
   std::vector<std::string> tensors;
   std::vector<int64_t> offsets;
   int group = 0;
+  std::optional<Repetition> repetition = {};
 };
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.

@@ -251,12 +251,29 @@ class Arranger {
       for (ExprId id : folds_of(roots_of(goal))) phase = std::max(phase, phases.at(id) + 1);
       looped[phase].push_back(goal);
     }
+    if (values_.mapped.loads_first && open_.empty()) load_first(here);
     for (const std::vector<Goal>& phase : looped) {
       arrange_loops(phase);
       for (const Goal& goal : phase)
         if (goal.kind == Goal::Kind::kAccumulate && folds.contains(goal.which)) finish(goal.which);
     }
     for (const Goal& goal : here) reach(goal);
+  }
+
+  // What these goals load from places that no fold tells.
+  void load_first(const std::vector<Goal>& goals) {
+    std::vector<bool> needed(values_.kernel.exprs.size()), waits(values_.kernel.exprs.size());
+    for (const Goal& goal : goals)
+      for (ExprId root : roots_of(goal)) needed[root] = true;
+    for (size_t id = needed.size(); id-- > 0;)
+      if (needed[id] && !values_.folds_a_loop(values_.kernel.exprs[id]))
+        for (ExprId input : kernel::inputs_of(values_.kernel.exprs[id])) needed[input] = true;
+    for (size_t id = 0; id < needed.size(); ++id) {
+      const Expr& expr = values_.kernel.exprs[id];
+      waits[id] = values_.folds_a_loop(expr) || expr.kind == ExprKind::kState;
+      for (ExprId input : kernel::inputs_of(expr)) waits[id] = waits[id] || waits[input];
+      if (needed[id] && !waits[id] && expr.kind == ExprKind::kLoad) values_.value_of(static_cast<ExprId>(id));
+    }
   }
 
   // Each loop that comes first for some of them.

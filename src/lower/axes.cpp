@@ -33,6 +33,7 @@ class Mapper {
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
     mapped_.skip_masked = schedule_.skip_masked;
+    mapped_.loads_first = schedule_.loads_first;
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];
@@ -44,6 +45,8 @@ class Mapper {
       else map_axis(static_cast<kernel::Symbol>(symbol));
     }
     for (const auto& [axis, schedule] : schedules_) make_last(axis, *schedule);
+    for (const auto& [axis, schedule] : schedules_)
+      if (!schedule->within.empty()) part_lanes(symbol_of(schedule->within), axis);
     for (const kernel::Buffer& buffer : kernel_.buffers) {
       tile::Buffer one;
       one.name = buffer.name;
@@ -80,6 +83,29 @@ class Mapper {
     if (schedule.split > 1) axis.index = axis.index + kernel::symbol_index(axis.remainder);
   }
 
+  kernel::Symbol symbol_of(const std::string& name) const {
+    for (size_t symbol = 0; symbol < kernel_.symbols.size(); ++symbol)
+      if (kernel_.symbols[symbol].name == name) return static_cast<kernel::Symbol>(symbol);
+    return -1;
+  }
+
+  // The axis within this one; −1 where there is none.
+  kernel::Symbol within(kernel::Symbol outer) const {
+    for (const auto& [axis, schedule] : schedules_)
+      if (schedule->within == kernel_.symbols[outer].name) return axis;
+    return -1;
+  }
+
+  // The lanes of two axes that are one in products, behind them.
+  void part_lanes(kernel::Symbol outer, kernel::Symbol inner) {
+    MappedAxis &slow = mapped_.axes[outer], &fast = mapped_.axes[inner];
+    slow.last = add(kernel_.symbols[outer].name, SymbolKind::kLane, {0, slow.width - 1});
+    fast.last = slow.inner = add(kernel_.symbols[inner].name, SymbolKind::kLane, {0, fast.width - 1});
+    slow.index = kernel::symbol_index(slow.last);
+    if (slow.outer >= 0) slow.index = slow.index + kernel::symbol_index(slow.outer) * tile::Index(slow.width);
+    fast.index = kernel::symbol_index(fast.last);
+  }
+
   void map_axis(kernel::Symbol symbol) {
     const kernel::SymbolInfo& info = kernel_.symbols[symbol];
     const AxisSchedule& schedule = *schedules_.at(symbol);
@@ -103,7 +129,16 @@ class Mapper {
                        {0, info.range.high / schedule.width * schedule.width, schedule.width});
       axis.index = kernel::symbol_index(axis.outer);
     }
-    if (lane) {
+    if (!schedule.within.empty()) {
+      axis.lane = mapped_.axes[symbol_of(schedule.within)].lane;
+      axis.index = kernel::modulo(kernel::symbol_index(axis.lane), schedule.width, ranges);
+    } else if (const kernel::Symbol inner = within(symbol); inner >= 0) {
+      const int64_t width = schedules_.at(inner)->width;
+      axis.lane = add(info.name + "_" + kernel_.symbols[inner].name, SymbolKind::kLane,
+                      {0, schedule.width * width - 1, 1});
+      axis.index = axis.index +
+                   kernel::floor_divide(kernel::symbol_index(axis.lane), width, tile::ranges_of(program()));
+    } else if (lane) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }

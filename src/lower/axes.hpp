@@ -16,6 +16,7 @@ struct MappedAxis {
   tile::Symbol lane = -1;                  // −1 where the width is 1
   tile::Symbol last = -1, remainder = -1;  // what the lane is behind products: another one, or two; −1 where it is
                                            // itself
+  tile::Symbol inner = -1;                 // `last` of an axis within this one, whose lane it shares
   tile::Index index;    // the axis's value, over outer and, where they are, last and remainder, else lane
   tile::Index whole;    // the same, over outer and lane
   tile::Index extent;   // over sizes
@@ -39,7 +40,7 @@ struct Mapped {
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false, skip_masked = false;
+  bool bulk = false, skip_masked = false, loads_first = false;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 

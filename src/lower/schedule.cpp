@@ -58,18 +58,20 @@ class ScheduleReader {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
-      } else if (key == "bulk" || key == "skip_masked") {
+      } else if (key == "bulk" || key == "skip_masked" || key == "loads_first") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
-        (key == "bulk" ? schedule_.bulk : schedule_.skip_masked) = value.get<bool>();
+        (key == "bulk"          ? schedule_.bulk
+         : key == "skip_masked" ? schedule_.skip_masked
+                                : schedule_.loads_first) = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
         read_order(value);
       } else {
-        refuse(
-            fmt::format("there is no axis or parameter '{}'", key),
-            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, nest and order.",
-                        list_of(names_)));
+        refuse(fmt::format("there is no axis or parameter '{}'", key),
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
+                           "loads_first, nest and order.",
+                           list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
@@ -119,10 +121,13 @@ class ScheduleReader {
         result.last = value.get<bool>();
       } else if (key == "split") {
         result.split = power_of_two(value, what, kWidest);
+      } else if (key == "within") {
+        if (!value.is_string()) refuse(fmt::format("{} is {}, but must be an axis", what, value.dump()));
+        result.within = value.get<std::string>();
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and "
-               "split.");
+               "split, a tile within.");
       }
     }
     if (mappings != 1)
@@ -187,12 +192,27 @@ class ScheduleReader {
       if (axis.ordered && (one.mapping != Mapping::kLoop || one.width != 1))
         refuse(fmt::format("axis '{}' is ordered", axis.name), "States are carried by a loop of 1.");
     }
+    for (size_t place = 0; place < axes.size(); ++place) check_within(place);
     for (const std::string& name : {schedule_.order.grouped, schedule_.order.along}) {
       if (name.empty()) continue;
       const AxisSchedule* axis = find(name);
       if (!axis || axis->mapping != Mapping::kGrid)
         refuse(fmt::format("order names '{}', which is not in the grid", name));
     }
+  }
+
+  void check_within(size_t place) const {
+    const AxisSchedule& inner = schedule_.axes[place];
+    if (inner.within.empty()) return;
+    const AxisSchedule* outer = find(inner.within);
+    if (!outer || outer >= &inner)
+      refuse(fmt::format("axis '{}' is within '{}', which is no axis before it", names_[place], inner.within));
+    const auto shares = [&](const AxisSchedule& one) { return &one != &inner && one.within == inner.within; };
+    if (inner.mapping != Mapping::kTile || outer->mapping == Mapping::kLoop || inner.width == 1 || outer->width == 1 ||
+        inner.last || outer->last || !outer->within.empty() ||
+        std::any_of(schedule_.axes.begin(), schedule_.axes.end(), shares))
+      refuse(fmt::format("axis '{}' cannot be within '{}'", names_[place], inner.within),
+             "Put one tile of several points within one grid or tile of several, neither of which is the last.");
   }
 
   void check_nest() {
@@ -245,6 +265,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.bounded) one["bounded"] = true;
     if (axis.last) one["last"] = true;
     if (axis.split != 1) one["split"] = axis.split;
+    if (!axis.within.empty()) one["within"] = axis.within;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)
@@ -256,6 +277,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
   if (schedule.bulk) json["bulk"] = true;
   if (schedule.skip_masked) json["skip_masked"] = true;
+  if (schedule.loads_first) json["loads_first"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

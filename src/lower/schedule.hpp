@@ -14,7 +14,9 @@
 //           leaves nothing to fold (causal attention)
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
 // what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
-// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first.
+// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
+// way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in products, this one's the faster
+// (the gates of a recurrent layer's units), and two everywhere else.
 // Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
@@ -23,7 +25,8 @@
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
 //           whose rows' largest is scaled to a power of two at most 2^15
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
-// which no store's mask holds does nothing else (src/lower/skip_masked.hpp).
+// which no store's mask holds does nothing else (src/lower/skip_masked.hpp). With `loads_first` what a block needs
+// behind its loops is loaded before them, and is there when they end.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +50,7 @@ struct AxisSchedule {
   bool bounded = false;
   bool last = false;
   int64_t split = 1;
+  std::string within = {};  // an axis that comes before; empty: none
   bool operator==(const AxisSchedule&) const = default;
 };
 
@@ -64,6 +68,7 @@ struct KernelSchedule {
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   bool skip_masked = false;  // blocks that would store nothing stop early
+  bool loads_first = false;  // also loads that only what follows the loops needs
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

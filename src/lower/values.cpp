@@ -96,6 +96,7 @@ Values::Lanes Values::lanes_of(const std::vector<bool>& axes) const {
       lanes.push_back(mapped.axes[axis].lane);
     }
   std::sort(lanes.begin(), lanes.end());
+  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());  // of axes within others
   return lanes;
 }
 
@@ -322,14 +323,15 @@ Value Values::behind_product(Value value) {
     TileType type = emission.type(value);
     const auto found = std::find(type.lanes.begin(), type.lanes.end(), axis.lane);
     if (axis.last < 0 || found == type.lanes.end()) continue;
+    const tile::Symbol faster = axis.inner >= 0 ? axis.inner : axis.remainder;
     Instruction renamed;
-    renamed.kind = axis.remainder < 0 ? Kind::kRelabel : Kind::kSplit;
+    renamed.kind = faster < 0 ? Kind::kRelabel : Kind::kSplit;
     renamed.operands = {value};
     renamed.from = axis.lane;
-    if (axis.remainder < 0) renamed.to = axis.last;
-    else renamed.lanes = {axis.last, axis.remainder};
+    if (faster < 0) renamed.to = axis.last;
+    else renamed.lanes = {axis.last, faster};
     *found = axis.last;
-    if (axis.remainder >= 0) type.lanes.push_back(axis.remainder);
+    if (faster >= 0) type.lanes.push_back(faster);
     std::sort(type.lanes.begin(), type.lanes.end());
     const std::string name = program_.values[value].name + "_turned";
     value = emission.add(std::move(renamed), {type}, name)[0];

@@ -44,6 +44,10 @@ const std::set<std::string_view> kOnlyLaunches = {"cosine_similarity",
                                                   "bucketize",
                                                   "diff"};
 
+// What PyTorch draws from its default generator and nothing else: while it captures, it has the kernels read seed and
+// offset from memory, and each replay moves the generator on, so that the numbers are those of separate launches.
+const std::set<std::string_view> kDrawsInGraphs = {"rand", "randn", "rand_like", "randn_like"};
+
 // PyTorch finds the places of a boolean index on the host.
 bool has_boolean_index(const Graph& graph, const Node& node) {
   const std::string_view name = base_name(node.op);
@@ -59,6 +63,7 @@ bool has_boolean_index(const Graph& graph, const Node& node) {
 std::string why_not_captured(const Graph& graph, const Node& node) {
   const std::string_view name = base_name(node.op);
   const OpClass op_class = class_of(node.op);
+  if (op_class == OpClass::kRandom && kDrawsInGraphs.contains(name) && node.find("generator") == nullptr) return "";
   if (op_class == OpClass::kRandom && !is_pure(node)) return "it draws random numbers";
   if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
     return "it draws random numbers";
@@ -111,12 +116,32 @@ std::string why_not_outputs(const Graph& graph) {
   return returned ? "" : "it returns no tensor";
 }
 
+// All but inputs that nothing reads: a module may hold a tensor elsewhere that its forward does not use.
+std::vector<ValueId> used_values(const Graph& graph) {
+  std::vector<bool> used(graph.values.size());
+  for (const GraphInput& input : graph.inputs) used[input.value] = input.kind == InputKind::kUser;
+  for (const GraphOutput& output : graph.outputs)
+    if (output.value != kNoValue) used[output.value] = true;
+  for (const Node& node : graph.nodes) {
+    for_each_operand(node, [&](ValueId operand) { used[operand] = true; });
+    for (const ValueId result : node.results)
+      if (result != kNoValue) used[result] = true;
+  }
+  std::vector<ValueId> values;
+  for (size_t value = 0; value < used.size(); ++value)
+    if (used[value]) values.push_back(static_cast<ValueId>(value));
+  return values;
+}
+
 }  // namespace
 
 std::string why_not_captured(const Graph& graph, const Program& program) {
-  for (const Value& value : graph.values)
-    if (!value.type.device.starts_with("cuda") || value.type.device != graph.values[0].type.device)
-      return "its tensors are not all on one GPU";
+  std::string device;
+  for (const ValueId value : used_values(graph)) {
+    const std::string& own = graph.type(value).device;
+    if (!own.starts_with("cuda") || own != (device.empty() ? own : device)) return "its tensors are not all on one GPU";
+    device = own;
+  }
   if (const std::string reason = why_not_inputs(graph); !reason.empty()) return reason;
   if (const std::string reason = why_not_outputs(graph); !reason.empty()) return reason;
   const auto source = nlohmann::json::parse(graph.source_json, nullptr, false);
@@ -140,10 +165,11 @@ LaunchCosts launch_costs(const Graph& graph, const Program& program, const Devic
       if (is_new) known->second = estimate(program.kernels[kernel->kernel], device).seconds;
       costs.device += known->second;
     } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
-      costs.launches += 1;
+      const int64_t times = tiles->repetition ? tiles->repetition->count : 1;
+      costs.launches += static_cast<int>(times);
       const auto [known, is_new] = of_tiles.try_emplace(tiles->program, 0.0);
       if (is_new) known->second = seconds_of(program.tiles[tiles->program], device);
-      costs.device += known->second;
+      costs.device += static_cast<double>(times) * known->second;
     } else if (const auto* call = std::get_if<ExternStep>(&step)) {
       costs.launches += 1;
       costs.device += seconds_of(graph, graph.nodes[call->node], device);

@@ -18,10 +18,13 @@ constexpr double kIeeeShare = 0.5;
 // Tiles of fewer rows are multiplied by the older instruction, of this share of the rate.
 constexpr double kRowsOfWgmma = 64, kSmallTileShare = 0.3;
 
+// Of a launch among many that wait for each other: its blocks load, multiply and store one after the other.
+constexpr double kRepeatedSeconds = 1.5e-6;
+
 class TileEstimate {
  public:
   TileEstimate(const tile::Program& program, const DeviceDescription& device)
-      : program_(program), device_(device), ranges_(tile::ranges_of(program)), touched_(program.buffers.size()) {
+      : program_(program), device_(device), ranges_(tile::ranges_of(program)), moved_(program.buffers.size()) {
     for (const tile::Symbol symbol : program.grid)
       blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
   }
@@ -30,28 +33,40 @@ class TileEstimate {
     walk(program_.body, blocks_);
     double memory_bytes = 0;
     for (size_t place = 0; place < program_.buffers.size(); ++place) {
-      if (!touched_[place]) continue;
+      if (moved_[place] == 0) continue;
       const tile::Buffer& buffer = program_.buffers[place];
       double elements = 1;
       for (const tile::Index& size : buffer.shape)
         elements *= static_cast<double>(kernel::range_of(size, ranges_).high);
-      memory_bytes += elements * static_cast<double>(size_of(buffer.dtype));
+      const double bytes = elements * static_cast<double>(size_of(buffer.dtype));
+      memory_bytes += is_repeated() ? std::min(bytes, moved_[place]) : bytes;
     }
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const double waves = std::max(blocks_ / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
-    return std::max(
-        {dot_seconds_ * idle + arithmetic, loaded_bytes_ / cache, memory_bytes / device_.copy_bytes_per_second});
+    const double dots = dot_seconds_ * idle + arithmetic, memory = memory_bytes / device_.copy_bytes_per_second;
+    if (!is_repeated()) return std::max({dots, loaded_bytes_ / cache, memory});
+    // The last cache holds what the launch before read, and gives each multiprocessor its share.
+    const bool fits = memory_bytes <= static_cast<double>(device_.cache_bytes);
+    return kRepeatedSeconds + std::max({dots, loaded_bytes_ / cache * idle, fits ? 0.0 : memory});
   }
 
  private:
+  // A run-time size says which of many launches this is: each reads and writes a part of its buffers.
+  bool is_repeated() const {
+    return std::any_of(program_.symbols.begin(), program_.symbols.end(),
+                       [](const tile::SymbolInfo& symbol) { return symbol.kind == tile::SymbolKind::kSize; });
+  }
+
   double points(const tile::TileType& type) const {
     double count = 1;
     for (const tile::Symbol lane : type.lanes) count *= static_cast<double>(tile::width_of(program_, lane));
     return count;
   }
+
+  double bytes_of(const tile::TileType& type) const { return points(type) * static_cast<double>(size_of(type.dtype)); }
 
   void walk(const std::vector<Instruction>& body, double times) {
     for (const Instruction& one : body) {
@@ -59,11 +74,11 @@ class TileEstimate {
         const auto range = kernel::range_of(one.end - one.begin, ranges_);
         walk(one.body, times * std::ceil(static_cast<double>(range.high) / static_cast<double>(one.step)));
       } else if (one.kind == Kind::kStore) {
-        touched_[one.access.buffer] = true;
+        moved_[one.access.buffer] += times * bytes_of(program_.values[one.operands[0]].type);
       } else if (one.kind == Kind::kLoad) {
-        touched_[one.access.buffer] = true;
-        const tile::TileType& type = program_.values[one.results[0]].type;
-        loaded_bytes_ += times * points(type) * static_cast<double>(size_of(type.dtype));
+        const double bytes = times * bytes_of(program_.values[one.results[0]].type);
+        moved_[one.access.buffer] += bytes;
+        loaded_bytes_ += bytes;
       } else if (one.kind == Kind::kDot) {
         dot_seconds_ += times * seconds_of(one);
       } else if (one.kind == Kind::kOp || one.kind == Kind::kFold) {
@@ -93,7 +108,7 @@ class TileEstimate {
   const tile::Program& program_;
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
-  std::vector<bool> touched_;  // [buffer]
+  std::vector<double> moved_;  // [buffer] bytes loaded and stored
   double blocks_ = 1, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
 };
 
@@ -109,7 +124,9 @@ double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) 
   double total = 0;
   for (const ScheduledKernel& one : group.kernels)
     total += device.launch_seconds + estimate(one.kernel, device).seconds;
-  for (const ScheduledTiles& one : group.tiles) total += device.launch_seconds + kw::seconds_of(one.program, device);
+  for (const ScheduledTiles& one : group.tiles)
+    total += static_cast<double>(one.repetition ? one.repetition->count : 1) *
+             (device.launch_seconds + kw::seconds_of(one.program, device));
   return total;
 }
 

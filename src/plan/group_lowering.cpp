@@ -629,9 +629,28 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
   return text;
 }
 
+namespace {
+
+std::optional<LoweredGroup> lower_recurrence(const GraphFacts& facts, NodeId node,
+                                             const std::vector<ValueId>& outputs) {
+  LoweredGroup group;
+  group.recurrence = recurrence_of(facts, node);
+  if (!group.recurrence) return std::nullopt;
+  for (StridedResult* result :
+       {&group.recurrence->sequence, &group.recurrence->last_hidden, &group.recurrence->last_cell})
+    if (std::find(outputs.begin(), outputs.end(), result->value) == outputs.end()) result->value = kNoValue;
+  group.kernel.name = kernel_name(facts.graph, {&node, 1});
+  group.kernel.doc = kernel_doc(facts.graph, {&node, 1}, outputs);
+  return group;
+}
+
+}  // namespace
+
 std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
                                         const std::vector<ValueId>& outputs) {
   if (outputs.empty()) return std::nullopt;
+  if (nodes.size() == 1 && is_recurrence(facts.graph.nodes[nodes[0]]))
+    return lower_recurrence(facts, nodes[0], outputs);
   if (attention_among(facts, nodes)) return lower_attention(facts, nodes, outputs);
   if (const NodeId product = product_among(facts, nodes); product != kNoNode)
     return lower_with_product(facts, nodes, product, outputs);

@@ -10,6 +10,7 @@
 #include "emit/kernel_ir.hpp"
 #include "plan/convolution.hpp"
 #include "plan/domain.hpp"
+#include "plan/recurrence.hpp"
 
 namespace kw::plan {
 
@@ -36,6 +37,8 @@ struct LoweredGroup {
   std::optional<Attention> attention;
   // Of a group whose product is a convolution's: its operands and windows.
   std::optional<Convolution> convolution;
+  // Of a group that is a recurrent layer's node: no kernel but its name.
+  std::optional<Recurrence> recurrence;
 };
 
 // nullopt when the nodes cannot be one kernel (analyse() says so, or an op has no expression).

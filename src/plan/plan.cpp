@@ -204,6 +204,7 @@ class ProgramBuilder {
       TileStep step;
       step.group = static_cast<int>(index);
       step.offsets = std::move(one.offsets);
+      step.repetition = std::move(one.repetition);
       for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
       step.program = intern(std::move(one.program));
       program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));

@@ -261,6 +261,8 @@ std::string KernelDraft::unique(const std::string& text) {
 
 Symbol KernelDraft::axis(const std::string& name, int64_t extent) { return build.axis(unique(name), extent); }
 
+Symbol KernelDraft::size(const std::string& name, kernel::SymbolRange range) { return build.size(unique(name), range); }
+
 std::vector<Symbol> KernelDraft::batch_axes(const Shape& batch) {
   std::vector<Symbol> axes;
   for (size_t axis = 0; axis < batch.size(); ++axis)

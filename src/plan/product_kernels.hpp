@@ -60,6 +60,7 @@ class KernelDraft {
   KernelDraft(std::string name, std::string doc) : build(std::move(name), std::move(doc)) {}
 
   kernel::Symbol axis(const std::string& name, int64_t extent);
+  kernel::Symbol size(const std::string& name, kernel::SymbolRange range);
   std::vector<kernel::Symbol> batch_axes(const Shape& batch);
   // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
   int buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides, kernel::BufferRole role,

@@ -26,7 +26,11 @@ struct StepText {
            join(step.tensors, ", ") + ")";
   }
   std::string operator()(const TileStep& step) const {
-    return program.tiles[step.program].name + "(" + join(step.tensors, ", ") + ")";
+    const std::string repeated = step.repetition ? "for " + step.repetition->size + " = 0 to " +
+                                                       std::to_string(step.repetition->count) + ": "
+                                                 : "";
+    return repeated + program.tiles[step.program].name + "(" + join(step.tensors, ", ") +
+           (step.repetition ? ", " + step.repetition->size : "") + ")";
   }
   std::string operator()(const ExternStep& step) const { return "call " + print(graph, graph.nodes[step.node]); }
   std::string operator()(const ViewStep& step) const {

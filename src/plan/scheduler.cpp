@@ -16,9 +16,9 @@ constexpr std::string_view kLibraryCall = "extern";
 }  // namespace
 
 const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> table = {kPointwiseScheduler,   kScanScheduler,      kBagScheduler,
-                                               kSlidingScheduler,     kReductionScheduler, kNormalisationScheduler,
-                                               kContractionScheduler, kAttentionScheduler, kConvolutionScheduler};
+  static const std::vector<Scheduler> table = {
+      kPointwiseScheduler,     kScanScheduler,        kBagScheduler,       kSlidingScheduler,     kReductionScheduler,
+      kNormalisationScheduler, kContractionScheduler, kAttentionScheduler, kConvolutionScheduler, kRecurrenceScheduler};
   return table;
 }
 
@@ -26,7 +26,9 @@ bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
   const bool takes_products = scheduler.name == kContractionScheduler.name ||
                               scheduler.name == kAttentionScheduler.name ||
                               scheduler.name == kConvolutionScheduler.name;
-  return group.product.has_value() == takes_products && scheduler.can_take(group);
+  const bool takes_recurrences = scheduler.name == kRecurrenceScheduler.name;
+  return group.product.has_value() == takes_products && group.recurrence.has_value() == takes_recurrences &&
+         scheduler.can_take(group);
 }
 
 const Scheduler* scheduler_for(const LoweredGroup& group) {

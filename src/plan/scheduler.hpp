@@ -2,10 +2,12 @@
 // into kernels. One table, in scheduler.cpp; each scheduler in its own file.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "emit/program.hpp"
 #include "plan/group_lowering.hpp"
 #include "plan/parameters.hpp"
 #include "target/device.hpp"
@@ -32,6 +34,7 @@ struct ScheduledTiles {
   tile::Program program;
   std::vector<int> buffers;
   std::vector<int64_t> offsets;
+  std::optional<Repetition> repetition = {};
 };
 
 // Kernels, or tile programs, in order of execution.
@@ -53,7 +56,7 @@ struct Scheduler {
 
 const std::vector<Scheduler>& schedulers();  // in order of preference
 // The one that takes a group by itself; nullptr where none does. A group with a product is nobody's but the contraction
-// scheduler's, the attention scheduler's or the convolution scheduler's.
+// scheduler's, the attention scheduler's or the convolution scheduler's, and a recurrence the recurrence scheduler's.
 const Scheduler* scheduler_for(const LoweredGroup& group);
 bool takes(const Scheduler& scheduler, const LoweredGroup& group);
 const Scheduler* find_scheduler(std::string_view name);  // nullptr when there is none
@@ -76,6 +79,7 @@ std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
 const ParameterTable& parameters_for_cpu();
 
 extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler,
-    kBagScheduler, kScanScheduler, kContractionScheduler, kAttentionScheduler, kConvolutionScheduler;
+    kBagScheduler, kScanScheduler, kContractionScheduler, kAttentionScheduler, kConvolutionScheduler,
+    kRecurrenceScheduler;
 
 }  // namespace kw::plan

@@ -42,10 +42,28 @@ TEST(CudaGraphs, KernelsAndPlainLibraryCallsAreCaptured) {
             "");
 }
 
-TEST(CudaGraphs, WhatTheHostDoesAtEachCallIsNot) {
+TEST(CudaGraphs, DrawsThatPyTorchCapturesAre) {
   EXPECT_EQ(why_not(R"(
     input %x : f32[8, 64] user args.0
     %y = aten.rand_like.default(self=%x) : f32[8, 64]
+    %z = aten.add.Tensor(self=%x, other=%y) : f32[8, 64]
+    return %z)"),
+            "");
+}
+
+TEST(CudaGraphs, TensorsElsewhereThatNothingReadsDoNotMatter) {
+  const std::string text = R"(
+    input %elsewhere : f32[64] on cpu buffer "elsewhere" access "self.elsewhere"
+    input %x : f32[8, 64] user args.0
+    %y = aten.relu.default(self=%x) : f32[8, 64]
+    return %y)";
+  EXPECT_EQ(why_not(text), "");
+}
+
+TEST(CudaGraphs, WhatTheHostDoesAtEachCallIsNot) {
+  EXPECT_EQ(why_not(R"(
+    input %x : f32[8, 64] user args.0
+    %y = aten.bernoulli.default(self=%x) : f32[8, 64]
     %z = aten.add.Tensor(self=%x, other=%y) : f32[8, 64]
     return %z)"),
             "it draws random numbers");

@@ -207,6 +207,20 @@ void merge_loops(Random& random, const Kernel& kernel, KernelSchedule& schedule)
   schedule.nest = std::move(nest);
 }
 
+void put_within(Random& random, KernelSchedule& schedule, const Kernel& kernel) {
+  const std::vector<Symbol> axes = kernel::axes_of(kernel);
+  const auto fits = [&](size_t place) {
+    const AxisSchedule& one = schedule.axes[place];
+    return one.mapping != Mapping::kLoop && one.width > 1 && !one.last;
+  };
+  for (size_t inner = 1; inner < axes.size(); ++inner) {
+    if (schedule.axes[inner].mapping != Mapping::kTile || !fits(inner) || !fits(inner - 1) || !random.chance(0.3))
+      continue;
+    schedule.axes[inner].within = kernel.symbols[axes[inner - 1]].name;
+    return;
+  }
+}
+
 KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
   KernelSchedule schedule;
   for (Symbol axis : kernel::axes_of(kernel)) {
@@ -223,6 +237,8 @@ KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
   }
   if (random.chance(0.3)) merge_loops(random, kernel, schedule);
   schedule.bulk = random.chance(0.5);
+  schedule.loads_first = random.chance(0.3);
+  put_within(random, schedule, kernel);
   return schedule;
 }
 
@@ -250,7 +266,7 @@ bool close(double left, double right) {
 }
 
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
-  int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0;
+  int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0, within = 0;
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     Random random(seed);
     RandomKernel maker(random);
@@ -274,6 +290,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     merged += text.find("_step = 0 to") != std::string::npos;
     bulk += text.find("] bulk") != std::string::npos;
     split += text.find("_remainder") != std::string::npos;
+    within += to_json(schedule, kernel).dump().find("within") != std::string::npos;
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
     const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
     for (const auto& [name, numbers] : expected) {
@@ -293,6 +310,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(merged, 10);
   EXPECT_GT(bulk, 10);
   EXPECT_GT(split, 10);
+  EXPECT_GT(within, 10);
 }
 
 // Rows that are two interleaved halves of a line of the result, as a transposed convolution's phases are.

@@ -128,6 +128,8 @@ std::string signature_of(const tile::Program& tiles) {
     pointers.push_back(fmt::format("\"{}\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
     if (buffer.alignment % 16 == 0) aligned.push_back(fmt::format("\"{}\"", buffer.name));
   }
+  for (const tile::SymbolInfo& symbol : tiles.symbols)
+    if (symbol.kind == tile::SymbolKind::kSize) pointers.push_back(fmt::format("\"{}\": \"i32\"", symbol.name));
   return fmt::format(
       "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": "
       "False, "
@@ -212,6 +214,7 @@ class TritonPrinter : public TargetPrinter {
     if (blocks == 0) return "";
     std::vector<std::string> arguments;
     for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
+    if (step.repetition) arguments.push_back(step.repetition->size);
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
     arguments.push_back(fmt::format("{}=False", kFusion));

@@ -1,0 +1,171 @@
+#include "plan/recurrence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "ir/op_registry.hpp"
+
+namespace kw::plan {
+namespace {
+
+// Products of the input with the lowest layer's weights lie in memory for all steps at once.
+constexpr int64_t kMostBytesOfProducts = int64_t{1} << 30;
+
+const ValueList* list_of(const Node& node, std::string_view name) {
+  const Argument* found = node.find(name);
+  return found ? std::get_if<ValueList>(found) : nullptr;
+}
+
+struct Read {
+  const GraphFacts& facts;
+  const Node& node;
+  const ValueList* parameters = list_of(node, "params");
+  const int64_t layers = node.integer("num_layers", 1), directions = node.boolean("bidirectional", false) ? 2 : 1;
+  const bool has_biases = node.boolean("has_biases", true), batch_first = node.boolean("batch_first", false);
+  const std::string_view name = base_name(node);
+
+  const TensorType& type(ValueId value) const { return facts.graph.type(value); }
+  ValueId input() const { return node.value("input"); }
+
+  // What it begins with: of an LSTM two, a list.
+  std::vector<ValueId> first() const {
+    if (const ValueList* list = list_of(node, "hx")) return list->ids;
+    return {node.value("hx")};
+  }
+
+  int64_t gates() const { return name == "lstm" ? 4 : name == "gru" ? 3 : 1; }
+  int64_t gate_places() const { return gates() > 1 ? 4 : 1; }  // of their products
+  int64_t cell_size() const { return has_biases ? 4 : 2; }
+
+  bool has_shapes() const {
+    const int64_t hidden = type(first()[0]).shape[2];
+    for (int64_t cell = 0; cell < layers * directions; ++cell) {
+      const ValueId* own = parameters->ids.data() + cell * cell_size();
+      const int64_t features = cell < directions ? type(input()).shape[2] : directions * hidden;
+      if (type(own[0]).shape != Shape{gates() * hidden, features} ||
+          type(own[1]).shape != Shape{gates() * hidden, hidden})
+        return false;
+    }
+    return true;
+  }
+
+  bool is_of_one_kind() const {
+    const TensorType& x = type(input());
+    bool same = true;
+    for_each_operand(
+        node, [&](ValueId value) { same = same && type(value).dtype == x.dtype && type(value).device == x.device; });
+    return same;
+  }
+};
+
+struct Refusal {
+  bool (*holds)(const Read& read);
+  const char* why;
+};
+
+// In this order: each may count on what those before it ruled out.
+constexpr std::array<Refusal, 9> kRefusals = {{
+    {[](const Read& read) { return !read.node.op.ends_with(".input"); }, "its sequences are packed"},
+    {[](const Read& read) {
+       return read.parameters == nullptr || read.input() == kNoValue || read.first()[0] == kNoValue;
+     },
+     "it is not written as PyTorch's modules do"},
+    {[](const Read& read) { return !is_pure(read.node); }, "it drops out between layers"},
+    {[](const Read& read) {
+       return std::ssize(read.parameters->ids) != read.layers * read.directions * read.cell_size();
+     },
+     "it projects its hidden state"},
+    {[](const Read& read) { return read.type(read.input()).rank() != 3 || read.type(read.first()[0]).rank() != 3; },
+     "its input has no batch"},
+    {[](const Read& read) {
+       const DType dtype = read.type(read.input()).dtype;
+       return dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16;
+     },
+     "it is in double precision, or of integers"},
+    {[](const Read& read) { return !read.is_of_one_kind(); }, "its operands are of several types or devices"},
+    {[](const Read& read) {
+       const Shape& shape = read.type(read.first()[0]).shape;
+       return read.type(read.input()).elements() == 0 || product(shape) == 0 || !read.has_shapes();
+     },
+     "there is nothing to compute"},
+    {[](const Read& read) {
+       const TensorType& x = read.type(read.input());
+       return x.elements() / x.shape[2] * read.directions * read.gate_places() * read.type(read.first()[0]).shape[2] *
+                  4 >
+              kMostBytesOfProducts;
+     },
+     "the products of its input take too much memory"},
+}};
+
+StridedOperand strided(const GraphFacts& facts, ValueId value) {
+  return {placed(facts, value), facts.graph.type(value).strides};
+}
+
+}  // namespace
+
+bool is_recurrence(const Node& node) {
+  const std::string_view name = base_name(node);
+  return node.op.starts_with("aten.") && (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu");
+}
+
+std::string why_not_taken(const GraphFacts& facts, NodeId node) {
+  const Read read{facts, facts.graph.nodes[node]};
+  for (const Refusal& refusal : kRefusals)
+    if (refusal.holds(read)) return refusal.why;
+  return "";
+}
+
+double Recurrence::flops() const {
+  double terms = 0;  // of a row
+  for (int64_t layer = 0; layer < layers; ++layer)
+    terms += static_cast<double>(hidden + (layer == 0 ? features : directions * hidden));
+  return 2.0 * terms * static_cast<double>(directions * rows()) * static_cast<double>(steps * batch);
+}
+
+std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph;
+  const Node& node = graph.nodes[id];
+  if (!is_recurrence(node) || !why_not_taken(facts, id).empty()) return std::nullopt;
+  const Read read{facts, node};
+  Recurrence made;
+  made.node = id;
+  made.kind = read.name == "lstm"       ? CellKind::kLstm
+              : read.name == "gru"      ? CellKind::kGru
+              : read.name == "rnn_tanh" ? CellKind::kTanh
+                                        : CellKind::kRelu;
+  made.layers = read.layers;
+  made.directions = read.directions;
+  const TensorType& x = graph.type(read.input());
+  const size_t step = read.batch_first ? 1 : 0, sample = 1 - step;
+  made.steps = x.shape[step];
+  made.batch = x.shape[sample];
+  made.features = x.shape[2];
+  made.hidden = graph.type(read.first()[0]).shape[2];
+  made.dtype = x.dtype;
+  made.exact = x.dtype == DType::f32 && !graph.tf32_convolutions;
+  made.input = {placed(facts, read.input()), {x.strides[step], x.strides[sample], x.strides[2]}};
+  made.first_hidden = strided(facts, read.first()[0]);
+  if (made.has_cell_state()) made.first_cell = strided(facts, read.first()[1]);
+  for (int64_t cell = 0; cell < made.cell_count(); ++cell) {
+    const ValueId* own = read.parameters->ids.data() + cell * read.cell_size();
+    RecurrentCell one{strided(facts, own[0]), strided(facts, own[1]), {}, {}};
+    if (read.has_biases) {
+      one.input_bias = strided(facts, own[2]);
+      one.recurrent_bias = strided(facts, own[3]);
+    }
+    made.cells.push_back(std::move(one));
+  }
+  const auto result = [&](size_t place) {
+    const ValueId value = place < node.results.size() ? node.results[place] : kNoValue;
+    return StridedResult{value, value == kNoValue ? Shape{} : graph.type(value).strides};
+  };
+  made.sequence = result(0);
+  made.last_hidden = result(1);
+  if (made.has_cell_state()) made.last_cell = result(2);
+  if (read.batch_first && made.sequence.value != kNoValue)
+    std::swap(made.sequence.strides[0], made.sequence.strides[1]);
+  return made;
+}
+
+}  // namespace kw::plan

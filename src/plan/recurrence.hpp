@@ -1,0 +1,63 @@
+// Recurrent layers among a graph's nodes: what the recurrence scheduler takes, as strides over the operands' storage.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/product.hpp"
+
+namespace kw::plan {
+
+// A tensor and its strides, in elements.
+struct StridedOperand {
+  ProductOperand lies;
+  Shape strides;
+};
+
+// A result of the node and its strides; kNoValue where nothing reads it.
+struct StridedResult {
+  ValueId value = kNoValue;
+  Shape strides;
+};
+
+// The parameters of one layer in one direction. Rows are the gates' units, gate after gate.
+struct RecurrentCell {
+  StridedOperand input_weight, recurrent_weight;             // row, feature; row, unit
+  std::optional<StridedOperand> input_bias, recurrent_bias;  // row
+};
+
+enum class CellKind { kLstm, kGru, kTanh, kRelu };
+
+// A stack of layers over a sequence. The gates of a unit at time t, from what the layer below made of t and from what
+// this layer made of the time before: PyTorch's formulas (torch.nn.LSTM, GRU, RNN), in its order of gates.
+struct Recurrence {
+  NodeId node = kNoNode;
+  CellKind kind = CellKind::kLstm;
+  int64_t layers = 1, directions = 1;
+  int64_t steps = 1, batch = 1;
+  int64_t features = 1, hidden = 1;  // of the input, and of each layer and direction
+  DType dtype = DType::f32;
+  bool exact = false;           // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+  StridedOperand input;         // step, batch, feature
+  StridedOperand first_hidden;  // layer and direction, batch, unit
+  std::optional<StridedOperand> first_cell;  // of an LSTM
+  std::vector<RecurrentCell> cells;          // [layer · directions + direction]
+  StridedResult sequence;                    // step, batch, unit of all directions
+  StridedResult last_hidden, last_cell;      // layer and direction, batch, unit
+
+  bool has_cell_state() const { return kind == CellKind::kLstm; }
+  int64_t gates() const { return kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1; }
+  int64_t rows() const { return gates() * hidden; }
+  int64_t cell_count() const { return layers * directions; }
+  double flops() const;  // a product and a sum count as two
+};
+
+// aten.lstm.input, gru, rnn_tanh and rnn_relu. nullopt where the library keeps them; why_not_taken says why.
+std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId node);
+bool is_recurrence(const Node& node);
+// "" of what is taken.
+std::string why_not_taken(const GraphFacts& facts, NodeId node);
+
+}  // namespace kw::plan

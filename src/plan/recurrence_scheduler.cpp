@@ -1,0 +1,103 @@
+// Recurrent layers (LSTM, GRU, RNN): one kernel, launched once for each wave of the recurrence.
+//
+// Of a stack in one direction, a launch takes one step in every layer: the layer l the time (launch - l), so that what
+// the layer below made of that time is there since the launch before. Of layers in two directions it takes one step
+// both ways; the layers come one after the other, since each reads the whole sequence below it. The launch is what
+// blocks wait for each other by: Triton has no barrier among blocks, and a CUDA graph makes launches short.
+//
+// The products of the input with the lowest layer's weights (of every layer, in two directions) need no step before,
+// and are made for all times at once. Parameters are separate tensors: they are copied into one, which the kernel
+// indexes by layer.
+#include <algorithm>
+
+#include "plan/recurrence_kernels.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+// How the gates' products are made: one for each gate, or one for all, whose columns, or rows, are units and gates.
+enum GatesChoice : int64_t { kApart = 0, kAsColumns = 1, kAsRows = 2 };
+
+constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+
+bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); }
+
+const ParameterTable& takes(const DeviceDescription&) {
+  static const ParameterTable table({
+      {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
+      {.name = "block_n", .least = 4, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
+      {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 5}},
+      {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
+      {.name = "gates",
+       .least = kApart,
+       .most = kAsRows,
+       .unsaid = kAsColumns,
+       .powers_of_two = false,
+       .tried = {1, 2}},
+  });
+  return table;
+}
+
+// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
+constexpr int64_t kSharedBytes = 200 << 10;
+constexpr int64_t kFewUnits = 8;
+
+// Units of a block: a side of a product has 16 rows or columns at least, which may be four units' gates.
+int64_t least_units(const Recurrence& one, bool joined) {
+  return joined && one.gates() > 1 ? kLeastBlock / next_power_of_two(one.gates()) : kLeastBlock;
+}
+
+// Few units to a block, so that many multiprocessors load weights, but no more blocks than there are of those: a launch
+// is as long as its longest block. All of a sum's loads are in flight at once, where they fit.
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const Recurrence& one = *group.recurrence;
+  const int64_t cells = one.directions > 1 ? one.directions : one.layers,
+                products = one.directions == 1 && one.layers > 1 ? 2 : 1;
+  const int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64);
+  int64_t units = std::max(least_units(one, true), kFewUnits);
+  const auto blocks = [&] { return cells * ceil_divide(one.batch, batch) * ceil_divide(one.hidden, units); };
+  while (blocks() > device.units && units < 64 && units < one.hidden) units *= 2;
+  const int64_t columns = units * next_power_of_two(one.gates());
+  int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
+  const auto fitting = [&] { return kSharedBytes / ((columns + batch) * products * depth * size_of(one.dtype)); };
+  while (fitting() < 2 && depth > kLeastBlock) depth /= 2;
+  // Products of 64 rows and more read shared memory while the next loads arrive there.
+  const int64_t held = batch >= 64 ? 1 : 0, most = std::min<int64_t>(ceil_divide(one.hidden, depth), 7);
+  return {{"block_m", batch},
+          {"block_n", units},
+          {"block_k", depth},
+          {"stages", 1 + std::clamp<int64_t>(fitting() - held, 1, most)},
+          {"num_warps", batch * columns >= 64 * 128 ? 8 : 4},
+          {"gates", kAsColumns}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = takes(device).ranges();
+  if (group.recurrence->gates() > 1) return ranges;
+  // What has one gate has nothing to join, and blocks of 16 units at least.
+  std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "gates"; });
+  for (ParameterRange& range : ranges)
+    if (range.name == "block_n") std::erase_if(range.values, [](int64_t units) { return units < kLeastBlock; });
+  return ranges;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  const ParameterTable& table = takes(device);
+  const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  const bool joined = read("gates") != kApart;
+  return recurrence_kernels(group, {.batch = read("block_m"),
+                                    .units = std::max(read("block_n"), least_units(*group.recurrence, joined)),
+                                    .depth = read("block_k"),
+                                    .stages = static_cast<int>(read("stages")),
+                                    .warps = static_cast<int>(read("num_warps")),
+                                    .joined = joined,
+                                    .gates_first = read("gates") == kAsRows});
+}
+
+}  // namespace
+
+const Scheduler kRecurrenceScheduler{"recurrence", can_take, takes, defaults, space, lower};
+
+}  // namespace kw::plan

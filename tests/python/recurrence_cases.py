@@ -1,0 +1,115 @@
+"""Recurrent layers, and the check of a candidate for one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    kind: str  # of torch.nn: LSTM, GRU, RNN
+    features: int
+    hidden: int
+    layers: int = 1
+    batch: int = 3
+    steps: int = 6
+    begins: bool = True  # with states that are passed; else with zeros
+    reads: str = "all"
+    dtype: torch.dtype = torch.float32
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def build(self) -> tuple[torch.nn.Module, list[Tensor]]:
+        torch.manual_seed(7)
+        module = Layer(self).to(self.dtype)
+        first = self.options.get("batch_first", False)
+        shape = (self.batch, self.steps) if first else (self.steps, self.batch)
+        arguments = [torch.randn(*shape, self.features)]
+        if self.begins:
+            cells = self.layers * (2 if self.options.get("bidirectional") else 1)
+            for _ in range(2 if self.kind == "LSTM" else 1):
+                arguments.append(torch.randn(cells, self.batch, self.options.get("proj_size") or self.hidden))
+        return module, [one.to(self.dtype) for one in arguments]
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        self.layer = getattr(torch.nn, case.kind)(case.features, case.hidden, case.layers, **case.options)
+        self.reads = case.reads
+
+    def forward(self, x: Tensor, *states: Tensor) -> Any:
+        sequence, last = self.layer(x, None if not states else states[0] if len(states) == 1 else states)
+        lasts = last if isinstance(last, tuple) else (last,)
+        if self.reads == "sequence":
+            return sequence
+        if self.reads == "states":
+            return lasts
+        if self.reads == "hidden":
+            return lasts[0] * 2.0
+        return (sequence, *lasts)
+
+
+def _of_kinds(name: str, *sizes: int, **more: Any) -> list[Case]:
+    return [Case(f"{kind.lower()}_{name}", kind, *sizes, **more) for kind in ("LSTM", "GRU", "RNN")]
+
+
+BOTH_WAYS = {"bidirectional": True}
+
+CASES = [
+    *_of_kinds("of_one_layer", 5, 20),
+    *_of_kinds("stacked", 5, 20, 3, options={"batch_first": True}),
+    *_of_kinds("both_ways", 5, 20, options=BOTH_WAYS),
+    *_of_kinds("both_ways_stacked", 5, 20, 2, options=BOTH_WAYS | {"batch_first": True}),
+    *_of_kinds("without_biases", 37, 16, 2, batch=17, options={"bias": False}),
+    *_of_kinds("from_zeros", 6, 33, 2, batch=1, steps=5, begins=False),
+    *_of_kinds("of_one_step", 6, 16, 2, batch=2, steps=1),
+    *_of_kinds("of_one_step_both_ways", 6, 16, batch=2, steps=1, options=BOTH_WAYS),
+    *_of_kinds("of_a_large_batch", 8, 16, 2, batch=70, steps=5),
+    *_of_kinds("in_halves", 8, 40, 2, dtype=torch.float16),
+    *_of_kinds("in_bfloat16", 8, 40, 2, dtype=torch.bfloat16, options=BOTH_WAYS),
+    *_of_kinds("of_which_the_sequence_is_read", 5, 20, 2, reads="sequence", options=BOTH_WAYS),
+    *_of_kinds("of_which_the_states_are_read", 5, 20, 2, reads="states"),
+    *_of_kinds("of_which_one_state_is_read", 5, 20, 2, reads="hidden", options=BOTH_WAYS),
+    Case("relu", "RNN", 5, 20, 2, options={"nonlinearity": "relu"}),
+    Case("relu_both_ways", "RNN", 5, 20, options=BOTH_WAYS | {"nonlinearity": "relu"}),
+    Case("of_one_unit", "LSTM", 1, 1, 2),
+    Case("of_many_layers", "GRU", 3, 16, 7, steps=5),
+    Case("dropout_in_evaluation", "LSTM", 5, 20, 2, options={"dropout": 0.5}),
+]
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    """In the interpreter's process: a candidate's results, held to eager's own error."""
+    specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    case = next(one for one in CASES if one.name == request["case"])
+    layer, arguments = case.build()
+    layer.eval()
+    ours = module.ModelNew(layer)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        actual = ours(*arguments)
+        eager = layer(*arguments)
+        exact = layer.double()(*(one.double() for one in arguments))
+    for mine, theirs, right in zip(*map(_as_tuple, (actual, eager, exact)), strict=True):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype or mine.stride() != theirs.stride():
+            return f"{mine.shape} {mine.dtype} {mine.stride()}, but eager's is {theirs.shape} {theirs.stride()}"
+        allowed = 4 * float((theirs.double() - right).abs().max()) + 4 * torch.finfo(theirs.dtype).eps
+        error = float((mine.double() - right).abs().max())
+        if not error <= allowed:
+            return f"error {error:.3g}, of {allowed:.3g} allowed"
+    return ""
+
+
+def _as_tuple(results: Any) -> tuple[Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
