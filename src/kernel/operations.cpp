@@ -36,7 +36,7 @@ constexpr ScalarRow kScalarRows[] = {
     {ScalarOp::kCeil, "ceil", 1},
     {ScalarOp::kTrunc, "trunc", 1},
     {ScalarOp::kRound, "round", 1},
-    {ScalarOp::kRoundTf32, "round_tf32", 1},
+    {ScalarOp::kRoundTf32, "tf32", 1},
     {ScalarOp::kExp, "exp", 1},
     {ScalarOp::kExp2, "exp2", 1},
     {ScalarOp::kExpm1, "expm1", 1},

@@ -77,6 +77,11 @@ class RecurrenceKernels : ProductKernels {
     return one_.dtype == DType::f32 && !one_.exact ? kernel::Precision::kTf32 : kernel::Precision::kFull;
   }
 
+  // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
+  ExprId factor(kernel::Builder& build, ExprId value) const {
+    return precision() == kernel::Precision::kTf32 ? build.op(ScalarOp::kRoundTf32, {value}) : value;
+  }
+
   int tensor(const std::string& name, DType dtype, const Shape& shape) {
     return -1 - scratch(name, dtype, shape, contiguous_strides(shape));
   }
@@ -131,13 +136,14 @@ class RecurrenceKernels : ProductKernels {
       for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
         biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
     }
-    recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden});
-    if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden});
-    if (has_biases()) biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()});
+    recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden}, true);
+    if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, true);
+    if (has_biases()) biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, false);
   }
 
   // Tensors of one shape, one after the other, so that an index tells which.
-  int gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype, const Shape& shape) {
+  int gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype, const Shape& shape,
+               bool are_factors) {
     const auto count = static_cast<int64_t>(operands.size());
     Shape all = shape;
     all.insert(all.begin(), count);
@@ -162,7 +168,8 @@ class RecurrenceKernels : ProductKernels {
     }
     places.insert(places.begin(), which);
     const int made = draft.buffer(name, dtype, all, {}, BufferRole::kOutput, result);
-    draft.store(made, places, build.cast(dtype, value));
+    // Factors are rounded here, so that no step does it again.
+    draft.store(made, places, are_factors ? factor(build, value) : build.cast(dtype, value));
     draft.schedule.warps = 4;
     finish(draft);
     return result;
@@ -236,7 +243,8 @@ class RecurrenceKernels : ProductKernels {
                                     within(build, gate, one_.gates()));
     const int made = draft.buffer("products", DType::f32, {rows, columns}, {}, BufferRole::kOutput, products_,
                                   direction * rows * columns);
-    draft.store(made, {symbol_index(row), symbol_index(column)}, build.dot(left, right, {feature}, precision()));
+    draft.store(made, {symbol_index(row), symbol_index(column)},
+                build.dot(factor(build, left), factor(build, right), {feature}, precision()));
     draft.schedule.order = {.grouped = "row", .along = "column", .count = 8};
     draft.schedule.warps = 4;
     finish(draft);
@@ -319,7 +327,7 @@ class RecurrenceKernels : ProductKernels {
   ExprId dot(Wave& wave, ExprId state, int weights, const Index& cell, const Index& gate, ExprId mask) const {
     const Index row = gate * Index(one_.hidden) + symbol_index(wave.unit);
     const ExprId loaded = wave.draft.load(weights, {cell, row, symbol_index(wave.source)}, 0.0, mask);
-    return wave.draft.build.dot(state, loaded, {wave.source}, precision());
+    return wave.draft.build.dot(factor(wave.draft.build, state), loaded, {wave.source}, precision());
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {

@@ -21,7 +21,7 @@ APART, AS_COLUMNS, AS_ROWS = SMALL | {"gates": 0}, SMALL | {"gates": 1}, SMALL |
 interpreter = interpreter_of("recurrence_cases:interpreted")
 
 
-def emitted_for(case: Case, parameters: dict[str, int]) -> dict[str, Any]:
+def emitted_for(case: Case, parameters: dict[str, int], caution: str = "fused") -> dict[str, Any]:
     """The candidate whose library calls, all of recurrent layers, are the scheduler's."""
     module, arguments = case.build()
     graph = export.export_module(module.eval(), tuple(arguments), device="cpu")
@@ -29,25 +29,32 @@ def emitted_for(case: Case, parameters: dict[str, int]) -> dict[str, Any]:
     for group in schedule["groups"]:
         if group["scheduler"] == "extern":
             group |= {"scheduler": "recurrence", "parameters": parameters}
-    return library.compile_graph(graph, "triton", schedule=schedule)
+    return library.compile_graph(graph, "triton", schedule=schedule, caution=caution)
 
 
-# All cases with the gates' products as the planner has them; those of some with the others.
-TRIED = [(case, AS_COLUMNS) for case in CASES]
+# All cases with the gates' products as the planner has them, in full precision; some in TF32, and with the others.
+TRIED = [(case, AS_COLUMNS, True) for case in CASES]
 TRIED += [
-    (case, other) for case in CASES for other in (APART, AS_ROWS) if case.name.endswith(("stacked", "of_one_step"))
+    (case, other, False)
+    for case in CASES
+    for other in (AS_COLUMNS, APART, AS_ROWS)
+    if case.name.endswith(("stacked", "of_one_step"))
 ]
 
 
-@pytest.mark.parametrize("case, parameters", TRIED, ids=[f"{case.name}-{how['gates']}" for case, how in TRIED])
+@pytest.mark.parametrize(
+    "case, parameters, exact",
+    TRIED,
+    ids=[f"{case.name}-{how['gates']}{'' if exact else '-tf32'}" for case, how, exact in TRIED],
+)
 def test_recurrences_are_pytorchs(
-    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+    case: Case, parameters: dict[str, int], exact: bool, interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
-    emitted = emitted_for(case, parameters)
+    emitted = emitted_for(case, parameters, "exact-convolutions" if exact else "fused")
     assert emitted["library_ops"] == []
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
-    fault = interpreter.fault(candidate=str(path), case=case.name)
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=exact)
     assert not fault, f"{fault}\n{emitted['source']}"
 
 
