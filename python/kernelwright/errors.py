@@ -72,6 +72,13 @@ def from_exception(error: BaseException) -> Error:
         return error
     if is_disk_full(error):
         return disk_full(error)
+    if _is_out_of_memory(error):
+        return missing_error(
+            "out-of-memory",
+            f"There was not enough memory to judge the candidate: {summary(error)}",
+            hint="Make the problem smaller, end what else uses the device's memory, or use a device that has more.",
+            detail=trace(error),
+        )
     return internal_error(
         "unexpected",
         f"Kernelwright failed unexpectedly: {summary(error)}",

@@ -43,7 +43,7 @@ Caution caution_of(const std::string& name) {
   for (const Caution caution : kCautions)
     if (name_of(caution) == name) return caution;
   throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".",
-              "Use fused, no-graphs, exact-convolutions, library-draws, unfused or library.");
+              "Use fused, exact-convolutions, no-graphs, library-draws, unfused or library.");
 }
 
 Json compile_request(const Json& request) {

@@ -117,12 +117,12 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->type_name("STAGE")
       ->group(kInputOutput);
   app.add_option("--caution", options->caution,
-                 "How much is fused: fused for all that pays, no-graphs for the same without a CUDA graph, "
-                 "exact-convolutions to round nothing that enters "
-                 "convolutions in single precision, library-draws to leave random draws to PyTorch too, unfused for "
+                 "How much is fused: fused for all that pays, exact-convolutions to round nothing that enters "
+                 "convolutions in single precision, no-graphs to do without a CUDA graph, too, library-draws to leave "
+                 "random draws to PyTorch too, unfused for "
                  "one kernel an operation, library for PyTorch's own calls alone")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fused", "no-graphs", "exact-convolutions", "library-draws", "unfused", "library"}))
+      ->check(CLI::IsMember({"fused", "exact-convolutions", "no-graphs", "library-draws", "unfused", "library"}))
       ->type_name("CAUTION")
       ->group(kCompiler);
   add_graphs(app, options->graphs);

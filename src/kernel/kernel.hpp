@@ -72,8 +72,9 @@ enum class ExprKind {
 
 // How exact a dot of f32 operands must be. Narrower operands are multiplied exactly whatever this says.
 enum class Precision {
-  kFull,  // as a sum of f32 products
-  kTf32,  // operands may be rounded to 11 bits
+  kFull,    // as a sum of f32 products
+  kTf32,    // operands may be rounded to 11 bits
+  kTf32x3,  // nearly as a sum of f32 products: operands are sums of two numbers of 11 bits
 };
 
 struct Expr {

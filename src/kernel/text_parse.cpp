@@ -417,7 +417,8 @@ class Parser {
     Precision precision = Precision::kFull;
     if (reader_.accept("precision")) {
       if (reader_.accept("tf32")) precision = Precision::kTf32;
-      else if (!reader_.accept("full")) reader_.fail("expected a precision: full or tf32");
+      else if (reader_.accept("tf32x3")) precision = Precision::kTf32x3;
+      else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32 or tf32x3");
     }
     return {builder_.dot(operands[0].id, operands[1].id, axes, precision), false, at};
   }

@@ -197,7 +197,9 @@ class Printer {
       case ExprKind::kScan: return {"scan " + fold(expr) + (expr.reversed ? " reversed" : "")};
       case ExprKind::kDot:
         return {fmt::format("dot({}; {}){}", operands(expr), axes(expr),
-                            expr.precision == Precision::kTf32 ? " precision tf32" : "")};
+                            expr.precision == Precision::kTf32     ? " precision tf32"
+                            : expr.precision == Precision::kTf32x3 ? " precision tf32x3"
+                                                                   : "")};
       case ExprKind::kState: return {access(kernel_.states[expr.state].name + ".previous", expr.access)};
     }
     return {};

@@ -238,14 +238,16 @@ Value Values::tile_dot(ExprId id, Value total) {
   const WholeLanes whole(*this);
   const Expr& expr = kernel.exprs[id];
   const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
-  const bool tf32 = f32 && expr.precision == kernel::Precision::kTf32;
+  const bool full = !f32 || expr.precision == kernel::Precision::kFull;
+  const auto precision = full                                         ? tile::DotPrecision::kIeee
+                         : expr.precision == kernel::Precision::kTf32 ? tile::DotPrecision::kTf32
+                                                                      : tile::DotPrecision::kTf32x3;
   const Value nothing = emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0);
-  if (f32 && !tf32 && mapped.scheme == Scheme::kFp16x3) return three_products(expr, nothing, total);
+  if (f32 && full && mapped.scheme == Scheme::kFp16x3) return three_products(expr, nothing, total);
   if (total == kNoValue) total = nothing;
   const Value left = zero_beyond(expr, value_of(expr.operands[0]));
   const Value right = zero_beyond(expr, value_of(expr.operands[1]));
-  return dot(total, left, right, tf32 ? tile::DotPrecision::kTf32 : tile::DotPrecision::kIeee,
-             expr.name.empty() ? "product" : expr.name);
+  return dot(total, left, right, precision, expr.name.empty() ? "product" : expr.name);
 }
 
 // Tensor cores round sums down to the accumulator's last place: the small products come first, while little is lost,

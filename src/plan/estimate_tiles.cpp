@@ -102,6 +102,7 @@ class TileEstimate {
     double rate = device_.fp32_flops * kIeeeShare;
     if (size_of(left.dtype) <= 2) rate = device_.half_flops * (rows_of(result) < kRowsOfWgmma ? kSmallTileShare : 1.0);
     else if (dot.precision == tile::DotPrecision::kTf32) rate = device_.half_flops / 2;
+    else if (dot.precision == tile::DotPrecision::kTf32x3) rate = device_.half_flops / 6;
     return operations / std::max(rate, 1.0);
   }
 

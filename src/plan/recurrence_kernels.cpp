@@ -77,9 +77,15 @@ class RecurrenceKernels : ProductKernels {
     return one_.dtype == DType::f32 && !one_.exact ? kernel::Precision::kTf32 : kernel::Precision::kFull;
   }
 
+  // Of the products with the state before. cuDNN's LSTM is twice as exact as if it rounded them like those of the
+  // input.
+  kernel::Precision recurrent_precision() const {
+    return precision() == kernel::Precision::kTf32 && one_.kind == CellKind::kLstm ? kernel::Precision::kTf32x3
+                                                                                   : precision();
+  }
   // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
-  ExprId factor(kernel::Builder& build, ExprId value) const {
-    return precision() == kernel::Precision::kTf32 ? build.op(ScalarOp::kRoundTf32, {value}) : value;
+  static ExprId factor(kernel::Builder& build, ExprId value, kernel::Precision precision) {
+    return precision == kernel::Precision::kTf32 ? build.op(ScalarOp::kRoundTf32, {value}) : value;
   }
 
   int tensor(const std::string& name, DType dtype, const Shape& shape) {
@@ -136,14 +142,16 @@ class RecurrenceKernels : ProductKernels {
       for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
         biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
     }
-    recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden}, true);
-    if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, true);
-    if (has_biases()) biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, false);
+    recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden},
+                          recurrent_precision());
+    if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, precision());
+    if (has_biases())
+      biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, kernel::Precision::kFull);
   }
 
   // Tensors of one shape, one after the other, so that an index tells which.
   int gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype, const Shape& shape,
-               bool are_factors) {
+               kernel::Precision precision) {
     const auto count = static_cast<int64_t>(operands.size());
     Shape all = shape;
     all.insert(all.begin(), count);
@@ -169,7 +177,7 @@ class RecurrenceKernels : ProductKernels {
     places.insert(places.begin(), which);
     const int made = draft.buffer(name, dtype, all, {}, BufferRole::kOutput, result);
     // Factors are rounded here, so that no step does it again.
-    draft.store(made, places, are_factors ? factor(build, value) : build.cast(dtype, value));
+    draft.store(made, places, factor(build, build.cast(dtype, value), precision));
     draft.schedule.warps = 4;
     finish(draft);
     return result;
@@ -244,7 +252,7 @@ class RecurrenceKernels : ProductKernels {
     const int made = draft.buffer("products", DType::f32, {rows, columns}, {}, BufferRole::kOutput, products_,
                                   direction * rows * columns);
     draft.store(made, {symbol_index(row), symbol_index(column)},
-                build.dot(factor(build, left), factor(build, right), {feature}, precision()));
+                build.dot(factor(build, left, precision()), factor(build, right, precision()), {feature}, precision()));
     draft.schedule.order = {.grouped = "row", .along = "column", .count = 8};
     draft.schedule.warps = 4;
     finish(draft);
@@ -324,10 +332,11 @@ class RecurrenceKernels : ProductKernels {
     return parts;
   }
 
-  ExprId dot(Wave& wave, ExprId state, int weights, const Index& cell, const Index& gate, ExprId mask) const {
+  ExprId dot(Wave& wave, ExprId state, int weights, const Index& cell, const Index& gate, ExprId mask,
+             kernel::Precision precision) const {
     const Index row = gate * Index(one_.hidden) + symbol_index(wave.unit);
     const ExprId loaded = wave.draft.load(weights, {cell, row, symbol_index(wave.source)}, 0.0, mask);
-    return wave.draft.build.dot(factor(wave.draft.build, state), loaded, {wave.source}, precision());
+    return wave.draft.build.dot(factor(wave.draft.build, state, precision), loaded, {wave.source}, precision);
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
@@ -344,11 +353,14 @@ class RecurrenceKernels : ProductKernels {
         both(build, wave.active, wave.has_input));
     const ExprId own = sum(build, product, bias(wave, parts, gate, 0));
     if (parts.below == kNoExpr) return own;
-    return sum(build, dot(wave, parts.below, parts.input_weights, wave.cell - Index(1), gate, parts.is_above), own);
+    return sum(build,
+               dot(wave, parts.below, parts.input_weights, wave.cell - Index(1), gate, parts.is_above, precision()),
+               own);
   }
 
   ExprId from_hidden(Wave& wave, const Parts& parts, const Index& gate) const {
-    return sum(wave.draft.build, dot(wave, parts.previous, parts.weights, wave.cell, gate, kNoExpr),
+    return sum(wave.draft.build,
+               dot(wave, parts.previous, parts.weights, wave.cell, gate, kNoExpr, recurrent_precision()),
                bias(wave, parts, gate, 1));
   }
 

@@ -17,15 +17,15 @@ namespace kw {
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
   kNone,               // fused, as the scheduler thinks best
-  kNoGraphs,           // the same without a CUDA graph, as is everything below
   kExactConvolutions,  // the same, but what enters convolutions in f32 is not rounded, as PyTorch's TF32 would
+  kNoGraphs,           // the same without a CUDA graph, as is everything below
   kLibraryDraws,       // and random numbers are all drawn by the library
   kUnfused,            // one group per node
   kLibrary,            // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone,         Caution::kNoGraphs, Caution::kExactConvolutions,
-                                        Caution::kLibraryDraws, Caution::kUnfused,  Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "no-graphs", "exact-convolutions", "library-draws", "unfused",
+inline constexpr Caution kCautions[] = {Caution::kNone,         Caution::kExactConvolutions, Caution::kNoGraphs,
+                                        Caution::kLibraryDraws, Caution::kUnfused,           Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "exact-convolutions", "no-graphs", "library-draws", "unfused",
                                        // "library"
 
 // Whether kernel_forward is captured into a CUDA graph.

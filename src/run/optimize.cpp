@@ -160,9 +160,9 @@ class Optimisation {
     if (target_ == "triton") report_["graphs"] = options_.graphs;
   }
 
-  CompileOptions compile_options(Caution caution) const {
+  CompileOptions compile_options(Caution caution, std::optional<GraphUse> graphs = std::nullopt) const {
     CompileOptions result{.target = target_,
-                          .graphs = graph_use_of(options_.graphs),
+                          .graphs = graphs.value_or(graph_use_of(options_.graphs)),
                           .caution = caution,
                           .passes = {},
                           .problem_name = file_.title(),
@@ -171,10 +171,10 @@ class Optimisation {
     return result;
   }
 
-  Compiled compile_at(Caution caution) {
+  Compiled compile_at(Caution caution, std::optional<GraphUse> graphs = std::nullopt) {
     const Stage stage(progress_, "compile");
     const double began = seconds_now();
-    Compiled compiled = compile(graph_, compile_options(caution));
+    Compiled compiled = compile(graph_, compile_options(caution, graphs));
     add_seconds("compile", began);
     return compiled;
   }
@@ -380,7 +380,8 @@ class Optimisation {
     if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
-    if (compiled_.program.graphs && has_time_to_try() && try_instead(archive, compile_at(Caution::kNoGraphs))) {
+    if (compiled_.program.graphs && has_time_to_try() &&
+        try_instead(archive, compile_at(Caution::kNone, GraphUse::kOff))) {
       add_note(report_, "launched one by one, the same kernels were faster than in a CUDA graph");
       if (!too_slow(report_, std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
     }

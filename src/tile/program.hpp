@@ -118,8 +118,9 @@ enum class Scope { kBlock, kCluster, kGrid };
 // How exactly products of a dot of f32 operands are made. 16-bit and narrower operands are multiplied exactly, and
 // summed in the type of operand 0, whatever this says.
 enum class DotPrecision {
-  kIeee,  // f32 products, f32 sums
-  kTf32,  // operands rounded to 11 bits
+  kIeee,    // f32 products, f32 sums
+  kTf32,    // operands rounded to 11 bits
+  kTf32x3,  // three products of them, which lose little of what f32 has
 };
 
 // A For carries values from iteration to iteration: operands are the first iteration's, `arguments` what the body calls

@@ -229,7 +229,9 @@ class ProgramPrinter {
                mask_text(instruction.access, true) + hint_text(instruction.hint);
       case Kind::kDot:
         return "dot " + values(instruction.operands) +
-               (instruction.precision == DotPrecision::kTf32 ? " precision tf32" : "");
+               (instruction.precision == DotPrecision::kIeee
+                    ? ""
+                    : fmt::format(" precision {}", kPrecisionWords[static_cast<size_t>(instruction.precision)]));
       case Kind::kFold:
         return fmt::format("fold {} {} over {}", kernel::name_of(instruction.reduce), values(instruction.operands),
                            symbols(instruction.lanes));

@@ -13,6 +13,7 @@
 #include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "tile/text_words.hpp"
 
 namespace kw::triton {
 namespace {
@@ -416,9 +417,9 @@ class TilePrinter {
     std::vector<std::string> arguments = {
         turned(left, left_lanes), turned(right, right_lanes),
         texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text};
-    const bool tf32 = one.precision == tile::DotPrecision::kTf32;
     if (type(left).dtype == DType::f32)
-      arguments.emplace_back(tf32 ? "input_precision=\"tf32\"" : "input_precision=\"ieee\"");
+      arguments.push_back(
+          fmt::format("input_precision=\"{}\"", tile::kPrecisionWords[static_cast<size_t>(one.precision)]));
     if (type(result).dtype == DType::i32) arguments.emplace_back("out_dtype=tl.int32");
     give(result, {call(name(result).size() + 3, "tl.dot", arguments)}, one.operands);
   }
