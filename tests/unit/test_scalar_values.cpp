@@ -81,16 +81,18 @@ TEST(Rounding, OverflowsAsPyTorchHasIt) {
   EXPECT_EQ(round_to(DType::f64, 0.1), 0.1);
 }
 
-// tf32 is f32 without its last 13 bits.
+// tf32 is f32 without its last 13 bits; halves go away from zero.
 TEST(Rounding, Tf32KeepsElevenBits) {
   std::mt19937 random(7);
   for (int i = 0; i < 10000; ++i) {
     const uint32_t bits = random();
     const float value = std::bit_cast<float>(bits);
     if (std::isnan(value) || std::isinf(value) || (bits >> 23 & 255) >= 254) continue;
-    const uint32_t rounded = (bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFu;
+    const uint32_t rounded = (bits + 0x1000) & ~0x1FFFu;
     ASSERT_EQ(round_to_tf32(value), std::bit_cast<float>(rounded)) << value;
   }
+  EXPECT_EQ(round_to_tf32(1 + 0x1p-11), 1 + 0x1p-10);
+  EXPECT_EQ(round_to_tf32(-1 - 0x1p-11), -1 - 0x1p-10);
   EXPECT_EQ(round_to_tf32(-kInf), -kInf);
   EXPECT_TRUE(std::isnan(round_to_tf32(kNan)));
 }

@@ -77,6 +77,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %square: f32 = constant nan
   %dotted: f32[row] = constant 0.0
   %gram: f32[row] = dot %dotted, %scaled, %close precision tf32
+  %finer: f32[row] = dot %dotted, %scaled, %close precision tf32x3
   barrier grid
   %one_more: i64 = constant 1
   store count[] <- %one_more combine sum

@@ -197,6 +197,7 @@ TEST(Interpreter, ProductWithCarriedAccumulator) {
   expect_near(run("f32", "", Arithmetic::kDouble), exact, 1e-13);
   expect_near(run("f32", "", Arithmetic::kAsTyped), exact, 1e-5);
   expect_near(run("f32", " precision tf32", Arithmetic::kAsTyped), expected(kernel::round_to_tf32), 1e-5);
+  expect_near(run("f32", " precision tf32x3", Arithmetic::kAsTyped), exact, 1e-5);
   expect_near(run("f16", "", Arithmetic::kAsTyped),
               expected([](double number) { return kernel::round_to(DType::f16, number); }), 1e-5);
   expect_near(run("f16", "", Arithmetic::kDouble), exact, 1e-13);
