@@ -12,7 +12,7 @@ import time
 import pytest
 
 from kernelwright import errors
-from kernelwright.timing import device_lock
+from kernelwright.timing import device_lock, timer
 
 HOLDER = """
 import os, sys, time
@@ -215,3 +215,48 @@ def test_what_a_lock_file_is_made_to_point_at_stays_as_it_is(tmp_path, locks):
     with device_lock.hold("cpu", "timing", print):
         pass
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+class Turn(threading.Thread):
+    """A problem of so many gigabytes that is in work on a GPU of 80 until it is told."""
+
+    def __init__(self, gigabytes):
+        super().__init__(daemon=True)
+        self.params = {"device": "cuda", "input_bytes": int(gigabytes * 1e9)}
+        self.has, self.enough = threading.Event(), threading.Event()
+        self.start()
+
+    def run(self):
+        with timer.memory_turn(self.params, lambda *_, **__: None):
+            self.has.set()
+            self.enough.wait(20)
+
+    def end(self):
+        self.enough.set()
+        self.join()
+
+
+@pytest.fixture
+def a_gpu(monkeypatch):
+    monkeypatch.setattr(timer.torch.cuda, "mem_get_info", lambda _: (0, int(80e9)))
+    monkeypatch.setattr(timer.torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(device_lock, "name_of", lambda _: "gpu-here")
+
+
+def test_problems_take_turns_with_a_gpus_memory(a_gpu):
+    small, other, filling = Turn(0.1), Turn(0.1), Turn(2)
+    assert small.has.wait(5) and other.has.wait(5) and filling.has.wait(5)
+    next_filling = Turn(2)
+    assert not next_filling.has.wait(0.5)
+    filling.end()
+    assert next_filling.has.wait(5)
+    huge = Turn(12)
+    for one in (next_filling, small, other):
+        assert not huge.has.wait(0.3)
+        one.end()
+    assert huge.has.wait(5)
+    late = Turn(0.1)
+    assert not late.has.wait(0.5)
+    huge.end()
+    assert late.has.wait(5)
+    late.end()
