@@ -175,7 +175,7 @@ TEST(Cost, ResultsAreHeldUntilTheirLastReader) {
   const Graph graph = parse_graph(R"(graph G {
     input %x : f32[1024] user args.0
     %a = aten.relu.default(self=%x) : f32[1024]
-    %b = aten.cat.default(tensors=[%a, %a]) : f32[2048]
+    %b = aten.cat.default(tensors=(%a, %a)) : f32[2048]
     %v = aten.view.default(self=%b, size=[2, 1024]) : f32[2, 1024]
     %c = aten.sum.dim_IntList(self=%v, dim=[0]) : f32[1024]
     %d = aten.tanh.default(self=%c) : f32[1024]
