@@ -16,6 +16,9 @@ import torch
 from test_emitted_modes import calls, emitted
 from torch import nn
 
+from kernelwright import library
+from kernelwright.capture import export
+
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 
 
@@ -132,3 +135,26 @@ def test_a_fresh_process_without_a_writable_cache(made: nn.Module, tmp_path: Pat
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "scratch").iterdir() if path.name.startswith("kernels-")] == []
+
+
+class Moving(nn.Module):
+    """A state that is no buffer, which its first call moves to where it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.state = torch.zeros(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state = self.state.to(x.device)
+        return torch.relu(self.fc(x) + self.state)
+
+
+def test_plain_tensors_that_forward_moves_are_moved_before_the_kernels_look_at_them() -> None:
+    moved = "if isinstance(self.module.state, torch.Tensor) and self.module.state.is_cpu:"
+    graph = export.export_module(Moving(), (X,), device="cuda")
+    source = library.compile_graph(graph, "triton")["source"]
+    assert moved in source and "self.module.state = self.module.state.to(self.module.fc.weight.device)" in source
+    assert source.index(moved) < source.index("reason = why_not(")
+    stays = export.export_module(Moving(), (X,), device="cpu")
+    assert moved not in library.compile_graph(stays, "cpu")["source"]

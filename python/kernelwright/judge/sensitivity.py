@@ -1,5 +1,5 @@
-"""How far eager itself lands from the reference when inputs, weights or its operators' results are rounded otherwise: error
-that belongs to the problem, not to an algorithm. A candidate beyond eager's own error is held to it.
+"""How far eager itself lands from the reference when inputs, weights or its operators' results are rounded otherwise:
+error that belongs to the problem, not to an algorithm. A candidate beyond eager's own error is held to it.
 """
 
 from __future__ import annotations
