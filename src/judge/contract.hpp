@@ -70,11 +70,16 @@ Verdict judge(const nlohmann::ordered_json& figures, Policy policy);
 // The verdict on a candidate that never came to yield figures: it did not compile, crashed, hung.
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail = "");
 
+// What the bound of an output rests on, beside eager's error: its dtype's epsilon, how many terms the longest sum of
+// forward has, and in how many elements errors are compared.
+struct OutputFacts {
+  double epsilon = 0.0, summands = 1.0, elements = 0.0;
+};
+
 // The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it
-// was measured, or on operators rounded otherwise, where that takes half of the digits. `summands`: how many terms the
-// longest sum of forward has.
+// was measured, or on operators rounded otherwise, where that takes half of the digits.
 RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity,
-                          double epsilon, bool weak_reference, double summands = 1.0);
+                          const OutputFacts& output, bool weak_reference);
 
 nlohmann::ordered_json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const nlohmann::ordered_json& json);

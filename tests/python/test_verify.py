@@ -211,6 +211,32 @@ def test_wrong_strides_and_shape_and_dtype_show(check):
         assert not result["draws"][0]["outputs"][0][field]
 
 
+def test_strides_may_be_those_that_eager_has_with_gradients(check):
+    """PyTorch's self-attention in eval mode has other kernels, and strides, under no_grad."""
+    problem = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+def get_inputs():
+    return [torch.randn(2, 9, 16)]
+
+def get_init_inputs():
+    return []
+"""
+    with_gradients, neither = ".transpose(0, 1).contiguous().transpose(0, 1)", ".mT.contiguous().mT"
+    for form, is_right in (("", True), (with_gradients, True), (neither, False)):
+        candidate = f"class ModelNew(Model):\n    def forward(self, x):\n        return super().forward(x){form}\n"
+        result = check(problem, candidate)
+        assert all(row["strides_ok"] for draw in result["draws"] for row in draw["outputs"]) == is_right, form
+
+
 def test_half_precision_shows(check):
     result = check(
         PROBLEM,

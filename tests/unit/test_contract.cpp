@@ -176,6 +176,36 @@ TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
   EXPECT_TRUE(verdict({bucket(1.0, 0.5, 0.0, 0.0)}, Policy::kRelaxed).pass);
 }
 
+TEST(Contract, WhereNothingShowsWhatDoublesErrBySmallOnesAreNotAsked) {
+  const auto verdict = [](double epsilon, double ours, double moved) {
+    const Json bucket{{"low", 1e-3},
+                      {"count", 64},
+                      {"ours", {{"rms", ours}, {"max", ours}}},
+                      {"eager", {{"rms", 0.0}, {"max", 0.0}}},
+                      {"moved", {{"rms", moved}, {"max", moved}}}};
+    return judge(figures(with(with(output(0.0, 0.0), "epsilon", epsilon), "buckets", Json::array({bucket}))),
+                 Policy::kReference)
+        .pass;
+  };
+  const double of_double = std::numeric_limits<double>::epsilon();
+  EXPECT_TRUE(verdict(of_double, 3e-16, 0.0));
+  EXPECT_FALSE(verdict(of_double, 3e-16, 1e-18));
+  EXPECT_FALSE(verdict(kEps, 1e-6, 0.0));
+}
+
+TEST(Contract, TheNormOfFewElementsIn16BitsMayBeTheirRounding) {
+  const double of_bfloat16 = 0x1p-7;
+  const auto largest = [&](int elements) {
+    const Json row = with(with(output(0.0, 0.0), "epsilon", of_bfloat16), "compared", elements);
+    return judge(figures(row), Policy::kReference).errors.front().bound;
+  };
+  EXPECT_DOUBLE_EQ(largest(1).norm, of_bfloat16 + 4 * kEps);
+  EXPECT_DOUBLE_EQ(largest(4).norm, of_bfloat16 / 2 + 4 * kEps);
+  EXPECT_DOUBLE_EQ(largest(16).norm, of_bfloat16 / 4 + 4 * kEps);
+  EXPECT_DOUBLE_EQ(largest(1 << 20).norm, of_bfloat16 / 4 + 4 * kEps);
+  EXPECT_DOUBLE_EQ(largest(1 << 20).max, of_bfloat16 + 4 * kEps);
+}
+
 TEST(Contract, EveryFailedCheckFailsTheCandidate) {
   Json raw = figures(output(0, 0));
   raw["checks"].push_back(

@@ -163,7 +163,7 @@ def is_beyond(row: dict[str, Any]) -> bool:
     units = (
         {"norm": 4.0, "max": one_accumulator}
         if row["epsilon"] <= metrics.epsilon(torch.float32)
-        else {"norm": 0.25, "max": 1.0}
+        else {"norm": max(0.25, row["compared"] ** -0.5 if row["compared"] else 0.0), "max": 1.0}
     )
     return any(row["ours"][key] > 2 * yardstick[key] + units[key] * row["epsilon"] for key in yardstick)
 

@@ -27,7 +27,7 @@ from .nonfinite import NonFinite
 from .nursing import Confinement
 from .preparation import yardstick_for
 from .remote import Remote
-from .runs import Outcome, compare_output, held_tensors
+from .runs import Outcome, compare_output, has_strides, held_tensors
 from .sensitivity import Sensitivity, any_beyond, is_beyond, is_undecided
 from .ties import Ties, strays
 from .yardstick import Draw, Yardstick
@@ -300,6 +300,8 @@ class Verification:
                     hint="Return what Model returns.",
                 )
             row, figures = compare_output(name, given, expected, draw.reference[name], draw.kind)
+            if not row["strides_ok"] and row["shape_ok"]:
+                row["strides_ok"] = has_strides(given, self.yardstick.strides_with_gradients(draw).get(name))
             rows.append(row)
             if figures is not None:
                 found[name] = figures
@@ -488,6 +490,7 @@ class Verification:
                             **answer,
                             "eager": row["eager"],
                             "epsilon": row["epsilon"],
+                            "compared": row["compared"],
                         }
                     )
 

@@ -57,6 +57,7 @@ class Draw:
     is_one_function: bool = False
     reorders_sums: bool = False
     summands: int = 1
+    strides_with_gradients: dict[str, tuple[int, ...]] | None = None  # of eager's results, once somebody asked
 
     @property
     def forward_seed(self) -> int:
@@ -161,6 +162,17 @@ class Yardstick:
         self._add_written(left)
         snapshot.restore()
         return left, record
+
+    def strides_with_gradients(self, draw: Draw) -> dict[str, tuple[int, ...]]:
+        """The strides of eager's results where gradients are wanted: PyTorch then has other kernels for some modules (self-attention
+        in eval mode), and a caller that bears both may be given either. Empty where eager cannot be run so."""
+        if draw.strides_with_gradients is None:
+            draw.strides_with_gradients = {}
+            self.refill(draw)
+            with contextlib.suppress(Exception):
+                left, _ = self.run_eager(draw.forward_seed, torch.enable_grad())
+                draw.strides_with_gradients = {name: tensor.stride() for name, tensor in left.tensors.items()}
+        return draw.strides_with_gradients
 
     def _add_written(self, left: Outcome) -> None:
         """Buffers that an earlier draw has shown eager to write to count as changed, though every bit may be what it was:
