@@ -7,6 +7,7 @@
 #include "ir/verifier.hpp"
 #include "passes/broadcasts.hpp"
 #include "passes/canonicalise.hpp"
+#include "passes/convolution_sums.hpp"
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
 #include "passes/destinations.hpp"
@@ -42,6 +43,7 @@ constexpr Pass kPasses[] = {
     {"layout", layout},
     {"identities", identities, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
+    {"convolution_sums", convolution_sums, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
     {"rows_first", rows_first, kReassociates},
     {"draws", draws},

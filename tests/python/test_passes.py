@@ -434,3 +434,75 @@ def test_sums_over_a_products_outputs_have_nan_and_infinities_where_eager_has(af
         assert torch.equal(mine.isfinite(), theirs.isfinite())
         if number != number:
             assert torch.equal(mine.isnan(), theirs.isnan())
+
+
+class Convolutions(torch.nn.Module):
+    """Its convolution's result, as `after` sums it."""
+
+    def __init__(self, convolution: torch.nn.Module, after) -> None:
+        super().__init__()
+        self.convolution, self.function = convolution, after
+
+    def forward(self, x):
+        return self.function(self.convolution(x))
+
+
+# Each with what is convolved afterwards: the shape of a result of a convolution, "product", or None where all stays as it was.
+SUMMED_CONVOLUTIONS = {
+    "all_positions": (torch.nn.Conv2d(3, 6, 3), lambda y: y.mean((2, 3)), "product"),
+    "padded": (torch.nn.Conv2d(3, 6, (3, 5), padding=1), lambda y: (y * 0.5).sum((-1, -2), keepdim=True), "product"),
+    "dilated": (torch.nn.Conv1d(3, 6, 3, padding=3, dilation=2), lambda y: y.mean(2) / 3, "product"),
+    "pooled": (torch.nn.Conv2d(3, 6, 3, bias=False), lambda y: F.adaptive_avg_pool2d(y, 1), "product"),
+    "transposed": (torch.nn.ConvTranspose2d(3, 6, 3), lambda y: y.sum((2, 3)), "product"),
+    "interleaved": (
+        torch.nn.ConvTranspose2d(3, 6, 3, 2, 1, output_padding=1),
+        lambda y: y.mean((2, 3), keepdim=True),
+        "product",
+    ),
+    "wide_steps": (torch.nn.ConvTranspose1d(3, 6, 4, 3, 2, dilation=3), lambda y: y.mean(2), "product"),
+    "depth": (torch.nn.Conv3d(3, 6, 3, padding=1), lambda y: y.mean(2, keepdim=True), "2, 6, 9, 9"),
+    "transposed_depth": (
+        torch.nn.ConvTranspose3d(3, 6, (5, 2, 3), stride=(1, 2, 2)),
+        lambda y: y.sum(2),
+        "2, 6, 18, 19",
+    ),
+    "rows": (torch.nn.Conv3d(3, 6, 3, bias=False), lambda y: y.mean((2, 4)), "2, 6, 7"),
+    "filters": (torch.nn.Conv2d(3, 6, 3, stride=2), lambda y: y.mean(1, keepdim=True), "2, 1, 8, 8"),
+    "transposed_filters": (torch.nn.ConvTranspose1d(3, 6, 3, stride=2), lambda y: (2 * y).sum(1), "2, 1, 37"),
+    "windows": (torch.nn.Conv2d(3, 6, 3), lambda y: F.avg_pool2d(y, 4), "2, 6, 4, 3"),
+    "uneven_windows": (torch.nn.Conv2d(3, 6, 3, (1, 2), 2), lambda y: F.avg_pool2d(y * 3, (3, 2)), "2, 6, 6, 5"),
+    # Not these: the result is read twice, groups, image lines between strides, windows that overlap or are padded, and
+    # a sum of filters and positions.
+    "read_twice": (torch.nn.Conv2d(3, 6, 3), lambda y: y.mean((2, 3)) + y.amax((2, 3)), None),
+    "groups": (torch.nn.Conv2d(3, 6, 3, groups=3), lambda y: y.mean((2, 3)), None),
+    "strides": (torch.nn.Conv2d(3, 6, 3, stride=2), lambda y: y.mean((2, 3)), None),
+    "overlapping": (torch.nn.Conv2d(3, 6, 3), lambda y: F.avg_pool2d(y, 3, stride=2), None),
+    "padded_windows": (torch.nn.Conv2d(3, 6, 3), lambda y: F.avg_pool2d(y, 3, padding=1), None),
+    "pointwise": (torch.nn.Conv2d(3, 6, 1), lambda y: F.avg_pool2d(y, 3), None),
+    "both": (torch.nn.Conv2d(3, 6, 3), lambda y: y.mean((1, 2, 3)), None),
+    "few_positions": (torch.nn.Conv2d(3, 6, 16), lambda y: y.mean((2, 3)), None),
+}
+
+
+@pytest.mark.parametrize("number", [0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", SUMMED_CONVOLUTIONS)
+def test_sums_over_a_convolutions_result_leave_the_convolution_out(after_passes, name, number):
+    convolution, after, left = SUMMED_CONVOLUTIONS[name]
+    torch.manual_seed(3)
+    dims = convolution.weight.dim() - 2
+    inputs = {"x": torch.randn(2, 3, *((18,) if dims == 1 else (18, 17) if dims == 2 else (17, 9, 9)))}
+    inputs["x"].view(-1)[20] = number
+    module = Convolutions(convolution, after)
+    text = after_passes(module, inputs, ["canonicalise", "convolution_sums", "dead_code"])
+    convolved = re.findall(r"= aten.conv.*: f32\[(.*?)\]", text)
+    if left is not None:
+        assert convolved == ([] if left == "product" else [left]), text
+    else:
+        assert "summed" not in text and len(convolved) == 1 and "cat" not in text, text
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+    assert torch.equal(ours[0].isfinite(), eager.isfinite())
+    assert number == number or torch.equal(ours[0].isnan(), eager.isnan())
+    finite = eager.isfinite()
+    torch.testing.assert_close(ours[0][finite], eager[finite], rtol=1e-5, atol=1e-5)
+    assert ours[0].stride() == eager.stride() and ours[0].shape == eager.shape
