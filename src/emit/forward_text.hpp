@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "emit/kept_weights.hpp"
 #include "emit/program.hpp"
 #include "emit/target_printer.hpp"
 
@@ -49,15 +50,16 @@ struct KernelForward {
   bool calls_library = false;      // uses aten
   bool counts_programs = false;    // calls ended_programs
 };
+// With `kept`, prepared_weights stands before it, and kernel_forward takes what that returns first.
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target,
-                                  const TensorNames& names);
+                                  const TensorNames& names, const std::optional<KeptWeights>& kept);
 
 // Puts the prefix before every `use`, "len(" or "torch.cuda", whose first name stands on its own and not as an
 // attribute.
 std::string with_prefix(const std::string& text, std::string_view use, std::string_view prefix);
 
 // The class with its guards, and the functions and tables that these need.
-std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target,
-                             bool wraps_module);
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module,
+                             const std::optional<KeptWeights>& kept);
 
 }  // namespace kw

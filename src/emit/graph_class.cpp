@@ -85,12 +85,12 @@ def graphed_forward(module, *tensors):
 
 }  // namespace
 
-std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t results) {
+std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t kept, size_t results) {
   const auto passed = std::count_if(inputs.begin(), inputs.end(),
                                     [](const GraphInput& input) { return input.kind == InputKind::kUser; });
   const std::string_view copy = passed == 1 ? "copies[0].copy_(passed[0])" : "torch._foreach_copy_(copies, passed)";
   const std::string_view fresh = results == 1 ? "results.clone()" : "tuple(result.clone() for result in results)";
-  return fmt::format(fmt::runtime(kClass), inputs.size() - static_cast<size_t>(passed), copy, fresh);
+  return fmt::format(fmt::runtime(kClass), kept + inputs.size() - static_cast<size_t>(passed), copy, fresh);
 }
 
 }  // namespace kw

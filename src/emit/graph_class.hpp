@@ -9,8 +9,8 @@
 namespace kw {
 
 // graphed_forward(module, *tensors), which takes and returns what kernel_forward does, and the class behind it.
-// `inputs`: kernel_forward's parameters, those that a call passes last. `results`: how many tensors it returns, one at
-// least.
-std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t results);
+// `inputs`: kernel_forward's parameters, those that a call passes last, behind `kept` others. `results`: how many
+// tensors it returns, one at least.
+std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t kept, size_t results);
 
 }  // namespace kw

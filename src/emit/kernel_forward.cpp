@@ -54,12 +54,15 @@ bool is_positional(const std::string& name) {
 
 class Writer {
  public:
-  Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names)
+  // `inputs`: those that the function takes; `kept`: tensors that it takes before them.
+  Writer(const Graph& graph, const Program& program, const TargetPrinter& target, const TensorNames& names,
+         std::vector<GraphInput> inputs, std::vector<std::string> kept = {})
       : graph_(graph),
         program_(program),
         target_(target),
         names_(names),
-        inputs_(used_inputs(graph, program)),
+        inputs_(std::move(inputs)),
+        kept_(std::move(kept)),
         graph_device_(device_of(graph)) {
     for (const auto& [made, held] : in_place_mutations(graph, program, target))
       in_place_[graph.values[made].name] = graph.values[held].name;
@@ -68,18 +71,33 @@ class Writer {
   }
 
   KernelForward run() {
-    std::vector<std::string> parameters;
-    for (const GraphInput& input : inputs_) parameters.push_back(names_.of(input.value));
+    write_steps();
+    if (program_.graphs) write_mutations();
+    std::vector<std::string> results;
+    for (const GraphOutput& output : returned_outputs(graph_, program_, target_))
+      results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
+    return finished("kernel_forward", results);
+  }
+
+  // prepared_weights, which returns these tensors.
+  KernelForward prepare(const std::vector<std::string>& made) {
+    write_steps();
+    std::vector<std::string> results;
+    for (const std::string& name : made) results.push_back(names_.of(name));
+    return finished("prepared_weights", results, made.size() == 1);
+  }
+
+ private:
+  void write_steps() {
     for (size_t index = 0; index < program_.steps.size(); ++index) {
       next_ = index + 1 < program_.steps.size() ? &program_.steps[index + 1] : nullptr;
       std::visit([&](const auto& step) { write(step); }, program_.steps[index]);
       free_after(index);
     }
-    if (program_.graphs) write_mutations();
-    std::vector<std::string> results;
-    for (const GraphOutput& output : returned_outputs(graph_, program_, target_))
-      results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
-    if (!results.empty()) lines_.push_back("return " + join(results, ", "));
+  }
+
+  KernelForward finished(const std::string& function, const std::vector<std::string>& results, bool is_tuple = false) {
+    if (!results.empty()) lines_.push_back("return " + (is_tuple ? "(" + results[0] + ",)" : join(results, ", ")));
     if (lines_.empty()) lines_.push_back("pass");
     // What only the host does, a replay would not do.
     const std::string looks = program_.graphs ? "" : target_.host_checks(program_);
@@ -87,12 +105,14 @@ class Writer {
     lines_.insert(lines_.begin(), first.begin(), first.end());
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
     KernelForward result = std::move(result_);
-    result.source = python::wrapped_call("def kernel_forward(", parameters, "):") + "\n";
+    std::vector<std::string> parameters;
+    for (const std::string& name : kept_) parameters.push_back(names_.of(name));
+    for (const GraphInput& input : inputs_) parameters.push_back(names_.of(input.value));
+    result.source = python::wrapped_call("def " + function + "(", parameters, "):") + "\n";
     for (const std::string& line : lines_) result.source += python::indent(line);
     return result;
   }
 
- private:
   // Constants made once for each device must not be handed out.
   bool is_cached(ValueId value) const {
     return std::any_of(inputs_.begin(), inputs_.end(), [&](const GraphInput& input) {
@@ -389,6 +409,7 @@ class Writer {
   const TargetPrinter& target_;
   const TensorNames& names_;
   std::vector<GraphInput> inputs_;
+  std::vector<std::string> kept_;
   std::string graph_device_;
   std::vector<std::string> lines_, made_;
   std::map<std::string, TensorType> types_;
@@ -482,8 +503,17 @@ std::vector<GraphInput> used_inputs(const Graph& graph, const Program& program) 
 }
 
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target,
-                                  const TensorNames& names) {
-  return Writer(graph, program, target, names).run();
+                                  const TensorNames& names, const std::optional<KeptWeights>& kept) {
+  const std::vector<GraphInput> inputs = used_inputs(graph, program);
+  if (!kept) return Writer(graph, program, target, names, inputs).run();
+  std::vector<GraphInput> sources;
+  for (const std::string& name : kept->sources)
+    sources.push_back(*std::find_if(inputs.begin(), inputs.end(),
+                                    [&](const GraphInput& input) { return graph.values[input.value].name == name; }));
+  const KernelForward prepared = Writer(graph, kept->prepares, target, names, sources).prepare(kept->made);
+  KernelForward forward = Writer(graph, kept->rest, target, names, inputs, kept->made).run();
+  forward.source = prepared.source + "\n\n" + forward.source;
+  return forward;
 }
 
 }  // namespace kw

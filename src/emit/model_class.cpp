@@ -193,11 +193,13 @@ class CallWriter {
 
 class ClassWriter {
  public:
-  ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module)
+  ClassWriter(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module,
+              const std::optional<KeptWeights>& kept)
       : graph_(graph),
         program_(program),
         target_(target),
         wraps_(wraps_module),
+        kept_(kept),
         module_(wraps_module ? "self.module" : "self"),
         inputs_(used_inputs(graph, program)),
         returned_(returned_outputs(graph, program, target)),
@@ -207,10 +209,20 @@ class ClassWriter {
 
   std::string run() {
     return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" +
-           (program_.graphs ? graph_class_text(inputs_, returned_.size()) : "") + model_class();
+           (kept_ ? kept_class_text(kept_sources()) : "") +
+           (program_.graphs ? graph_class_text(inputs_, kept_ ? kept_->made.size() : 0, returned_.size()) : "") +
+           model_class();
   }
 
  private:
+  std::vector<size_t> kept_sources() const {
+    std::vector<size_t> places;
+    for (const std::string& name : kept_->sources)
+      for (size_t place = 0; place < inputs_.size(); ++place)
+        if (graph_.values[inputs_[place].value].name == name) places.push_back(place);
+    return places;
+  }
+
   // Tensors that forward makes rather than holds, one of each a device.
   std::string constants() {
     std::string out;
@@ -459,9 +471,10 @@ def warn_once(reason):
     for (size_t at = 0; at < inputs_.size() && place.empty(); ++at)
       if (graph_.type(inputs_[at].value).device == graph_device_)
         place = fmt::format("{}[{}].device", local("tensors"), at);
+    const std::string kept = kept_ ? fmt::format("*kept_weights(self, {}), ", local("tensors")) : "";
     const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") +
-                             (program_.graphs ? "graphed_forward(self, *" : "kernel_forward(*") + local("tensors") +
-                             ")\n";
+                             (program_.graphs ? "graphed_forward(self, " : "kernel_forward(") + kept + "*" +
+                             local("tensors") + ")\n";
     if (target_.device() != "cuda" || place.empty()) return call;
     return (program_.graphs ? target_.host_checks(program_) : "") +
            fmt::format(
@@ -526,6 +539,7 @@ def warn_once(reason):
   const Program& program_;
   const TargetPrinter& target_;
   bool wraps_;
+  const std::optional<KeptWeights>& kept_;
   std::string module_;
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> returned_;
@@ -549,9 +563,9 @@ std::string with_prefix(const std::string& text, std::string_view use, std::stri
   return out.append(text, copied);
 }
 
-std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target,
-                             bool wraps_module) {
-  return ClassWriter(graph, program, target, wraps_module).run();
+std::string model_class_text(const Graph& graph, const Program& program, const TargetPrinter& target, bool wraps_module,
+                             const std::optional<KeptWeights>& kept) {
+  return ClassWriter(graph, program, target, wraps_module, kept).run();
 }
 
 }  // namespace kw

@@ -159,6 +159,11 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
                    "ForwardGraphs",
                    "FORWARD_GRAPHS",
                    "HELD",
+                   "KEPT_FROM",
+                   "KeptWeights",
+                   "KEPT_WEIGHTS",
+                   "kept_weights",
+                   "prepared_weights",
                    "threading",
                    "weakref",
                    "why_not",
@@ -171,13 +176,14 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
                    "ModelNew",
                    "Model"});
   const TensorNames names(graph, program, reserved);
-  const KernelForward forward = kernel_forward_text(graph, program, target, names);
+  const std::optional<KeptWeights> kept = kept_weights(graph, program, target);
+  const KernelForward forward = kernel_forward_text(graph, program, target, names, kept);
 
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
-  functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module);
+  functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);
   std::string ours = device_constant(target);
   if (forward.calls_library) ours += "aten = torch.ops.aten\n";
   ours += "\n\n" + functions;

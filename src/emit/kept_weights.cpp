@@ -1,0 +1,234 @@
+#include "emit/kept_weights.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/python_text.hpp"
+#include "ir/memory.hpp"
+
+namespace kw {
+namespace {
+
+constexpr int64_t kWorthKeeping = 1 << 14;  // bytes
+
+class Splitter {
+ public:
+  Splitter(const Graph& graph, const Program& program) : graph_(graph), program_(program) {
+    std::set<ValueId> mutated;
+    for (ValueId value : written_inputs(graph)) mutated.insert(value);
+    for (const GraphInput& input : graph.inputs)
+      if (input.kind != InputKind::kUser && !mutated.contains(input.value)) own_.insert(graph.values[input.value].name);
+    for (const Step& step : program.steps)
+      if (const auto* allocate = std::get_if<AllocateStep>(&step)) types_[name_of(*allocate)] = allocate->type;
+    ban_outputs();
+  }
+
+  std::optional<KeptWeights> run() {
+    while (!find_constant_steps()) {}
+    KeptWeights kept;
+    kept.prepares = kept.rest = program_;
+    kept.prepares.graphs = false;
+    kept.prepares.steps = steps_of(true, {});
+    kept.rest.steps = steps_of(false, output_names());
+    std::set<std::string> read = output_names();
+    for (const Step& step : kept.rest.steps) read.merge(read_by(step));
+    int64_t bytes = 0;
+    for (const auto& [name, type] : types_)
+      if (made_.contains(name) && read.contains(name)) {
+        kept.made.push_back(name);
+        bytes += type.bytes();
+      }
+    if (bytes < kWorthKeeping) return std::nullopt;
+    std::set<std::string> sources;
+    for (const Step& step : kept.prepares.steps) sources.merge(read_by(step));
+    for (const GraphInput& input : graph_.inputs)
+      if (const std::string& name = graph_.values[input.value].name; sources.contains(name))
+        kept.sources.push_back(name);
+    return kept;
+  }
+
+ private:
+  std::string name_of(const AllocateStep& step) const {
+    return step.name.empty() ? graph_.values[step.value].name : step.name;
+  }
+
+  std::set<std::string> output_names() const {
+    std::set<std::string> names;
+    for (const GraphOutput& output : graph_.outputs) names.insert(graph_.values[output.value].name);
+    return names;
+  }
+
+  // What a call returns must be its own, and so must what that is a view of.
+  void ban_outputs() {
+    banned_ = output_names();
+    for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step)
+      if (const auto* view = std::get_if<ViewStep>(&*step); view && banned_.contains(graph_.values[view->value].name))
+        banned_.insert(view->base);
+  }
+
+  std::set<std::string> read_by(const Step& step) const {
+    std::set<std::string> names;
+    if (const auto* tensors = kernel_tensors(step)) names.insert(tensors->begin(), tensors->end());
+    if (const auto* view = std::get_if<ViewStep>(&step)) names.insert(view->base);
+    if (const auto* call = std::get_if<ExternStep>(&step))
+      for_each_operand(graph_.nodes[call->node], [&](ValueId value) { names.insert(graph_.values[value].name); });
+    return names;
+  }
+
+  // Of a kernel's tensors those that it writes.
+  std::set<std::string> written_by(const Step& step) const {
+    std::set<std::string> names;
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+      const auto& buffers = program_.kernels[kernel->kernel].buffers;
+      for (size_t at = 0; at < kernel->tensors.size(); ++at)
+        if (at >= buffers.size() || buffers[at].role != kernel_ir::BufferRole::kInput)
+          names.insert(kernel->tensors[at]);
+    } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
+      const auto& buffers = program_.tiles[tiles->program].buffers;
+      for (size_t at = 0; at < tiles->tensors.size(); ++at)
+        if (at >= buffers.size() || buffers[at].role != tile::BufferRole::kInput) names.insert(tiles->tensors[at]);
+    }
+    return names;
+  }
+
+  // Kernels of which the last block of the one before does the work stay with it.
+  bool stands_alone(size_t index) const {
+    const auto joins = [&](size_t at) {
+      const auto* kernel = at < program_.steps.size() ? std::get_if<KernelStep>(&program_.steps[at]) : nullptr;
+      return kernel != nullptr && kernel->by_last;
+    };
+    const auto* tiles = std::get_if<TileStep>(&program_.steps[index]);
+    return !joins(index) && !joins(index + 1) && !(tiles && tiles->repetition);
+  }
+
+  // Which kernels read the module's tensors, and what such kernels make, and nothing else. Returns whether nothing that
+  // they make is written by others; what is, is banned.
+  bool find_constant_steps() {
+    is_constant_.assign(program_.steps.size(), false);
+    made_.clear();
+    std::set<std::string> known = own_;
+    for (size_t index = 0; index < program_.steps.size(); ++index) {
+      const Step& step = program_.steps[index];
+      if (const auto* view = std::get_if<ViewStep>(&step)) {
+        if (known.contains(view->base)) known.insert(graph_.values[view->value].name);
+        continue;
+      }
+      if (kernel_tensors(step) == nullptr || !stands_alone(index)) continue;
+      const std::set<std::string> written = written_by(step);
+      const auto is_known = [&](const std::string& name) { return written.contains(name) || known.contains(name); };
+      const auto may_be_made = [&](const std::string& name) {
+        return types_.contains(name) && !banned_.contains(name);
+      };
+      const std::set<std::string> all = read_by(step);
+      is_constant_[index] = !written.empty() && std::all_of(all.begin(), all.end(), is_known) &&
+                            std::all_of(written.begin(), written.end(), may_be_made);
+      if (!is_constant_[index]) continue;
+      known.insert(written.begin(), written.end());
+      made_.insert(written.begin(), written.end());
+    }
+    for (size_t index = 0; index < program_.steps.size(); ++index) {
+      if (is_constant_[index]) continue;
+      for (const std::string& name : written_by(program_.steps[index]))
+        if (made_.contains(name)) {
+          banned_.insert(name);
+          return false;
+        }
+    }
+    return true;
+  }
+
+  // The steps of the one part, with the views that they and `needed` read.
+  std::vector<Step> steps_of(bool prepares, std::set<std::string> needed) const {
+    std::vector<Step> steps;
+    for (size_t index = program_.steps.size(); index-- > 0;) {
+      const Step& step = program_.steps[index];
+      const auto* view = std::get_if<ViewStep>(&step);
+      const auto* allocate = std::get_if<AllocateStep>(&step);
+      const bool takes = view       ? needed.contains(graph_.values[view->value].name)
+                         : allocate ? made_.contains(name_of(*allocate)) == prepares
+                                    : is_constant_[index] == prepares;
+      if (!takes) continue;
+      needed.merge(read_by(step));
+      steps.push_back(step);
+    }
+    std::reverse(steps.begin(), steps.end());
+    return steps;
+  }
+
+  const Graph& graph_;
+  const Program& program_;
+  std::set<std::string> own_, banned_;
+  std::map<std::string, TensorType> types_;  // of what steps allocate
+  std::vector<bool> is_constant_;            // [step]
+  std::set<std::string> made_;               // by constant steps
+};
+
+// {0}: the places of the tensors that are prepared from.
+constexpr std::string_view kKeptClass =
+    R"py(KEPT_FROM = {0}  # which of kernel_forward's own tensors prepared_weights takes
+
+
+class KeptWeights:
+    """What prepared_weights has made for one module, on each stream. It is made again, in the same memory, when one of
+    the weights is another tensor or has another version than then: PyTorch counts what is done to a tensor in place,
+    but for what is done through `.data` or by other libraries.
+    """
+
+    def __init__(self):
+        self.made = {{}}  # stream → addresses and versions of the weights, what was made of them, the weights
+        self.lock = threading.Lock()
+
+    def __call__(self, *weights):
+        try:
+            state = [(weight.data_ptr(), weight._version) for weight in weights]
+        except RuntimeError:  # inference tensors have no version
+            return prepared_weights(*weights)
+        stream = None
+        if DEVICE == "cuda":
+            if torch.cuda.is_current_stream_capturing():  # into the caller's own graph
+                return prepared_weights(*weights)
+            stream = torch.cuda.current_stream().cuda_stream
+        with self.lock:
+            known, kept, _ = self.made.get(stream, (None, None, None))
+            if known == state:
+                return kept
+            with torch.inference_mode(False), torch.no_grad():
+                made = prepared_weights(*weights)
+                if kept is None:
+                    kept = made
+                else:  # a CUDA graph may read it there
+                    for old, new in zip(kept, made):
+                        old.copy_(new)
+                # The weights' memory is held, so that no other can have its address.
+                self.made[stream] = state, kept, [weight.detach() for weight in weights]
+            return kept
+
+
+KEPT_WEIGHTS = weakref.WeakKeyDictionary()  # module → what is kept of its weights, which is not copied with it
+
+
+def kept_weights(module, tensors):
+    """What kernel_forward takes before its own tensors."""
+    if module not in KEPT_WEIGHTS:
+        KEPT_WEIGHTS[module] = KeptWeights()
+    return KEPT_WEIGHTS[module](*[tensors[place] for place in KEPT_FROM])
+
+
+)py";
+
+}  // namespace
+
+std::optional<KeptWeights> kept_weights(const Graph& graph, const Program& program, const TargetPrinter& target) {
+  if (graph.training || !target.host_checks(program).empty()) return std::nullopt;
+  return Splitter(graph, program).run();
+}
+
+std::string kept_class_text(const std::vector<size_t>& sources) {
+  Shape places(sources.begin(), sources.end());
+  return fmt::format(fmt::runtime(kKeptClass), python::tuple(places));
+}
+
+}  // namespace kw

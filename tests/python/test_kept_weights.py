@@ -1,0 +1,192 @@
+"""What an emitted module makes of its weights alone, in evaluation mode: made once, and again when one has changed."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from case_checks import compile_for_gpu
+from kernelwright import library
+from kernelwright.capture import export
+from test_emitted_modes import load
+
+X = torch.randn(8, 96, generator=torch.Generator().manual_seed(1))
+
+
+class Scaled(torch.nn.Module):
+    """A linear layer whose matrix is a product of two parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(96, 64)
+        self.scale = torch.nn.Parameter(torch.rand(64, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.linear(x, self.linear.weight * self.scale, self.linear.bias))
+
+
+class Counted:
+    """An emitted module for the CPU, with a count of how often its weights were prepared."""
+
+    def __init__(self, module: torch.nn.Module, folder: Path, *arguments: torch.Tensor) -> None:
+        source = library.compile_graph(export.export_module(module, arguments), "cpu")["source"]
+        self.module, self.file = module, load(source, folder, "kept_weights_for_test")
+        self.made, self.times, self.prepare = self.file.ModelNew(module), 0, self.file.prepared_weights
+        self.file.prepared_weights = self._prepare
+
+    def _prepare(self, *weights: torch.Tensor) -> Any:
+        self.times += 1
+        return self.prepare(*weights)
+
+    def check(self, x: torch.Tensor, times: int) -> None:
+        """It computes what the original does, and has prepared its weights so often by now."""
+        with torch.no_grad():
+            torch.testing.assert_close(self.made(x), self.module(x))
+        assert self.times == times
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Counted:
+    torch.manual_seed(2)
+    return Counted(Scaled().eval(), tmp_path, X)
+
+
+def test_weights_are_prepared_once_while_they_stay(counted: Counted) -> None:
+    for call in range(3):
+        counted.check(X + call, 1)
+
+
+def test_whatever_changes_a_weight_is_noticed(counted: Counted) -> None:
+    counted.check(X, 1)
+    module, times = counted.module, 1
+    other = Scaled().state_dict()
+
+    def replace() -> None:
+        module.scale = torch.nn.Parameter(torch.rand(64, 1))
+
+    def through_a_view() -> None:
+        module.linear.weight[3].zero_()
+
+    def new_storage() -> None:
+        module.linear.weight.data = torch.randn(64, 96)
+
+    def step() -> None:
+        module.scale.grad = torch.ones(64, 1)
+        torch.optim.SGD([module.scale], 0.1).step()
+
+    for change in (replace, through_a_view, new_storage, step, lambda: module.load_state_dict(other)):
+        with torch.no_grad():
+            change()
+        times += 1
+        counted.check(X, times)
+        counted.check(X, times)
+
+
+def test_an_address_is_not_taken_for_a_tensor(counted: Counted) -> None:
+    """A new parameter that lies where an old one was freed has the old one's address and version."""
+    counted.check(X, 1)
+    for round in range(2, 6):
+        counted.module.scale = None
+        counted.module.scale = torch.nn.Parameter(torch.full((64, 1), float(round)))
+        counted.check(X, round)
+
+
+def test_kept_tensors_stay_where_graphs_read_them(counted: Counted) -> None:
+    counted.check(X, 1)
+    places = [tensor.data_ptr() for tensor in counted.file.kept_weights(counted.made, _tensors(counted))]
+    with torch.no_grad():
+        counted.module.scale.mul_(2)
+    counted.check(X, 2)
+    assert [tensor.data_ptr() for tensor in counted.file.kept_weights(counted.made, _tensors(counted))] == places
+
+
+def _tensors(counted: Counted) -> tuple[torch.Tensor, ...]:
+    module = counted.module
+    return tuple(
+        {"scale": module.scale, "linear.weight": module.linear.weight}.get(name[0], X) for name in _names(counted)
+    )
+
+
+def _names(counted: Counted) -> list[tuple[Any, ...]]:
+    return [(expected[0].removeprefix("module."),) for expected in counted.file.EXPECTED]
+
+
+def test_copies_threads_and_inference_tensors(counted: Counted) -> None:
+    counted.check(X, 1)
+    twin = copy.deepcopy(counted.made)
+    with torch.no_grad():
+        twin.module.scale.fill_(3.0)
+        torch.testing.assert_close(twin(X), twin.module(X))
+    counted.check(X, 2)
+    wrong: list[bool] = []
+
+    def call() -> None:
+        with torch.no_grad():
+            wrong.append(not torch.equal(counted.made(X), expected))
+
+    with torch.no_grad():
+        expected = counted.made(X)
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [False] * 4
+    with torch.inference_mode():
+        counted.check(X, 2)  # kept from before
+        counted.module.scale = torch.nn.Parameter(torch.rand(64, 1))  # of a kind that has no version
+        counted.check(X, 3)
+        counted.check(X, 4)
+    counted.module.scale = torch.nn.Parameter(torch.rand(64, 1))
+    counted.check(X, 5)
+    counted.check(X, 5)
+
+
+def _is_kept(module: torch.nn.Module, *arguments: torch.Tensor) -> bool:
+    source = library.compile_graph(export.export_module(module, arguments), "cpu")["source"]
+    return "prepared_weights" in source
+
+
+class Returns(Scaled):
+    def forward(self, x: torch.Tensor) -> Any:
+        matrix = self.linear.weight * self.scale
+        return F.linear(x, matrix), matrix.T
+
+
+class Writes(Scaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(64, 96))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean.add_(self.linear.weight)
+        return F.linear(x, self.mean * self.scale)
+
+
+def test_what_is_returned_or_hangs_on_what_forward_changes_is_not_kept() -> None:
+    assert _is_kept(Scaled().eval(), X)
+    assert not _is_kept(Scaled(), X)  # training: weights change with every call
+    assert not _is_kept(Returns().eval(), X)
+    assert not _is_kept(Writes().eval(), X)
+
+
+def test_filters_of_convolutions_and_split_matrices_are_kept() -> None:
+    pytest.importorskip("triton")
+    convolution = torch.nn.Sequential(torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU()).eval()
+    linear = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU()).eval()
+    for module, x, kernels in (
+        (convolution, torch.randn(32, 64, 64, 64), ["filters_kernel"]),
+        (linear, torch.randn(2048, 1024), ["split"]),
+    ):
+        source = compile_for_gpu(module, x)["source"]
+        prepared = source.partition("def prepared_weights(")[2].partition("\n\n\n")[0]
+        forward = source.partition("def kernel_forward(")[2].partition("\n\n\n")[0]
+        for kernel in kernels:
+            assert kernel in prepared and prepared.count("[(") == 1, prepared
+        assert "image_scale_kernel" not in prepared
+        assert "filters_kernel" not in forward
