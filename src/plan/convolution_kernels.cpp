@@ -267,14 +267,16 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
-    std::vector<Index> places = {axes.sample, axes.group * Index(one_.channels) + axes.channel};
-    ExprId inside = taps_exist(draft, axes);
+    ImagePlaces places{.shape = image_shape(),
+                       .strides = one_.image_strides,
+                       .at = {axes.sample, axes.group * Index(one_.channels) + axes.channel},
+                       .inside = {kernel::kNoExpr, kernel::kNoExpr}};
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
-      places.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
-      inside = both(draft.build, inside, within(draft, places.back(), dim.input));
+      places.at.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
+      places.inside.push_back(within(draft, places.at.back(), dim.input));
     }
-    return draft.load(image_buffer(draft), places, 0.0, inside);
+    return image_elements(draft, std::move(places), taps_exist(draft, axes), ImageUse::kAgain);
   }
 
   ExprId sample_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch,

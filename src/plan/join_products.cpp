@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -46,6 +47,7 @@ class ProductJoiner {
         replace({group}, library_seconds(*recurrence), plan::kRecurrenceScheduler);
       }
     }
+    for (size_t group = 0; group < schedule_.groups.size(); ++group) join_producer(group);
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
   }
@@ -142,12 +144,26 @@ class ProductJoiner {
       made.group.nodes.insert(made.group.nodes.end(), schedule_.groups[group].nodes.begin(),
                               schedule_.groups[group].nodes.end());
     std::sort(made.group.nodes.begin(), made.group.nodes.end());
-    const auto lowered = plan::lower_group(facts_, made.group.nodes, outputs_of(schedule_.groups)[groups.back()]);
+    return scheduled(std::move(made.group.nodes), outputs_of(schedule_.groups)[groups.back()], scheduler);
+  }
+
+  std::optional<Joined> scheduled(std::vector<NodeId> nodes, const std::vector<ValueId>& outputs,
+                                  const plan::Scheduler& scheduler) const {
+    const auto lowered = plan::lower_group(facts_, nodes, outputs);
     if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
-    made.group.scheduler = scheduler.name;
-    made.group.parameters = scheduler.defaults(*lowered, device_);
-    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_);
+    Joined made{{std::move(nodes), std::string(scheduler.name), scheduler.defaults(*lowered, device_)}};
+    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_) +
+                   seconds_again(*lowered);
     return made;
+  }
+
+  // Depthwise, an image that nothing has made before is made again for every tap.
+  double seconds_again(const plan::LoweredGroup& group) const {
+    if (!group.producer || !group.convolution->is_direct()) return 0;
+    double operations = 0;
+    for (const kernel_ir::Expr& expr : group.producer->group->kernel.exprs) operations += weight_of(expr);
+    const double elements = static_cast<double>(facts_.graph.type(group.convolution->result).elements());
+    return 2 * operations * elements * static_cast<double>(group.convolution->taps()) / device_.fp32_flops;
   }
 
   // In the place of the last of them, where the model expects it to be faster. Returns whether it was replaced.
@@ -208,6 +224,66 @@ class ProductJoiner {
     const auto is_its = [&](std::string_view scheduler) { return schedule_.groups[*reader].scheduler == scheduler; };
     const bool fits = reader && *reader > group && std::any_of(schedulers.begin(), schedulers.end(), is_its);
     return fits ? reader : std::nullopt;
+  }
+
+  // A convolution with the pointwise group that makes its image, where the model expects one group to be faster. What
+  // others read of that group they read of this one, which takes the place of one of the two.
+  void join_producer(size_t group) {
+    const NodeId node = plan::convolution_among(facts_, schedule_.groups[group].nodes);
+    const auto convolution = node == kNoNode ? std::nullopt : plan::convolution_of(facts_, node);
+    if (!convolution) return;
+    const auto outputs = outputs_of(schedule_.groups);
+    const auto makes_image = [&](const std::vector<ValueId>& stored) {
+      return std::find(stored.begin(), stored.end(), convolution->image.root) != stored.end();
+    };
+    const auto maker = static_cast<size_t>(std::find_if(outputs.begin(), outputs.end(), makes_image) - outputs.begin());
+    if (maker >= group || schedule_.groups[maker].scheduler != plan::kPointwiseScheduler.name) return;
+    double now = seconds_of(schedule_.groups[maker], outputs[maker]);
+    if (is_library_call(group)) {
+      now = kWorthIt * (now + library_seconds(*convolution));
+    } else {
+      const auto alone = scheduled(schedule_.groups[group].nodes, outputs[group], plan::kConvolutionScheduler);
+      if (!alone) return;
+      now += alone->seconds;
+    }
+    for (const auto& [place, other] : {std::pair{group, maker}, std::pair{maker, group}}) {
+      std::vector<GroupSchedule> trial = schedule_.groups;
+      std::vector<NodeId> nodes;
+      std::set_union(trial[maker].nodes.begin(), trial[maker].nodes.end(), trial[group].nodes.begin(),
+                     trial[group].nodes.end(), std::back_inserter(nodes));
+      trial[other].nodes.clear();
+      trial[place].nodes = nodes;
+      const auto stored = outputs_of(trial);
+      if (!is_in_order(trial, stored, place) || !same_but_for(stored, outputs, {maker, group})) continue;
+      auto made = scheduled(std::move(nodes), stored[place], plan::kConvolutionScheduler);
+      if (!made || made->seconds >= now) return;
+      schedule_.groups[other].nodes.clear();
+      schedule_.groups[place] = std::move(made->group);
+      return;
+    }
+  }
+
+  // Does the group stand behind those that store what it reads, and before those that read what it stores?
+  bool is_in_order(const std::vector<GroupSchedule>& groups, const std::vector<std::vector<ValueId>>& stored,
+                   size_t place) const {
+    const auto reads_of = [&](size_t reader, size_t maker) {
+      const std::vector<NodeId>& nodes = groups[reader].nodes;
+      return std::any_of(stored[maker].begin(), stored[maker].end(), [&](ValueId value) {
+        return !std::binary_search(nodes.begin(), nodes.end(), facts_.graph.values[value].producer) &&
+               std::any_of(facts_.readers[value].begin(), facts_.readers[value].end(),
+                           [&](NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); });
+      });
+    };
+    for (size_t group = 0; group < groups.size(); ++group)
+      if ((group < place && reads_of(group, place)) || (group > place && reads_of(place, group))) return false;
+    return true;
+  }
+
+  static bool same_but_for(const std::vector<std::vector<ValueId>>& some,
+                           const std::vector<std::vector<ValueId>>& others, std::initializer_list<size_t> groups) {
+    for (size_t group = 0; group < some.size(); ++group)
+      if (some[group] != others[group] && std::find(groups.begin(), groups.end(), group) == groups.end()) return false;
+    return true;
   }
 
   void join_attention(size_t group) {

@@ -70,16 +70,18 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
            std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
-           kernel::Symbol folded)
+           kernel::Symbol folded, LiftedNumbers numbers)
     : build_(build),
       kernel_(kernel),
       axes_(std::move(axes)),
       known_(std::move(known)),
       place_(std::move(place)),
-      folded_(folded) {}
+      folded_(folded),
+      numbers_(std::move(numbers)) {}
 
 kernel::Index Lift::index(const kernel_ir::Index& index) const {
-  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
+  const std::vector<kernel::SymbolRange> ranges = numbers_.ranges.empty() ? kernel::ranges_of(build_.kernel())
+                                                                          : numbers_.ranges;
   kernel::Index sum = index.constant;
   for (const kernel_ir::IndexTerm& term : index.terms) {
     kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
@@ -87,6 +89,10 @@ kernel::Index Lift::index(const kernel_ir::Index& index) const {
     sum = sum + one * kernel::Index(term.coefficient);
   }
   return sum;
+}
+
+kernel::Index Lift::over_symbols(const kernel::Index& index) const {
+  return numbers_.over_symbols ? numbers_.over_symbols(index) : index;
 }
 
 ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
@@ -98,7 +104,7 @@ ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
     all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
   };
   for (const kernel_ir::Guard& guard : guards) {
-    const kernel::Index place = index(guard.index);
+    const kernel::Index place = over_symbols(index(guard.index));
     also(ScalarOp::kGreaterEqual, place, guard.lower);
     also(ScalarOp::kLess, place, guard.upper);
   }
@@ -107,7 +113,9 @@ ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
 
 kernel::Access Lift::access(const kernel_ir::Access& access) {
   kernel::Access lifted = place_(access.buffer, index(access.index));
-  lifted.mask = within(access.guards);
+  const ExprId inside = within(access.guards);
+  if (lifted.mask == kernel::kNoExpr) lifted.mask = inside;
+  else if (inside != kernel::kNoExpr) lifted.mask = build_.op(ScalarOp::kLogicalAnd, {lifted.mask, inside});
   lifted.otherwise = access.otherwise;
   return lifted;
 }
@@ -148,7 +156,7 @@ ExprId Lift::expr(kernel_ir::ExprId id) {
   ExprId made = kernel::kNoExpr;
   switch (expr.kind) {
     case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
-    case kernel_ir::ExprKind::kIndex: made = build_.index(index(expr.access.index), expr.dtype); break;
+    case kernel_ir::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
     case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
     case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
     case kernel_ir::ExprKind::kOp: {

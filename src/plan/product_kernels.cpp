@@ -326,6 +326,7 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
   };
   also(group_);
   if (group_.attention) also(*group_.attention->scores);
+  if (group_.producer) also(*group_.producer->group);
   for (const ProductOperand* operand : operands_)
     if (value == operand->root) aligned = aligned && operand->aligned;
   return aligned;

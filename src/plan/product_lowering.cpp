@@ -18,26 +18,6 @@ const kernel_ir::Access* load_of(const Kernel& kernel, int buffer) {
   return nullptr;
 }
 
-// Does the access meet every one of `elements` once, in the order of memory along some order of the axes?
-bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
-  if (access.index.constant != 0 || !access.guards.empty()) return false;
-  std::vector<size_t> order(kernel.axes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::vector<int64_t> distances(kernel.axes.size(), 0);
-  for (const kernel_ir::IndexTerm& term : access.index.terms) {
-    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
-    distances[term.axis] = term.coefficient;
-  }
-  std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
-  int64_t next = 1;
-  for (size_t axis : order) {
-    if (distances[axis] != next) return false;
-    next *= kernel.axes[axis].extent;
-  }
-  return next == elements;
-}
-
 // What is stored as it is: the product alone.
 LoweredGroup plain(const GraphFacts& facts, const Product& product) {
   LoweredGroup group;
@@ -83,6 +63,25 @@ void store_product(LoweredGroup& group, const GraphFacts& facts) {
 }
 
 }  // namespace
+
+bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
+  if (access.index.constant != 0 || !access.guards.empty()) return false;
+  std::vector<size_t> order(kernel.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> distances(kernel.axes.size(), 0);
+  for (const kernel_ir::IndexTerm& term : access.index.terms) {
+    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
+    distances[term.axis] = term.coefficient;
+  }
+  std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
+  int64_t next = 1;
+  for (size_t axis : order) {
+    if (distances[axis] != next) return false;
+    next *= kernel.axes[axis].extent;
+  }
+  return next == elements;
+}
 
 int product_buffer(const LoweredGroup& group) {
   for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
@@ -136,20 +135,22 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   return group;
 }
 
-namespace {
-
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
                                        const std::vector<ValueId>& outputs) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
+  bool reads_rest = false;
+  for_each_operand(facts.graph.nodes[product.node], [&](ValueId operand) {
+    const NodeId maker = facts.graph.values[facts.roots[operand]].producer;
+    reads_rest = reads_rest || std::binary_search(rest.begin(), rest.end(), maker);
+  });
+  if (reads_rest) return std::nullopt;
   std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
   group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
   return group;
 }
-
-}  // namespace
 
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
@@ -160,21 +161,6 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
   if (const auto folded = folded_dimension(*group);
       folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
     return std::nullopt;
-  return group;
-}
-
-std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
-                                                   const std::vector<ValueId>& outputs) {
-  std::optional<Convolution> convolution = convolution_of(facts, node);
-  if (!convolution) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, nodes, convolution->product(), outputs);
-  if (!group) return std::nullopt;
-  if (const auto folded = folded_dimension(*group)) {
-    constexpr size_t kFilters = 1;  // behind samples
-    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
-    convolution->folds_filters = true;
-  }
-  group->convolution = std::move(convolution);
   return group;
 }
 

@@ -16,16 +16,20 @@ namespace kw::plan {
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
-std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes,
-                                                   NodeId convolution, const std::vector<ValueId>& outputs);
-
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
 // dimension of the product.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);
 
+// Such a group of a product among `nodes`, named for all of them. nullopt also where they make its operands.
+std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
+                                       const std::vector<ValueId>& outputs);
+
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
+
+// Does the access meet every one of `elements` once, in the order of memory along some order of the kernel's axes?
+bool covers(const kernel_ir::Kernel& kernel, const kernel_ir::Access& access, int64_t elements);
 
 // The buffer through which the group's kernel reads its product.
 int product_buffer(const LoweredGroup& group);
