@@ -97,7 +97,7 @@ void ConvolutionOperands::find_scales() {
   const ExprId power = build.op(ScalarOp::kSub, {exponent, number(build, kImagePower)});
   of_sample("scale", DType::f32, image_scale_, build.op(ScalarOp::kExp2, {power}));
   of_sample("spoilt", DType::i32, spoilt_samples_, whole(build, 0));
-  draft.schedule.warps = 8;
+  draft.schedule.warps = group_.producer ? 16 : 8;
   finish(draft, draft.schedule);
 }
 
@@ -151,6 +151,8 @@ void ConvolutionOperands::arrange_image() {
   }
   store_halves(draft, one_.image.name, shape, image_, image_rest_, {sample, position * Index(all_channels) + channel},
                value, exists);
+  // What makes the image has several tiles at once in registers.
+  if (group_.producer) draft.schedule.warps = 8;
   finish(draft, draft.schedule);
 }
 
