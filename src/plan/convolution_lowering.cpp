@@ -112,6 +112,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
                                                    const std::vector<ValueId>& outputs) {
   std::optional<Convolution> convolution = convolution_of(facts, node);
   if (!convolution) return std::nullopt;
+  if (makes_operand(facts, nodes, node, convolution->image.root)) return std::nullopt;
   Sides sides = Divider(facts, nodes, *convolution, outputs).run();
   std::vector<ValueId> of_image, of_rest;
   for (ValueId output : outputs) {

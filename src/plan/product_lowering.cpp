@@ -135,16 +135,20 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   return group;
 }
 
+bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for) {
+  bool makes = false;
+  for_each_operand(facts.graph.nodes[node], [&](ValueId operand) {
+    const ValueId root = facts.roots[operand];
+    makes = makes ||
+            (root != but_for && std::binary_search(nodes.begin(), nodes.end(), facts.graph.values[root].producer));
+  });
+  return makes;
+}
+
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
                                        const std::vector<ValueId>& outputs) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
-  bool reads_rest = false;
-  for_each_operand(facts.graph.nodes[product.node], [&](ValueId operand) {
-    const NodeId maker = facts.graph.values[facts.roots[operand]].producer;
-    reads_rest = reads_rest || std::binary_search(rest.begin(), rest.end(), maker);
-  });
-  if (reads_rest) return std::nullopt;
   std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
@@ -155,7 +159,7 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
-  if (!product) return std::nullopt;
+  if (!product || makes_operand(facts, nodes, node)) return std::nullopt;
   std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs);
   if (!group) return std::nullopt;
   if (const auto folded = folded_dimension(*group);

@@ -21,7 +21,10 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);
 
-// Such a group of a product among `nodes`, named for all of them. nullopt also where they make its operands.
+// Do the nodes (ascending) make an operand of this one, other than views of `but_for`?
+bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for = kNoValue);
+
+// Such a group of a product among `nodes`, named for all of them.
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
                                        const std::vector<ValueId>& outputs);
 

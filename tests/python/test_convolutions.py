@@ -9,6 +9,7 @@ import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
 from convolution_cases import CASES, FOLDS, conv
+from convolution_images import PRODUCED
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
@@ -18,11 +19,13 @@ from kernelwright import compile_only
 SMALL = {"block_m": 16, "block_n": 16, "block_k": 16, "stages": 2, "num_warps": 4}
 ONE_HALF, EXACT = SMALL | {"scheme": 0}, SMALL | {"scheme": 1}
 
+ALL_CASES = CASES + FOLDS + PRODUCED
+
 interpreter = interpreter_of("convolution_cases:interpreted")
 
 
 @pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
-@pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])
+@pytest.mark.parametrize("case", ALL_CASES, ids=[case.name for case in ALL_CASES])
 def test_convolutions_are_pytorchs(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
