@@ -10,6 +10,7 @@
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
+#include "plan/statistics.hpp"
 #include "plan/traffic.hpp"
 
 namespace kw {
@@ -226,8 +227,8 @@ class ProductJoiner {
     return fits ? reader : std::nullopt;
   }
 
-  // A convolution with the pointwise group that makes its image, where the model expects one group to be faster. What
-  // others read of that group they read of this one, which takes the place of one of the two.
+  // A convolution with the pointwise group that makes its image, or the pointwise part of a normalisation, where the
+  // model expects one group to be faster. What others read of that group they read of this one then.
   void join_producer(size_t group) {
     const NodeId node = plan::convolution_among(facts_, schedule_.groups[group].nodes);
     const auto convolution = node == kNoNode ? std::nullopt : plan::convolution_of(facts_, node);
@@ -237,30 +238,53 @@ class ProductJoiner {
       return std::find(stored.begin(), stored.end(), convolution->image.root) != stored.end();
     };
     const auto maker = static_cast<size_t>(std::find_if(outputs.begin(), outputs.end(), makes_image) - outputs.begin());
-    if (maker >= group || schedule_.groups[maker].scheduler != plan::kPointwiseScheduler.name) return;
-    double now = seconds_of(schedule_.groups[maker], outputs[maker]);
+    if (maker >= group || plan::find_scheduler(schedule_.groups[maker].scheduler) == nullptr) return;
+    double now = 0;
     if (is_library_call(group)) {
-      now = kWorthIt * (now + library_seconds(*convolution));
+      now = library_seconds(*convolution);
     } else {
       const auto alone = scheduled(schedule_.groups[group].nodes, outputs[group], plan::kConvolutionScheduler);
       if (!alone) return;
-      now += alone->seconds;
+      now = alone->seconds;
     }
+    const double share = is_library_call(group) ? kWorthIt : 1.0;
+    if (schedule_.groups[maker].scheduler == plan::kPointwiseScheduler.name) {
+      now += seconds_of(schedule_.groups[maker], outputs[maker]);
+      if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
+    } else if (const auto apart = plan::with_statistics_apart(facts_, schedule_, maker, device_)) {
+      const auto together = lowered_seconds(schedule_, maker), statistics = lowered_seconds(*apart, maker);
+      if (!together || !statistics) return;
+      now = share * (now + *together) - *statistics;
+      if (auto joined = with_producer(*apart, maker + 1, group + 1, now)) schedule_ = *std::move(joined);
+    }
+  }
+
+  // The schedule with these two as one group, in the place of one of them, where it takes less than so many seconds.
+  std::optional<Schedule> with_producer(const Schedule& schedule, size_t maker, size_t group, double seconds) const {
+    std::vector<NodeId> nodes;
+    std::set_union(schedule.groups[maker].nodes.begin(), schedule.groups[maker].nodes.end(),
+                   schedule.groups[group].nodes.begin(), schedule.groups[group].nodes.end(), std::back_inserter(nodes));
+    const auto outputs = outputs_of(schedule.groups);
     for (const auto& [place, other] : {std::pair{group, maker}, std::pair{maker, group}}) {
-      std::vector<GroupSchedule> trial = schedule_.groups;
-      std::vector<NodeId> nodes;
-      std::set_union(trial[maker].nodes.begin(), trial[maker].nodes.end(), trial[group].nodes.begin(),
-                     trial[group].nodes.end(), std::back_inserter(nodes));
-      trial[other].nodes.clear();
-      trial[place].nodes = nodes;
-      const auto stored = outputs_of(trial);
-      if (!is_in_order(trial, stored, place) || !same_but_for(stored, outputs, {maker, group})) continue;
-      auto made = scheduled(std::move(nodes), stored[place], plan::kConvolutionScheduler);
-      if (!made || made->seconds >= now) return;
-      schedule_.groups[other].nodes.clear();
-      schedule_.groups[place] = std::move(made->group);
-      return;
+      Schedule made = schedule;
+      made.groups[other].nodes.clear();
+      made.groups[place].nodes = nodes;
+      const auto stored = outputs_of(made.groups);
+      if (!is_in_order(made.groups, stored, place) || !same_but_for(stored, outputs, {maker, group})) continue;
+      auto joined = scheduled(nodes, stored[place], plan::kConvolutionScheduler);
+      if (!joined || joined->seconds >= seconds) return std::nullopt;
+      made.groups[place] = std::move(joined->group);
+      return made;
     }
+    return std::nullopt;
+  }
+
+  std::optional<double> lowered_seconds(const Schedule& schedule, size_t group) const {
+    const GroupSchedule& one = schedule.groups[group];
+    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
+    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
+    if (!lowered || scheduler == nullptr) return std::nullopt;
+    return plan::seconds_of(scheduler->lower(*lowered, one.parameters, device_), device_);
   }
 
   // Does the group stand behind those that store what it reads, and before those that read what it stores?
