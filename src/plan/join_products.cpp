@@ -247,12 +247,12 @@ class ProductJoiner {
       if (!alone) return;
       now = alone->seconds;
     }
-    const double share = is_library_call(group) ? kWorthIt : 1.0;
+    const double share = is_library_call(group) || convolution->is_direct() ? kWorthIt : 1.0;
     if (schedule_.groups[maker].scheduler == plan::kPointwiseScheduler.name) {
       now += seconds_of(schedule_.groups[maker], outputs[maker]);
       if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
     } else if (const auto apart = plan::with_statistics_apart(facts_, schedule_, maker, device_)) {
-      const auto together = lowered_seconds(schedule_, maker), statistics = lowered_seconds(*apart, maker);
+      const auto together = seconds_of_kernels(schedule_, maker), statistics = seconds_of_kernels(*apart, maker);
       if (!together || !statistics) return;
       now = share * (now + *together) - *statistics;
       if (auto joined = with_producer(*apart, maker + 1, group + 1, now)) schedule_ = *std::move(joined);
@@ -279,12 +279,17 @@ class ProductJoiner {
     return std::nullopt;
   }
 
-  std::optional<double> lowered_seconds(const Schedule& schedule, size_t group) const {
+  // By what the group's kernels move, several passes over a tensor among it.
+  std::optional<double> seconds_of_kernels(const Schedule& schedule, size_t group) const {
     const GroupSchedule& one = schedule.groups[group];
     const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
     const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
     if (!lowered || scheduler == nullptr) return std::nullopt;
-    return plan::seconds_of(scheduler->lower(*lowered, one.parameters, device_), device_);
+    double seconds = 0;
+    for (const plan::ScheduledKernel& kernel : scheduler->lower(*lowered, one.parameters, device_).kernels)
+      seconds += (kernel.by_last ? 0 : device_.launch_seconds) +
+                 estimate(kernel.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
+    return seconds;
   }
 
   // Does the group stand behind those that store what it reads, and before those that read what it stores?
