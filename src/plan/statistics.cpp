@@ -122,8 +122,8 @@ std::optional<Schedule> with_statistics_apart(const GraphFacts& facts, const Sch
   for (size_t at : {group, group + 1}) {
     const auto lowered = lower_group(facts, made.groups[at].nodes, outputs[at]);
     const Scheduler* scheduler = lowered ? scheduler_for(*lowered) : nullptr;
-    if (!scheduler || scheduler->name != (at == group ? kReductionScheduler : kPointwiseScheduler).name)
-      return std::nullopt;
+    const bool fits = scheduler && (scheduler->name == kPointwiseScheduler.name) == (at != group);
+    if (!fits) return std::nullopt;
     made.groups[at].scheduler = scheduler->name;
     made.groups[at].parameters = scheduler->defaults(*lowered, device);
   }

@@ -23,9 +23,9 @@ struct StatisticsApart {
 // to do.
 std::optional<StatisticsApart> statistics_apart(const GraphFacts& facts, std::span<const NodeId> nodes);
 
-// The schedule with that group as two: a reduction that stores the statistics, and a pointwise group behind it, which
-// makes again what is folded. nullopt where it cannot be taken apart so. The two read the tensor once more than the one
-// would: this is worth it where a neighbour takes one of them in.
+// The schedule with that group as two: one that stores the statistics, and what others read of what is folded, and a
+// pointwise group behind it, which makes that again. nullopt where it cannot be taken apart so. The two read the tensor
+// once more than the one would: this is worth it where a neighbour takes one of them in.
 std::optional<Schedule> with_statistics_apart(const GraphFacts& facts, const Schedule& schedule, size_t group,
                                               const DeviceDescription& device);
 
