@@ -75,6 +75,8 @@ class ConvolutionKernels : ConvolutionOperands {
     lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
     if (one_.folds_filters && again)
       places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, blocks_.positions);
+    // What makes the image needs registers, too.
+    if (again && group_.producer) places.width = std::min<int64_t>(places.width, 64);
     if (is_of_one_sample()) {
       axes.sample = draft.grid("sample", one_.samples);
       axes.place = symbol_index(draft.mapped("place", one_.places(), places));

@@ -95,18 +95,22 @@ kernel::Index Lift::over_symbols(const kernel::Index& index) const {
   return numbers_.over_symbols ? numbers_.over_symbols(index) : index;
 }
 
+// Bounds that no place reaches are left out.
 ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
+  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
   ExprId all = kernel::kNoExpr;
   const auto also = [&](ScalarOp op, const kernel::Index& place, int64_t bound) {
-    const bool narrow = std::abs(bound) < std::numeric_limits<int32_t>::max();
-    const DType dtype = narrow ? DType::i32 : DType::i64;
+    const kernel::Interval range = kernel::range_of(place, ranges);
+    const int64_t farthest = std::max({range.high, -range.low, bound, -bound});
+    const DType dtype = farthest < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
     const ExprId one = build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)});
     all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
   };
   for (const kernel_ir::Guard& guard : guards) {
     const kernel::Index place = over_symbols(index(guard.index));
-    also(ScalarOp::kGreaterEqual, place, guard.lower);
-    also(ScalarOp::kLess, place, guard.upper);
+    const kernel::Interval range = kernel::range_of(place, ranges);
+    if (range.low < guard.lower) also(ScalarOp::kGreaterEqual, place, guard.lower);
+    if (range.high >= guard.upper) also(ScalarOp::kLess, place, guard.upper);
   }
   return all;
 }

@@ -158,9 +158,7 @@ PRODUCED = [
         stored=True,
     ),
     _produced("depthwise", _mish, _mish_size, conv(groups=6, padding=1), ((2, 6, 9, 11), (6,), (6, 1, 3, 3))),
-    _produced(
-        "phases", _scaled, _scaled_size, transposed(stride=2, padding=1), ((2, 5, 7, 6), (5,), (5, 18, 3, 3))
-    ),
+    _produced("phases", _scaled, _scaled_size, transposed(stride=2, padding=1), ((2, 5, 7, 6), (5,), (5, 18, 3, 3))),
     _produced(
         "phases_and_stored",
         _scaled,
@@ -200,9 +198,7 @@ PRODUCED = [
         arrange=_channels_last,
         stored=True,
     ),
-    _produced(
-        "widened", _widened, _widened_size, conv(padding=1), (PLANE, (5,), (18, 5, 3, 3)), arrange=_of_two_types
-    ),
+    _produced("widened", _widened, _widened_size, conv(padding=1), (PLANE, (5,), (18, 5, 3, 3)), arrange=_of_two_types),
     _produced(
         "read_behind_it",
         _scaled,
