@@ -46,13 +46,14 @@ ExprId ConvolutionOperands::within(KernelDraft& draft, const Index& index, int64
   return condition;
 }
 
-ExprId ConvolutionOperands::exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along) {
+ExprId ConvolutionOperands::exponent_of(KernelDraft& draft, ExprId value, const std::vector<Symbol>& along) {
+  kernel::Builder& build = draft.build;
   const ExprId size = build.op(ScalarOp::kAbs, {value});
   const ExprId is_finite = build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
   const ExprId finite = build.op(ScalarOp::kSelect, {is_finite, size, number(build, 0.0)});
-  const ExprId largest = build.named("largest", build.reduce(kernel::ReduceOp::kMax, {finite}, along));
+  const ExprId largest = draft.named("largest", build.reduce(kernel::ReduceOp::kMax, {finite}, along));
   const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(build, kLeastLargest)});
-  return build.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
+  return draft.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
 }
 
 ExprId ConvolutionOperands::image_elements(KernelDraft& draft, ImagePlaces places, ExprId mask, ImageUse use) const {
@@ -89,7 +90,7 @@ void ConvolutionOperands::find_scales() {
                                        .at = {sample, element},
                                        .inside = {kernel::kNoExpr, within(draft, element, elements)}},
                                       kernel::kNoExpr, ImageUse::kSample);
-  const ExprId exponent = exponent_of(build, value, {line, at});
+  const ExprId exponent = exponent_of(draft, value, {line, at});
   const auto of_sample = [&](const std::string& name, DType dtype, int scratch, ExprId stored) {
     const int buffer = draft.buffer(name, dtype, {one_.samples}, {}, kernel::BufferRole::kOutput, -1 - scratch);
     draft.store(buffer, {sample}, stored);
@@ -143,7 +144,7 @@ void ConvolutionOperands::arrange_image() {
     const int scales = draft.buffer("scale", DType::f32, {one_.samples}, {}, kernel::BufferRole::kInput,
                                     -1 - image_scale_);
     const ExprId scale = draft.load(scales, {sample});
-    value = build.named("scaled", build.op(ScalarOp::kMul, {value, build.op(ScalarOp::kReciprocal, {scale})}));
+    value = draft.named("scaled", build.op(ScalarOp::kMul, {value, build.op(ScalarOp::kReciprocal, {scale})}));
     const int spoilt = draft.buffer("spoilt", DType::i32, {one_.samples}, {}, kernel::BufferRole::kOutput,
                                     -1 - spoilt_samples_);
     const ExprId loses = has_no_halves(build, value, {place, within_chunk});
@@ -163,7 +164,7 @@ void ConvolutionOperands::store_halves(KernelDraft& draft, const std::string& na
     draft.store(draft.buffer(name + part, narrow_, shape, {}, kernel::BufferRole::kOutput, -1 - scratch), places, half,
                 mask);
   };
-  const ExprId half = build.named("half", build.cast(narrow_, value));
+  const ExprId half = draft.named("half", build.cast(narrow_, value));
   store("_halves", first, half);
   if (halves_)
     store("_rest", rest, build.cast(narrow_, build.op(ScalarOp::kSub, {value, build.cast(DType::f32, half)})));
@@ -232,10 +233,10 @@ void ConvolutionOperands::arrange_filters() {
   }
   ExprId value = draft.load(weight_buffer(draft), places, 0.0, exists);
   if (scaled_) {
-    const ExprId exponent = exponent_of(build, value, {depth});
+    const ExprId exponent = exponent_of(draft, value, {depth});
     const ExprId power = build.op(ScalarOp::kSub, {exponent, number(build, kFilterPower)});
     const ExprId factor = build.op(ScalarOp::kExp2, {build.op(ScalarOp::kNeg, {power})});
-    value = build.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
+    value = draft.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
     const auto of_filter = [&](const std::string& name, DType dtype, int scratch, ExprId stored) {
       const int buffer = draft.buffer(name, dtype, of_filters, {}, kernel::BufferRole::kOutput, -1 - scratch);
       draft.store(buffer, row, stored);

@@ -118,7 +118,7 @@ class ConvolutionOperands : public ProductKernels {
   }
 
   // floor(log2(largest)) of what is finite and not too small.
-  static ExprId exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along);
+  static ExprId exponent_of(KernelDraft& draft, ExprId value, const std::vector<Symbol>& along);
 
   // For each sample: 2^(exponent − power), found from some of its elements, and no flag.
   void find_scales();

@@ -97,7 +97,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Convolution& one = *group.convolution;
   int64_t filters = read("block_m"), positions = read("block_n");
-  if (!one.is_direct()) positions = std::min<int64_t>(positions, 256);
+  positions = one.is_direct() ? std::min(positions, next_power_of_two(one.places()))
+                              : std::min<int64_t>(positions, 256);
   if (one.folds_filters) {
     filters = std::max(filters, next_power_of_two(one.filters));
     positions = std::min(positions, kMostOfBlock / filters);

@@ -47,6 +47,10 @@ struct LoweredGroup {
   // Of a group whose product is a convolution's: its operands and windows.
   std::optional<Convolution> convolution;
   std::optional<ImageProducer> producer;  // where nothing has made its image before
+  // Of a group that also folds means and squared deviations of its product's rows, over everything else: a kernel of
+  // what those folds lead to (new running statistics). The group's own kernel is pointwise; it "stores" what the k-th
+  // fold takes in buffer −1 − k, and blocks fold that into parts.
+  std::shared_ptr<const LoweredGroup> statistics;
   // Of a group that is a recurrent layer's node: no kernel but its name.
   std::optional<Recurrence> recurrence;
 };

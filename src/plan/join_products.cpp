@@ -28,6 +28,7 @@ constexpr double kLibraryShareOfExactConvolutions = 0.5;                     // 
 constexpr double kLibrarySecondsOfStep = 10e-6, kLibraryShareOfRecurrences = 0.4;
 // The model is not so exact that less is worth leaving the library for.
 constexpr double kWorthIt = 0.9;
+constexpr double kWorthItOfOurs = 0.99;  // of kernels of ours, which it knows better
 
 class ProductJoiner {
  public:
@@ -43,7 +44,8 @@ class ProductJoiner {
       if (const auto product = plan::product_of(facts_, node)) {
         join(group, product->result, library_seconds(*product), plan::kContractionScheduler);
       } else if (const auto convolution = plan::convolution_of(facts_, node)) {
-        join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
+        if (!join_statistics(group, convolution->result, library_seconds(*convolution)))
+          join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
       } else if (const auto recurrence = plan::recurrence_of(facts_, node)) {
         replace({group}, library_seconds(*recurrence), plan::kRecurrenceScheduler);
       }
@@ -205,6 +207,92 @@ class ProductJoiner {
     if (const auto alone = joined({group}, scheduler)) seconds_now = std::min(seconds_now, alone->seconds);
     seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
     return replace({group, *reader}, seconds_now, std::move(together));
+  }
+
+  // A convolution with the means and variances of its channels that a group behind it folds: that group keeps the rest,
+  // and does not read the result for them.
+  bool join_statistics(size_t group, ValueId result, double library_seconds) {
+    const auto alone = joined({group}, plan::kConvolutionScheduler);
+    const bool is_ours = alone && alone->seconds < kWorthIt * library_seconds;
+    for (size_t reader = group + 1; reader < schedule_.groups.size(); ++reader) {
+      const std::string& scheduler = schedule_.groups[reader].scheduler;
+      if (scheduler != plan::kReductionScheduler.name && scheduler != plan::kNormalisationScheduler.name) continue;
+      if (std::none_of(facts_.readers[result].begin(), facts_.readers[result].end(),
+                       [&](NodeId node) { return holds(reader, node); }))
+        continue;
+      const auto apart = plan::statistics_of(facts_, schedule_.groups[reader].nodes, result);
+      if (!apart) continue;
+      const auto now = scheduled_seconds(schedule_, reader);
+      const auto made = with_statistics(group, reader, *apart, result);
+      if (!now || !made) continue;
+      if (made->seconds >= (is_ours ? kWorthItOfOurs * (alone->seconds + *now) : kWorthIt * (library_seconds + *now)))
+        continue;
+      schedule_ = std::move(made->schedule);
+      return true;
+    }
+    return false;
+  }
+
+  struct WithStatistics {
+    Schedule schedule;
+    double seconds = 0;  // of the two groups
+  };
+
+  // Emptied groups go at the end, so that the places of all others stay.
+  std::optional<WithStatistics> with_statistics(size_t group, size_t reader, const plan::StatisticsApart& apart,
+                                                ValueId result) const {
+    WithStatistics made{schedule_};
+    std::vector<GroupSchedule>& groups = made.schedule.groups;
+    GroupSchedule &first = groups[group], &rest = groups[reader];
+    first.nodes.insert(first.nodes.end(), apart.before.begin(), apart.before.end());
+    first.nodes.insert(first.nodes.end(), apart.statistics.begin(), apart.statistics.end());
+    std::sort(first.nodes.begin(), first.nodes.end());
+    first.scheduler = plan::kConvolutionScheduler.name;
+    rest.nodes = apart.after;
+    if (!comes_before(group, first.nodes)) return std::nullopt;
+    // What stands between convolution and norm is stored, unless the convolution's own result is wanted as well.
+    const auto& readers = facts_.readers[result];
+    if (facts_.escapes[result] || !std::all_of(readers.begin(), readers.end(), [&](NodeId node) {
+          return std::binary_search(first.nodes.begin(), first.nodes.end(), node);
+        }))
+      std::set_union(apart.before.begin(), apart.before.end(), apart.after.begin(), apart.after.end(),
+                     std::back_inserter(rest.nodes = {}));
+    for (size_t at : {group, reader}) {
+      if (groups[at].nodes.empty()) continue;
+      const auto outputs = outputs_of(groups);
+      const auto lowered = plan::lower_group(facts_, groups[at].nodes, outputs[at]);
+      if (!lowered || (at == group && (!lowered->convolution || !lowered->statistics))) return std::nullopt;
+      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered);
+      if (!scheduler) return std::nullopt;
+      groups[at].scheduler = scheduler->name;
+      groups[at].parameters = scheduler->defaults(*lowered, device_);
+      made.seconds += plan::seconds_of(scheduler->lower(*lowered, groups[at].parameters, device_), device_);
+    }
+    return made;
+  }
+
+  // Does all that the nodes read, and they do not make, come from before that group?
+  bool comes_before(size_t group, const std::vector<NodeId>& nodes) const {
+    std::vector<bool> made(facts_.graph.nodes.size());
+    for (size_t at = 0; at < group; ++at)
+      for (NodeId node : schedule_.groups[at].nodes) made[node] = true;
+    for (NodeId node : nodes) made[node] = true;
+    bool all = true;
+    for (NodeId node : nodes)
+      for_each_operand(facts_.graph.nodes[node], [&](ValueId operand) {
+        const NodeId producer = facts_.graph.values[facts_.roots[operand]].producer;
+        all = all && (producer == kNoNode || made[producer]);
+      });
+    return all;
+  }
+
+  // By the model of what its scheduler makes of it.
+  std::optional<double> scheduled_seconds(const Schedule& schedule, size_t group) const {
+    const GroupSchedule& one = schedule.groups[group];
+    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
+    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
+    if (!lowered || !scheduler) return std::nullopt;
+    return plan::seconds_of(scheduler->lower(*lowered, one.parameters, device_), device_);
   }
 
   // Where filters are folded, a transposed convolution's phases are blocks of their own, which would store every other

@@ -12,12 +12,12 @@ namespace kw::plan {
 
 // nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). The
 // result may also be folded over the product's columns (a convolution's over its filters), where one block can have all
-// of them.
+// of them. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
-// dimension of the product.
+// dimension of the product, or to means and variances of its rows over all others.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);
 

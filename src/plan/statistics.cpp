@@ -11,19 +11,20 @@ namespace {
 
 class Division {
  public:
-  Division(const GraphFacts& facts, std::span<const NodeId> nodes)
-      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()) {}
+  // `tensor`: whose statistics; kNoValue: all that the group has.
+  Division(const GraphFacts& facts, std::span<const NodeId> nodes, ValueId tensor)
+      : facts_(facts), graph_(facts.graph), nodes_(nodes.begin(), nodes.end()), tensor_(tensor) {}
 
   std::optional<StatisticsApart> run() {
     for (NodeId node : nodes_) {
-      const bool folds = facts_.classes[node] == OpClass::kReduce;
-      if (folds ? base_name(graph_.nodes[node]) != "var_mean" || reads_statistics(node)
-                : facts_.classes[node] != OpClass::kPointwise && facts_.classes[node] != OpClass::kFactory)
-        return std::nullopt;
+      const bool folds = is_statistic(node);
+      if (tensor_ == kNoValue && !folds && !is_light(node)) return std::nullopt;
       if (folds) folds_.insert(node);
       if (folds || reads_statistics(node)) follow_.insert(node);
     }
     find_before();
+    if (folds_.empty() || !std::all_of(before_.begin(), before_.end(), [&](NodeId node) { return is_light(node); }))
+      return std::nullopt;
     find_statistics();
     StatisticsApart apart;
     for (NodeId node : nodes_)
@@ -31,8 +32,8 @@ class Division {
        : statistics_.contains(node) ? apart.statistics
                                     : apart.after)
           .push_back(node);
-    if (folds_.empty() || apart.after.empty()) return std::nullopt;
-    return apart;
+    return needs(apart.before, apart.after) || needs(apart.statistics, apart.after) ? std::nullopt
+                                                                                    : std::optional(std::move(apart));
   }
 
  private:
@@ -41,11 +42,39 @@ class Division {
     return std::binary_search(nodes_.begin(), nodes_.end(), node) ? node : kNoNode;
   }
 
+  bool is_light(NodeId node) const {
+    return facts_.classes[node] == OpClass::kPointwise || facts_.classes[node] == OpClass::kFactory;
+  }
+
+  bool is_statistic(NodeId node) const {
+    return facts_.classes[node] == OpClass::kReduce && base_name(graph_.nodes[node]) == "var_mean" &&
+           !reads_statistics(node) && (tensor_ == kNoValue || is_made_of_tensor(node));
+  }
+
+  bool is_made_of_tensor(NodeId node) const {
+    bool found = false;
+    for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+      const NodeId from = producer(operand);
+      found = found || facts_.roots[operand] == tensor_ ||
+              (from != kNoNode && is_light(from) && is_made_of_tensor(from));
+    });
+    return found;
+  }
+
   bool reads_statistics(NodeId node) const {
     bool reads = false;
     for_each_operand(graph_.nodes[node],
                      [&](ValueId operand) { reads = reads || follow_.contains(producer(operand)); });
     return reads;
+  }
+
+  bool needs(const std::vector<NodeId>& nodes, const std::vector<NodeId>& others) const {
+    bool found = false;
+    for (NodeId node : nodes)
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        found = found || std::binary_search(others.begin(), others.end(), producer(operand));
+      });
+    return found;
   }
 
   int64_t elements(NodeId node) const {
@@ -69,14 +98,14 @@ class Division {
     int64_t largest = 0;
     for (NodeId node : folds_) largest = std::max(largest, elements(node));
     const auto is_small = [&](NodeId node) { return !before_.contains(node) && elements(node) <= largest; };
-    const auto is_statistic = [&](ValueId operand) {
+    const auto follows = [&](ValueId operand) {
       const NodeId from = producer(operand);
       return from == kNoNode || statistics_.contains(from) || !follow_.contains(from);
     };
     for (NodeId node : nodes_) {
       bool small = folds_.contains(node) || (follow_.contains(node) && is_small(node));
       for_each_operand(graph_.nodes[node],
-                       [&](ValueId operand) { small = small && (folds_.contains(node) || is_statistic(operand)); });
+                       [&](ValueId operand) { small = small && (folds_.contains(node) || follows(operand)); });
       if (small) statistics_.insert(node);
     }
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
@@ -93,6 +122,7 @@ class Division {
   const GraphFacts& facts_;
   const Graph& graph_;
   const std::vector<NodeId> nodes_;
+  const ValueId tensor_;
   std::set<NodeId> folds_, follow_, before_, statistics_;
 };
 
@@ -105,7 +135,12 @@ std::vector<NodeId> united(std::vector<NodeId> left, const std::vector<NodeId>& 
 }  // namespace
 
 std::optional<StatisticsApart> statistics_apart(const GraphFacts& facts, std::span<const NodeId> nodes) {
-  return Division(facts, nodes).run();
+  auto apart = Division(facts, nodes, kNoValue).run();
+  return apart && !apart->after.empty() ? apart : std::nullopt;
+}
+
+std::optional<StatisticsApart> statistics_of(const GraphFacts& facts, std::span<const NodeId> nodes, ValueId tensor) {
+  return Division(facts, nodes, tensor).run();
 }
 
 std::optional<Schedule> with_statistics_apart(const GraphFacts& facts, const Schedule& schedule, size_t group,

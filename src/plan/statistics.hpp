@@ -23,6 +23,10 @@ struct StatisticsApart {
 // to do.
 std::optional<StatisticsApart> statistics_apart(const GraphFacts& facts, std::span<const NodeId> nodes);
 
+// The same of the means and variances of one tensor, or of what is made of it element by element; other folds, and
+// what has to do with them, are among the rest, which may be nothing. nullopt where there are none.
+std::optional<StatisticsApart> statistics_of(const GraphFacts& facts, std::span<const NodeId> nodes, ValueId tensor);
+
 // The schedule with that group as two: one that stores the statistics, and what others read of what is folded, and a
 // pointwise group behind it, which makes that again. nullopt where it cannot be taken apart so. The two read the tensor
 // once more than the one would: this is worth it where a neighbour takes one of them in.

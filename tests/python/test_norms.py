@@ -23,7 +23,7 @@ interpreter = interpreter_of("norm_cases:interpreted")
 
 def _graph(case: Norm) -> dict[str, Any]:
     """As it would be captured on a GPU."""
-    graph = json.dumps(export.export_module(case.block(), tuple(case.inputs()[:1]), device="cpu"))
+    graph = json.dumps(export.export_module(case.block(), (case.input(),), device="cpu"))
     return json.loads(graph.replace('"cpu"', '"cuda"'))
 
 
@@ -36,29 +36,48 @@ def _operators(graph: dict[str, Any], folder: Path) -> list[str]:
     return re.findall(r"^  %.* = aten\.(\w+)", text, re.M)
 
 
-def _norm_apart(graph: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The planner's schedule with the norm as two groups: what is folded, and what follows."""
+SMALL = {"block_m": 16, "block_k": 16, "stages": 2, "num_warps": 4}
+
+
+def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int] | None = None) -> dict[str, Any]:
+    """What the norm folds as a group, alone or, with a choice of blocks, with the convolution; and what follows."""
     operators = _operators(graph, folder)
-    schedule = library.compile_graph(graph, "triton")["schedule"]
-    (norm,) = (group for group in schedule["groups"] if group["scheduler"] == "normalisation")
+    whole = library.compile_graph(graph, "triton")["schedule"]
     first, given = operators.index("var_mean"), operators.index("batch_norm")
-    before = [node for node in norm["nodes"] if node < first]
-    of_channels = [node for node in norm["nodes"] if first <= node < given or operators[node] == "_to_copy"]
-    after = [node for node in norm["nodes"] if node not in of_channels and node > first]
-    place = schedule["groups"].index(norm)
-    schedule["groups"][place : place + 1] = [
-        {"nodes": sorted({*before, *of_channels}), "scheduler": "reduction", "parameters": {"r_block": 64}},
-        {"nodes": sorted({*before, *after}), "scheduler": "pointwise", "parameters": {"block": 128}},
-    ]
-    return schedule
+    counter = [node for node, operator in enumerate(operators) if operator == "add" and node < first]
+    before = [node for node in range(1, first) if node not in counter]
+    of_channels = [node for node in range(first, given) if node not in before]
+    of_channels += [node for node in range(given, len(operators)) if operators[node] == "_to_copy"]
+    after = [node for node in range(given, len(operators)) if node not in of_channels]
+    folded = {"scheduler": "reduction", "parameters": {"r_block": 64}}
+    norm = {"scheduler": "pointwise", "parameters": {"block": 128}}
+    if convolution is None:
+        groups = [{"nodes": [0], "scheduler": "extern", "parameters": {}}]
+    else:
+        groups, folded = [], {"scheduler": "convolution", "parameters": convolution}
+        before = [0, *before]
+    groups.append({"nodes": sorted({*before, *of_channels}), **folded})
+    groups.append({"nodes": sorted({*before, *after} - {0}), **norm})
+    if counter:
+        groups.append({"nodes": counter, "scheduler": "pointwise", "parameters": {"block": 128}})
+    return whole | {"groups": groups}
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one group", "apart"])
+@pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_norms_are_pytorchs(case: Norm, apart: bool, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     graph = _graph(case)
-    emitted = library.compile_graph(graph, "triton", schedule=_norm_apart(graph, tmp_path) if apart else None)
+    schedule = None
+    if how != "one group":
+        blocks = {
+            "apart": None,
+            "half": SMALL | {"block_n": case.positions, "scheme": 0},
+            "exact": SMALL | {"block_n": 2 * case.positions, "scheme": 1},
+        }
+        schedule = _norm_apart(graph, tmp_path, blocks[how])
+    emitted = library.compile_graph(graph, "triton", schedule=schedule)
+    assert emitted["library_ops"] == ([] if how in ("half", "exact") else [f"aten.{_operators(graph, tmp_path)[0]}"])
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
-    fault = interpreter.fault(candidate=str(path), case=case.name, exact=True)
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")
     assert not fault, fault

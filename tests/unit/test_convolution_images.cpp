@@ -119,22 +119,50 @@ TEST(ConvolutionImages, GroupsStandInTheOrderOfTheirReaders) {
   }
 }
 
-TEST(ConvolutionImages, ANormsPointwisePartIsTakenFromItsGroup) {
-  const Joined joined(R"(
-  input %x : f32[16, 64, 56, 56] user args.0
-  input %v : f32[64, 64, 3, 3] parameter "v"
+// A batch norm in training mode, of %a, and the convolution that reads it.
+constexpr const char* kNorm = R"(
+  %norm, _, _, %new_mean, %new_var = aten._native_batch_norm_legit_functional.default(input=%a, weight=%scale, bias=%shift, running_mean=%mean, running_var=%var, training=true, momentum=0.1, eps=1e-05) : f32[16, 64, 56, 56], f32[64], f32[64]
+  %relu = aten.relu.default(self=%norm) : f32[16, 64, 56, 56]
+  %y = aten.conv2d.default(input=%relu, weight=%w, padding=[1, 1]) : f32[16, 128, 56, 56]
+  return buffer "mean" %new_mean, buffer "var" %new_var, %y)";
+
+constexpr const char* kOfNorm = R"(
   input %w : f32[128, 64, 3, 3] parameter "w"
   input %scale : f32[64] parameter "scale"
   input %shift : f32[64] parameter "shift"
   input %mean : f32[64] buffer "mean"
   input %var : f32[64] buffer "var"
+)";
+
+TEST(ConvolutionImages, ANormsPointwisePartIsTakenFromItsGroup) {
+  const Joined joined(std::string(kOfNorm) + "input %a : f32[16, 64, 56, 56] user args.0\n" + kNorm);
+  ASSERT_EQ(joined.schedulers(), (Names{"reduction", "convolution"}));
+  EXPECT_EQ(joined.ops_of(1), (Names{"batch_norm", "relu", "conv2d"}));
+}
+
+// The first convolution gives the statistics, the second one normalises as it lays its image out.
+TEST(ConvolutionImages, NothingStandsBetweenTheConvolutionsAroundANorm) {
+  const Joined joined(std::string(kOfNorm) + R"(
+  input %x : f32[16, 64, 56, 56] user args.0
+  input %v : f32[64, 64, 3, 3] parameter "v"
   %a = aten.conv2d.default(input=%x, weight=%v, padding=[1, 1]) : f32[16, 64, 56, 56]
-  %norm, _, _, %new_mean, %new_var = aten._native_batch_norm_legit_functional.default(input=%a, weight=%scale, bias=%shift, running_mean=%mean, running_var=%var, training=true, momentum=0.1, eps=1e-05) : f32[16, 64, 56, 56], f32[64], f32[64]
-  %relu = aten.relu.default(self=%norm) : f32[16, 64, 56, 56]
-  %y = aten.conv2d.default(input=%relu, weight=%w, padding=[1, 1]) : f32[16, 128, 56, 56]
-  return buffer "mean" %new_mean, buffer "var" %new_var, %y)");
-  ASSERT_EQ(joined.schedulers(), (Names{"convolution", "reduction", "convolution"}));
-  EXPECT_EQ(joined.ops_of(2), (Names{"batch_norm", "relu", "conv2d"}));
+)" + kNorm);
+  ASSERT_EQ(joined.schedulers(), (Names{"convolution", "convolution"}));
+  EXPECT_EQ(joined.ops_of(1), (Names{"batch_norm", "relu", "conv2d"}));
+}
+
+TEST(ConvolutionImages, KernelsNameWhatTheyComputeBesideTheGraphsNames) {
+  const Joined joined(R"(
+  input %scaled : f32[16, 64, 56, 56] user args.0
+  input %largest : f32[64, 1, 1] user args.1
+  input %half : f32[64, 1, 1] user args.2
+  input %exponent : f32[128, 64, 3, 3] parameter "exponent"
+  %mul = aten.mul.Tensor(self=%scaled, other=%largest) : f32[16, 64, 56, 56]
+  %image = aten.add.Tensor(self=%mul, other=%half) : f32[16, 64, 56, 56]
+  %y = aten.conv2d.default(input=%image, weight=%exponent, padding=[1, 1]) : f32[16, 128, 56, 56]
+  return %y)");
+  EXPECT_EQ(joined.schedulers(), Names{"convolution"});
+  EXPECT_NO_THROW(lower(joined.graph, joined.schedule, joined.device));
 }
 
 // A depthwise convolution reads each element for several windows, and has no kernel that could store it.
