@@ -335,7 +335,7 @@ class ProductJoiner {
       if (!alone) return;
       now = alone->seconds;
     }
-    const double share = is_library_call(group) || convolution->is_direct() ? kWorthIt : 1.0;
+    const double share = is_library_call(group) || convolution->is_direct() ? kWorthIt : kWorthItOfOurs;
     if (schedule_.groups[maker].scheduler == plan::kPointwiseScheduler.name) {
       now += seconds_of(schedule_.groups[maker], outputs[maker]);
       if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
