@@ -190,6 +190,27 @@ PRODUCED = [
         ((2, 20, 6), (18, 6, 3, 3)),
     ),
     _produced(
+        "enlarged",
+        lambda x: torch.relu(x).repeat_interleave(2, 2).repeat_interleave(3, 3),
+        lambda x: x.repeat_interleave(2, 2).repeat_interleave(3, 3),
+        conv(padding=2),
+        ((2, 5, 4, 3), (18, 5, 3, 3)),
+    ),
+    _produced(
+        "flipped",
+        lambda x: torch.relu(x.flip(3)) + 0.5,
+        lambda x: x.flip(3) + 0.5,
+        conv(padding=2),
+        ((2, 5, 4, 3), (18, 5, 3, 3)),
+    ),
+    _produced(
+        "by_place",
+        lambda x, s: torch.relu(x) * s + torch.arange(x.shape[3], dtype=x.dtype),
+        lambda x, s: x * s + torch.arange(x.shape[3], dtype=x.dtype),
+        conv(padding=2),
+        ((2, 5, 4, 3), (4, 3), (18, 5, 3, 3)),
+    ),
+    _produced(
         "channels_last",
         _scaled,
         _scaled_size,
