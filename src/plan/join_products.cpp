@@ -156,17 +156,37 @@ class ProductJoiner {
     if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
     Joined made{{std::move(nodes), std::string(scheduler.name), scheduler.defaults(*lowered, device_)}};
     made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_) +
-                   seconds_again(*lowered);
+                   seconds_of_image(*lowered);
     return made;
   }
 
-  // Depthwise, an image that nothing has made before is made again for every tap.
-  double seconds_again(const plan::LoweredGroup& group) const {
-    if (!group.producer || !group.convolution->is_direct()) return 0;
-    double operations = 0;
-    for (const kernel_ir::Expr& expr : group.producer->group->kernel.exprs) operations += weight_of(expr);
+  // What the model of tiles does not see of an image that is made as it is laid out: loads that run across the lines of
+  // memory; and depthwise, that it is made again for every tap.
+  double seconds_of_image(const plan::LoweredGroup& group) const {
+    if (!group.producer) return 0;
+    constexpr double kSectorBytes = 32;
+    const kernel_ir::Kernel& kernel = group.producer->group->kernel;
+    const auto& walked = group.producer->image_store(group.convolution->image.root).access.index.terms;
+    const auto is_across = [&](const kernel_ir::IndexTerm& term) {
+      return std::abs(term.coefficient) > 1 && std::any_of(walked.begin(), walked.end(), [&](const auto& along) {
+               return along.axis == term.axis && along.coefficient == 1;
+             });
+    };
+    double bytes = 0, operations = 0;
+    for (const kernel_ir::Expr& expr : kernel.exprs) {
+      operations += weight_of(expr);
+      const auto& terms = expr.access.index.terms;
+      if (!kernel_ir::is_load(expr) || std::none_of(terms.begin(), terms.end(), is_across)) continue;
+      double elements = 1;
+      const std::vector<bool> used = kernel_ir::axes_of_access(kernel, expr.access);
+      for (size_t axis = 0; axis < used.size(); ++axis)
+        if (used[axis]) elements *= static_cast<double>(kernel.axes[axis].extent);
+      bytes += elements * (kSectorBytes - static_cast<double>(size_of(expr.dtype)));
+    }
+    if (!group.convolution->is_direct()) return bytes / device_.copy_bytes_per_second;
     const double elements = static_cast<double>(facts_.graph.type(group.convolution->result).elements());
-    return 2 * operations * elements * static_cast<double>(group.convolution->taps()) / device_.fp32_flops;
+    return bytes / device_.copy_bytes_per_second +
+           2 * operations * elements * static_cast<double>(group.convolution->taps()) / device_.fp32_flops;
   }
 
   // In the place of the last of them, where the model expects it to be faster. Returns whether it was replaced.

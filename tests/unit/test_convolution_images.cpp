@@ -187,6 +187,24 @@ TEST(ConvolutionImages, ThatCostMoreThanAPassOverMemoryAreNotMadeAgainForEveryTa
   EXPECT_EQ(joined.schedulers().front(), "pointwise");
 }
 
+// A kernel of square tiles reads a transposed tensor along its lines.
+TEST(ConvolutionImages, ThatRunAcrossTheLinesOfMemoryAreMadeBefore) {
+  const auto schedulers = [](const std::string& strides) {
+    return Joined(R"(
+  input %x : f32[16, 64, 64, 64] user args.0
+  input %w : f32[128, 64, 3, 3] parameter "w"
+  %t = aten.permute.default(self=%x, dims=)" +
+                  strides + R"(
+  %image = aten.relu.default(self=%t) : f32[16, 64, 64, 64]
+  %y = aten.conv2d.default(input=%image, weight=%w, padding=[1, 1]) : f32[16, 128, 64, 64]
+  return %y)")
+        .schedulers();
+  };
+  EXPECT_EQ(schedulers("[0, 1, 3, 2]) : f32[16, 64, 64, 64] strides [262144, 4096, 1, 64]"),
+            (Names{"pointwise", "convolution"}));
+  EXPECT_EQ(schedulers("[0, 2, 1, 3]) : f32[16, 64, 64, 64] strides [262144, 64, 4096, 1]"), Names{"convolution"});
+}
+
 TEST(ConvolutionImages, FoldsAndFiltersAreNotMadeInTheGroup) {
   EXPECT_FALSE(lowered(parse_graph(R"(graph G on cuda {
   input %x : f32[4, 32, 28, 28] user args.0
