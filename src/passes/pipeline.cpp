@@ -20,6 +20,7 @@
 #include "passes/linear_sums.hpp"
 #include "passes/mutations.hpp"
 #include "passes/rows_first.hpp"
+#include "passes/statistics.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -39,6 +40,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
     {"expand", expand, kReassociates},
+    {"statistics", statistics, kReassociates},
     {"fold", fold},
     {"layout", layout},
     {"identities", identities, kReassociates},

@@ -104,6 +104,17 @@ ValueId Rewriter::emit(std::string op, std::vector<NamedArgument> arguments, Ten
   return id;
 }
 
+std::vector<ValueId> Rewriter::emit_all(std::string op, std::vector<NamedArgument> arguments,
+                                        std::vector<std::pair<std::string, TensorType>> results) {
+  std::vector<ValueId> ids;
+  for (auto& [name, type] : results) {
+    ids.push_back(static_cast<ValueId>(graph_.values.size()));
+    graph_.values.push_back({unique_name(name), std::move(type), kNoNode, static_cast<int>(ids.size()) - 1});
+  }
+  keep(Node{std::move(op), std::move(arguments), ids, location_});
+  return ids;
+}
+
 void Rewriter::define(ValueId result, std::string op, std::vector<NamedArgument> arguments) {
   keep(Node{std::move(op), std::move(arguments), {result}, location_});
 }

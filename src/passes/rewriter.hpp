@@ -52,6 +52,10 @@ class Rewriter {
   ValueId emit(std::string op, std::vector<NamedArgument> arguments, TensorType type, std::string_view name = "",
                size_t unread = 0);
 
+  // With several results, each with its name and type.
+  std::vector<ValueId> emit_all(std::string op, std::vector<NamedArgument> arguments,
+                                std::vector<std::pair<std::string, TensorType>> results);
+
   // A new node that yields an old one's result, which keeps its name and type; the old node goes.
   void define(ValueId result, std::string op, std::vector<NamedArgument> arguments);
 

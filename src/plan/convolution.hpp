@@ -1,6 +1,7 @@
 // Convolutions among a graph's nodes: what the convolution scheduler takes, as strides over the operands' storage.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,14 +24,15 @@ struct ConvolutionDim {
   int64_t phases = 1, places = 1, crop = 0;
   bool flipped = false;                     // the filter's taps, last first
   int64_t first_tap = 0, tap_distance = 1;  // where flipped
+  int64_t least_padded = 0;                 // positions that are laid out whether or not some place reads them
 
   // Do some taps of the window lie outside of the filter in one phase and inside in another?
   bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
 
   // Phases as rows of a product have them: a power of two.
   int64_t row_phases() const;
-  // Positions of the input, zeros around it included, that some place reads.
-  int64_t padded() const { return stride * (places - 1) + dilation * (taps - 1) + 1; }
+  // Positions of the input, zeros around it included, as they are laid out: those that some place reads.
+  int64_t padded() const { return std::max(least_padded, stride * (places - 1) + dilation * (taps - 1) + 1); }
 };
 
 // result[sample, group · filters + filter, position] = bias + Σ over channel and tap of filters · image.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "plan/convolution_operands.hpp"
+#include "plan/split.hpp"
 
 namespace kw::plan {
 
@@ -24,15 +25,17 @@ class ConvolutionKernels : ConvolutionOperands {
   ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) : ConvolutionOperands(group, blocks) {}
 
   ScheduledGroup run() {
+    if (group_.statistics) declare_parts();
     if (one_.is_direct()) {
       sum_directly();
-      return std::move(result_);
+    } else {
+      if (scaled_) find_scales();
+      arrange_image();
+      arrange_filters();
+      convolve(false);
+      if (scaled_) convolve(true);
     }
-    if (scaled_) find_scales();
-    arrange_image();
-    arrange_filters();
-    convolve(false);
-    if (scaled_) convolve(true);
+    if (group_.statistics) combine();
     return std::move(result_);
   }
 
@@ -44,7 +47,12 @@ class ConvolutionKernels : ConvolutionOperands {
     Index filter;               // of a group
     std::vector<Index> phases;  // along each dimension
     Index place;                // of a phase, all dimensions as one
-    std::vector<Index> tap;     // along each dimension
+    // Of a group with statistics: the part that the block makes, the lanes that it folds, how many of them count, and
+    // the sample and place of each, were there always so many; sample and place above are then others that exist.
+    Index part, stored_sample, stored_place;
+    Symbol lane = -1;
+    Index left;
+    std::vector<Index> tap;  // along each dimension
     Index channel;
     Index depth;                 // taps and channels as one
     std::vector<Symbol> summed;  // what the sum is over
@@ -55,7 +63,8 @@ class ConvolutionKernels : ConvolutionOperands {
 
   Axes declare(ScheduledDraft& draft, bool again) const {
     const bool wide = again && is_large();
-    const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, wide ? 128 : 64) : width; };
+    const int64_t side = wide ? 128 : 64;  // of a block of the kernel that computes again
+    const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, side) : width; };
     const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
@@ -64,6 +73,9 @@ class ConvolutionKernels : ConvolutionOperands {
     const auto declare_rows = [&] {
       lower::AxisSchedule how{.mapping = Mapping::kGrid,
                               .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
+      // Parts are of the same places.
+      if (again && group_.statistics)
+        how.width = std::clamp<int64_t>(side * side / blocks_.positions, 16, std::max<int64_t>(how.width, 16));
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
@@ -74,16 +86,11 @@ class ConvolutionKernels : ConvolutionOperands {
     // A block of a large image lies in one sample: its places follow each other in memory.
     lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
     if (one_.folds_filters && again)
-      places.width = std::clamp<int64_t>((wide ? 128 * 128 : 64 * 64) / blocks_.filters, 16, blocks_.positions);
-    if (is_of_one_sample()) {
-      axes.sample = draft.grid("sample", one_.samples);
-      axes.place = symbol_index(draft.mapped("place", one_.places(), places));
-    } else {
-      const Symbol place = draft.mapped("place", one_.samples * one_.places(), places);
-      const Digits at(draft, symbol_index(place), {one_.samples, one_.places()});
-      axes.sample = at[0];
-      axes.place = at[1];
-    }
+      places.width = std::clamp<int64_t>(side * side / blocks_.filters, 16, blocks_.positions);
+    // What makes the image needs registers, too.
+    if (again && group_.producer) places.width = std::min<int64_t>(places.width, 64);
+    if (is_of_one_sample()) axes.sample = draft.grid("sample", one_.samples);
+    declare_places(draft, axes, places);
     if (places_first()) declare_rows();
     // Neighbours of a result are of different phases: the last cache should meet them together.
     set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
@@ -108,6 +115,37 @@ class ConvolutionKernels : ConvolutionOperands {
     return axes;
   }
 
+  // Along places; where a block has some of every sample, along samples and places.
+  void declare_places(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
+    const int64_t all = counted_places();
+    const auto find = [&](const Index& number, Index& sample, Index& place) {
+      if (is_of_one_sample()) {
+        sample = axes.sample;
+        place = number;
+        return;
+      }
+      const Digits at(draft, number, {one_.samples, one_.places()});
+      sample = at[0];
+      place = at[1];
+    };
+    if (!group_.statistics) {
+      find(symbol_index(draft.mapped("place", all, how)), axes.sample, axes.place);
+      return;
+    }
+    const int64_t width = blocks_.positions;
+    const Index block = draft.grid("block", ceil_divide(all, width));
+    axes.lane = draft.mapped("place", width, {.mapping = Mapping::kTile, .width = width});
+    axes.part = (is_of_one_sample() ? axes.sample * Index(ceil_divide(all, width)) : Index(0)) + block;
+    axes.left = Index(all) - block * Index(width);
+    const Index place = block * Index(width) + symbol_index(axes.lane);
+    find(place, axes.stored_sample, axes.stored_place);
+    find(all % width == 0 ? place : kernel::modulo(place, all, kernel::ranges_of(draft.build.kernel())), axes.sample,
+         axes.place);
+  }
+
+  // Of those a block has some.
+  int64_t counted_places() const { return (is_of_one_sample() ? 1 : one_.samples) * one_.places(); }
+
   // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
   void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
     if (stacks) {
@@ -126,7 +164,7 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   // Does a block lie in one sample?
-  bool is_of_one_sample() const { return one_.places() >= kManyBlocksOfOne * blocks_.positions; }
+  bool is_of_one_sample() const { return one_.is_direct() || one_.places() >= kManyBlocksOfOne * blocks_.positions; }
 
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
   bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
@@ -164,7 +202,7 @@ class ConvolutionKernels : ConvolutionOperands {
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMinimum, {of_image, of_filter})});
       sum = build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kMaximum, {of_image, of_filter})});
     }
-    finish_sum(draft, axes, place, sum, again ? build.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
+    finish_sum(draft, axes, place, sum, again ? draft.named("has_no_halves", flagged(draft, axes)) : kernel::kNoExpr);
   }
 
   // Bias, what follows, and the stores.
@@ -189,9 +227,78 @@ class ConvolutionKernels : ConvolutionOperands {
                  kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
     if (one_.phases() == 1) position = stored = axes.place;
-    store_results(draft, group_, {axes.sample, row, position}, build.cast(one_.image.dtype, sum), mask,
-                  {axes.sample, row, stored});
+    const ExprId result = build.cast(one_.image.dtype, sum);
+    if (!group_.statistics) {
+      store_results(draft, group_, {axes.sample, row, position}, result, mask, {axes.sample, row, stored});
+    } else {
+      const ExprId counts = within(draft, Index(counted_places()) - axes.left + symbol_index(axes.lane),
+                                   counted_places());
+      const std::vector<ExprId> folded = store_results(draft, group_, {axes.sample, row, position}, result,
+                                                       both(build, mask, counts),
+                                                       {axes.stored_sample, row, axes.stored_place});
+      store_parts(draft, axes, row, folded, counts, mask);
+    }
     finish(draft, draft.schedule);
+  }
+
+  // --- Statistics: of each row, what the places of a block fold to ---
+
+  int64_t blocks_of_places() const { return ceil_divide(counted_places(), blocks_.positions); }
+  int64_t parts() const { return (is_of_one_sample() ? one_.samples : 1) * blocks_of_places(); }
+
+  void declare_parts() {
+    const Shape shape = {one_.groups * one_.filters, parts()};
+    for (int buffer : group_.buffers) {
+      if (buffer >= 0) continue;
+      parts_.mean.push_back(scratch("part_mean", DType::f32, shape, contiguous_strides(shape)));
+      parts_.squares.push_back(scratch("part_squares", DType::f32, shape, contiguous_strides(shape)));
+    }
+    parts_.count = parts();
+    parts_.length = blocks_.positions;
+    parts_.period = blocks_of_places();
+    parts_.last = counted_places() - (parts_.period - 1) * parts_.length;
+  }
+
+  // The mean of those that count and the sum of their squared deviations from it, as exact as two walks make them.
+  void store_parts(ScheduledDraft& draft, const Axes& axes, const Index& row, const std::vector<ExprId>& folded,
+                   ExprId counts, ExprId mask) const {
+    kernel::Builder& build = draft.build;
+    const auto sum = [&](ExprId value) {
+      if (counts != kernel::kNoExpr) value = build.op(ScalarOp::kSelect, {counts, value, number(build, 0.0)});
+      return build.reduce(kernel::ReduceOp::kSum, {value}, {axes.lane});
+    };
+    const auto width = static_cast<double>(blocks_.positions);
+    for (size_t fold = 0; fold < folded.size(); ++fold) {
+      // Of shares, so that no sum is larger than the largest value.
+      ExprId mean = sum(build.op(ScalarOp::kMul, {folded[fold], number(build, 1.0 / width)}));
+      if (counts != kernel::kNoExpr) {
+        const ExprId left = build.op(ScalarOp::kMinimum,
+                                     {build.index(axes.left, DType::i32), whole(build, blocks_.positions)});
+        mean = build.op(ScalarOp::kMul,
+                        {mean, build.op(ScalarOp::kDiv, {number(build, width), build.cast(DType::f32, left)})});
+      }
+      mean = draft.named("mean", mean);
+      const ExprId deviation = draft.named("deviation", build.op(ScalarOp::kSub, {folded[fold], mean}));
+      const ExprId squares = draft.named("squares", sum(build.op(ScalarOp::kMul, {deviation, deviation})));
+      const auto store = [&](const std::string& name, int scratch, ExprId value) {
+        const int buffer = draft.buffer(name, DType::f32, {one_.groups * one_.filters, parts()}, {},
+                                        kernel::BufferRole::kOutput, -1 - scratch);
+        draft.store(buffer, {row, axes.part}, value, mask);
+      };
+      store("part_mean", parts_.mean[fold], mean);
+      store("part_squares", parts_.squares[fold], squares);
+    }
+  }
+
+  void combine() {
+    constexpr int64_t kWidest = 8192;  // parts that a program has in registers
+    LoweredGroup finish = combine_parts(*group_.statistics, parts_, result_.scratch);
+    kernel_ir::Axis& parts = finish.kernel.axes.back();
+    parts.block = std::min(next_power_of_two(parts.extent), kWidest);
+    parts.looped = parts.extent > kWidest;
+    finish.kernel.num_warps = static_cast<int>(std::clamp<int64_t>(parts.block / 256, 1, 16));
+    finish.kernel.num_stages = 1;
+    result_.behind.push_back(as_scheduled(std::move(finish)));
   }
 
   // Each result's few products, added one after another.
@@ -201,9 +308,7 @@ class ConvolutionKernels : ConvolutionOperands {
     axes.sample = draft.grid("sample", one_.samples);
     axes.group = draft.grid("group", one_.groups);
     axes.row = draft.grid("filter", one_.filters);
-    axes.place = symbol_index(draft.mapped(
-        "place", one_.places(),
-        {.mapping = Mapping::kGrid, .width = std::min(blocks_.positions, next_power_of_two(one_.places()))}));
+    declare_places(draft, axes, {.mapping = Mapping::kGrid, .width = blocks_.positions});
     set_phase(draft, axes, draft.grid("phase", one_.phases()), false);
     walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1});
     draft.schedule.warps = blocks_.warps;
@@ -267,14 +372,16 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
-    std::vector<Index> places = {axes.sample, axes.group * Index(one_.channels) + axes.channel};
-    ExprId inside = taps_exist(draft, axes);
+    ImagePlaces places{.shape = image_shape(),
+                       .strides = one_.image_strides,
+                       .at = {axes.sample, axes.group * Index(one_.channels) + axes.channel},
+                       .inside = {kernel::kNoExpr, kernel::kNoExpr}};
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
-      places.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
-      inside = both(draft.build, inside, within(draft, places.back(), dim.input));
+      places.at.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
+      places.inside.push_back(within(draft, places.at.back(), dim.input));
     }
-    return draft.load(image_buffer(draft), places, 0.0, inside);
+    return image_elements(draft, std::move(places), taps_exist(draft, axes), ImageUse::kAgain);
   }
 
   ExprId sample_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch,
@@ -289,17 +396,22 @@ class ConvolutionKernels : ConvolutionOperands {
     return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
-  // A fold over filters needs all of them again where one has no halves.
+  // A fold over filters needs all of them again where one has no halves; one over places, where one of their samples
+  // has none.
   ExprId flagged(KernelDraft& draft, const Axes& axes) const {
     kernel::Builder& build = draft.build;
     const auto is_set = [&](ExprId flag) { return build.op(ScalarOp::kGreater, {flag, whole(build, 0)}); };
-    ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes);
-    if (one_.folds_filters)
-      of_filters = build.reduce(kernel::ReduceOp::kMax, {of_filters}, {*kernel::as_symbol(axes.row)});
-    return build.op(
-        ScalarOp::kLogicalOr,
-        {is_set(sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample)), is_set(of_filters)});
+    const auto largest = [&](ExprId flag, Symbol along) {
+      return build.reduce(kernel::ReduceOp::kMax, {flag}, {along});
+    };
+    ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
+           of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
+    if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.row));
+    if (group_.statistics && kernel::uses(axes.sample, axes.lane)) of_samples = largest(of_samples, axes.lane);
+    return build.op(ScalarOp::kLogicalOr, {is_set(of_samples), is_set(of_filters)});
   }
+
+  MadeParts parts_;
 };
 
 }  // namespace

@@ -46,13 +46,29 @@ ExprId ConvolutionOperands::within(KernelDraft& draft, const Index& index, int64
   return condition;
 }
 
-ExprId ConvolutionOperands::exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along) {
+ExprId ConvolutionOperands::exponent_of(KernelDraft& draft, ExprId value, const std::vector<Symbol>& along) {
+  kernel::Builder& build = draft.build;
   const ExprId size = build.op(ScalarOp::kAbs, {value});
   const ExprId is_finite = build.op(ScalarOp::kLessEqual, {size, number(build, kLargestNumber)});
   const ExprId finite = build.op(ScalarOp::kSelect, {is_finite, size, number(build, 0.0)});
-  const ExprId largest = build.named("largest", build.reduce(kernel::ReduceOp::kMax, {finite}, along));
+  const ExprId largest = draft.named("largest", build.reduce(kernel::ReduceOp::kMax, {finite}, along));
   const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(build, kLeastLargest)});
-  return build.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
+  return draft.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
+}
+
+ExprId ConvolutionOperands::image_elements(KernelDraft& draft, ImagePlaces places, ExprId mask, ImageUse use) const {
+  kernel::Builder& build = draft.build;
+  for (ExprId inside : places.inside) mask = both(build, mask, inside);
+  if (!group_.producer || (use == ImageUse::kAgain && group_.producer->is_stored)) {
+    const int image = draft.buffer(one_.image.name, one_.image.dtype, places.shape, places.strides,
+                                   kernel::BufferRole::kInput, one_.image.root, one_.image.offset);
+    return draft.load(image, places.at, 0.0, mask);
+  }
+  LiftedImage made(draft, *group_.producer, one_.image.root, std::move(places));
+  const ExprId value = made.value();
+  if (use == ImageUse::kLayOut) made.store_results(mask);
+  if (mask == kernel::kNoExpr) return value;
+  return build.op(ScalarOp::kSelect, {mask, value, build.constant(one_.image.dtype, 0.0)});
 }
 
 void ConvolutionOperands::find_scales() {
@@ -67,12 +83,14 @@ void ConvolutionOperands::find_scales() {
   const Index sample = draft.grid("sample", one_.samples);
   const Symbol line = draft.mapped("line", seen, {.mapping = Mapping::kTile, .width = next_power_of_two(seen)}),
                at = draft.mapped("at", width, {.mapping = Mapping::kTile, .width = next_power_of_two(width)});
-  const int image = draft.buffer(one_.image.name, one_.image.dtype, {one_.samples, elements},
-                                 {one_.image_strides[0], 1}, kernel::BufferRole::kInput, one_.image.root,
-                                 one_.image.offset);
   const Index element = symbol_index(line) * Index(distance) + symbol_index(at);
-  const ExprId value = draft.load(image, {sample, element}, 0.0, within(draft, element, elements));
-  const ExprId exponent = exponent_of(build, value, {line, at});
+  const ExprId value = image_elements(draft,
+                                      {.shape = {one_.samples, elements},
+                                       .strides = {one_.image_strides[0], 1},
+                                       .at = {sample, element},
+                                       .inside = {kernel::kNoExpr, within(draft, element, elements)}},
+                                      kernel::kNoExpr, ImageUse::kSample);
+  const ExprId exponent = exponent_of(draft, value, {line, at});
   const auto of_sample = [&](const std::string& name, DType dtype, int scratch, ExprId stored) {
     const int buffer = draft.buffer(name, dtype, {one_.samples}, {}, kernel::BufferRole::kOutput, -1 - scratch);
     draft.store(buffer, {sample}, stored);
@@ -80,7 +98,7 @@ void ConvolutionOperands::find_scales() {
   const ExprId power = build.op(ScalarOp::kSub, {exponent, number(build, kImagePower)});
   of_sample("scale", DType::f32, image_scale_, build.op(ScalarOp::kExp2, {power}));
   of_sample("spoilt", DType::i32, spoilt_samples_, whole(build, 0));
-  draft.schedule.warps = 8;
+  draft.schedule.warps = group_.producer ? 16 : 8;
   finish(draft, draft.schedule);
 }
 
@@ -92,7 +110,13 @@ void ConvolutionOperands::arrange_image() {
   const int64_t channels = next_power_of_two(all_channels), channel_width = std::min<int64_t>(channels, 64),
                 positions = std::clamp<int64_t>(4096 / channel_width, 64, 256),
                 width = std::min(positions, next_power_of_two(length));
-  ScheduledDraft draft("channels_last_kernel", "The image in 16 bits, with its channels side by side.");
+  std::string name = "channels_last_kernel", doc = "The image in 16 bits, with its channels side by side.";
+  if (group_.producer) {
+    const kernel_ir::Kernel& made = group_.producer->group->kernel;
+    name = made.name.substr(0, made.name.rfind("kernel")) + name;
+    doc = made.doc + ", in 16 bits with its channels side by side.";
+  }
+  ScheduledDraft draft(std::move(name), std::move(doc));
   kernel::Builder& build = draft.build;
   const Index sample = draft.grid("sample", one_.samples), block = draft.grid("block", ceil_divide(length, width)),
               chunk = draft.grid("chunk", ceil_divide(all_channels, channel_width));
@@ -101,21 +125,26 @@ void ConvolutionOperands::arrange_image() {
                                            {.mapping = Mapping::kTile, .width = channel_width});
   const Index position = block * Index(width) + symbol_index(place),
               channel = chunk * Index(channel_width) + symbol_index(within_chunk);
-  const ExprId exists = both(build, within(draft, position, length), within(draft, channel, all_channels));
+  const ExprId place_exists = within(draft, position, length), channel_exists = within(draft, channel, all_channels),
+               exists = both(build, place_exists, channel_exists);
   const Digits at(draft, position, padded());
   const Digits of_group(draft, channel, {one_.groups, kept_});
-  ExprId inside = both(build, exists, within(draft, of_group[1], one_.channels));
-  std::vector<Index> places = {sample, of_group[0] * Index(one_.channels) + of_group[1]};
+  ImagePlaces places{
+      .shape = image_shape(),
+      .strides = one_.image_strides,
+      .at = {sample, of_group[0] * Index(one_.channels) + of_group[1]},
+      .inside = {kernel::kNoExpr, both(build, channel_exists, within(draft, of_group[1], one_.channels))}};
   for (size_t dim = 0; dim < dims(); ++dim) {
-    places.push_back(at[dim] - Index(one_.dims[dim].padding));
-    inside = both(build, inside, within(draft, places.back(), one_.dims[dim].input));
+    places.at.push_back(at[dim] - Index(one_.dims[dim].padding));
+    const ExprId inside = within(draft, places.at.back(), one_.dims[dim].input);
+    places.inside.push_back(dim == 0 ? both(build, place_exists, inside) : inside);
   }
-  ExprId value = draft.load(image_buffer(draft), places, 0.0, inside);
+  ExprId value = image_elements(draft, std::move(places), kernel::kNoExpr, ImageUse::kLayOut);
   if (scaled_) {
     const int scales = draft.buffer("scale", DType::f32, {one_.samples}, {}, kernel::BufferRole::kInput,
                                     -1 - image_scale_);
     const ExprId scale = draft.load(scales, {sample});
-    value = build.named("scaled", build.op(ScalarOp::kMul, {value, build.op(ScalarOp::kReciprocal, {scale})}));
+    value = draft.named("scaled", build.op(ScalarOp::kMul, {value, build.op(ScalarOp::kReciprocal, {scale})}));
     const int spoilt = draft.buffer("spoilt", DType::i32, {one_.samples}, {}, kernel::BufferRole::kOutput,
                                     -1 - spoilt_samples_);
     const ExprId loses = has_no_halves(build, value, {place, within_chunk});
@@ -123,6 +152,8 @@ void ConvolutionOperands::arrange_image() {
   }
   store_halves(draft, one_.image.name, shape, image_, image_rest_, {sample, position * Index(all_channels) + channel},
                value, exists);
+  // What makes the image has several tiles at once in registers.
+  if (group_.producer) draft.schedule.warps = 8;
   finish(draft, draft.schedule);
 }
 
@@ -133,7 +164,7 @@ void ConvolutionOperands::store_halves(KernelDraft& draft, const std::string& na
     draft.store(draft.buffer(name + part, narrow_, shape, {}, kernel::BufferRole::kOutput, -1 - scratch), places, half,
                 mask);
   };
-  const ExprId half = build.named("half", build.cast(narrow_, value));
+  const ExprId half = draft.named("half", build.cast(narrow_, value));
   store("_halves", first, half);
   if (halves_)
     store("_rest", rest, build.cast(narrow_, build.op(ScalarOp::kSub, {value, build.cast(DType::f32, half)})));
@@ -202,10 +233,10 @@ void ConvolutionOperands::arrange_filters() {
   }
   ExprId value = draft.load(weight_buffer(draft), places, 0.0, exists);
   if (scaled_) {
-    const ExprId exponent = exponent_of(build, value, {depth});
+    const ExprId exponent = exponent_of(draft, value, {depth});
     const ExprId power = build.op(ScalarOp::kSub, {exponent, number(build, kFilterPower)});
     const ExprId factor = build.op(ScalarOp::kExp2, {build.op(ScalarOp::kNeg, {power})});
-    value = build.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
+    value = draft.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
     const auto of_filter = [&](const std::string& name, DType dtype, int scratch, ExprId stored) {
       const int buffer = draft.buffer(name, dtype, of_filters, {}, kernel::BufferRole::kOutput, -1 - scratch);
       draft.store(buffer, row, stored);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/convolution_image.hpp"
 #include "plan/convolution_kernels.hpp"
 #include "plan/scheduled_draft.hpp"
 
@@ -96,10 +97,10 @@ class ConvolutionOperands : public ProductKernels {
     return shape;
   }
 
-  int image_buffer(KernelDraft& draft) const {
-    return draft.buffer(one_.image.name, one_.image.dtype, image_shape(), one_.image_strides,
-                        kernel::BufferRole::kInput, one_.image.root, one_.image.offset);
-  }
+  // In the order of the kernels. Where the group makes its image, what others read of it is stored as it is laid out.
+  enum class ImageUse { kSample, kLayOut, kAgain };
+  // The image's elements at these places, and zeros outside of it and where the mask does not hold.
+  ExprId image_elements(KernelDraft& draft, ImagePlaces places, ExprId mask, ImageUse use) const;
 
   int weight_buffer(KernelDraft& draft) const {
     return draft.buffer(one_.weight.name, one_.weight.dtype, weight_shape(), one_.weight_strides,
@@ -117,7 +118,7 @@ class ConvolutionOperands : public ProductKernels {
   }
 
   // floor(log2(largest)) of what is finite and not too small.
-  static ExprId exponent_of(kernel::Builder& build, ExprId value, const std::vector<Symbol>& along);
+  static ExprId exponent_of(KernelDraft& draft, ExprId value, const std::vector<Symbol>& along);
 
   // For each sample: 2^(exponent − power), found from some of its elements, and no flag.
   void find_scales();

@@ -6,7 +6,7 @@
 // and three products (scheme fp16x3 of lower/schedule.hpp). A power of two for each sample and each filter keeps them
 // within a half's range, and what it does not keep there is computed again in TF32, or f32 (docs/precision.md). A
 // kernel before the product lays the image out with channels side by side and zeros around it, so that the product's
-// loads are long and need no masks. Depthwise convolutions are sums of a few products each.
+// loads are long and need no masks; it may also make the image. Depthwise convolutions are sums of a few products each.
 #include <algorithm>
 
 #include "plan/convolution_kernels.hpp"
@@ -97,7 +97,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Convolution& one = *group.convolution;
   int64_t filters = read("block_m"), positions = read("block_n");
-  if (!one.is_direct()) positions = std::min<int64_t>(positions, 256);
+  positions = one.is_direct() ? std::min(positions, next_power_of_two(one.places()))
+                              : std::min<int64_t>(positions, 256);
   if (one.folds_filters) {
     filters = std::max(filters, next_power_of_two(one.filters));
     positions = std::min(positions, kMostOfBlock / filters);

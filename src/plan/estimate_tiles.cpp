@@ -38,8 +38,7 @@ class TileEstimate {
       double elements = 1;
       for (const tile::Index& size : buffer.shape)
         elements *= static_cast<double>(kernel::range_of(size, ranges_).high);
-      const double bytes = elements * static_cast<double>(size_of(buffer.dtype));
-      memory_bytes += is_repeated() ? std::min(bytes, moved_[place]) : bytes;
+      memory_bytes += std::min(elements * static_cast<double>(size_of(buffer.dtype)), moved_[place]);
     }
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
@@ -123,8 +122,8 @@ namespace plan {
 
 double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) {
   double total = 0;
-  for (const ScheduledKernel& one : group.kernels)
-    total += device.launch_seconds + estimate(one.kernel, device).seconds;
+  for (const auto* kernels : {&group.kernels, &group.behind})
+    for (const ScheduledKernel& one : *kernels) total += device.launch_seconds + estimate(one.kernel, device).seconds;
   for (const ScheduledTiles& one : group.tiles)
     total += static_cast<double>(one.repetition ? one.repetition->count : 1) *
              (device.launch_seconds + kw::seconds_of(one.program, device));

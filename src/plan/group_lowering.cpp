@@ -9,6 +9,7 @@
 #include "ir/spoken_name.hpp"
 #include "plan/attention.hpp"
 #include "plan/bag_lowering.hpp"
+#include "plan/convolution_lowering.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/product_lowering.hpp"

@@ -26,6 +26,15 @@ struct Attention {
   bool nothing_is_zero = false;        // rows that attend to no key are 0 (PyTorch's operator), else NaN (a softmax)
 };
 
+// What makes a convolution's image element by element, to be computed where the convolution's kernels read it. The
+// kernel stores the whole image, and what others read of its other results.
+struct ImageProducer {
+  std::shared_ptr<const LoweredGroup> group;
+  bool is_stored = false;  // others read the image, too
+
+  const kernel_ir::Store& image_store(ValueId image) const;
+};
+
 struct LoweredGroup {
   kernel_ir::Kernel kernel;      // no blocks chosen, no body
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
@@ -37,6 +46,11 @@ struct LoweredGroup {
   std::optional<Attention> attention;
   // Of a group whose product is a convolution's: its operands and windows.
   std::optional<Convolution> convolution;
+  std::optional<ImageProducer> producer;  // where nothing has made its image before
+  // Of a group that also folds means and squared deviations of its product's rows, over everything else: a kernel of
+  // what those folds lead to (new running statistics). The group's own kernel is pointwise; it "stores" what the k-th
+  // fold takes in buffer −1 − k, and blocks fold that into parts.
+  std::shared_ptr<const LoweredGroup> statistics;
   // Of a group that is a recurrent layer's node: no kernel but its name.
   std::optional<Recurrence> recurrence;
 };

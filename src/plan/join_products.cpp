@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
+#include "plan/statistics.hpp"
 #include "plan/traffic.hpp"
 
 namespace kw {
@@ -26,6 +28,7 @@ constexpr double kLibraryShareOfExactConvolutions = 0.5;                     // 
 constexpr double kLibrarySecondsOfStep = 10e-6, kLibraryShareOfRecurrences = 0.4;
 // The model is not so exact that less is worth leaving the library for.
 constexpr double kWorthIt = 0.9;
+constexpr double kWorthItOfOurs = 0.99;  // of kernels of ours, which it knows better
 
 class ProductJoiner {
  public:
@@ -41,11 +44,13 @@ class ProductJoiner {
       if (const auto product = plan::product_of(facts_, node)) {
         join(group, product->result, library_seconds(*product), plan::kContractionScheduler);
       } else if (const auto convolution = plan::convolution_of(facts_, node)) {
-        join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
+        if (!join_statistics(group, convolution->result, library_seconds(*convolution)))
+          join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
       } else if (const auto recurrence = plan::recurrence_of(facts_, node)) {
         replace({group}, library_seconds(*recurrence), plan::kRecurrenceScheduler);
       }
     }
+    for (size_t group = 0; group < schedule_.groups.size(); ++group) join_producer(group);
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
   }
@@ -142,12 +147,46 @@ class ProductJoiner {
       made.group.nodes.insert(made.group.nodes.end(), schedule_.groups[group].nodes.begin(),
                               schedule_.groups[group].nodes.end());
     std::sort(made.group.nodes.begin(), made.group.nodes.end());
-    const auto lowered = plan::lower_group(facts_, made.group.nodes, outputs_of(schedule_.groups)[groups.back()]);
+    return scheduled(std::move(made.group.nodes), outputs_of(schedule_.groups)[groups.back()], scheduler);
+  }
+
+  std::optional<Joined> scheduled(std::vector<NodeId> nodes, const std::vector<ValueId>& outputs,
+                                  const plan::Scheduler& scheduler) const {
+    const auto lowered = plan::lower_group(facts_, nodes, outputs);
     if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
-    made.group.scheduler = scheduler.name;
-    made.group.parameters = scheduler.defaults(*lowered, device_);
-    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_);
+    Joined made{{std::move(nodes), std::string(scheduler.name), scheduler.defaults(*lowered, device_)}};
+    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_) +
+                   seconds_of_image(*lowered);
     return made;
+  }
+
+  // What the model of tiles does not see of an image that is made as it is laid out: loads that run across the lines of
+  // memory; and depthwise, that it is made again for every tap.
+  double seconds_of_image(const plan::LoweredGroup& group) const {
+    if (!group.producer) return 0;
+    constexpr double kSectorBytes = 32;
+    const kernel_ir::Kernel& kernel = group.producer->group->kernel;
+    const auto& walked = group.producer->image_store(group.convolution->image.root).access.index.terms;
+    const auto is_across = [&](const kernel_ir::IndexTerm& term) {
+      return std::abs(term.coefficient) > 1 && std::any_of(walked.begin(), walked.end(), [&](const auto& along) {
+               return along.axis == term.axis && along.coefficient == 1;
+             });
+    };
+    double bytes = 0, operations = 0;
+    for (const kernel_ir::Expr& expr : kernel.exprs) {
+      operations += weight_of(expr);
+      const auto& terms = expr.access.index.terms;
+      if (!kernel_ir::is_load(expr) || std::none_of(terms.begin(), terms.end(), is_across)) continue;
+      double elements = 1;
+      const std::vector<bool> used = kernel_ir::axes_of_access(kernel, expr.access);
+      for (size_t axis = 0; axis < used.size(); ++axis)
+        if (used[axis]) elements *= static_cast<double>(kernel.axes[axis].extent);
+      bytes += elements * (kSectorBytes - static_cast<double>(size_of(expr.dtype)));
+    }
+    if (!group.convolution->is_direct()) return bytes / device_.copy_bytes_per_second;
+    const double elements = static_cast<double>(facts_.graph.type(group.convolution->result).elements());
+    return bytes / device_.copy_bytes_per_second +
+           2 * operations * elements * static_cast<double>(group.convolution->taps()) / device_.fp32_flops;
   }
 
   // In the place of the last of them, where the model expects it to be faster. Returns whether it was replaced.
@@ -190,6 +229,92 @@ class ProductJoiner {
     return replace({group, *reader}, seconds_now, std::move(together));
   }
 
+  // A convolution with the means and variances of its channels that a group behind it folds: that group keeps the rest,
+  // and does not read the result for them.
+  bool join_statistics(size_t group, ValueId result, double library_seconds) {
+    const auto alone = joined({group}, plan::kConvolutionScheduler);
+    const bool is_ours = alone && alone->seconds < kWorthIt * library_seconds;
+    for (size_t reader = group + 1; reader < schedule_.groups.size(); ++reader) {
+      const std::string& scheduler = schedule_.groups[reader].scheduler;
+      if (scheduler != plan::kReductionScheduler.name && scheduler != plan::kNormalisationScheduler.name) continue;
+      if (std::none_of(facts_.readers[result].begin(), facts_.readers[result].end(),
+                       [&](NodeId node) { return holds(reader, node); }))
+        continue;
+      const auto apart = plan::statistics_of(facts_, schedule_.groups[reader].nodes, result);
+      if (!apart) continue;
+      const auto now = scheduled_seconds(schedule_, reader);
+      const auto made = with_statistics(group, reader, *apart, result);
+      if (!now || !made) continue;
+      if (made->seconds >= (is_ours ? kWorthItOfOurs * (alone->seconds + *now) : kWorthIt * (library_seconds + *now)))
+        continue;
+      schedule_ = std::move(made->schedule);
+      return true;
+    }
+    return false;
+  }
+
+  struct WithStatistics {
+    Schedule schedule;
+    double seconds = 0;  // of the two groups
+  };
+
+  // Emptied groups go at the end, so that the places of all others stay.
+  std::optional<WithStatistics> with_statistics(size_t group, size_t reader, const plan::StatisticsApart& apart,
+                                                ValueId result) const {
+    WithStatistics made{schedule_};
+    std::vector<GroupSchedule>& groups = made.schedule.groups;
+    GroupSchedule &first = groups[group], &rest = groups[reader];
+    first.nodes.insert(first.nodes.end(), apart.before.begin(), apart.before.end());
+    first.nodes.insert(first.nodes.end(), apart.statistics.begin(), apart.statistics.end());
+    std::sort(first.nodes.begin(), first.nodes.end());
+    first.scheduler = plan::kConvolutionScheduler.name;
+    rest.nodes = apart.after;
+    if (!comes_before(group, first.nodes)) return std::nullopt;
+    // What stands between convolution and norm is stored, unless the convolution's own result is wanted as well.
+    const auto& readers = facts_.readers[result];
+    if (facts_.escapes[result] || !std::all_of(readers.begin(), readers.end(), [&](NodeId node) {
+          return std::binary_search(first.nodes.begin(), first.nodes.end(), node);
+        }))
+      std::set_union(apart.before.begin(), apart.before.end(), apart.after.begin(), apart.after.end(),
+                     std::back_inserter(rest.nodes = {}));
+    for (size_t at : {group, reader}) {
+      if (groups[at].nodes.empty()) continue;
+      const auto outputs = outputs_of(groups);
+      const auto lowered = plan::lower_group(facts_, groups[at].nodes, outputs[at]);
+      if (!lowered || (at == group && (!lowered->convolution || !lowered->statistics))) return std::nullopt;
+      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered);
+      if (!scheduler) return std::nullopt;
+      groups[at].scheduler = scheduler->name;
+      groups[at].parameters = scheduler->defaults(*lowered, device_);
+      made.seconds += plan::seconds_of(scheduler->lower(*lowered, groups[at].parameters, device_), device_);
+    }
+    return made;
+  }
+
+  // Does all that the nodes read, and they do not make, come from before that group?
+  bool comes_before(size_t group, const std::vector<NodeId>& nodes) const {
+    std::vector<bool> made(facts_.graph.nodes.size());
+    for (size_t at = 0; at < group; ++at)
+      for (NodeId node : schedule_.groups[at].nodes) made[node] = true;
+    for (NodeId node : nodes) made[node] = true;
+    bool all = true;
+    for (NodeId node : nodes)
+      for_each_operand(facts_.graph.nodes[node], [&](ValueId operand) {
+        const NodeId producer = facts_.graph.values[facts_.roots[operand]].producer;
+        all = all && (producer == kNoNode || made[producer]);
+      });
+    return all;
+  }
+
+  // By the model of what its scheduler makes of it.
+  std::optional<double> scheduled_seconds(const Schedule& schedule, size_t group) const {
+    const GroupSchedule& one = schedule.groups[group];
+    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
+    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
+    if (!lowered || !scheduler) return std::nullopt;
+    return plan::seconds_of(scheduler->lower(*lowered, one.parameters, device_), device_);
+  }
+
   // Where filters are folded, a transposed convolution's phases are blocks of their own, which would store every other
   // element of a result that is stored whole.
   bool stores_phases_apart(size_t group, ValueId result, size_t reader) const {
@@ -208,6 +333,94 @@ class ProductJoiner {
     const auto is_its = [&](std::string_view scheduler) { return schedule_.groups[*reader].scheduler == scheduler; };
     const bool fits = reader && *reader > group && std::any_of(schedulers.begin(), schedulers.end(), is_its);
     return fits ? reader : std::nullopt;
+  }
+
+  // A convolution with the pointwise group that makes its image, or the pointwise part of a normalisation, where the
+  // model expects one group to be faster. What others read of that group they read of this one then.
+  void join_producer(size_t group) {
+    const NodeId node = plan::convolution_among(facts_, schedule_.groups[group].nodes);
+    const auto convolution = node == kNoNode ? std::nullopt : plan::convolution_of(facts_, node);
+    if (!convolution) return;
+    const auto outputs = outputs_of(schedule_.groups);
+    const auto makes_image = [&](const std::vector<ValueId>& stored) {
+      return std::find(stored.begin(), stored.end(), convolution->image.root) != stored.end();
+    };
+    const auto maker = static_cast<size_t>(std::find_if(outputs.begin(), outputs.end(), makes_image) - outputs.begin());
+    if (maker >= group || plan::find_scheduler(schedule_.groups[maker].scheduler) == nullptr) return;
+    double now = 0;
+    if (is_library_call(group)) {
+      now = library_seconds(*convolution);
+    } else {
+      const auto alone = scheduled(schedule_.groups[group].nodes, outputs[group], plan::kConvolutionScheduler);
+      if (!alone) return;
+      now = alone->seconds;
+    }
+    const double share = is_library_call(group) || convolution->is_direct() ? kWorthIt : kWorthItOfOurs;
+    if (schedule_.groups[maker].scheduler == plan::kPointwiseScheduler.name) {
+      now += seconds_of(schedule_.groups[maker], outputs[maker]);
+      if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
+    } else if (const auto apart = plan::with_statistics_apart(facts_, schedule_, maker, device_)) {
+      const auto together = seconds_of_kernels(schedule_, maker), statistics = seconds_of_kernels(*apart, maker);
+      if (!together || !statistics) return;
+      now = share * (now + *together) - *statistics;
+      if (auto joined = with_producer(*apart, maker + 1, group + 1, now)) schedule_ = *std::move(joined);
+    }
+  }
+
+  // The schedule with these two as one group, in the place of one of them, where it takes less than so many seconds.
+  std::optional<Schedule> with_producer(const Schedule& schedule, size_t maker, size_t group, double seconds) const {
+    std::vector<NodeId> nodes;
+    std::set_union(schedule.groups[maker].nodes.begin(), schedule.groups[maker].nodes.end(),
+                   schedule.groups[group].nodes.begin(), schedule.groups[group].nodes.end(), std::back_inserter(nodes));
+    const auto outputs = outputs_of(schedule.groups);
+    for (const auto& [place, other] : {std::pair{group, maker}, std::pair{maker, group}}) {
+      Schedule made = schedule;
+      made.groups[other].nodes.clear();
+      made.groups[place].nodes = nodes;
+      const auto stored = outputs_of(made.groups);
+      if (!is_in_order(made.groups, stored, place) || !same_but_for(stored, outputs, {maker, group})) continue;
+      auto joined = scheduled(nodes, stored[place], plan::kConvolutionScheduler);
+      if (!joined || joined->seconds >= seconds) return std::nullopt;
+      made.groups[place] = std::move(joined->group);
+      return made;
+    }
+    return std::nullopt;
+  }
+
+  // By what the group's kernels move, several passes over a tensor among it.
+  std::optional<double> seconds_of_kernels(const Schedule& schedule, size_t group) const {
+    const GroupSchedule& one = schedule.groups[group];
+    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
+    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
+    if (!lowered || scheduler == nullptr) return std::nullopt;
+    double seconds = 0;
+    for (const plan::ScheduledKernel& kernel : scheduler->lower(*lowered, one.parameters, device_).kernels)
+      seconds += (kernel.by_last ? 0 : device_.launch_seconds) +
+                 estimate(kernel.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
+    return seconds;
+  }
+
+  // Does the group stand behind those that store what it reads, and before those that read what it stores?
+  bool is_in_order(const std::vector<GroupSchedule>& groups, const std::vector<std::vector<ValueId>>& stored,
+                   size_t place) const {
+    const auto reads_of = [&](size_t reader, size_t maker) {
+      const std::vector<NodeId>& nodes = groups[reader].nodes;
+      return std::any_of(stored[maker].begin(), stored[maker].end(), [&](ValueId value) {
+        return !std::binary_search(nodes.begin(), nodes.end(), facts_.graph.values[value].producer) &&
+               std::any_of(facts_.readers[value].begin(), facts_.readers[value].end(),
+                           [&](NodeId node) { return std::binary_search(nodes.begin(), nodes.end(), node); });
+      });
+    };
+    for (size_t group = 0; group < groups.size(); ++group)
+      if ((group < place && reads_of(group, place)) || (group > place && reads_of(place, group))) return false;
+    return true;
+  }
+
+  static bool same_but_for(const std::vector<std::vector<ValueId>>& some,
+                           const std::vector<std::vector<ValueId>>& others, std::initializer_list<size_t> groups) {
+    for (size_t group = 0; group < some.size(); ++group)
+      if (some[group] != others[group] && std::find(groups.begin(), groups.end(), group) == groups.end()) return false;
+    return true;
   }
 
   void join_attention(size_t group) {

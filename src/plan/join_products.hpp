@@ -9,7 +9,8 @@ namespace kw {
 
 // The schedule with those of its library calls replaced that are products the device makes sooner so, by the cost
 // model; each takes the pointwise group that alone reads it, or the one that folds its columns or, of a convolution,
-// its filters. All else stays as it is.
+// its filters; a convolution also the means and variances of its channels, which leave a norm pointwise, and the
+// pointwise group that makes its image. All else stays as it is.
 Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device);
 
 }  // namespace kw

@@ -70,16 +70,18 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
            std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
-           kernel::Symbol folded)
+           kernel::Symbol folded, LiftedNumbers numbers)
     : build_(build),
       kernel_(kernel),
       axes_(std::move(axes)),
       known_(std::move(known)),
       place_(std::move(place)),
-      folded_(folded) {}
+      folded_(folded),
+      numbers_(std::move(numbers)) {}
 
 kernel::Index Lift::index(const kernel_ir::Index& index) const {
-  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
+  const std::vector<kernel::SymbolRange> ranges = numbers_.ranges.empty() ? kernel::ranges_of(build_.kernel())
+                                                                          : numbers_.ranges;
   kernel::Index sum = index.constant;
   for (const kernel_ir::IndexTerm& term : index.terms) {
     kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
@@ -89,25 +91,35 @@ kernel::Index Lift::index(const kernel_ir::Index& index) const {
   return sum;
 }
 
+kernel::Index Lift::over_symbols(const kernel::Index& index) const {
+  return numbers_.over_symbols ? numbers_.over_symbols(index) : index;
+}
+
+// Bounds that no place reaches are left out.
 ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
+  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
   ExprId all = kernel::kNoExpr;
   const auto also = [&](ScalarOp op, const kernel::Index& place, int64_t bound) {
-    const bool narrow = std::abs(bound) < std::numeric_limits<int32_t>::max();
-    const DType dtype = narrow ? DType::i32 : DType::i64;
+    const kernel::Interval range = kernel::range_of(place, ranges);
+    const int64_t farthest = std::max({range.high, -range.low, bound, -bound});
+    const DType dtype = farthest < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
     const ExprId one = build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)});
     all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
   };
   for (const kernel_ir::Guard& guard : guards) {
-    const kernel::Index place = index(guard.index);
-    also(ScalarOp::kGreaterEqual, place, guard.lower);
-    also(ScalarOp::kLess, place, guard.upper);
+    const kernel::Index place = over_symbols(index(guard.index));
+    const kernel::Interval range = kernel::range_of(place, ranges);
+    if (range.low < guard.lower) also(ScalarOp::kGreaterEqual, place, guard.lower);
+    if (range.high >= guard.upper) also(ScalarOp::kLess, place, guard.upper);
   }
   return all;
 }
 
 kernel::Access Lift::access(const kernel_ir::Access& access) {
   kernel::Access lifted = place_(access.buffer, index(access.index));
-  lifted.mask = within(access.guards);
+  const ExprId inside = within(access.guards);
+  if (lifted.mask == kernel::kNoExpr) lifted.mask = inside;
+  else if (inside != kernel::kNoExpr) lifted.mask = build_.op(ScalarOp::kLogicalAnd, {lifted.mask, inside});
   lifted.otherwise = access.otherwise;
   return lifted;
 }
@@ -148,7 +160,7 @@ ExprId Lift::expr(kernel_ir::ExprId id) {
   ExprId made = kernel::kNoExpr;
   switch (expr.kind) {
     case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
-    case kernel_ir::ExprKind::kIndex: made = build_.index(index(expr.access.index), expr.dtype); break;
+    case kernel_ir::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
     case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
     case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
     case kernel_ir::ExprKind::kOp: {

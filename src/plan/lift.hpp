@@ -16,14 +16,21 @@ namespace kw::plan {
 // which would make a last place of what they are given a whole one?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
+// Numbers that the lifted kernel's axes may be written over besides the builder's symbols.
+struct LiftedNumbers {
+  std::vector<kernel::SymbolRange> ranges;                          // of the builder's symbols and then of these
+  std::function<kernel::Index(const kernel::Index&)> over_symbols;  // an index over both, over the symbols alone
+};
+
 class Lift {
  public:
   // `axes`: what each of the kernel's axes is over the builder's symbols. `known`: what loads of these buffers are.
   // `place`: where the builder's kernel finds the element at an index of one of the kernel's buffers. `folded`: the
-  // axis that the kernel's reduce axes are, which its blocks have whole; −1 where there are none.
+  // axis that the kernel's reduce axes are, which its blocks have whole; −1 where there are none. `numbers`: `axes` and
+  // the indices that `place` is given are over these, too.
   Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
        std::map<int, kernel::ExprId> known, std::function<kernel::Access(int buffer, const kernel::Index& index)> place,
-       kernel::Symbol folded = -1);
+       kernel::Symbol folded = -1, LiftedNumbers numbers = {});
 
   kernel::ExprId expr(kernel_ir::ExprId id);
   kernel::Access access(const kernel_ir::Access& access);
@@ -34,6 +41,7 @@ class Lift {
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
+  kernel::Index over_symbols(const kernel::Index& index) const;
 
   kernel::Builder& build_;
   const kernel_ir::Kernel& kernel_;
@@ -41,6 +49,7 @@ class Lift {
   std::map<int, kernel::ExprId> known_;
   std::function<kernel::Access(int, const kernel::Index&)> place_;
   kernel::Symbol folded_;
+  LiftedNumbers numbers_;
   std::map<kernel_ir::ExprId, kernel::ExprId> done_;
 };
 

@@ -185,21 +185,7 @@ class ProgramBuilder {
       program_.steps.emplace_back(std::in_place_type<AllocateStep>,
                                   AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
-    for (auto& one : scheduled.kernels) {
-      store_updates_last(one);
-      Pending pending;
-      pending.step = program_.steps.size();
-      pending.kernel = std::move(one.kernel);
-      pending.placed = move_offsets_out(pending.kernel);
-      pending.identity = identity_of(pending.placed.kernel);
-      offsets_of_[pending.identity].insert(pending.placed.offsets);
-      KernelStep step;
-      step.by_last = one.by_last;
-      step.group = static_cast<int>(index);
-      for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
-      program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
-      pending_.push_back(std::move(pending));
-    }
+    for (auto& one : scheduled.kernels) add_kernel(index, std::move(one), scratch_names);
     for (auto& one : scheduled.tiles) {
       TileStep step;
       step.group = static_cast<int>(index);
@@ -209,12 +195,29 @@ class ProgramBuilder {
       step.program = intern(std::move(one.program));
       program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
     }
+    for (auto& one : scheduled.behind) add_kernel(index, std::move(one), scratch_names);
     for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
       program_.steps.emplace_back(std::in_place_type<ViewStep>,
                                   ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
     }
+  }
+
+  void add_kernel(size_t group, plan::ScheduledKernel one, const std::vector<std::string>& scratch_names) {
+    store_updates_last(one);
+    Pending pending;
+    pending.step = program_.steps.size();
+    pending.kernel = std::move(one.kernel);
+    pending.placed = move_offsets_out(pending.kernel);
+    pending.identity = identity_of(pending.placed.kernel);
+    offsets_of_[pending.identity].insert(pending.placed.offsets);
+    KernelStep step;
+    step.by_last = one.by_last;
+    step.group = static_cast<int>(group);
+    for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
+    program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
+    pending_.push_back(std::move(pending));
   }
 
   const std::string& name_of(int buffer, const std::vector<std::string>& scratch_names) const {

@@ -326,6 +326,7 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
   };
   also(group_);
   if (group_.attention) also(*group_.attention->scores);
+  if (group_.producer) also(*group_.producer->group);
   for (const ProductOperand* operand : operands_)
     if (value == operand->root) aligned = aligned && operand->aligned;
   return aligned;
@@ -434,18 +435,24 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
   return draft.load(buffer, places);
 }
 
-void ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
-                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
-                                   const std::vector<kernel::Index>& stored) {
+std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
+                                                  const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
+                                                  const std::vector<kernel::Index>& stored) {
   Lift lift = lift_after(draft, after, places, value);
   const std::vector<bool> plain = walked_like_the_product(after);
+  std::vector<ExprId> folded;
   for (const kernel_ir::Store& store : after.kernel.stores) {
+    if (after.buffers[store.access.buffer] < 0) {
+      folded.push_back(lift.expr(store.value));
+      continue;
+    }
     kernel::Access access = lift.access(store.access);
     if (plain[store.access.buffer])
       for (size_t place = 0; place < stored.size(); ++place) access.coordinates[place].index = stored[place];
     access.mask = mask;
     draft.build.store(std::move(access), lift.expr(store.value));
   }
+  return folded;
 }
 
 ExprId ProductKernels::value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,

@@ -71,6 +71,9 @@ class KernelDraft {
   void store(int buffer, const std::vector<kernel::Index>& places, kernel::ExprId value,
              kernel::ExprId mask = kernel::kNoExpr);
 
+  // Named so, or as near to it as the graph's own names leave it.
+  kernel::ExprId named(const std::string& name, kernel::ExprId expr) { return build.named(unique(name), expr); }
+
   kernel::Builder build;
   std::vector<int> tensors;      // [buffer]
   std::vector<int64_t> offsets;  // [buffer]
@@ -110,9 +113,10 @@ class ProductKernels {
 
   // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
-  // holds (none: those).
-  static void store_results(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
-                            kernel::ExprId value, kernel::ExprId mask, const std::vector<kernel::Index>& stored = {});
+  // holds (none: those). Returns what the group's statistics fold, for each fold in order.
+  static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
+                                                   const std::vector<kernel::Index>& places, kernel::ExprId value,
+                                                   kernel::ExprId mask, const std::vector<kernel::Index>& stored = {});
   // The one value that such a group stores.
   static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                     kernel::ExprId value);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "plan/axes.hpp"
+#include "plan/kernel_builder.hpp"
 #include "plan/lift.hpp"
 #include "support/error.hpp"
 
@@ -16,26 +17,6 @@ const kernel_ir::Access* load_of(const Kernel& kernel, int buffer) {
   for (const kernel_ir::Expr& expr : kernel.exprs)
     if (kernel_ir::is_load(expr) && expr.access.buffer == buffer) return &expr.access;
   return nullptr;
-}
-
-// Does the access meet every one of `elements` once, in the order of memory along some order of the axes?
-bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
-  if (access.index.constant != 0 || !access.guards.empty()) return false;
-  std::vector<size_t> order(kernel.axes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::vector<int64_t> distances(kernel.axes.size(), 0);
-  for (const kernel_ir::IndexTerm& term : access.index.terms) {
-    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
-    distances[term.axis] = term.coefficient;
-  }
-  std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
-  int64_t next = 1;
-  for (size_t axis : order) {
-    if (distances[axis] != next) return false;
-    next *= kernel.axes[axis].extent;
-  }
-  return next == elements;
 }
 
 // What is stored as it is: the product alone.
@@ -82,7 +63,88 @@ void store_product(LoweredGroup& group, const GraphFacts& facts) {
   group.kernel.stores.push_back(store);
 }
 
+bool uses_serial_axis(const Kernel& kernel, const kernel_ir::Access& access) {
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+    if (kernel_ir::is_serial(kernel.axes[axis]) && uses_axis(access, static_cast<int>(axis))) return true;
+  return false;
+}
+
+// Are its folds means and squared deviations, which nothing that is stored along their axes needs, of rows of the
+// product over all else?
+bool has_statistics_of_rows(const LoweredGroup& group) {
+  const Kernel& kernel = group.kernel;
+  const Product& product = *group.product;
+  std::vector<bool> folded(kernel.exprs.size());  // is a fold, or made of one
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const kernel_ir::Expr& expr = kernel.exprs[id];
+    for (kernel_ir::ExprId operand : expr.operands) folded[id] = folded[id] || folded[operand];
+    if (expr.kind != kernel_ir::ExprKind::kReduce) continue;
+    if (folded[id] || expr.reduce != kernel_ir::ReduceOp::kMoments) return false;
+    folded[id] = true;
+  }
+  for (const kernel_ir::Store& store : kernel.stores)
+    if (folded[store.value] == uses_serial_axis(kernel, store.access)) return false;
+  const std::vector<int64_t> distances = distances_in_product(group);
+  const Shape strides = product.result_strides();
+  const size_t row = product.batch.size();
+  int64_t rows = 0;
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
+    if (kernel.axes[axis].extent == 1 || kernel_ir::is_serial(kernel.axes[axis])) continue;
+    if (rows > 0 || distances[axis] != strides[row]) return false;
+    rows = kernel.axes[axis].extent;
+  }
+  return rows == product.rows;
+}
+
+// The kernel becomes a pointwise one, which stores what its folds take, and `statistics` the rest of it.
+void give_parts(LoweredGroup& group) {
+  LoweredGroup statistics = group;
+  Kernel& kernel = group.kernel;
+  const auto runs_along = [&](const kernel_ir::Store& store) { return uses_serial_axis(kernel, store.access); };
+  std::erase_if(statistics.kernel.stores, runs_along);
+  drop_unused(statistics.kernel);
+  const kernel_ir::Index place = load_of(kernel, product_buffer(group))->index;
+  std::vector<kernel_ir::Store> stores;
+  std::copy_if(kernel.stores.begin(), kernel.stores.end(), std::back_inserter(stores), runs_along);
+  int folds = 0;
+  for (kernel_ir::ExprId id = 0; id < static_cast<kernel_ir::ExprId>(kernel.exprs.size()); ++id) {
+    const kernel_ir::Expr& expr = kernel.exprs[id];
+    if (expr.kind != kernel_ir::ExprKind::kReduce || kernel_ir::siblings_of(kernel, id).front() != id) continue;
+    kernel_ir::Store store;
+    store.access.buffer = static_cast<int>(kernel.buffers.size());
+    store.access.index = place;
+    store.value = expr.operands[0];
+    stores.push_back(store);
+    kernel.buffers.push_back({"folded_" + std::to_string(folds), DType::f32, kw::product(group.product->result_shape()),
+                              kernel_ir::BufferRole::kOutput, true});
+    group.buffers.push_back(-1 - folds++);
+  }
+  kernel.stores = std::move(stores);
+  for (kernel_ir::Axis& axis : kernel.axes) axis.kind = kernel_ir::AxisKind::kParallel;
+  drop_unused(kernel);
+  group.statistics = std::make_shared<const LoweredGroup>(std::move(statistics));
+}
+
 }  // namespace
+
+bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
+  if (access.index.constant != 0 || !access.guards.empty()) return false;
+  std::vector<size_t> order(kernel.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> distances(kernel.axes.size(), 0);
+  for (const kernel_ir::IndexTerm& term : access.index.terms) {
+    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
+    distances[term.axis] = term.coefficient;
+  }
+  std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
+  int64_t next = 1;
+  for (size_t axis : order) {
+    if (distances[axis] != next) return false;
+    next *= kernel.axes[axis].extent;
+  }
+  return next == elements;
+}
 
 int product_buffer(const LoweredGroup& group) {
   for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
@@ -131,12 +193,23 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
       return std::nullopt;
   const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                                  [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-  if (folds && !folded_dimension(*group)) return std::nullopt;
+  if (folds && !folded_dimension(*group)) {
+    if (!has_statistics_of_rows(*group)) return std::nullopt;
+    give_parts(*group);
+  }
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
 }
 
-namespace {
+bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for) {
+  bool makes = false;
+  for_each_operand(facts.graph.nodes[node], [&](ValueId operand) {
+    const ValueId root = facts.roots[operand];
+    makes = makes ||
+            (root != but_for && std::binary_search(nodes.begin(), nodes.end(), facts.graph.values[root].producer));
+  });
+  return makes;
+}
 
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
                                        const std::vector<ValueId>& outputs) {
@@ -149,32 +222,15 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
   return group;
 }
 
-}  // namespace
-
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
-  if (!product) return std::nullopt;
+  if (!product || makes_operand(facts, nodes, node)) return std::nullopt;
   std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs);
-  if (!group) return std::nullopt;
+  if (!group || group->statistics) return std::nullopt;
   if (const auto folded = folded_dimension(*group);
       folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
     return std::nullopt;
-  return group;
-}
-
-std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
-                                                   const std::vector<ValueId>& outputs) {
-  std::optional<Convolution> convolution = convolution_of(facts, node);
-  if (!convolution) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, nodes, convolution->product(), outputs);
-  if (!group) return std::nullopt;
-  if (const auto folded = folded_dimension(*group)) {
-    constexpr size_t kFilters = 1;  // behind samples
-    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
-    convolution->folds_filters = true;
-  }
-  group->convolution = std::move(convolution);
   return group;
 }
 

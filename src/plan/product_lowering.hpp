@@ -12,20 +12,27 @@ namespace kw::plan {
 
 // nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). The
 // result may also be folded over the product's columns (a convolution's over its filters), where one block can have all
-// of them.
+// of them. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
-std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes,
-                                                   NodeId convolution, const std::vector<ValueId>& outputs);
-
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
-// dimension of the product.
+// dimension of the product, or to means and variances of its rows over all others.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs);
 
+// Do the nodes (ascending) make an operand of this one, other than views of `but_for`?
+bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for = kNoValue);
+
+// Such a group of a product among `nodes`, named for all of them.
+std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
+                                       const std::vector<ValueId>& outputs);
+
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
+
+// Does the access meet every one of `elements` once, in the order of memory along some order of the kernel's axes?
+bool covers(const kernel_ir::Kernel& kernel, const kernel_ir::Access& access, int64_t elements);
 
 // The buffer through which the group's kernel reads its product.
 int product_buffer(const LoweredGroup& group);

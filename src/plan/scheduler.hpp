@@ -37,11 +37,12 @@ struct ScheduledTiles {
   std::optional<Repetition> repetition = {};
 };
 
-// Kernels, or tile programs, in order of execution.
+// Kernels, or tile programs with kernels behind them, in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
   std::vector<ScheduledKernel> kernels;
   std::vector<ScheduledTiles> tiles;
+  std::vector<ScheduledKernel> behind;
 };
 
 struct Scheduler {

@@ -28,6 +28,15 @@ ReduceOp combining(ReduceOp op) {
   return op;
 }
 
+// Of each reduction the expression that stands for all its components.
+std::vector<ExprId> first_reductions(const Kernel& kernel) {
+  std::vector<ExprId> first;
+  for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id)
+    if (kernel.exprs[id].kind == ExprKind::kReduce && kernel_ir::siblings_of(kernel, id).front() == id)
+      first.push_back(id);
+  return first;
+}
+
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
   ExprId first = kernel_ir::kNoExpr;
@@ -66,6 +75,17 @@ class Splitter {
     if (!kept.empty() || through_statistics_) make_finish(kept, false);
     if (through_statistics_) make_pointwise_finish(full);
     return std::move(result_);
+  }
+
+  LoweredGroup combine(const MadeParts& parts, const std::vector<Scratch>& scratch) {
+    result_.scratch = scratch;
+    parts_ = parts;
+    part_length_ = parts.length;
+    const std::vector<ExprId> folds = first_reductions(group_.kernel);
+    for (size_t fold = 0; fold < folds.size(); ++fold)
+      partials_.push_back({folds[fold], {parts.mean.at(fold), parts.squares.at(fold)}, {}});
+    make_finish(group_.kernel.stores, false);
+    return std::move(result_.finish.front());
   }
 
  private:
@@ -116,9 +136,8 @@ class Splitter {
     part_length_ = reduce_points(kernel);
     const auto extents = extents_of(kernel);
     const Index place = scratch_index(extents, parallel, parallel);
-    for (ExprId id = 0; id < static_cast<ExprId>(group_.kernel.exprs.size()); ++id) {
+    for (ExprId id : first_reductions(group_.kernel)) {
       const Expr& expr = group_.kernel.exprs[id];
-      if (expr.kind != ExprKind::kReduce || kernel_ir::siblings_of(group_.kernel, id).front() != id) continue;
       Partial one{id, {}, {}};
       const size_t index = partials_.size();
       for (int component = 0; component < components_of(expr.reduce); ++component)
@@ -262,10 +281,7 @@ class Splitter {
             operands.push_back(push(load));
           }
           if (expr.reduce == ReduceOp::kMoments) {
-            Expr count;
-            count.dtype = expr.dtype;
-            count.number = static_cast<double>(part_length_);
-            operands.push_back(push(count));
+            operands.push_back(count_of_part(push, static_cast<int>(finish.kernel.axes.size()) - 1, expr.dtype));
           }
         }
         expr.operands = operands;
@@ -275,6 +291,28 @@ class Splitter {
     }
     for (auto& store : finish.kernel.stores) store.value = moved[store.value];
     finish.kernel.exprs = std::move(fresh);
+  }
+
+  // How many elements a part has: a constant, or the smaller of that and what its period's earlier parts leave.
+  template <typename Push>
+  ExprId count_of_part(Push&& push, int part_axis, DType dtype) const {
+    Expr count;
+    count.dtype = dtype;
+    count.number = static_cast<double>(part_length_);
+    if (!parts_ || parts_->last == parts_->length) return push(count);
+    Expr left, length, smaller, cast;
+    left.kind = ExprKind::kIndex;
+    left.dtype = length.dtype = smaller.dtype = DType::i32;
+    left.access.index = {(parts_->period - 1) * parts_->length + parts_->last,
+                         {{part_axis, -parts_->length, 1, parts_->period == parts_->count ? 0 : parts_->period}}};
+    length.integer = parts_->length;
+    smaller.kind = cast.kind = ExprKind::kOp;
+    smaller.op = ScalarOp::kMinimum;
+    smaller.operands = {push(left), push(length)};
+    cast.op = ScalarOp::kCast;
+    cast.dtype = dtype;
+    cast.operands = {push(smaller)};
+    return push(cast);
   }
 
   static void drop_unused_buffers(LoweredGroup& group) {
@@ -304,6 +342,7 @@ class Splitter {
   SplitChoice choice_;
   bool through_statistics_;
   int64_t part_length_ = 1;
+  std::optional<MadeParts> parts_;
   std::vector<Partial> partials_;
   SplitKernels result_;
 };
@@ -374,6 +413,11 @@ SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
 
 std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics) {
   return Splitter(group, choice, through_statistics).run();
+}
+
+LoweredGroup combine_parts(const LoweredGroup& group, const MadeParts& parts, const std::vector<Scratch>& scratch) {
+  return Splitter(group, {.axis = parallel_axes(group.kernel), .parts = parts.count, .length = parts.length}, false)
+      .combine(parts, scratch);
 }
 
 }  // namespace kw::plan

@@ -30,6 +30,19 @@ struct SplitKernels {
 };
 std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics);
 
+// Parts that another kernel has made, of which every `period`-th, the last in memory order of its period, may be
+// shorter: it has `last` elements. Of the group's folds of means and squared deviations, in their order, `mean` and
+// `squares` are scratch tensors of [row][part].
+struct MadeParts {
+  int64_t count = 1;  // of a row
+  int64_t length = 1, last = 1;
+  int64_t period = 1;
+  std::vector<int> mean, squares;
+};
+// The group's stores that do not run along its reduce axes, whose folds combine those parts: a kernel with one reduce
+// axis, the parts, and raw axes.
+LoweredGroup combine_parts(const LoweredGroup& group, const MadeParts& parts, const std::vector<Scratch>& scratch);
+
 // In the kernels above, buffer value −1 − k stands for scratch k.
 
 }  // namespace kw::plan

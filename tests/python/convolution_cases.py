@@ -10,6 +10,7 @@ from typing import Any, Callable
 import torch
 import torch.nn.functional as F
 from contraction_cases import Case
+from convolution_images import PRODUCED, Produced
 
 Tensor = torch.Tensor
 
@@ -213,9 +214,10 @@ FOLDS = [
 ]
 
 
-def strewn(arguments: list[Tensor]) -> list[Tensor]:
-    """Samples and filters of every magnitude, infinities and NaN, and numbers far from all others."""
-    image, filters = arguments[0].clone(), arguments[1].clone()
+def strewn(arguments: list[Tensor], which: int = 1) -> list[Tensor]:
+    """Samples and filters of every magnitude, infinities and NaN, and numbers far from all others. `which`: the
+    filters."""
+    image, filters = arguments[0].clone(), arguments[which].clone()
     if image.dtype == torch.float32:
         filters[:, 0] *= 2.0**-40  # of a transposed one: of one channel, or filter
         filters[1] *= 2.0**60
@@ -225,7 +227,9 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
         image[1:2] *= 2.0**-100
     for sample, place, value in ((-1, 7, float("inf")), (-1, -9, float("nan")), (0, 0, -float("inf"))):
         image[sample].put_(torch.tensor([place]), torch.tensor([value], dtype=image.dtype))
-    return [image, filters, *arguments[2:]]
+    changed = [image, *arguments[1:]]
+    changed[which] = filters
+    return changed
 
 
 def _fault(actual: Tensor, eager: Tensor, exact: Tensor, bound: Tensor) -> str:
@@ -248,7 +252,7 @@ def interpreted(request: dict[str, Any]) -> str:
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    case = next(one for one in CASES + FOLDS if one.name == request["case"])
+    case = next(one for one in CASES + FOLDS + PRODUCED if one.name == request["case"])
     ours = module.ModelNew(torch.nn.Module())
     digits = 2.0**-21 if request["exact"] and case.dtype == torch.float32 else 2.0**-10
     for draw in ("drawn", "strewn", "one filter") if isinstance(case, Fold) else ("drawn", "strewn"):
@@ -257,21 +261,14 @@ def interpreted(request: dict[str, Any]) -> str:
             arguments[1] = arguments[1].clone()
             arguments[1].flatten()[:2] *= 2.0**-36  # so small that halves lose digits
         if draw == "strewn":
-            arguments = [new.clone(memory_format=torch.preserve_format) for new in strewn(arguments)]
+            which = len(arguments) - 1 if isinstance(case, Produced) else 1
+            arguments = [new.clone(memory_format=torch.preserve_format) for new in strewn(arguments, which)]
         wide = [one.double() for one in arguments]
         sizes = [one.abs().where(torch.isfinite(one), 0.0) for one in wide]
-        largest = sizes[0].amax(tuple(range(1, sizes[0].ndim)), keepdim=True).expand_as(sizes[0])
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
             results = [ours(*arguments), case.function(*arguments), case.function(*wide)]
-            magnitude = _magnitude(case, sizes)
-            reach = _magnitude(case, [largest, *sizes[1:]])
-        bounds = digits * magnitude + digits * 2.0**-11 * reach + 2.0**-126
-        if isinstance(case, Fold):
-            # What is folded has been rounded.
-            if case.dtype != torch.float32:
-                bounds = bounds + torch.finfo(case.dtype).eps * magnitude
-            bounds = case.error(bounds, magnitude)
+            bounds = case.bounds(sizes, digits) if isinstance(case, Produced) else _bounds(case, sizes, digits)
         for actual, eager, exact, bound in zip(*map(_as_tuple, [*results, bounds]), strict=True):
             exact = exact.to(eager.dtype).double()  # overflow
             if eager.dtype != torch.float32:
@@ -279,6 +276,18 @@ def interpreted(request: dict[str, Any]) -> str:
             if fault := _fault(actual, eager, exact, bound):
                 return f"{draw}: {fault}"
     return ""
+
+
+def _bounds(case: Case, sizes: list[Tensor], digits: float) -> Any:
+    largest = sizes[0].amax(tuple(range(1, sizes[0].ndim)), keepdim=True).expand_as(sizes[0])
+    magnitude = _magnitude(case, sizes)
+    bounds = digits * magnitude + digits * 2.0**-11 * _magnitude(case, [largest, *sizes[1:]]) + 2.0**-126
+    if not isinstance(case, Fold):
+        return bounds
+    # What is folded has been rounded.
+    if case.dtype != torch.float32:
+        bounds = bounds + torch.finfo(case.dtype).eps * magnitude
+    return case.error(bounds, magnitude)
 
 
 def _as_tuple(results: Any) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
 from convolution_cases import CASES, FOLDS, conv
+from convolution_images import PRODUCED
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
@@ -18,11 +19,13 @@ from kernelwright import compile_only
 SMALL = {"block_m": 16, "block_n": 16, "block_k": 16, "stages": 2, "num_warps": 4}
 ONE_HALF, EXACT = SMALL | {"scheme": 0}, SMALL | {"scheme": 1}
 
+ALL_CASES = CASES + FOLDS + PRODUCED
+
 interpreter = interpreter_of("convolution_cases:interpreted")
 
 
 @pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
-@pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])
+@pytest.mark.parametrize("case", ALL_CASES, ids=[case.name for case in ALL_CASES])
 def test_convolutions_are_pytorchs(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
@@ -68,6 +71,43 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     (product,) = (one for kernel, one in code.items() if kernel.endswith("relu_kernel"))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert "cp.async" in product.asm["ptx"]
+
+
+class Behind(torch.nn.Module):
+    """A convolution of what a norm in inference, a sum and an activation make; and that, where it is returned, too."""
+
+    def __init__(self, part: torch.nn.Module, channels: int, activation: Any, returns: bool) -> None:
+        super().__init__()
+        self.part, self.activation, self.returns = part, activation, returns
+        self.norm = torch.nn.BatchNorm2d(channels, dtype=part.weight.dtype).eval()
+
+    def forward(self, x: torch.Tensor, r: torch.Tensor) -> Any:
+        image = self.activation(self.norm(x) + r)
+        result = torch.relu(self.part(image))
+        return (result, image) if self.returns else result
+
+
+MADE = {
+    "residual": (torch.nn.Conv2d(64, 128, 3, padding=1), (32, 64, 56, 56), torch.relu, True),
+    "strided": (torch.nn.Conv2d(128, 256, 3, stride=2), (32, 128, 56, 56), torch.relu, True),
+    "sigmoid_linear": (torch.nn.Conv2d(96, 96, 3, padding=1), (32, 96, 56, 56), torch.nn.functional.silu, False),
+    "transposed": (torch.nn.ConvTranspose2d(64, 64, 4, stride=2, padding=1), (32, 64, 64, 64), torch.relu, False),
+    "groups": (torch.nn.Conv2d(128, 128, 3, padding=1, groups=4), (32, 128, 56, 56), torch.relu, True),
+    "bfloat16": (torch.nn.Conv2d(64, 128, 3).bfloat16(), (64, 64, 64, 64), torch.relu, True),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_images_are_made_where_they_are_laid_out(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    part, shape, activation, returns = MADE[name]
+    x = torch.empty(shape, dtype=part.weight.dtype)
+    emitted = compile_for_gpu(Behind(part, shape[1], activation, returns), x, x)
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["convolution"]
+    code = machine_code(emitted, tmp_path)
+    for kernel, one in code.items():
+        assert compile_only._resources(one)["spills"] in (0, None), kernel
+    assert len([kernel for kernel in code if kernel.endswith("_channels_last_kernel")]) == 1
 
 
 def _softmax(y: torch.Tensor) -> torch.Tensor:

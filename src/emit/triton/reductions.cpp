@@ -355,7 +355,11 @@ void KernelPrinter::accumulate(ExprId id) {
     line(fmt::format("{} = {}", share, share_text));
     const std::string moved = fmt::format("{} + ({} * {} - {} * {})", names[0], value, share, names[0], share);
     line(fmt::format("{} = {}", names[0], where_valid(moved, names[0])));
-    line(fmt::format("{} += {} * ({} - {})", names[1], delta, value, names[0]));
+    const std::string squares = fmt::format("{} * ({} - {})", delta, value, names[0]);
+    // Whatever stands in padded lanes: nothing times an infinity is NaN.
+    const auto padded = padding_.value[expr.operands[0]];
+    const bool vanishes = !padding_.any() || (padded && std::isfinite(*padded));
+    line(fmt::format("{} += {}", names[1], vanishes ? squares : where_valid(squares, "0.0")));
     return;
   }
   if (expr.reduce == ReduceOp::kCombineMoments) {

@@ -10,6 +10,7 @@
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
+#include "emit/triton/tile_roots.hpp"
 #include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -43,6 +44,7 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         names_(program),
         windows_(program, names_),
+        sums_with_epsilon_(sums_with_epsilon(program)),
         texts_(program.values.size()),
         mentions_(program.values.size()),
         uses_(program.values.size()),
@@ -253,7 +255,8 @@ class TilePrinter {
       std::vector<Text> operands;
       for (Value operand : one.operands) operands.push_back(text(operand, lanes));
       std::vector<std::string> helpers;
-      const Text result = operation_text({one.op, type(value).dtype, operand_dtype}, operands, helpers);
+      const bool roughly = one.op == ScalarOp::kRsqrt && sums_with_epsilon_[one.operands[0]];
+      const Text result = operation_text({one.op, type(value).dtype, operand_dtype, roughly}, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
       helpers_.insert(helpers.begin(), helpers.end());
       return give(value, result, one.operands);
@@ -579,6 +582,7 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   IndexNames names_;
   TileWindows windows_;
+  const std::vector<bool> sums_with_epsilon_;                // [value]
   std::vector<Text> texts_;                                  // [value]
   std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
   std::vector<int> uses_;                                    // [value]

@@ -1,0 +1,119 @@
+#include "plan/convolution_image.hpp"
+
+#include <algorithm>
+
+namespace kw::plan {
+
+using kernel::ExprId;
+using kernel::Symbol;
+
+namespace {
+
+// Does some quotient or remainder depend on the symbol?
+bool divides(const kernel::Index& index, Symbol symbol) {
+  for (const kernel::IndexTerm& term : index.terms)
+    for (const kernel::IndexFactor& factor : term.factors)
+      if (factor.kind != kernel::IndexFactor::Kind::kSymbol && kernel::uses(*factor.dividend, symbol)) return true;
+  return false;
+}
+
+std::vector<kernel::SymbolRange> with_places(const kernel::Kernel& kernel, const Shape& shape) {
+  std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(kernel);
+  for (int64_t extent : shape) ranges.push_back({0, extent - 1, 1});
+  return ranges;
+}
+
+// [buffer] Is every element that the kernel reads or writes of it where the image's own would be?
+std::vector<bool> lie_like_image(const kernel_ir::Kernel& kernel, const kernel_ir::Access& image, int64_t elements) {
+  std::vector<bool> like(kernel.buffers.size());
+  for (size_t buffer = 0; buffer < like.size(); ++buffer) like[buffer] = kernel.buffers[buffer].elements == elements;
+  const auto see = [&](const kernel_ir::Access& access) {
+    if (!(access.index == image.index)) like[access.buffer] = false;
+  };
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr)) see(expr.access);
+  for (const kernel_ir::Store& store : kernel.stores) see(store.access);
+  return like;
+}
+
+}  // namespace
+
+LiftedImage::LiftedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places)
+    : draft_(draft),
+      group_(*producer.group),
+      places_(std::move(places)),
+      store_(producer.image_store(image)),
+      image_(image),
+      is_stored_(producer.is_stored),
+      first_number_(static_cast<Symbol>(draft.build.kernel().symbols.size())),
+      ranges_(with_places(draft.build.kernel(), places_.shape)),
+      lies_like_image_(lie_like_image(group_.kernel, store_.access, product(places_.shape))),
+      buffers_(group_.buffers.size(), -1),
+      lift_(draft.build, group_.kernel, axes(), {},
+            [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, -1,
+            {ranges_, [this](const kernel::Index& index) { return over_symbols(index); }}) {}
+
+// Of the image's element at position p in memory an axis has the value p / distance % extent.
+std::vector<kernel::Index> LiftedImage::axes() const {
+  kernel::Index position = 0;
+  for (size_t dim = 0; dim < places_.shape.size(); ++dim)
+    if (places_.shape[dim] > 1)
+      position = position + kernel::symbol_index(number(dim)) * kernel::Index(places_.strides[dim]);
+  std::vector<kernel::Index> axes(group_.kernel.axes.size());
+  for (const kernel_ir::IndexTerm& term : store_.access.index.terms)
+    axes[term.axis] = kernel::modulo(kernel::floor_divide(position, term.coefficient, ranges_),
+                                     group_.kernel.axes[term.axis].extent, ranges_);
+  return axes;
+}
+
+// What is divided must not be negative: a place before the image's first is called by one that exists.
+kernel::Index LiftedImage::over_symbols(const kernel::Index& index) const {
+  return kernel::substitute(
+      index,
+      [&](Symbol symbol) {
+        if (symbol < first_number_) return kernel::symbol_index(symbol);
+        const size_t dim = symbol - first_number_;
+        const kernel::Index& place = places_.at[dim];
+        const int64_t low = kernel::range_of(place, ranges_).low, extent = places_.shape[dim];
+        if (low >= 0 || !divides(index, symbol)) return place;
+        return kernel::modulo(place + kernel::Index(ceil_divide(-low, extent) * extent), extent, ranges_);
+      },
+      ranges_);
+}
+
+kernel::Access LiftedImage::place(int buffer, const kernel::Index& index) {
+  const bool like_image = lies_like_image_[buffer];
+  if (buffers_[buffer] < 0) {
+    const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
+    const bool read = one.role == kernel_ir::BufferRole::kInput;
+    buffers_[buffer] = draft_.buffer(
+        one.name, one.dtype, like_image ? places_.shape : Shape{one.elements}, like_image ? places_.strides : Shape{},
+        read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, group_.buffers[buffer]);
+  }
+  kernel::Access access;
+  access.buffer = buffers_[buffer];
+  if (like_image)
+    for (const kernel::Index& one : places_.at) access.coordinates.push_back({one, kernel::kNoExpr});
+  else access.coordinates.push_back({over_symbols(index), kernel::kNoExpr});
+  for (size_t dim = 0; dim < places_.shape.size(); ++dim) {
+    const ExprId inside = places_.inside[dim];
+    if (inside == kernel::kNoExpr || !(like_image || kernel::uses(index, number(dim)))) continue;
+    access.mask = access.mask == kernel::kNoExpr
+                      ? inside
+                      : draft_.build.op(kernel::ScalarOp::kLogicalAnd, {access.mask, inside});
+  }
+  return access;
+}
+
+ExprId LiftedImage::value() { return lift_.expr(store_.value); }
+
+void LiftedImage::store_results(ExprId mask) {
+  for (const kernel_ir::Store& store : group_.kernel.stores) {
+    if (group_.buffers[store.access.buffer] == image_ && !is_stored_) continue;
+    kernel::Access access = lift_.access(store.access);
+    access.mask = mask;
+    draft_.build.store(std::move(access), lift_.expr(store.value));
+  }
+}
+
+}  // namespace kw::plan

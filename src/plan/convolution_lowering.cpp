@@ -1,0 +1,147 @@
+#include "plan/convolution_lowering.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/axes.hpp"
+#include "plan/lift.hpp"
+#include "plan/product_lowering.hpp"
+#include "support/error.hpp"
+
+namespace kw::plan {
+namespace {
+
+// The nodes of a group on either side of its convolution. What both sides need, and no kernel stores, both compute.
+struct Sides {
+  std::vector<NodeId> before, after;
+};
+
+class Divider {
+ public:
+  Divider(const GraphFacts& facts, std::span<const NodeId> nodes, const Convolution& convolution,
+          const std::vector<ValueId>& outputs)
+      : facts_(facts), nodes_(nodes), convolution_(convolution), outputs_(outputs.begin(), outputs.end()) {}
+
+  Sides run() {
+    for (NodeId node : nodes_)  // operands come before what reads them
+      if (node != convolution_.node && any_operand(node, [&](NodeId maker) { return follows(maker); }))
+        after_.insert(node);
+    const NodeId image = maker_of(convolution_.image.root);
+    if (is_inside(image)) before_.insert(image);
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      if (*node == convolution_.node || after_.contains(*node)) continue;
+      const bool for_image = before_.contains(*node) || is_read_by(*node, before_),
+                 for_rest = !is_inside(image) || (is_read_by(*node, after_) && !(for_image && is_stored(*node)));
+      if (for_image || !for_rest) before_.insert(*node);
+      if (for_rest) after_.insert(*node);
+    }
+    return {{before_.begin(), before_.end()}, {after_.begin(), after_.end()}};
+  }
+
+ private:
+  NodeId maker_of(ValueId value) const { return facts_.graph.values[facts_.roots[value]].producer; }
+  bool is_inside(NodeId node) const {
+    return node != kNoNode && std::binary_search(nodes_.begin(), nodes_.end(), node);
+  }
+  bool follows(NodeId maker) const { return maker == convolution_.node || after_.contains(maker); }
+
+  template <typename Condition>
+  bool any_operand(NodeId node, Condition condition) const {
+    bool any = false;
+    for_each_operand(facts_.graph.nodes[node], [&](ValueId operand) {
+      const NodeId maker = maker_of(operand);
+      any = any || (is_inside(maker) && condition(maker));
+    });
+    return any;
+  }
+
+  bool is_read_by(NodeId node, const std::set<NodeId>& readers) const {
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](NodeId reader) { return any_operand(reader, [&](NodeId maker) { return maker == node; }); });
+  }
+
+  bool is_stored(NodeId node) const {
+    const std::vector<ValueId>& results = facts_.graph.nodes[node].results;
+    return std::any_of(results.begin(), results.end(), [&](ValueId result) { return outputs_.contains(result); });
+  }
+
+  const GraphFacts& facts_;
+  std::span<const NodeId> nodes_;
+  const Convolution& convolution_;
+  std::set<ValueId> outputs_;
+  std::set<NodeId> before_, after_;
+};
+
+bool is_pointwise(const kernel_ir::Kernel& kernel) {
+  return can_lift(kernel) && std::none_of(kernel.axes.begin(), kernel.axes.end(),
+                                          [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
+}
+
+// Of which the image is a view that has every element once, in whatever order.
+std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vector<NodeId>& nodes,
+                                         const Convolution& convolution, const std::vector<ValueId>& outputs) {
+  const ValueId image = convolution.image.root;
+  const TensorType& type = facts.graph.type(image);
+  int64_t elements = convolution.samples * convolution.groups * convolution.channels;
+  for (const ConvolutionDim& dim : convolution.dims) elements *= dim.input;
+  if (convolution.image.offset != 0 || type.elements() != elements || type.dtype != convolution.image.dtype ||
+      (convolution.samples > 1 && convolution.image_strides[0] * convolution.samples != elements))
+    return std::nullopt;
+  ImageProducer made;
+  made.is_stored = std::find(outputs.begin(), outputs.end(), image) != outputs.end();
+  std::vector<ValueId> stored = outputs;
+  if (!made.is_stored) stored.push_back(image);
+  std::optional<LoweredGroup> group = lower_group(facts, nodes, stored);
+  if (!group || group->product || group->recurrence || !is_pointwise(group->kernel)) return std::nullopt;
+  coalesce(group->kernel);
+  made.group = std::make_shared<const LoweredGroup>(*std::move(group));
+  return covers(made.group->kernel, made.image_store(image).access, elements) ? std::optional(made) : std::nullopt;
+}
+
+}  // namespace
+
+const kernel_ir::Store& ImageProducer::image_store(ValueId image) const {
+  const auto store = std::find_if(
+      group->kernel.stores.begin(), group->kernel.stores.end(),
+      [&](const kernel_ir::Store& one) { return group->buffers[one.access.buffer] == image; });
+  KW_ASSERT(store != group->kernel.stores.end(), "what makes an image does not store it");
+  return *store;
+}
+
+std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
+                                                   const std::vector<ValueId>& outputs) {
+  std::optional<Convolution> convolution = convolution_of(facts, node);
+  if (!convolution) return std::nullopt;
+  if (makes_operand(facts, nodes, node, convolution->image.root)) return std::nullopt;
+  Sides sides = Divider(facts, nodes, *convolution, outputs).run();
+  std::vector<ValueId> of_image, of_rest;
+  for (ValueId output : outputs) {
+    const NodeId maker = facts.graph.values[output].producer;
+    (std::binary_search(sides.before.begin(), sides.before.end(), maker) ? of_image : of_rest).push_back(output);
+  }
+  std::optional<ImageProducer> producer;
+  if (!sides.before.empty()) {
+    producer = producer_of(facts, sides.before, *convolution, of_image);
+    // Depthwise, nothing lays the image out, and several windows share an element.
+    if (!producer || (convolution->is_direct() && !of_image.empty())) return std::nullopt;
+  }
+  if (!of_image.empty())
+    for (ConvolutionDim& dim : convolution->dims) {
+      if (dim.padding < 0) return std::nullopt;
+      dim.least_padded = dim.padding + dim.input;
+    }
+  sides.after.insert(std::upper_bound(sides.after.begin(), sides.after.end(), node), node);
+  std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest);
+  // Blocks of phases lie among each other, and not all of their places are in the result.
+  if (!group || (group->statistics && convolution->phases() > 1)) return std::nullopt;
+  if (const auto folded = folded_dimension(*group)) {
+    constexpr size_t kFilters = 1;  // behind samples
+    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
+    convolution->folds_filters = true;
+  }
+  group->convolution = std::move(convolution);
+  group->producer = std::move(producer);
+  return group;
+}
+
+}  // namespace kw::plan

@@ -1,0 +1,83 @@
+"""Norms by the batch's statistics behind convolutions: one kernel's work, or statistics and a pointwise norm."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_checks import interpreter_of
+from interpreter_process import InterpreterProcess
+from norm_cases import CASES, Norm
+
+from kernelwright import library
+from kernelwright.capture import export
+
+GRAPH_TOOL = Path(__file__).resolve().parents[2] / "build" / "tests" / "unit" / "graph_tool"
+
+interpreter = interpreter_of("norm_cases:interpreted")
+
+
+def _graph(case: Norm) -> dict[str, Any]:
+    """As it would be captured on a GPU."""
+    graph = json.dumps(export.export_module(case.block(), (case.input(),), device="cpu"))
+    return json.loads(graph.replace('"cpu"', '"cuda"'))
+
+
+def _operators(graph: dict[str, Any], folder: Path) -> list[str]:
+    """Of the nodes that the planner sees."""
+    assert GRAPH_TOOL.exists(), "configure with -DKW_TESTS=ON and build"
+    path = folder / "graph.json"
+    path.write_text(json.dumps(graph))
+    text = subprocess.run([GRAPH_TOOL, path, "all"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^  %.* = aten\.(\w+)", text, re.M)
+
+
+SMALL = {"block_m": 16, "block_k": 16, "stages": 2, "num_warps": 4}
+
+
+def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int] | None = None) -> dict[str, Any]:
+    """What the norm folds as a group, alone or, with a choice of blocks, with the convolution; and what follows."""
+    operators = _operators(graph, folder)
+    whole = library.compile_graph(graph, "triton")["schedule"]
+    first, given = operators.index("var_mean"), operators.index("batch_norm")
+    counter = [node for node, operator in enumerate(operators) if operator == "add" and node < first]
+    before = [node for node in range(1, first) if node not in counter]
+    of_channels = [node for node in range(first, given) if node not in before]
+    of_channels += [node for node in range(given, len(operators)) if operators[node] == "_to_copy"]
+    after = [node for node in range(given, len(operators)) if node not in of_channels]
+    folded = {"scheduler": "reduction", "parameters": {"r_block": 64}}
+    norm = {"scheduler": "pointwise", "parameters": {"block": 128}}
+    if convolution is None:
+        groups = [{"nodes": [0], "scheduler": "extern", "parameters": {}}]
+    else:
+        groups, folded = [], {"scheduler": "convolution", "parameters": convolution}
+        before = [0, *before]
+    groups.append({"nodes": sorted({*before, *of_channels}), **folded})
+    groups.append({"nodes": sorted({*before, *after} - {0}), **norm})
+    if counter:
+        groups.append({"nodes": counter, "scheduler": "pointwise", "parameters": {"block": 128}})
+    return whole | {"groups": groups}
+
+
+@pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    graph = _graph(case)
+    schedule = None
+    if how != "one group":
+        blocks = {
+            "apart": None,
+            "half": SMALL | {"block_n": case.positions, "scheme": 0},
+            "exact": SMALL | {"block_n": 2 * case.positions, "scheme": 1},
+        }
+        schedule = _norm_apart(graph, tmp_path, blocks[how])
+    emitted = library.compile_graph(graph, "triton", schedule=schedule)
+    assert emitted["library_ops"] == ([] if how in ("half", "exact") else [f"aten.{_operators(graph, tmp_path)[0]}"])
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")
+    assert not fault, fault
