@@ -293,6 +293,7 @@ class Arranger {
     loop.end = mapped.end;
     loop.step = mapped.step;
     loop.stages = mapped.stages;
+    loop.unrolled = mapped.unrolled;
     std::vector<int> states;
     for (const Goal& goal : goals)
       for (ExprId root : roots_of(goal)) collect_states(root, mapped.axes[0], states);

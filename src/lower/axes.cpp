@@ -228,6 +228,8 @@ class Mapper {
       loop.stages = schedules_.at(axes.back())->stages;
       loop.bounded = std::any_of(axes.begin(), axes.end(),
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
+      loop.unrolled = std::all_of(axes.begin(), axes.end(),
+                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->unrolled; });
       if (axes.size() > 1) {
         loop.end = tile::Index(1);
         for (kernel::Symbol axis : axes) loop.end = loop.end * iterations_of(axis);

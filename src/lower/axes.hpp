@@ -32,6 +32,7 @@ struct MappedLoop {
   int64_t step = 1;
   int stages = 1;
   bool bounded = false;
+  bool unrolled = false;
 };
 
 // The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.

@@ -116,6 +116,9 @@ class ScheduleReader {
       } else if (key == "bounded") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.bounded = value.get<bool>();
+      } else if (key == "unrolled") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.unrolled = value.get<bool>();
       } else if (key == "last") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.last = value.get<bool>();
@@ -126,14 +129,17 @@ class ScheduleReader {
         result.within = value.get<std::string>();
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages, online and bounded, the others last and "
+               "It has one of grid, tile and loop; a loop also takes stages, online, bounded and unrolled, the others "
+               "last and "
                "split, a tile within.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
-    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
-      refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is neither online nor bounded", axis));
+    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded || result.unrolled))
+      refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online, bounded or unrolled", axis));
+    if (result.unrolled && (result.stages != 1 || result.bounded))
+      refuse(fmt::format("axis '{}' is unrolled, so it has no stages and is not bounded", axis));
     if (result.split != 1 && (!result.last || result.split >= result.width))
       refuse(fmt::format("axis '{}' cannot be split by {}", axis, result.split),
              "Split the lanes of an axis that is the last, by less than their number.");
@@ -263,6 +269,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.stages != 1) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
+    if (axis.unrolled) one["unrolled"] = true;
     if (axis.last) one["last"] = true;
     if (axis.split != 1) one["split"] = axis.split;
     if (!axis.within.empty()) one["within"] = axis.within;

@@ -11,7 +11,7 @@
 //   tile    each block has it whole, in a tile of that width (at least its extent)
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
-//           leaves nothing to fold (causal attention)
+//           leaves nothing to fold (causal attention); `unrolled`, its iterations stand one behind the other
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
 // what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
 // number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
@@ -48,6 +48,7 @@ struct AxisSchedule {
   int stages = 1;
   bool online = false;
   bool bounded = false;
+  bool unrolled = false;
   bool last = false;
   int64_t split = 1;
   std::string within = {};  // an axis that comes before; empty: none

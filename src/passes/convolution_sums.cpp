@@ -164,12 +164,19 @@ class ConvolutionSums {
                : value(rewriter_.emit("aten.clone.default", {{"self", ValueRef{term.id()}}}, wanted));
   }
 
-  // The convolution with other filters and strides, without a bias.
-  Term convolved(const Convolution& one, const Term& filters, const IntList& stride, Shape shape) {
+  // An image whose infinities are NaN. Where they meet taps or filters of both signs, as they nearly always do, eager's
+  // sum is NaN; the sum of those has one sign.
+  Term without_infinities(ValueId image) {
+    const Term x = value(image);
+    return x + (x - x);
+  }
+
+  // The convolution of an image with other filters and strides, without a bias.
+  Term convolved(const Convolution& one, const Term& image, const Term& filters, const IntList& stride, Shape shape) {
     TensorType made = type(one.result);
     made.shape = std::move(shape);
     made.strides = contiguous_strides(made.shape);
-    std::vector<NamedArgument> arguments = {{"input", ValueRef{one.input}}, {"weight", ValueRef{filters.id()}}};
+    std::vector<NamedArgument> arguments = {{"input", ValueRef{image.id()}}, {"weight", ValueRef{filters.id()}}};
     arguments.push_back({"stride", stride});
     arguments.push_back({"padding", one.padding});
     if (one.transposed) arguments.push_back({"output_padding", one.output_padding});
@@ -184,7 +191,7 @@ class ConvolutionSums {
     if (shape[1] < kFewestFilters) return std::nullopt;
     shape[1] = 1;
     const Term filter = reduce(value(one.weight), one.filter_axis(), is_mean, true);
-    const Term sum = convolved(one, filter, one.stride, std::move(shape));
+    const Term sum = convolved(one, without_infinities(one.input), filter, one.stride, std::move(shape));
     return one.bias == kNoValue ? sum : sum + reduce(value(one.bias), 0, is_mean, false);
   }
 
@@ -212,7 +219,7 @@ class ConvolutionSums {
       positions *= static_cast<double>(width);
     }
     if (!is_less) return std::nullopt;
-    const Term sum = convolved(one, filters / Term(positions), stride, std::move(shape));
+    const Term sum = convolved(one, without_infinities(one.input), filters / Term(positions), stride, std::move(shape));
     return one.bias == kNoValue ? sum : sum + of_channels(one.bias, one.dims);
   }
 
@@ -257,13 +264,13 @@ class ConvolutionSums {
     }
     if (positions < kFewestPositions) return std::nullopt;
     // The innermost dimension first, which leaves less for the others to read.
-    Term sums = value(one.input), weight = value(one.weight);
-    for (size_t place = axes.size(); place-- > 0;) {
-      const int64_t axis = axes[place];
-      sums = summed(sums, axis, borders[place]);
-      if (w.shape[axis] > 1 && sums.type().shape[axis] == 1) weight = reduce(weight, axis, false, true);
-    }
-    const Term product = without(one, axes, sums, weight);
+    Term sums = value(one.input);
+    for (size_t place = axes.size(); place-- > 0;) sums = summed(sums, axes[place], borders[place]);
+    // Taps that meet the same are not summed: an infinity that meets taps of both signs is NaN.
+    Shape taps = sums.type().shape;
+    for (int64_t axis : axes) taps[axis] = w.shape[axis];
+    if (taps != sums.type().shape) sums = sums.call("expand.default", {{"size", Argument(taps)}});
+    const Term product = without(one, axes, sums);
     const auto count = static_cast<double>(positions);
     const Term sum = is_mean ? product / Term(count) : product;
     if (one.bias == kNoValue) return sum;
@@ -271,8 +278,9 @@ class ConvolutionSums {
     return sum + (is_mean ? bias : bias * Term(count));
   }
 
-  // The convolution of `image` with `weight`, whose positions and taps along `axes` are channels.
-  Term without(const Convolution& one, const IntList& axes, const Term& image, const Term& weight) {
+  // The convolution of `image`, whose positions along `axes` are taps' and become channels.
+  Term without(const Convolution& one, const IntList& axes, const Term& image) {
+    const Term weight = value(one.weight);
     const auto is_summed = [&](int64_t axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
     // Axes in front, those along which the channels lie, and the others.
     const auto merged = [&](const Term& term, IntList order, size_t channel) {
@@ -302,10 +310,9 @@ class ConvolutionSums {
       for (IntList* list : {&rest.stride, &rest.padding, &rest.dilation, &rest.output_padding})
         list->erase(list->begin() + *axis - 2);
     }
-    rest.input = channels.id();
     // Filters of a transposed convolution lie behind the channels.
     const Term filters = one.transposed ? merged(weight, {0, 1}, 0) : merged(weight, {0, 1}, 1);
-    return convolved(rest, filters, rest.stride, made.shape);
+    return convolved(rest, channels, filters, rest.stride, made.shape);
   }
 
   // What each tap along a dimension does not meet of the image, where that is some lines at its borders only.

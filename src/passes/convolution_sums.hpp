@@ -13,8 +13,8 @@ namespace kw {
 //   - its average over windows that do not overlap is a convolution with wider filters and strides: of k taps and
 //     windows of p positions (k + p − 1) / (k p) of the work along each dimension.
 // Numbers that scale the result in between stay. Only where nothing else reads the convolution, without groups, in f32
-// and f64 (others round it in between). Nothing is subtracted that eager has not: an infinity of the image meets the
-// filters' taps, or their sums.
+// and f64 (others round it in between). Where an infinity of the image meets several taps or filters, whose results are
+// summed, the sum is NaN, as eager's is unless all of them have one sign.
 RewriteCounts convolution_sums(Graph& graph);
 
 }  // namespace kw

@@ -310,7 +310,9 @@ class ConvolutionKernels : ConvolutionOperands {
     axes.row = draft.grid("filter", one_.filters);
     declare_places(draft, axes, {.mapping = Mapping::kGrid, .width = blocks_.positions});
     set_phase(draft, axes, draft.grid("phase", one_.phases()), false);
-    walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1});
+    // So that the taps' loads are all in flight.
+    const bool is_short = one_.taps() * one_.channels <= tile::kMostUnrolled;
+    walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1, .unrolled = is_short});
     draft.schedule.warps = blocks_.warps;
     const Digits place(draft, axes.place, places());
     kernel::Builder& build = draft.build;
@@ -330,9 +332,10 @@ class ConvolutionKernels : ConvolutionOperands {
       return symbol_index(axes.summed.back());
     };
     for (size_t dim = 0; dim < dims(); ++dim)
-      axes.tap.push_back(one_.dims[dim].taps == 1 ? Index(0)
-                                                  : walk(kNames[3 - dims() + dim], one_.dims[dim].taps,
-                                                         {.mapping = Mapping::kLoop, .width = 1}));
+      axes.tap.push_back(one_.dims[dim].taps == 1
+                             ? Index(0)
+                             : walk(kNames[3 - dims() + dim], one_.dims[dim].taps,
+                                    {.mapping = Mapping::kLoop, .width = 1, .unrolled = step.unrolled}));
     axes.channel = channels == 1 && !axes.summed.empty() ? Index(0) : walk("channel", channels, step);
     for (size_t dim = 0; dim < dims(); ++dim) axes.depth = axes.depth * Index(one_.dims[dim].taps) + axes.tap[dim];
     axes.depth = axes.depth * Index(channels) + axes.channel;

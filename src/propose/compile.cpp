@@ -143,7 +143,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (options.caution >= Caution::kLibraryDraws) passes.disabled.emplace_back("draws");
   if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
   // A norm that nothing is fused with is one operator.
-  if (options.caution >= Caution::kUnfused) passes.disabled.emplace_back("statistics");
+  if (options.caution >= Caution::kUnfused)
+    passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums"});
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);

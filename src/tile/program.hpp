@@ -123,6 +123,8 @@ enum class DotPrecision {
   kTf32x3,  // three products of them, which lose little of what f32 has
 };
 
+inline constexpr int64_t kMostUnrolled = 64;  // iterations of a loop
+
 // A For carries values from iteration to iteration: operands are the first iteration's, `arguments` what the body calls
 // them, `yields` the next iteration's, `results` what is left after the last. All four have the same number and types.
 // An If has yields (and `otherwise_yields`) and results. Names in a body are not seen outside.
@@ -152,6 +154,7 @@ struct Instruction {
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
   int64_t step = 1;              // kFor
   int stages = 1;                // kFor: iterations whose loads are in flight
+  bool unrolled = false;         // kFor: iterations stand one behind the other
   std::vector<Value> arguments;  // kFor
   std::vector<Instruction> body, otherwise_body;
   std::vector<Value> yields, otherwise_yields;

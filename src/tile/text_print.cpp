@@ -261,6 +261,7 @@ class ProgramPrinter {
                                    index_text(instruction.end));
     if (instruction.step != 1) text += fmt::format(" step {}", instruction.step);
     if (instruction.stages != 1) text += fmt::format(" stages {}", instruction.stages);
+    if (instruction.unrolled) text += " unrolled";
     if (instruction.arguments.empty()) return text;
     text += " carry ";
     for (size_t i = 0; i < instruction.arguments.size(); ++i) {

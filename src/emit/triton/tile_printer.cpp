@@ -529,8 +529,8 @@ class TilePrinter {
       bounds = names_.spelled(one.begin, {}) + ", " + bounds;
     if (one.step != 1) bounds += fmt::format(", {}", one.step);
     if (one.stages > 1) bounds += fmt::format(", num_stages={}", one.stages);
-    line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, one.stages > 1 ? "tl.range" : "range",
-                     bounds));
+    const std::string_view range = one.unrolled ? "tl.static_range" : one.stages > 1 ? "tl.range" : "range";
+    line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, range, bounds));
     indent_ += 4;
     const size_t empty = out_.size();
     print_definitions(&one);
