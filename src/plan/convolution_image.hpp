@@ -19,6 +19,8 @@ struct ImagePlaces {
 class LiftedImage {
  public:
   LiftedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places);
+  LiftedImage(const LiftedImage&) = delete;
+  LiftedImage& operator=(const LiftedImage&) = delete;
 
   // The element; outside of the image, anything.
   kernel::ExprId value();
