@@ -209,8 +209,7 @@ class AttentionLowering {
       if (inside.contains(graph_.values[facts_.roots[output]].producer)) return std::nullopt;
 
     auto lowered = lower_after_product(facts_, first, *scores, {facts_.roots[operand]});
-    if (!lowered || lowered->statistics || folded_dimension(*lowered) || lowered->kernel.stores.size() != 1 ||
-        !stores_at_its_places(*lowered))
+    if (!lowered || folded_dimension(*lowered) || lowered->kernel.stores.size() != 1 || !stores_at_its_places(*lowered))
       return std::nullopt;
     scores->left.name = "q";
     scores->right.name = "k";
@@ -256,7 +255,7 @@ class AttentionLowering {
 
   std::optional<LoweredGroup> finished(Attention attention, Product values, std::vector<NodeId> after) const {
     std::optional<LoweredGroup> group = lower_after_product(facts_, after, values, outputs_);
-    if (!group || group->statistics || folded_dimension(*group)) return std::nullopt;
+    if (!group || folded_dimension(*group)) return std::nullopt;
     group->product = std::move(values);
     group->attention = std::move(attention);
     group->kernel.name = kernel_name(graph_, nodes_);

@@ -242,7 +242,7 @@ class ProductJoiner {
         continue;
       const auto apart = plan::statistics_of(facts_, schedule_.groups[reader].nodes, result);
       if (!apart) continue;
-      const auto now = scheduled_seconds(schedule_, reader);
+      const auto now = memory_seconds(schedule_.groups[reader], outputs_of(schedule_.groups)[reader]);
       const auto made = with_statistics(group, reader, *apart, result);
       if (!now || !made) continue;
       if (made->seconds >= (is_ours ? kWorthItOfOurs * (alone->seconds + *now) : kWorthIt * (library_seconds + *now)))
@@ -286,7 +286,11 @@ class ProductJoiner {
       if (!scheduler) return std::nullopt;
       groups[at].scheduler = scheduler->name;
       groups[at].parameters = scheduler->defaults(*lowered, device_);
-      made.seconds += plan::seconds_of(scheduler->lower(*lowered, groups[at].parameters, device_), device_);
+      const auto seconds = at == reader
+                               ? memory_seconds(groups[at], outputs[at])
+                               : plan::seconds_of(scheduler->lower(*lowered, groups[at].parameters, device_), device_);
+      if (!seconds) return std::nullopt;
+      made.seconds += *seconds;
     }
     return made;
   }
@@ -306,13 +310,16 @@ class ProductJoiner {
     return all;
   }
 
-  // By the model of what its scheduler makes of it.
-  std::optional<double> scheduled_seconds(const Schedule& schedule, size_t group) const {
-    const GroupSchedule& one = schedule.groups[group];
-    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
-    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
+  // Of a group that memory keeps busy, as its scheduler would make it. What the model adds for kernels that combine
+  // parts orders their schedules, and is too much beside products.
+  std::optional<double> memory_seconds(const GroupSchedule& group, const std::vector<ValueId>& outputs) const {
+    const auto lowered = plan::lower_group(facts_, group.nodes, outputs);
+    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
     if (!lowered || !scheduler) return std::nullopt;
-    return plan::seconds_of(scheduler->lower(*lowered, one.parameters, device_), device_);
+    double total = 0;
+    for (const plan::ScheduledKernel& one : scheduler->lower(*lowered, group.parameters, device_).kernels)
+      total += device_.launch_seconds + estimate(one.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
+    return total;
   }
 
   // Where filters are folded, a transposed convolution's phases are blocks of their own, which would store every other

@@ -97,7 +97,7 @@ bool has_statistics_of_rows(const LoweredGroup& group) {
 }
 
 // The kernel becomes a pointwise one, which stores what its folds take, and `statistics` the rest of it.
-void give_parts(LoweredGroup& group) {
+void take_folds_out(LoweredGroup& group) {
   LoweredGroup statistics = group;
   Kernel& kernel = group.kernel;
   const auto runs_along = [&](const kernel_ir::Store& store) { return uses_serial_axis(kernel, store.access); };
@@ -176,7 +176,8 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group) {
 }
 
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
-                                                const Product& product, const std::vector<ValueId>& outputs) {
+                                                const Product& product, const std::vector<ValueId>& outputs,
+                                                bool gives_parts) {
   std::vector<ValueId> after = outputs;
   const bool is_stored = std::erase(after, product.result) > 0;
   if (nodes.empty() != after.empty()) return std::nullopt;
@@ -193,10 +194,8 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
       return std::nullopt;
   const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                                  [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-  if (folds && !folded_dimension(*group)) {
-    if (!has_statistics_of_rows(*group)) return std::nullopt;
-    give_parts(*group);
-  }
+  if (folds && gives_parts && has_statistics_of_rows(*group)) take_folds_out(*group);
+  else if (folds && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
 }
@@ -212,10 +211,10 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 }
 
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs) {
+                                       const std::vector<ValueId>& outputs, bool gives_parts) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
-  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs);
+  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, gives_parts);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
   group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
@@ -226,8 +225,8 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
   if (!product || makes_operand(facts, nodes, node)) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs);
-  if (!group || group->statistics) return std::nullopt;
+  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs, false);
+  if (!group) return std::nullopt;
   if (const auto folded = folded_dimension(*group);
       folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
     return std::nullopt;

@@ -17,16 +17,17 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
                                                const std::vector<ValueId>& outputs);
 
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
-// dimension of the product, or to means and variances of its rows over all others.
+// dimension of the product; `gives_parts`: or to means and variances of its rows over all others.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
-                                                const Product& product, const std::vector<ValueId>& outputs);
+                                                const Product& product, const std::vector<ValueId>& outputs,
+                                                bool gives_parts = false);
 
 // Do the nodes (ascending) make an operand of this one, other than views of `but_for`?
 bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for = kNoValue);
 
 // Such a group of a product among `nodes`, named for all of them.
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs);
+                                       const std::vector<ValueId>& outputs, bool gives_parts);
 
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);

@@ -77,6 +77,7 @@ CASES = [
     Norm("one_dimension", lambda: nn.Conv1d(5, 18, 4, dilation=2), lambda: nn.BatchNorm1d(18), (3, 5, 40)),
     Norm("three_dimensions", lambda: nn.Conv3d(3, 18, 3), lambda: nn.BatchNorm3d(18), (2, 3, 5, 6, 7)),
     Norm("large_image", lambda: nn.Conv2d(4, 18, 3, padding=1), lambda: nn.BatchNorm2d(18), (2, 4, 20, 20)),
+    Norm("one_sample", lambda: nn.Conv2d(5, 18, 3), lambda: nn.BatchNorm2d(18), (1, 5, 9, 11)),
     Norm("long", lambda: nn.Conv1d(5, 18, 3), lambda: nn.BatchNorm1d(18), (2, 5, 4096), positions=128),
     Norm("groups", lambda: nn.Conv2d(6, 36, 3, groups=2), lambda: nn.BatchNorm2d(36), (2, 6, 7, 8)),
     Norm("depthwise", lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6), lambda: nn.BatchNorm2d(6), (2, 6, 9, 11)),
