@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_checks import interpreter_of
+import torch
+from case_checks import compile_for_gpu, interpreter_of, machine_code
 from interpreter_process import InterpreterProcess
 from norm_cases import CASES, Norm
 
-from kernelwright import library
+from kernelwright import compile_only, library
 from kernelwright.capture import export
 
 GRAPH_TOOL = Path(__file__).resolve().parents[2] / "build" / "tests" / "unit" / "graph_tool"
@@ -81,3 +82,29 @@ def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProces
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")
     assert not fault, fault
+
+
+LARGE = {
+    "square": (torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.BatchNorm2d(64), (32, 64, 56, 56)),
+    "depthwise": (
+        torch.nn.Conv2d(96, 96, 5, stride=2, padding=2, groups=96),
+        torch.nn.BatchNorm2d(96),
+        (32, 96, 112, 112),
+    ),
+    "bfloat16": (torch.nn.Conv2d(64, 128, 3).bfloat16(), torch.nn.BatchNorm2d(128).bfloat16(), (64, 64, 64, 64)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_convolutions_give_statistics_without_spilled_registers(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    convolution, norm, shape = LARGE[name]
+    module = torch.nn.Sequential(convolution, norm, torch.nn.ReLU())
+    emitted = compile_for_gpu(module, torch.randn(shape, dtype=convolution.weight.dtype))
+    assert emitted["library_ops"] == []
+    schedulers = {one["scheduler"] for one in emitted["schedule"]["groups"]}
+    assert schedulers == {"convolution", "pointwise"}
+    code = machine_code(emitted, tmp_path)
+    assert any(kernel.endswith("_finish_kernel") for kernel in code)
+    for kernel, one in code.items():
+        assert compile_only._resources(one)["spills"] in (0, None), kernel
