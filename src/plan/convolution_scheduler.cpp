@@ -48,7 +48,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const Convolution& one = *group.convolution;
   if (one.is_direct()) {
     const int64_t width = std::clamp<int64_t>(next_power_of_two(one.places()), 32, 1024);
-    return {{"block_n", width}, {"num_warps", width >= 1024 ? 4 : std::max<int64_t>(width / 256, 1)}};
+    return {{"block_n", width}, {"num_warps", std::max<int64_t>(width / 512, 1)}};
   }
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
   const int64_t rows = one.filters * one.rows_of_filter();
@@ -69,6 +69,11 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
   if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
+  // Short loops of products that are stored as they are: fewer threads hold the sums, and more blocks overlap.
+  constexpr int64_t kShortLoop = 6;  // steps
+  const bool is_plain = std::none_of(group.kernel.exprs.begin(), group.kernel.exprs.end(),
+                                     [](const auto& expr) { return expr.kind == kernel_ir::ExprKind::kOp; }),
+             takes_few = !one.exact && is_plain && ceil_divide(depth, step) <= kShortLoop;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
                 stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
                                              one.exact    ? 2
@@ -78,7 +83,9 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"block_n", positions},
           {"block_k", step},
           {"stages", stages},
-          {"num_warps", filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ? 8 : 4},
+          {"num_warps", takes_few                                                                         ? 4
+                        : filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ? 8
+                                                                                                          : 4},
           {"scheme", one.exact ? kFp16x3 : kOneHalf}};
 }
 
