@@ -22,7 +22,8 @@ constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAtten
 // Of convolutions, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
 constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.35;
 constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps
-constexpr double kLibraryShareOfExactConvolutions = 0.5;                     // of the rate of f32
+constexpr double kLibraryShareInterleaved = 0.15;  // in transposed ones with stride: 848 MB take 1.6 ms on an H200
+constexpr double kLibraryShareOfExactConvolutions = 0.5;  // of the rate of f32
 // Of a recurrent layer, for each step in each layer and direction; and of the rate of products, where they are large.
 // Measured on an H200: 6 layers of an LSTM, 512 steps, take 30 ms; of a GRU, 43.
 constexpr double kLibrarySecondsOfStep = 10e-6, kLibraryShareOfRecurrences = 0.4;
@@ -121,9 +122,10 @@ class ProductJoiner {
     const double rate = convolution.exact                       ? kLibraryShareOfExactConvolutions * device_.fp32_flops
                         : convolution.image.dtype == DType::f32 ? kLibraryShareOfConvolutions * device_.half_flops
                                                                 : kLibraryShareIn16Bits * device_.half_flops;
-    const double share = convolution.channels == 1 ? kLibraryShareDepthwise
-                         : convolution.taps() == 1 ? kLibraryShare
-                                                   : kLibraryShareOfMemory;
+    const double share = convolution.channels == 1  ? kLibraryShareDepthwise
+                         : convolution.phases() > 1 ? kLibraryShareInterleaved
+                         : convolution.taps() == 1  ? kLibraryShare
+                                                    : kLibraryShareOfMemory;
     return device_.launch_seconds + std::max(product.flops() / rate, bytes / (share * device_.copy_bytes_per_second));
   }
 

@@ -401,7 +401,10 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"grid":1},"column":{"loop":8},"bulk":1})", "bulk is 1, but must be true or false"},
       {R"({"row":{"grid":1},"column":{"loop":8},"skip_masked":1})", "skip_masked is 1, but must be true or false"},
       {R"({"row":{"grid":1},"column":{"loop":8},"skip_masked":true})", "a store is not masked"},
-      {R"({"row":{"grid":1,"bounded":true},"column":{"loop":8}})", "neither online nor bounded"},
+      {R"({"row":{"grid":1,"bounded":true},"column":{"loop":8}})", "and is not online, bounded or unrolled"},
+      {R"({"row":{"grid":1,"unrolled":true},"column":{"loop":8}})", "axis 'row' is not a loop"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"unrolled":1}})", "must be true or false"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true,"stages":2}})", "is unrolled, so it has no stages"},
       {R"({"row":{"grid":1},"column":{"loop":8,"bounded":true}})", "no mask says where its folds have all they need"},
       {R"({"row":{"loop":2,"stages":2},"column":{"loop":8},"nest":[["row","column"]]})", "stages inside a merged loop"},
       {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","column"]]})", "by a value that does not depend on it"},
@@ -496,6 +499,19 @@ TEST(Schedules, MergedLoopsOfWhatMayBeEmptyAreRefused) {
   EXPECT_NE(refusal(kWindows, merged).find("axis 'dx' is walked together with others, but may have no points"),
             std::string::npos)
       << refusal(kWindows, merged);
+}
+
+TEST(Schedules, UnrolledLoopsSaySo) {
+  const Kernel kernel = kernel::parse_kernel(kSums);
+  const auto arranged = [&](const char* schedule) {
+    return tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
+  };
+  const char* unrolled = R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true}})";
+  const std::string text = arranged(unrolled);
+  EXPECT_NE(text.find("step 8 unrolled"), std::string::npos) << text;
+  EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+  EXPECT_EQ(to_json(parse_schedule(std::string_view(unrolled), kernel), kernel)["column"]["unrolled"], true);
+  EXPECT_EQ(arranged(R"({"row":{"grid":1},"column":{"loop":8}})").find("unrolled"), std::string::npos);
 }
 
 // Causal: a block of four queries has all it needs before key 4 · block + 4.
