@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
+#include "tile/program.hpp"
 
 namespace kw::lower {
 namespace {
@@ -186,6 +187,18 @@ class ScheduleReader {
     return found == names_.end() ? nullptr : &schedule_.axes[static_cast<size_t>(found - names_.begin())];
   }
 
+  // Of one loop's axes. A run-time size, too, must be known to be so small.
+  void check_unrolled(const std::vector<std::string>& loop) const {
+    const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
+    int64_t iterations = 1;
+    for (size_t place = 0; place < axes.size(); ++place)
+      if (std::find(loop.begin(), loop.end(), names_[place]) != loop.end())
+        iterations *= kernel_.symbols[axes[place]].range.high / schedule_.axes[place].width + 1;
+    if (iterations > tile::kMostUnrolled)
+      refuse(fmt::format("the loop of axis '{}' has up to {} iterations, too many to be unrolled", loop[0], iterations),
+             fmt::format("Unroll {} at most.", tile::kMostUnrolled));
+  }
+
   void check_extents() {
     const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
     for (size_t place = 0; place < axes.size(); ++place) {
@@ -195,6 +208,7 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has a tile of {}, but {} points", axis.name, one.width, axis.range.high + 1),
                fmt::format("A tile holds the whole axis: take {}, or a loop.",
                            std::bit_ceil(static_cast<uint64_t>(axis.range.high + 1))));
+      if (one.unrolled) check_unrolled({axis.name});
       if (axis.ordered && (one.mapping != Mapping::kLoop || one.width != 1))
         refuse(fmt::format("axis '{}' is ordered", axis.name), "States are carried by a loop of 1.");
     }
@@ -223,6 +237,10 @@ class ScheduleReader {
 
   void check_nest() {
     if (schedule_.nest.empty()) return;
+    for (const std::vector<std::string>& loop : schedule_.nest) {
+      const auto is_unrolled = [&](const std::string& name) { return find(name) && find(name)->unrolled; };
+      if (std::all_of(loop.begin(), loop.end(), is_unrolled)) check_unrolled(loop);
+    }
     for (size_t place = 0; place < names_.size(); ++place) {
       long times = 0;
       for (const std::vector<std::string>& loop : schedule_.nest) {

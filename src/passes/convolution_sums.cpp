@@ -36,11 +36,7 @@ int64_t ceil_of(int64_t value, int64_t divisor) { return -floor_of(-value, divis
 
 class ConvolutionSums {
  public:
-  explicit ConvolutionSums(Graph& graph) : rewriter_(graph), reads_(graph.values.size(), 0) {
-    for (const auto& node : graph.nodes) for_each_operand(node, [&](ValueId id) { ++reads_[id]; });
-    for (const auto& output : graph.outputs)
-      if (output.value != kNoValue) ++reads_[output.value];
-  }
+  explicit ConvolutionSums(Graph& graph) : rewriter_(graph), reads_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
@@ -71,7 +67,7 @@ class ConvolutionSums {
  private:
   const TensorType& type(ValueId id) const { return rewriter_.type(id); }
   Term value(ValueId id) { return {rewriter_, id}; }
-  bool is_read_once(ValueId id) const { return static_cast<size_t>(id) < reads_.size() && reads_[id] == 1; }
+  bool is_read_once(ValueId id) const { return reads_.is_once(id); }
 
   const Node* producer(ValueId id) const {
     const Node* node = id == kNoValue ? nullptr : rewriter_.producer(id);
@@ -369,7 +365,7 @@ class ConvolutionSums {
   }
 
   Rewriter rewriter_;
-  std::vector<int> reads_;  // [value of the graph as it came]
+  Reads reads_;
 };
 
 }  // namespace

@@ -48,11 +48,7 @@ bool holds_all(DType to, DType from) {
 
 class Identities {
  public:
-  explicit Identities(Graph& graph) : rewriter_(graph), sharing_(graph), reads_(graph.values.size(), 0) {
-    for (const auto& node : graph.nodes) for_each_operand(node, [&](ValueId id) { ++reads_[id]; });
-    for (const auto& output : graph.outputs)
-      if (output.value != kNoValue) ++reads_[output.value];
-  }
+  explicit Identities(Graph& graph) : rewriter_(graph), sharing_(graph), reads_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
@@ -118,7 +114,7 @@ class Identities {
   }
 
   // Nothing but this node reads it: what is computed in its place replaces work and adds none.
-  bool is_read_once(ValueId id) const { return static_cast<size_t>(id) < reads_.size() && reads_[id] == 1; }
+  bool is_read_once(ValueId id) const { return reads_.is_once(id); }
 
   bool is(Node& node, ValueId source, NumericTag tag = NumericTag::kExact) {
     const TensorType &from = type(source), &to = result(node);
@@ -436,7 +432,7 @@ class Identities {
 
   Rewriter rewriter_;
   Sharing sharing_;
-  std::vector<int> reads_;  // of values of the graph as it was: how many operands and outputs name it
+  Reads reads_;
   Bounds bounds_;
 };
 

@@ -12,11 +12,7 @@ constexpr int64_t kFewestRows = 16;  // of a product that is worth a sum of its 
 
 class LinearSums {
  public:
-  explicit LinearSums(Graph& graph) : rewriter_(graph), reads_(graph.values.size(), 0) {
-    for (const auto& node : graph.nodes) for_each_operand(node, [&](ValueId id) { ++reads_[id]; });
-    for (const auto& output : graph.outputs)
-      if (output.value != kNoValue) ++reads_[output.value];
-  }
+  explicit LinearSums(Graph& graph) : rewriter_(graph), reads_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
@@ -29,7 +25,7 @@ class LinearSums {
 
  private:
   const TensorType& type(ValueId id) const { return rewriter_.type(id); }
-  bool is_read_once(ValueId id) const { return static_cast<size_t>(id) < reads_.size() && reads_[id] == 1; }
+  bool is_read_once(ValueId id) const { return reads_.is_once(id); }
 
   const Node* producer(ValueId id) const {
     const Node* node = id == kNoValue ? nullptr : rewriter_.producer(id);
@@ -198,7 +194,7 @@ class LinearSums {
   }
 
   Rewriter rewriter_;
-  std::vector<int> reads_;  // [value of the graph as it came]
+  Reads reads_;
 };
 
 }  // namespace

@@ -135,6 +135,12 @@ bool same_place(const TensorType& left, const TensorType& right) {
   return true;
 }
 
+Reads::Reads(const Graph& graph) : counts_(graph.values.size(), 0) {
+  for (const auto& node : graph.nodes) for_each_operand(node, [&](ValueId id) { ++counts_[id]; });
+  for (const auto& output : graph.outputs)
+    if (output.value != kNoValue) ++counts_[output.value];
+}
+
 Sharing::Sharing(const Graph& graph)
     : escapes_(escaping_values(graph)),
       is_output_(graph.is_output()),

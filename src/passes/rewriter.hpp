@@ -82,6 +82,16 @@ class Rewriter {
   RewriteCounts counts_;
 };
 
+// How many operands and outputs name each value, as the graph is when it is made. Later values are read by nobody.
+class Reads {
+ public:
+  explicit Reads(const Graph& graph);
+  bool is_once(ValueId id) const { return static_cast<size_t>(id) < counts_.size() && counts_[id] == 1; }
+
+ private:
+  std::vector<int> counts_;
+};
+
 // Which copies may go: unless somebody can tell the two memories apart because both are outputs, or one is an input,
 // which the caller keeps and an output may overwrite. Knows the values that the graph has when it is made; asks nothing
 // of later ones but their name.

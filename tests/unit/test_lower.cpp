@@ -501,19 +501,6 @@ TEST(Schedules, MergedLoopsOfWhatMayBeEmptyAreRefused) {
       << refusal(kWindows, merged);
 }
 
-TEST(Schedules, UnrolledLoopsSaySo) {
-  const Kernel kernel = kernel::parse_kernel(kSums);
-  const auto arranged = [&](const char* schedule) {
-    return tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
-  };
-  const char* unrolled = R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true}})";
-  const std::string text = arranged(unrolled);
-  EXPECT_NE(text.find("step 8 unrolled"), std::string::npos) << text;
-  EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
-  EXPECT_EQ(to_json(parse_schedule(std::string_view(unrolled), kernel), kernel)["column"]["unrolled"], true);
-  EXPECT_EQ(arranged(R"({"row":{"grid":1},"column":{"loop":8}})").find("unrolled"), std::string::npos);
-}
-
 // Causal: a block of four queries has all it needs before key 4 · block + 4.
 TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
   const char* causal = R"(kernel k {

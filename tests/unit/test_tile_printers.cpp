@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "emit/triton/tile_printer.hpp"
 #include "kernel/text.hpp"
@@ -78,6 +79,34 @@ TEST(TilePrinters, VariablesThatDependOnEachOtherAreSetTogether) {
       "    yield %b, %a\n  }\n  store y[0] <- %c\n  store y[1] <- %d\n}\n");
   const std::string text = triton::print_tile_kernel(program).source;
   EXPECT_NE(text.find("a_before = c\n        c = d\n        d = a_before\n"), std::string::npos) << text;
+}
+
+TEST(TilePrinters, UnrolledLoopsSaySo) {
+  const kernel::Kernel kernel = kernel::parse_kernel(
+      "kernel k {\n  axis row = 4, column = 40\n  in x: f32[4, 40]\n  out y: f32[4]\n"
+      "  y[row] = sum(x[row, column]; column)\n}\n");
+  const char* json = R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true}})";
+  const lower::KernelSchedule schedule = lower::parse_schedule(std::string_view(json), kernel);
+  EXPECT_EQ(lower::to_json(schedule, kernel)["column"]["unrolled"], true);
+  const tile::Program program = lower::arrange(kernel, schedule);
+  const std::string text = tile::print_program(program);
+  EXPECT_NE(text.find("step 8 unrolled"), std::string::npos) << text;
+  EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+  EXPECT_NE(triton::print_tile_kernel(program).source.find("in tl.static_range(0, 40, 8)"), std::string::npos);
+  const kernel::Kernel wide = kernel::parse_kernel(
+      "kernel k {\n  axis row = 4, column = 60, slice = 2\n  in x: f32[4, 60, 2]\n  out y: f32[4]\n"
+      "  y[row] = sum(x[row, column, slice]; column, slice)\n}\n");
+  const auto refusal = [&](const char* one) -> std::string {
+    try {
+      lower::parse_schedule(std::string_view(one), wide);
+      return "";
+    } catch (const Error& error) { return error.what(); }
+  };
+  EXPECT_EQ(refusal(R"({"row":{"grid":1},"column":{"loop":1,"unrolled":true},"slice":{"loop":1}})"), "");
+  const char* merged = R"({"row":{"grid":1},"column":{"loop":1,"unrolled":true},"slice":{"loop":1,"unrolled":true},
+                          "nest":[["column","slice"]]})";
+  EXPECT_NE(refusal(merged).find("up to 120 iterations, too many to be unrolled"), std::string::npos)
+      << refusal(merged);
 }
 
 TEST(TilePrinters, WhatTritonCannotSayIsNamed) {
