@@ -31,7 +31,7 @@
 //     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
 //       ...
 //       yield %new_m, %new_s
-//     }                                                     # `unrolled` in the place of stages: one iteration after the other
+//     }                                                     # or `unrolled` in the place of stages
 //     if %last -> %a: f32[row] {                            # results may be missing; then yields are, too
 //       yield %x
 //     } else {

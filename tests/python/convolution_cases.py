@@ -158,7 +158,7 @@ FOLDS = [
     _fold(
         "sum_in_one_dimension",
         conv(padding=2),
-        lambda y: y.sum(1, keepdim=True),
+        lambda y: (-y).sum(1, keepdim=True),
         lambda bound, magnitude: bound.sum(1, keepdim=True),
         ((2, 5, 40), (18, 5, 4), (18,)),
     ),
