@@ -244,7 +244,7 @@ class ProductJoiner {
         continue;
       const auto apart = plan::statistics_of(facts_, schedule_.groups[reader].nodes, result);
       if (!apart) continue;
-      const auto now = memory_seconds(schedule_.groups[reader], outputs_of(schedule_.groups)[reader]);
+      const auto now = memory_seconds(schedule_, reader);
       const auto made = with_statistics(group, reader, *apart, result);
       if (!now || !made) continue;
       if (made->seconds >= (is_ours ? kWorthItOfOurs * (alone->seconds + *now) : kWorthIt * (library_seconds + *now)))
@@ -320,8 +320,13 @@ class ProductJoiner {
     if (!lowered || !scheduler) return std::nullopt;
     double total = 0;
     for (const plan::ScheduledKernel& one : scheduler->lower(*lowered, group.parameters, device_).kernels)
-      total += device_.launch_seconds + estimate(one.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
+      total += (one.by_last ? 0 : device_.launch_seconds) +
+               estimate(one.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
     return total;
+  }
+
+  std::optional<double> memory_seconds(const Schedule& schedule, size_t group) const {
+    return memory_seconds(schedule.groups[group], outputs_of(schedule.groups)[group]);
   }
 
   // Where filters are folded, a transposed convolution's phases are blocks of their own, which would store every other
@@ -369,7 +374,7 @@ class ProductJoiner {
       now += seconds_of(schedule_.groups[maker], outputs[maker]);
       if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
     } else if (const auto apart = plan::with_statistics_apart(facts_, schedule_, maker, device_)) {
-      const auto together = seconds_of_kernels(schedule_, maker), statistics = seconds_of_kernels(*apart, maker);
+      const auto together = memory_seconds(schedule_, maker), statistics = memory_seconds(*apart, maker);
       if (!together || !statistics) return;
       now = share * (now + *together) - *statistics;
       if (auto joined = with_producer(*apart, maker + 1, group + 1, now)) schedule_ = *std::move(joined);
@@ -394,19 +399,6 @@ class ProductJoiner {
       return made;
     }
     return std::nullopt;
-  }
-
-  // By what the group's kernels move, several passes over a tensor among it.
-  std::optional<double> seconds_of_kernels(const Schedule& schedule, size_t group) const {
-    const GroupSchedule& one = schedule.groups[group];
-    const auto lowered = plan::lower_group(facts_, one.nodes, outputs_of(schedule.groups)[group]);
-    const plan::Scheduler* scheduler = plan::find_scheduler(one.scheduler);
-    if (!lowered || scheduler == nullptr) return std::nullopt;
-    double seconds = 0;
-    for (const plan::ScheduledKernel& kernel : scheduler->lower(*lowered, one.parameters, device_).kernels)
-      seconds += (kernel.by_last ? 0 : device_.launch_seconds) +
-                 estimate(kernel.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
-    return seconds;
   }
 
   // Does the group stand behind those that store what it reads, and before those that read what it stores?
