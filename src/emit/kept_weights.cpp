@@ -172,13 +172,13 @@ constexpr std::string_view kKeptClass =
 
 
 class KeptWeights:
-    """What prepared_weights has made for one module, on each stream. It is made again, in the same memory, when one of
+    """What prepared_weights has made for one module, on each device and stream. It is made again, in the same memory, when one of
     the weights is another tensor or has another version than then: PyTorch counts what is done to a tensor in place,
     but for what is done through `.data` or by other libraries.
     """
 
     def __init__(self):
-        self.made = {{}}  # stream → addresses and versions of the weights, what was made of them, the weights
+        self.made = {{}}  # device and stream → addresses and versions of the weights, what was made of them, the weights
         self.lock = threading.Lock()
 
     def __call__(self, *weights):
@@ -186,13 +186,13 @@ class KeptWeights:
             state = [(weight.data_ptr(), weight._version) for weight in weights]
         except RuntimeError:  # inference tensors have no version
             return prepared_weights(*weights)
-        stream = None
+        place = weights[0].device, None
         if DEVICE == "cuda":
             if torch.cuda.is_current_stream_capturing():  # into the caller's own graph
                 return prepared_weights(*weights)
-            stream = torch.cuda.current_stream().cuda_stream
+            place = weights[0].device, torch.cuda.current_stream().cuda_stream
         with self.lock:
-            known, kept, _ = self.made.get(stream, (None, None, None))
+            known, kept, _ = self.made.get(place, (None, None, None))
             if known == state:
                 return kept
             with torch.inference_mode(False), torch.no_grad():
@@ -203,7 +203,7 @@ class KeptWeights:
                     for old, new in zip(kept, made):
                         old.copy_(new)
                 # The weights' memory is held, so that no other can have its address.
-                self.made[stream] = state, kept, [weight.detach() for weight in weights]
+                self.made[place] = state, kept, [weight.detach() for weight in weights]
             return kept
 
 

@@ -198,7 +198,7 @@ class ConvolutionSums {
     const IntList padding = each(node, "padding", 0, one.dims);
     if (one.transposed || (!step.empty() && step != window) || node.integer("divisor_override", 0) != 0 ||
         node.boolean("ceil_mode", false) ||
-        std::any_of(padding.begin(), padding.end(), [](int64_t one) { return one != 0; }))
+        std::any_of(padding.begin(), padding.end(), [](int64_t lines) { return lines != 0; }))
       return std::nullopt;
     Shape shape = type(one.result).shape;
     IntList stride = one.stride;

@@ -142,7 +142,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   PassOptions passes = options.passes;
   if (options.caution >= Caution::kLibraryDraws) passes.disabled.emplace_back("draws");
   if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
-  // A norm that nothing is fused with is one operator.
+  // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
     passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums"});
   compiled.passes = run_passes(graph, passes);

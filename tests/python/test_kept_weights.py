@@ -147,6 +147,14 @@ def test_copies_threads_and_inference_tensors(counted: Counted) -> None:
     counted.check(X, 5)
 
 
+def test_each_device_has_its_own(counted: Counted) -> None:
+    kept = counted.file.KeptWeights()
+    counted.file.prepared_weights = lambda *weights: (torch.zeros(3, device=weights[0].device),)
+    for device in ("cpu", "meta", "cpu"):
+        (made,) = kept(torch.zeros(2, device=device))
+        assert made.device.type == device
+
+
 def _is_kept(module: torch.nn.Module, *arguments: torch.Tensor) -> bool:
     source = library.compile_graph(export.export_module(module, arguments), "cpu")["source"]
     return "prepared_weights" in source

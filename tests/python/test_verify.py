@@ -237,6 +237,38 @@ def get_init_inputs():
         assert all(row["strides_ok"] for draw in result["draws"] for row in draw["outputs"]) == is_right, form
 
 
+def test_looking_for_other_strides_changes_nothing_that_is_judged(check):
+    """An input that a candidate should have changed is not what another run of eager's makes of it."""
+    problem = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+
+    def forward(self, x):
+        x.mul_(2.0)
+        return self.attention(x, x, x, need_weights=False)[0]
+
+def get_inputs():
+    return [torch.randn(2, 9, 16)]
+
+def get_init_inputs():
+    return []
+"""
+    candidate = """
+class ModelNew(Model):
+    def forward(self, x):
+        y = x * 2.0
+        return self.attention(y, y, y, need_weights=False)[0].transpose(0, 1).contiguous().transpose(0, 1)
+"""
+    rows = {row["name"]: row for row in check(problem, candidate)["draws"][0]["outputs"]}
+    assert rows["output[0]"]["strides_ok"]
+    (changed,) = (row for name, row in rows.items() if name.startswith("input"))
+    assert changed["ours"]["norm"] > 0.1
+
+
 def test_half_precision_shows(check):
     result = check(
         PROBLEM,

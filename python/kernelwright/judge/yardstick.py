@@ -164,14 +164,18 @@ class Yardstick:
         return left, record
 
     def strides_with_gradients(self, draw: Draw) -> dict[str, tuple[int, ...]]:
-        """The strides of eager's results where gradients are wanted: PyTorch then has other kernels for some modules (self-attention
-        in eval mode), and a caller that bears both may be given either. Empty where eager cannot be run so."""
+        """The strides of eager's results where gradients are wanted: PyTorch then has other kernels for some modules
+        (self-attention in eval mode), and a caller that bears both may be given either. Empty where eager cannot be run
+        so. Leaves model and inputs as they are before a call."""
         if draw.strides_with_gradients is None:
             draw.strides_with_gradients = {}
+            snapshot = Snapshot(self.model)
             self.refill(draw)
             with contextlib.suppress(Exception):
                 left, _ = self.run_eager(draw.forward_seed, torch.enable_grad())
                 draw.strides_with_gradients = {name: tensor.stride() for name, tensor in left.tensors.items()}
+            snapshot.restore()  # where eager raised half-way
+            self.refill(draw)
         return draw.strides_with_gradients
 
     def _add_written(self, left: Outcome) -> None:
