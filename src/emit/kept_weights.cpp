@@ -47,6 +47,13 @@ class Splitter {
     for (const GraphInput& input : graph_.inputs)
       if (const std::string& name = graph_.values[input.value].name; sources.contains(name))
         kept.sources.push_back(name);
+    // What hangs on no weight (positions, say) is kept with any of them, for its device.
+    const std::string& device = types_.at(kept.made.front()).device;
+    for (const GraphInput& input : graph_.inputs)
+      if (const Value& value = graph_.values[input.value];
+          kept.sources.empty() && own_.contains(value.name) && value.type.device == device)
+        kept.sources.push_back(value.name);
+    if (kept.sources.empty()) return std::nullopt;
     return kept;
   }
 

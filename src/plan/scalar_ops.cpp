@@ -143,9 +143,23 @@ ExprId square(Context c) {
   const ExprId x = c.self();
   return c.build.mul(x, x);
 }
+// Large and small numbers are scaled by a power of two, so that their squares neither overflow nor vanish.
 ExprId hypot(Context c) {
-  const ExprId x = c.self(), y = c.argument("other", c.result);
-  return c.build.unary(ScalarOp::kSqrt, c.build.add(c.build.mul(x, x), c.build.mul(y, y)));
+  auto& k = c.build;
+  const ExprId x = k.unary(ScalarOp::kAbs, c.self()), y = k.unary(ScalarOp::kAbs, c.argument("other", c.result));
+  const bool wide = c.result == DType::f64;
+  const double large = wide ? 0x1p500 : 0x1p60, shrink = wide ? 0x1p-600 : 0x1p-70, grow = wide ? 0x1p700 : 0x1p100;
+  const ExprId larger = k.binary(ScalarOp::kMaximum, x, y);
+  const ExprId is_large = k.compare(ScalarOp::kGreater, larger, c.number(large));
+  const ExprId is_small = k.compare(ScalarOp::kLess, larger, c.number(1 / large));
+  const auto by_size = [&](double for_large, double for_small) {
+    return k.select(is_large, c.number(for_large), k.select(is_small, c.number(for_small), c.number(1.0)));
+  };
+  const ExprId factor = by_size(shrink, grow), a = k.mul(x, factor), b = k.mul(y, factor);
+  const ExprId length = k.mul(k.unary(ScalarOp::kSqrt, k.add(k.mul(a, a), k.mul(b, b))), by_size(1 / shrink, 1 / grow));
+  const ExprId infinite = k.op(ScalarOp::kLogicalOr, DType::b1,
+                               {k.op(ScalarOp::kIsInf, DType::b1, {x}), k.op(ScalarOp::kIsInf, DType::b1, {y})});
+  return k.select(infinite, c.number(kInfinity), length);
 }
 
 // --- Bounds ---

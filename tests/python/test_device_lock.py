@@ -1,5 +1,6 @@
 """The lock of a device: who waits for whom, who is told, and what a dead owner leaves."""
 
+import contextlib
 import os
 import signal
 import stat
@@ -8,11 +9,12 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import pytest
 
 from kernelwright import errors
-from kernelwright.timing import device_lock, timer
+from kernelwright.timing import device_lock, memory_turn
 
 HOLDER = """
 import os, sys, time
@@ -227,9 +229,11 @@ class Turn(threading.Thread):
         self.start()
 
     def run(self):
-        with timer.memory_turn(self.params, lambda *_, **__: None):
-            self.has.set()
-            self.enough.wait(20)
+        memory_turn.in_memory_turn(self.params, lambda *_, **__: None, self.work)
+
+    def work(self, params, progress):
+        self.has.set()
+        self.enough.wait(20)
 
     def end(self):
         self.enough.set()
@@ -238,8 +242,8 @@ class Turn(threading.Thread):
 
 @pytest.fixture
 def a_gpu(monkeypatch):
-    monkeypatch.setattr(timer.torch.cuda, "mem_get_info", lambda _: (0, int(80e9)))
-    monkeypatch.setattr(timer.torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(memory_turn.torch.cuda, "mem_get_info", lambda _: (0, int(80e9)))
+    monkeypatch.setattr(memory_turn.torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(device_lock, "name_of", lambda _: "gpu-here")
 
 
@@ -260,3 +264,32 @@ def test_problems_take_turns_with_a_gpus_memory(a_gpu):
     huge.end()
     assert late.has.wait(5)
     late.end()
+
+
+class Held:
+    """Stands for a tensor of a GPU."""
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_memory_is_given_back_before_the_turn_ends(a_gpu, monkeypatch, raises):
+    held, left = weakref.WeakSet(), []
+    monkeypatch.setattr(memory_turn.torch.cuda, "empty_cache", lambda: left.append(len(held)))
+
+    def deeper(tensor):
+        other = Held()
+        held.add(other)
+        if raises:
+            raise ValueError("no memory")
+
+    def work(params, progress):
+        tensor = Held()
+        held.add(tensor)
+        try:
+            deeper(tensor)
+        except ValueError as error:
+            raise RuntimeError("this draw") from error
+
+    for gigabytes in (0.1, 12):
+        with pytest.raises(RuntimeError) if raises else contextlib.nullcontext():
+            memory_turn.in_memory_turn({"device": "cuda", "input_bytes": int(gigabytes * 1e9)}, print, work)
+    assert left == [0, 0]

@@ -155,6 +155,42 @@ def test_each_device_has_its_own(counted: Counted) -> None:
         assert made.device.type == device
 
 
+class Positions(torch.nn.Module):
+    """Slopes that hang on no weight, beside a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.rand(4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        distances = torch.arange(-2047, 1, device=x.device).view(1, 1, 2048)
+        slopes = 1 / torch.pow(2, torch.arange(1, 5, device=x.device).float() * 2).view(4, 1, 1)
+        biases = (distances * slopes)[:, :, -7:]
+        once = torch.softmax(x * self.scale + biases, dim=-1)
+        return torch.softmax(once @ once + biases, dim=-1)
+
+
+class BarePositions(Positions):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.scale
+        self.scale = 1.0
+
+
+def test_what_hangs_on_no_weight_is_kept_with_one(tmp_path: Path) -> None:
+    x = torch.randn(4, 7, 7)
+    counted = Counted(Positions().eval(), tmp_path, x)
+    for _ in range(3):
+        counted.check(x, 1)
+    made = copy.deepcopy(counted.made)
+    with torch.no_grad():
+        torch.testing.assert_close(made(x), counted.module(x))
+
+
+def test_without_weights_nothing_is_kept() -> None:
+    assert not _is_kept(BarePositions().eval(), torch.randn(4, 7, 7))
+
+
 def _is_kept(module: torch.nn.Module, *arguments: torch.Tensor) -> bool:
     source = library.compile_graph(export.export_module(module, arguments), "cpu")["source"]
     return "prepared_weights" in source

@@ -206,6 +206,14 @@ def test_binary_with_broadcast(start: int, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_hypot_of_numbers_whose_squares_are_beyond_the_range(dtype: torch.dtype, tmp_path: Path) -> None:
+    limits = torch.finfo(dtype)
+    sizes = [limits.max / 4, limits.max**0.5 * 8, 3.0, limits.tiny**0.5 / 8, limits.tiny * 4, 0.0, float("inf")]
+    numbers = torch.tensor(sizes, dtype=torch.float64).to(dtype)
+    check(torch.hypot, numbers[:, None], -numbers, tmp_path=tmp_path)
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
 def test_integers(dtype: torch.dtype, tmp_path: Path) -> None:
     a, b = (torch.arange(24).view(4, 6) % 7).to(dtype), (torch.arange(6) % 3 + 1).to(dtype)
@@ -456,3 +464,9 @@ def test_fused_blocks(tmp_path: Path) -> None:
     )
     check(lambda x: (x.relu().sum(1), x.relu().amax(0)), randn(40, 50), tmp_path=tmp_path)
     check(lambda x, y: (x.exp() + y, (x.exp() * y).sum(1)), randn(40, 50), randn(40, 50), tmp_path=tmp_path, launches=1)
+
+
+def test_attention_with_the_logarithms_of_its_sums(tmp_path: Path) -> None:
+    q, k, v = randn(1, 2, 3, 8), randn(1, 2, 5, 8), randn(1, 2, 5, 8)
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    check(lambda q, k, v: attention(q, k, v)[:2], q, k, v, tmp_path=tmp_path, library_calls=1)

@@ -17,6 +17,8 @@ aten = torch.ops.aten
 KEPT = (
     # contractions
     "linear matmul mv dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention cdist"
+    # taken apart by PyTorch, it returns the weights in place of the logarithms of their sums
+    " _scaled_dot_product_flash_attention_for_cpu"
     # recurrent layers (the cells are small pointwise pieces and do decompose)
     " lstm gru rnn_tanh rnn_relu"
     # normalisations

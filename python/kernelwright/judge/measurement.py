@@ -23,7 +23,8 @@ from ..running.state import StateCopy
 from ..timing import device_lock
 from ..timing.noise import Noise
 from ..timing.profiling import Profile
-from ..timing.timer import Perturbation, Timer, is_settled, memory_turn
+from ..timing.memory_turn import in_memory_turn
+from ..timing.timer import Perturbation, Timer, is_settled
 from . import draws, metrics
 from .contestants import Contestant, Local
 from .nursing import Confinement
@@ -425,7 +426,10 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "measure" (docs/worker-protocol.md)."""
-    with memory_turn(params, progress):
-        with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
-            measurement = Measurement(params, progress)
-        return measurement.run()
+    return in_memory_turn(params, progress, _measure)
+
+
+def _measure(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
+        measurement = Measurement(params, progress)
+    return measurement.run()

@@ -8,7 +8,7 @@ from typing import Any, Iterator
 import torch
 from torch.utils import _pytree as pytree
 
-from ..timing.timer import fills_memory
+from ..timing.memory_turn import fills_memory
 from . import nursing
 from .yardstick import Yardstick
 

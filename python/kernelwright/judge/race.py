@@ -22,7 +22,8 @@ from ..running import problem as problems
 from ..running.seeding import seed_everything
 from ..running.state import slots
 from ..timing import device_lock
-from ..timing.timer import Perturbation, Timer, fills_memory, is_settled, memory_turn
+from ..timing.memory_turn import fills_memory, in_memory_turn
+from ..timing.timer import Perturbation, Timer, is_settled
 from . import draws
 from .measurement import difference
 from .runs import Inputs
@@ -173,28 +174,36 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
         release()
     if not entries:
         return {"results": []}
-    with memory_turn(params, progress), torch.no_grad():
-        with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
-            if _track is None:
-                progress("loading", 0.0)
-                _track = Track(params)
-            track = _track
-            anchor = entries[0]["name"]
-            runners: dict[str, torch.nn.Module] = {}
-            faults: dict[str, str] = {}
-            for index, entry in enumerate(entries):
-                module, fault = _enter(track, entry, index == 0)
-                if module is None:
-                    faults[entry["name"]] = fault
-                else:
-                    runners[entry["name"]] = module
-                    if index == 0 or entry.get("keep"):
-                        track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {
-                            entry["path"]: module
-                        }
+    return in_memory_turn(params, progress, _run_race)
+
+
+@torch.no_grad()
+def _run_race(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    global _track
+    entries = params["candidates"]
+    with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
+        if _track is None:
+            progress("loading", 0.0)
+            _track = Track(params)
+        track = _track
+        anchor = entries[0]["name"]
+        runners: dict[str, torch.nn.Module] = {}
+        faults: dict[str, str] = {}
+        for index, entry in enumerate(entries):
+            module, fault = _enter(track, entry, index == 0)
+            if module is None:
+                faults[entry["name"]] = fault
+            else:
+                runners[entry["name"]] = module
+                if index == 0 or entry.get("keep"):
+                    track.kept = {path: kept for path, kept in track.kept.items() if path == entries[0]["path"]} | {
+                        entry["path"]: module
+                    }
+    try:
         with device_lock.hold(device_lock.name_of(track.device), "timing", progress):
             samples, stopped = _race(track, runners, anchor, float(params.get("budget_seconds") or 1.0), progress)
         track.expected = []
+    finally:
         if fills_memory(track.device, int(params.get("input_bytes") or 0)):
             release()  # others wait for the memory, and a GPU makes its inputs again in a moment
     return {

@@ -18,7 +18,7 @@ from ..errors import candidate_error
 from ..running import candidate as candidates
 from ..running.limits import free_memory
 from ..timing import device_lock
-from ..timing.timer import memory_turn
+from ..timing.memory_turn import in_memory_turn
 from . import draws, metrics
 from .activity import growth
 from .contestants import Activity, Contestant, Local
@@ -519,10 +519,13 @@ def _form(left: Outcome) -> str:
 
 def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The worker's method "verify" (docs/worker-protocol.md)."""
+    return in_memory_turn(params, progress, _verify)
+
+
+def _verify(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     turn = functools.partial(
         device_lock.hold, device_lock.name_of(params.get("device") or "cpu"), "verifying", progress, shared=True
     )
-    with memory_turn(params, progress):
-        with turn():
-            verification = Verification(params, progress)
-        return verification.run(turn)
+    with turn():
+        verification = Verification(params, progress)
+    return verification.run(turn)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import statistics
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import torch
 from torch.utils import _pytree as pytree
 
-from . import device_lock
 
 Call = Callable[[], Any]
 
@@ -173,44 +171,6 @@ def _elements(leaf: torch.Tensor) -> torch.Tensor:
     storage = torch.empty(0, dtype=torch.uint8, device=leaf.device).set_(leaf.untyped_storage())
     whole = storage[: storage.numel() // dtype.itemsize * dtype.itemsize]
     return whole if dtype.itemsize == 1 else whole.view(dtype)
-
-
-def fills_memory(device: torch.device, input_bytes: int) -> bool:
-    """Whether a problem of so many bytes takes turns with others on that device."""
-    return _needs(device, input_bytes, 1 / 16)
-
-
-# Times a problem's bytes (plan/cost.hpp: bytes_in_work) that its verification takes: several copies, and the reference
-# in double precision.
-_COPIES = 6
-
-
-def _needs(device: torch.device, input_bytes: int, share: float) -> bool:
-    return device.type == "cuda" and _COPIES * input_bytes >= share * torch.cuda.mem_get_info(device)[1]
-
-
-@contextlib.contextmanager
-def memory_turn(params: dict[str, Any], progress: device_lock.Progress) -> Iterator[None]:
-    """A problem that fills much of a GPU's memory waits until no other such problem is in work on it, and one that needs
-    most of it until none is at all. What this process holds is given back at the end.
-    """
-    device = torch.device(params.get("device") or "cpu")
-    if device.type == "cpu":
-        yield
-        return
-    size, name = int(params.get("input_bytes") or 0), device_lock.name_of(device)
-    with contextlib.ExitStack() as turns:
-        shares = not _needs(device, size, 1 / 2)
-        turns.enter_context(device_lock.hold(name + "-whole-memory", "filling it", progress, shared=shares))
-        if not fills_memory(device, size):
-            yield
-            return
-        turns.enter_context(device_lock.hold(name + "-memory", "filling it", progress))
-        try:
-            yield
-        finally:
-            gc.collect()
-            torch.cuda.empty_cache()
 
 
 def is_settled(samples: list[float], tolerance: float = 0.01) -> bool:
