@@ -1,5 +1,5 @@
 // What one element of a pointwise ATen op is, as an expression, with PyTorch's semantics: type promotion, NaN, −0,
-// integer division. One table, in scalar_ops.cpp.
+// integer division. One table, in scalar_ops.cpp, with that of the activations, in scalar_activations.cpp.
 #pragma once
 
 #include <map>
@@ -32,6 +32,11 @@ DType promoted_dtype(const Graph& graph, const Node& node, std::initializer_list
 
 using ScalarLowering = ExprId (*)(const ScalarContext&);
 ScalarLowering find_scalar_lowering(std::string_view base_name);  // nullptr when the table has none
+
+ScalarLowering find_activation(std::string_view base_name);  // of these, the activations
+
+// log(1 + e^−|x|), which cannot overflow.
+ExprId log1p_exp_negative_abs(const ScalarContext& context, ExprId x);
 
 // One element of a loss, before its reduction.
 ExprId loss_element(const ScalarContext& context);
