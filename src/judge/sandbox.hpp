@@ -1,5 +1,5 @@
 // What a candidate's process may do. The worker starts that process and confines it
-// (python/kernelwright/judge/nursing.py, host/confinement.py).
+// (python/kernelwright/judge/nursing.py, host/confinement.py, host/system_calls.py).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from typing import Any
 
-from . import confinement, resident
+from . import confinement, resident, system_calls
 
 LARGEST_REQUEST = 1 << 16
 
@@ -205,6 +205,7 @@ def _become_resident(request: dict[str, Any], channel: int, report: int, missing
     confinement.limit_resources(given["processes"], given["file_bytes"], given["memory_bytes"])
     if given["namespaces"]:
         confinement.drop_privileges()
+        missing = missing + system_calls.deny()
     confinement.hide_memory(False)
     try:
         resident.Resident(channel, missing).serve()

@@ -156,6 +156,14 @@ def any_beyond(rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) 
 
 
 def is_beyond(row: dict[str, Any]) -> bool:
+    """Whether a row's errors call for further runs of eager: where they are beyond error_bound() of
+    src/judge/contract.cpp, which alone decides.
+
+    The core cannot send the bound: it rests on what each run here finds, and on runs that are made because of it. Nor
+    can the worker call the core, which may be a program alone, without libkernelwright.so. So the formula stands here
+    once more, under the policy `reference`; tests/python/test_bounds_agree.py holds the two together. Here 16-bit
+    outputs have no units of fp32's work, so that it asks a little sooner.
+    """
     yardstick = {key: max(row["eager"][key], row.get("sensitivity", row["eager"])[key]) for key in ("norm", "max")}
     if (rounding := row.get("rounding")) and rounding["norm"] >= row["epsilon"] ** 0.5:
         yardstick = {key: max(yardstick[key], rounding[key]) for key in yardstick}
