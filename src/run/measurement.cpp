@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "judge/judgement.hpp"
 #include "measure/worker_answers.hpp"
 
 namespace kw {
@@ -38,7 +37,7 @@ TimingReply timing_reply_from_json(const Json& json) {
   reply.timer = json.value("timer", "");
   if (json.contains("recheck") && !json["recheck"].value("ok", true))
     reply.recheck_fault = json["recheck"].value("detail", "");
-  if (json.contains("timed")) reply.timed = json["timed"];
+  if (json.contains("timed")) reply.timed = figures_from_json(json["timed"]);
   reply.share_in_our_kernels = json.value("share_in_our_kernels", Json());
   reply.profile = json.value("profile", Json::array());
   reply.peak_memory_bytes = json.value("peak_memory_bytes", Json::object());

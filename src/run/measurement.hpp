@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "judge/figures.hpp"
 #include "measure/statistics.hpp"
 
 namespace kw {
@@ -26,8 +27,8 @@ struct TimingReply {
   double untold_ms = 0;                          // of each call, that the candidate's clock kept to itself
   std::optional<std::string> runs_original;      // why the original module ran instead of kernels of ours
   std::string timer;
-  std::optional<std::string> recheck_fault;     // what was no longer right after timing
-  std::optional<nlohmann::ordered_json> timed;  // figures of timed calls, for judge()
+  std::optional<std::string> recheck_fault;  // what was no longer right after timing
+  std::optional<Figures> timed;              // of timed calls
   // Repeated in the report as they came.
   nlohmann::ordered_json machine, share_in_our_kernels, profile, peak_memory_bytes, baseline_errors, new_weights_ms;
 };

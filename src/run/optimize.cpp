@@ -255,7 +255,7 @@ class Optimisation {
       add_judgement(attempt, judgement);
       add_seconds("verify", began);
       // What was made ahead of this one, later ones will have to wait for.
-      verify_seconds_ = seconds_now() - began + judgement.prepared_seconds;
+      verify_seconds_ = seconds_now() - began + (judgement.figures ? judgement.figures->prepared_seconds : 0);
       compiled_ = std::move(compiled);
       std::tie(candidate_hash_, verdict_) = store_attempt(archive, compiled_, judgement);
       eager_errors_ = eager_errors(judgement.verdict);
@@ -542,7 +542,7 @@ class Optimisation {
         archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter,
                                    schedule_to_json(compiled.schedule)});
         verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy,
-                                            judgement.passed(), judgement.verdict.reason, judgement.figures.dump()});
+                                            judgement.passed(), judgement.verdict.reason, judgement.reply});
       });
     });
     return {candidate, verdict};

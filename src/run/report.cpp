@@ -92,16 +92,17 @@ void add_judgement(Json& report, const Judgement& judgement) {
   for (size_t i = 0; i < verdict.errors.size(); ++i)
     fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
   report.update(fields);
-  note_original(report, judgement.runs_original);
-  if (judgement.figures.empty()) {
+  if (!judgement.figures) {
     report["where"] = judgement.where;
     report["source"] = judgement.source;
     report["hint"] = judgement.hint;
     return;
   }
-  report["seed"] = judgement.seed ? Json(*judgement.seed) : Json();
-  report["draws"] = judgement.draws;
-  if (judgement.missing_protections) report["sandbox"] = sandbox_json(*judgement.missing_protections);
+  const Figures& figures = *judgement.figures;
+  note_original(report, figures.runs_original);
+  report["seed"] = figures.seed ? Json(*figures.seed) : Json();
+  report["draws"] = figures.draws.size();
+  if (figures.missing_protections) report["sandbox"] = sandbox_json(*figures.missing_protections);
   for (const VacuousOutput& output : verdict.vacuous)
     add_note(report,
              "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
@@ -150,7 +151,7 @@ void add_measurement(Json& report, const TimingReply& reply) {
   report["time_with_new_weights_ms"] = reply.new_weights_ms;
   report["timed_outputs_judged"] = 0;
   if (!reply.timed) return;
-  report["timed_outputs_judged"] = reply.timed->at("draws").size();
+  report["timed_outputs_judged"] = reply.timed->draws.size();
   const Verdict timed = judge(*reply.timed, policy_of(report.value("policy", "reference")));
   if (timed.pass || timed.code == "nothing-compared") return;  // memory did not allow keeping any
   fail(report, "timed-" + timed.code, "The result of a timed call was not right. " + timed.reason);
