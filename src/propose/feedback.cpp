@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "support/text.hpp"
 
 namespace kw {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -89,26 +85,26 @@ Feedback feedback_on(const Judgement& judgement) {
   return feedback;
 }
 
-Feedback feedback_on_times(const Json& report) {
-  if (!report.contains("time_ms") || !report["time_ms"]["ours"].is_number()) return {};
-  Feedback feedback{fmt::format("ModelNew is right, and takes {:.4g} ms", report["time_ms"]["ours"].get<double>()), ""};
-  if (report.contains("speedup") && report["speedup"].contains("eager"))
-    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long",
-                                 report["time_ms"]["eager"].get<double>(),
-                                 report["speedup"]["eager"]["value"].get<double>());
+Feedback feedback_on_times(const Timing& timing) {
+  const auto& ours = timing.measured.time_ms(Contender::kOurs);
+  if (!ours) return {};
+  Feedback feedback{fmt::format("ModelNew is right, and takes {:.4g} ms", ours->value), ""};
+  const auto& eager = timing.measured.time_ms(Contender::kEager);
+  const auto& speedup = timing.measured.speedup_over(Contender::kEager);
+  if (eager && speedup)
+    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long", eager->value, speedup->ratio.value);
   feedback.what += ".";
-  if (const Json line = report.value("roofline", Json()); line.is_object())
+  if (const auto& line = timing.roofline)
     feedback.what += fmt::format(" The device could do this work in {:.4g} ms, bound by {}: {:.0f}% is reached.",
-                                 line["floor_ms"].get<double>(),
-                                 line["bound"] == "memory"    ? "its memory"
-                                 : line["bound"] == "compute" ? "its arithmetic"
-                                                              : "the launch of a kernel",
-                                 100 * line["fraction"].get<double>());
-  const Json profile = report.value("profile", Json::array());
-  if (!profile.empty()) feedback.evidence = "What the time goes to:";
-  for (const Json& part : profile)
-    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(),
-                                     part["name"].get<std::string>(), part["ours"] == false ? " (the library's)" : "");
+                                 line->floor_ms,
+                                 line->limit == "memory"    ? "its memory"
+                                 : line->limit == "compute" ? "its arithmetic"
+                                                            : "the launch of a kernel",
+                                 100 * line->share);
+  if (!timing.profile.empty()) feedback.evidence = "What the time goes to:";
+  for (const ProfilePart& part : timing.profile)
+    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part.share, part.name,
+                                     part.is_library ? " (the library's)" : "");
   return feedback;
 }
 

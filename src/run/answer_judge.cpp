@@ -12,7 +12,7 @@
 #include "propose/sample_log.hpp"
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/stamp.hpp"
 

@@ -11,7 +11,7 @@
 #include "propose/captured.hpp"
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

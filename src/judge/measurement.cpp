@@ -1,5 +1,6 @@
-#include "run/measurement.hpp"
+#include "judge/measurement.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "measure/worker_answers.hpp"
@@ -64,6 +65,12 @@ Measurement measurement_of(const TimingReply& reply) {
   }
   made.samples = ours.empty() ? reply.samples_ms[static_cast<size_t>(Contender::kEager)].size() : ours.size();
   return made;
+}
+
+bool Timing::answers_for(std::string_view baseline) const {
+  return std::ranges::any_of(kContenders,
+                             [&](Contender one) { return baseline == name_of(one) && measured.time_ms(one); }) ||
+         std::ranges::any_of(baseline_errors, [&](const auto& error) { return error.first == baseline; });
 }
 
 }  // namespace kw
