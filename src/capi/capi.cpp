@@ -7,7 +7,7 @@
 #include "llm/prompts.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/compile.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/error_json.hpp"
 

@@ -9,6 +9,7 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "run/output_files.hpp"
+#include "judge/measurement.hpp"
 #include "run/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -33,11 +34,12 @@ Json parse_or_null(const std::string& text) {
   return json.is_discarded() ? Json() : json;
 }
 
-std::string figure(const Json& report, const char* group, const char* name) {
-  if (!report.contains(group) || !report[group].is_object() || !report[group].contains(name)) return "-";
-  const Json& value = report[group][name];
-  const Json& number = value.is_object() && value.contains("value") ? value["value"] : value;
-  return number.is_number() ? fmt::format("{:.3g}", number.get<double>()) : "-";
+std::string figure(const std::optional<Estimate>& estimate) {
+  return estimate ? fmt::format("{:.3g}", estimate->value) : "-";
+}
+
+std::string figure(const std::optional<Speedup>& speedup) {
+  return figure(speedup ? std::optional(speedup->ratio) : std::nullopt);
 }
 
 int list(Archive& archive, const ArchiveArguments& options, Console& console) {
@@ -47,9 +49,11 @@ int list(Archive& archive, const ArchiveArguments& options, Console& console) {
                                   "policy", "ms", "eager", "compile", "when");
   for (const ResultRecord& result : results) {
     const Json report = parse_or_null(result.report);
+    const Measurement made = measurement_from_json(report);
     table += fmt::format("{:>5}  {:<32} {:<7} {:<10} {:>9} {:>7}x {:>7}x  {}\n", result.id, result.problem_name,
-                         result.key.target, result.key.policy, figure(report, "time_ms", "ours"),
-                         figure(report, "speedup", "eager"), figure(report, "speedup", "compile"), result.created);
+                         result.key.target, result.key.policy, figure(made.time_ms(Contender::kOurs)),
+                         figure(made.speedup_over(Contender::kEager)), figure(made.speedup_over(Contender::kCompile)),
+                         result.created);
     rows.push_back({{"id", result.id},
                     {"problem", result.problem_name},
                     {"target", result.key.target},

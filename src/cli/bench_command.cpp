@@ -42,16 +42,16 @@ int default_jobs(const BenchOptions& options) {
   return options.devices.front() == "cpu" ? 1 : std::clamp(cores / static_cast<int>(4 * options.devices.size()), 1, 3);
 }
 
-std::string line_text(const Json& line, size_t done, size_t of) {
-  const std::string verdict = line.contains("error") ? "error" : line.value("verdict", "?");
-  std::string text = fmt::format("[{}/{}] {:<8} {:<44}", done, of, verdict, line.value("name", ""));
-  for (const char* baseline : {"eager", "compile"})
-    if (line.contains("speedup") && line["speedup"].is_object() && line["speedup"].contains(baseline) &&
-        line["speedup"][baseline].is_object())
-      text += fmt::format("  {:.2f}x {}", line["speedup"][baseline].value("value", 0.0), baseline);
-  if (line.contains("noise") && line["noise"].value("noisy", false)) text += "  noisy";
-  if (line.contains("error")) text += "  " + line["error"].value("message", "");
-  else if (verdict != "pass" && verdict != "emitted") text += "  " + line.value("reason", "");
+std::string line_text(const ResultLine& line, size_t done, size_t of) {
+  const Report& report = line.report;
+  const std::string verdict = line.error ? "error" : report.verdict.empty() ? "?" : report.verdict;
+  std::string text = fmt::format("[{}/{}] {:<8} {:<44}", done, of, verdict, line.name);
+  for (const Contender baseline : kBaselines)
+    if (const auto& speedup = report.timing.measured.speedup_over(baseline))
+      text += fmt::format("  {:.2f}x {}", speedup->ratio.value, name_of(baseline));
+  if (!report.timing.measured.noise.empty()) text += "  noisy";
+  if (line.error) text += "  " + *line.error;
+  else if (!report.passed() && !report.emitted()) text += "  " + report.reason;
   return text;
 }
 
@@ -103,7 +103,8 @@ int bench(BenchArguments options, Console& console) {
   bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
   const std::vector<BenchProblem> problems = find_problems(options.paths);
   const BenchRun run = run_bench(
-      problems, bench, [&](const Json& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },
+      problems, bench,
+      [&](const Json& line, size_t done, size_t of) { console.note(line_text(result_line_from_json(line), done, of)); },
       [&](const std::string& whom) { console.waiting(whom, 0); });
 
   Json summary = {{"version", kReportVersion},     {"target", bench.target},

@@ -28,7 +28,7 @@ void define_device(CLI::App& app, Invocation& invocation) {
       ->group(kSearchAndTime);
   invocation.run = [options](Console& console) {
     const auto report = measure_device(options->target, options->fresh, options->calibrate, console);
-    console.print(device_text(report));
+    console.print(device_text(device_report_from_json(report)));
     console.write_json(report);
     return kGood;
   };

@@ -36,7 +36,8 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
     throw Error(ErrorKind::kUser, "--emit-only goes with --edits: what a model writes has to be run to be trusted.");
   GenerateOutcome outcome = generate(options, console);
   if (outcome.fault) outcome.report["error"] = to_json(*outcome.fault);
-  console.print(options.edits ? edits_text(outcome.report) : generate_text(outcome.report));
+  const Report report = report_from_json(outcome.report);
+  console.print(options.edits ? edits_text(report) : generate_text(report));
   console.write_json(outcome.report);
   if (outcome.interrupted) {
     console.warn("interrupted; " + outcome.kept);
@@ -47,7 +48,7 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
     console.warn(outcome.kept + ".");
     return outcome.fault->exit_code();
   }
-  return outcome.report["verdict"] == "fail" || !outcome.report.value("written", true) ? kAnswerIsNo : kGood;
+  return report.is_no() ? kAnswerIsNo : kGood;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void define_measure(CLI::App& app, Invocation& invocation) {
   };
   invocation.run = [options](Console& console) {
     const auto report = measure_problem(*options, console);
-    console.print(measure_text(report));
+    console.print(measure_text(report_from_json(report)));
     console.write_json(report);
     return kGood;
   };

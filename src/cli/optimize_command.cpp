@@ -66,12 +66,13 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
       throw Error(
           ErrorKind::kUser,
           "--proposer auto and --emit-only do not go together: a model's kernels have to be run to be trusted.");
-    const auto report = *proposer == "auto" ? optimize_with_model(*options, *model, console)
-                                            : optimize(*options, console);
+    const auto json = *proposer == "auto" ? optimize_with_model(*options, *model, console)
+                                          : optimize(*options, console);
+    const Report report = report_from_json(json);
     console.print(optimize_text(report));
-    console.write_json(report);
-    if (report.value("verdict", "") == "fail" || !report.value("written", true)) return kAnswerIsNo;
-    return report.contains("archive_error") ? kMissing : kGood;
+    console.write_json(json);
+    if (report.is_no()) return kAnswerIsNo;
+    return report.archive_error ? kMissing : kGood;
   };
 }
 

@@ -17,7 +17,7 @@
 #include "support/suggest.hpp"
 #include "run/conversation.hpp"
 #include "run/output_files.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
 #include "support/scratch.hpp"
@@ -204,12 +204,11 @@ class Repl {
 
   void open(const std::string& path) {
     opened_.push_back(path);
-    const Json report = conversation_.open(path);
+    const Report& report = conversation_.open(path);
     stem_ = fs::path(path).stem().string();
     kept_.clear();
     const std::string times = measure_text(report);
-    console_.print(
-        fmt::format("built-in   {}\n{}", passed(report) ? "verified" : "failed: " + report.value("reason", ""), times));
+    console_.print(fmt::format("built-in   {}\n{}", report.passed() ? "verified" : "failed: " + report.reason, times));
     answer("");
   }
 
@@ -250,18 +249,14 @@ class Repl {
     at_line_start_ = true;
   }
 
-  static std::string ratio_text(const Json& report) {
-    if (!report.is_object() || !report.contains("time_ms") || !report["time_ms"].is_object() ||
-        !report["time_ms"]["ours"].is_number())
-      return "";
-    std::string text = fmt::format("{:>10.4g} ms", report["time_ms"]["ours"].get<double>());
-    if (report.contains("speedup") && report["speedup"].is_object() && report["speedup"].contains("eager") &&
-        report["speedup"]["eager"].is_object())
-      text += fmt::format("  {:.2f}x eager  [{:.2f}, {:.2f}]", report["speedup"]["eager"]["value"].get<double>(),
-                          report["speedup"]["eager"]["low"].get<double>(),
-                          report["speedup"]["eager"]["high"].get<double>());
-    if (report.contains("noise") && report["noise"].value("noisy", false)) text += "  noisy";
-    return text;
+  static std::string ratio_text(const Measurement& made) {
+    const auto& ours = made.time_ms(Contender::kOurs);
+    if (!ours) return "";
+    std::string text = fmt::format("{:>10.4g} ms", ours->value);
+    if (const auto& speedup = made.speedup_over(Contender::kEager))
+      text += fmt::format("  {:.2f}x eager  [{:.2f}, {:.2f}]", speedup->ratio.value, speedup->ratio.low,
+                          speedup->ratio.high);
+    return text + (made.noise.empty() ? "" : "  noisy");
   }
 
   std::string verdict_text(const Turn& turn, size_t count) const {
@@ -276,12 +271,11 @@ class Repl {
       text += "  mended     " + join(repairs, "; ") + "\n";
     }
     if (good) {
-      const Json& built_in = conversation_.built_in();
-      if (built_in.contains("time_ms") && built_in["time_ms"].is_object() && built_in["time_ms"].contains("eager") &&
-          built_in["time_ms"]["eager"].is_number())
-        text += fmt::format("  eager      {:>10.4g} ms\n", built_in["time_ms"]["eager"].get<double>());
+      const Measurement& built_in = conversation_.built_in().timing.measured;
+      if (const auto& eager = built_in.time_ms(Contender::kEager))
+        text += fmt::format("  eager      {:>10.4g} ms\n", eager->value);
       if (const std::string times = ratio_text(built_in); !times.empty()) text += "  built-in   " + times + "\n";
-      if (const std::string times = ratio_text(turn.timing); !times.empty()) text += "  this one   " + times + "\n";
+      if (const std::string times = ratio_text(turn.times); !times.empty()) text += "  this one   " + times + "\n";
       text += conversation_.feedback().empty() ? "  :keep writes it\n"
                                                : "  :keep writes it, :repair tells the model how fast it is\n";
     } else if (!conversation_.feedback().empty()) {
@@ -298,7 +292,7 @@ class Repl {
                           !turn.judged          ? "stopped"
                           : passed(turn.record) ? "right"
                                                 : turn.record.value("code", "failed"),
-                          ratio_text(turn.timing));
+                          ratio_text(turn.times));
     }
     return text.empty() ? "No answers yet.\n" : text;
   }

@@ -25,10 +25,11 @@ void define_verify(CLI::App& app, Invocation& invocation) {
     files.reads(options->candidate, "the candidate");
   };
   invocation.run = [options](Console& console) {
-    const auto report = verify_candidate(*options, console);
+    const auto json = verify_candidate(*options, console);
+    const Report report = report_from_json(json);
     console.print(verify_text(report));
-    console.write_json(report);
-    return report.value("verdict", "") == "pass" ? kGood : kAnswerIsNo;
+    console.write_json(json);
+    return report.passed() ? kGood : kAnswerIsNo;
   };
 }
 

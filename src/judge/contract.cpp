@@ -1,19 +1,15 @@
 #include "judge/contract.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "judge/json_number.hpp"
-#include "measure/worker_answers.hpp"
 #include "support/error.hpp"
 
 namespace kw {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -46,14 +42,6 @@ constexpr double kRelaxedError = 1.0 / 128;
 // Checks that explain whatever else is wrong, so they come first as the reason.
 constexpr std::string_view kRootCauses[] = {"guard-bands"};
 
-OutputFacts read_facts(const Json& row) {
-  return {.epsilon = number_of(row.at("epsilon")),
-          .summands = row.value("summands", 1.0),
-          .elements = row.value("compared", 0.0)};
-}
-
-RelativeError read_error(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
-
 bool within(double error, double bound) { return !std::isnan(error) && error <= bound; }
 
 // What eager alone as the reference can vouch for, by the output's precision.
@@ -62,17 +50,12 @@ double weak_tolerance(double epsilon) {
   return epsilon > 1e-10 ? 1e-4 : 1e-8;
 }
 
-std::string shape_text(const Json& shape) {
-  std::string text = "[";
-  for (size_t dim = 0; dim < shape.size(); ++dim) text += (dim ? ", " : "") + shape[dim].dump();
-  return text + "]";
-}
+std::string shape_text(const std::vector<int64_t>& sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
 
-std::string position_text(const Json& row) {
-  const Json& where = row.at("where");
-  return where.empty() ? ""
-                       : fmt::format(" (at {}: {} instead of {})", shape_text(where), number_text(row.at("ours_value")),
-                                     number_text(row.at("reference_value")));
+std::string position_text(const WorstElement& worst) {
+  return worst.index.empty()
+             ? ""
+             : fmt::format(" (at {}: {:.6g} instead of {:.6g})", shape_text(worst.index), worst.ours, worst.reference);
 }
 
 struct Fault {
@@ -80,40 +63,38 @@ struct Fault {
 };
 
 // What is wrong with the form of an output, before any number in it is looked at.
-std::optional<Fault> form_fault(const Json& row, const std::string& place) {
-  if (!row.at("dtype_ok").get<bool>())
-    return Fault{"dtype",
-                 fmt::format("{} has dtype {} where Model's has {}.", place, row.at("dtype").get<std::string>(),
-                             row.value("expected_dtype", std::string("another")))};
-  if (!row.at("shape_ok").get<bool>())
-    return Fault{"shape", fmt::format("{} has shape {} where Model's has {}.", place, shape_text(row.at("shape")),
-                                      shape_text(row.at("expected_shape")))};
-  if (!row.at("device_ok").get<bool>())
-    return Fault{"device", fmt::format("{} is on another device than Model's.", place)};
-  if (!row.at("strides_ok").get<bool>()) {
-    if (!row.contains("strides")) return Fault{"strides", fmt::format("{} has other strides than Model's.", place)};
-    return Fault{"strides", fmt::format("{} has strides {} where Model's has {}.", place, shape_text(row.at("strides")),
-                                        shape_text(row.at("expected_strides")))};
-  }
+std::optional<Fault> form_fault(const OutputFigures& output, const std::string& place) {
+  const OutputForm &ours = output.form, &expected = output.expected;
+  if (!output.dtype_ok)
+    return Fault{"dtype", fmt::format("{} has dtype {} where Model's has {}.", place, ours.dtype,
+                                      expected.dtype.empty() ? "another" : expected.dtype)};
+  if (!output.shape_ok)
+    return Fault{"shape", fmt::format("{} has shape {} where Model's has {}.", place, shape_text(ours.shape),
+                                      shape_text(expected.shape))};
+  if (!output.device_ok) return Fault{"device", fmt::format("{} is on another device than Model's.", place)};
+  if (!output.strides_ok)
+    return Fault{"strides", ours.strides.empty() ? fmt::format("{} has other strides than Model's.", place)
+                                                 : fmt::format("{} has strides {} where Model's has {}.", place,
+                                                               shape_text(ours.strides), shape_text(expected.strides))};
   return std::nullopt;
 }
 
-std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, const std::string& place,
+// Steps that rounding decides: no more of them than eager misses, as the bound of floats has it, and each one that
+// eager takes when it rounds otherwise.
+bool are_steps_of_rounding(const OutputFigures& output) {
+  return static_cast<double>(output.mismatches) <= kTimesEager * static_cast<double>(output.eager_mismatches) &&
+         output.unexplained == 0;
+}
+
+std::optional<Fault> value_fault(const OutputFigures& output, const OutputVerdict& verdict, const std::string& place,
                                  bool weak_reference) {
-  if (row.at("exact").get<bool>()) {
-    const auto mismatches = row.at("mismatches").get<int64_t>();
-    if (mismatches == 0) return std::nullopt;
-    // Steps that rounding decides: no more of them than eager misses, as the bound of floats has it, and each one that
-    // eager takes when it rounds otherwise.
-    if (static_cast<double>(mismatches) <=
-            kTimesEager * static_cast<double>(row.value("eager_mismatches", int64_t{0})) &&
-        row.value("unexplained", int64_t{1}) == 0)
-      return std::nullopt;
+  if (output.exact) {
+    if (output.mismatches == 0 || are_steps_of_rounding(output)) return std::nullopt;
     return Fault{"mismatch", fmt::format("{} differs from the reference in {} elements where eager does not{}.", place,
-                                         mismatches, position_text(row))};
+                                         output.mismatches, position_text(output.worst))};
   }
-  if (!row.at("nonfinite_ok").get<bool>()) {
-    const auto count = row.value("nonfinite_mismatches", int64_t{0});
+  if (!output.nonfinite_ok) {
+    const int64_t count = output.nonfinite_mismatches;
     return Fault{"nonfinite", fmt::format("{} has NaN or infinity in other places than eager and the reference{}.",
                                           place, count ? fmt::format(", in {} elements", count) : "")};
   }
@@ -126,36 +107,35 @@ std::optional<Fault> value_fault(const Json& row, const OutputVerdict& verdict, 
   return Fault{"inaccurate",
                fmt::format("{} has a {} error of {:.2g}; {} {:.2g}, so at most {:.2g} passes{}.", place, sense, ours,
                            weak_reference ? "eager is the reference and moves by" : "eager's is", eager, bound,
-                           position_text(row))};
+                           position_text(output.worst))};
 }
 
 // Does any run of eager's err anywhere? In double precision eager is the reference, so that only inputs moved by one
 // rounding show its errors; integers have no such neighbours.
-bool shows_errors(const Json& buckets) {
-  return std::any_of(buckets.begin(), buckets.end(), [](const Json& bucket) {
-    return number_of(bucket.at("eager").at("max")) > 0 || number_of(bucket.at("moved").at("max")) > 0;
-  });
+bool shows_errors(const std::vector<SizeBucket>& buckets) {
+  return std::ranges::any_of(buckets,
+                             [](const SizeBucket& bucket) { return bucket.eager.max > 0 || bucket.moved.max > 0; });
 }
 
 // The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
-std::optional<Fault> bucket_fault(const Json& row, const std::string& place) {
-  const Json buckets = row.value("buckets", Json::array());
-  const double epsilon = number_of(row.at("epsilon"));
-  if (epsilon < kWorkEpsilon && !shows_errors(buckets)) return std::nullopt;
-  for (const Json& bucket : buckets) {
-    const double low = number_of(bucket.at("low")), high = low * kBucketWidth;
-    for (const char* sense : {"rms", "max"}) {
+std::optional<Fault> bucket_fault(const OutputFigures& output, const std::string& place) {
+  const double epsilon = output.facts.epsilon;
+  if (epsilon < kWorkEpsilon && !shows_errors(output.buckets)) return std::nullopt;
+  constexpr std::pair<const char*, double SizeError::*> senses[] = {{"rms", &SizeError::rms}, {"max", &SizeError::max}};
+  for (const SizeBucket& bucket : output.buckets) {
+    const double low = bucket.low, high = low * kBucketWidth;
+    for (const auto& [sense, error] : senses) {
       double known = 0.0;
-      for (const Json& other : buckets)
-        if (const double beside = number_of(other.at("low")); beside >= low / kBucketWidth && beside <= high)
-          for (const char* run : {"eager", "moved"}) known = std::max(known, number_of(other.at(run).at(sense)));
+      for (const SizeBucket& other : output.buckets)
+        if (other.low >= low / kBucketWidth && other.low <= high)
+          known = std::max({known, other.eager.*error, other.moved.*error});
       const double bound = kBucketTimesEager * known + kBucketUnits * epsilon * high + kUnderflow;
-      const double ours = number_of(bucket.at("ours").at(sense));
+      const double ours = bucket.ours.*error;
       if (within(ours, bound)) continue;
       return Fault{"inaccurate-where-small",
                    fmt::format("{} is off by {:.2g} ({}) among its {} elements from {:.2g} to {:.2g}; eager is off by "
                                "at most {:.2g} there, so at most {:.2g} passes.",
-                               place, ours, sense, bucket.at("count").get<int64_t>(), low, high, known, bound)};
+                               place, ours, sense, bucket.count, low, high, known, bound)};
     }
   }
   return std::nullopt;
@@ -163,18 +143,16 @@ std::optional<Fault> bucket_fault(const Json& row, const std::string& place) {
 
 // Answers that are within the bound on every draw. The special draw is not asked, and the first draw's output is what
 // the others are compared with.
-std::vector<VacuousOutput> vacuous_outputs(const Json& figures, Policy policy, bool weak_reference) {
+std::vector<VacuousOutput> vacuous_outputs(const Figures& figures, Policy policy, bool weak_reference) {
   std::map<std::string, int> draws_of;  // output → draws on which trivial answers were tried
-  for (const Json& draw : figures.at("draws"))
-    if (draw.at("kind") != "special")
-      for (const Json& row : draw.at("outputs")) ++draws_of[row.at("name").get<std::string>()];
+  for (const DrawFigures& draw : figures.draws)
+    if (draw.kind != "special")
+      for (const OutputFigures& output : draw.outputs) ++draws_of[output.name];
   std::vector<std::pair<VacuousOutput, int>> passes;
-  for (const Json& row : figures.value("vacuous", Json::array())) {
-    const RelativeError bound = error_bound(policy, read_error(row.at("eager")), std::nullopt, read_facts(row),
-                                            weak_reference);
-    const RelativeError error = read_error(row);
-    if (!within(error.norm, bound.norm) || !within(error.max, bound.max)) continue;
-    const VacuousOutput answer{row.at("output").get<std::string>(), row.at("trivial").get<std::string>()};
+  for (const TrivialAnswer& tried : figures.trivial) {
+    const RelativeError bound = error_bound(policy, tried.eager, std::nullopt, tried.facts, weak_reference);
+    if (!within(tried.error.norm, bound.norm) || !within(tried.error.max, bound.max)) continue;
+    const VacuousOutput answer{tried.output, tried.trivial};
     const auto known = std::ranges::find_if(passes, [&](const auto& pass) {
       return pass.first.output == answer.output && pass.first.trivial == answer.trivial;
     });
@@ -236,84 +214,93 @@ Verdict failed_verdict(Policy policy, std::string code, std::string reason, std:
   return verdict;
 }
 
-Verdict judge(const Json& figures, Policy policy) {
+namespace {
+
+// How far eager moves when it rounds otherwise: its inputs, or, where that takes half of the digits, its operators.
+std::optional<RelativeError> movement_of(const OutputFigures& output) {
+  if (!output.rounding || !(output.rounding->norm >= std::sqrt(output.facts.epsilon))) return output.sensitivity;
+  const RelativeError moved = output.sensitivity.value_or(RelativeError{});
+  return RelativeError{std::max(moved.norm, output.rounding->norm), std::max(moved.max, output.rounding->max)};
+}
+
+struct JudgedOutput {
+  OutputVerdict verdict;
+  std::optional<Fault> fault;
+};
+
+JudgedOutput judge_output(const OutputFigures& output, const DrawFigures& draw, Policy policy, bool weak_reference) {
+  JudgedOutput judged;
+  OutputVerdict& verdict = judged.verdict;
+  verdict.draw = draw.kind;
+  verdict.output = output.name;
+  verdict.ours = output.ours;
+  verdict.eager = output.eager;
+  const OutputFacts& facts = output.facts;
+  verdict.bound = error_bound(policy, output.eager, movement_of(output), facts, weak_reference);
+  const RelativeError strict = error_bound(policy, output.eager, std::nullopt, {facts.epsilon, 1.0, facts.elements},
+                                           false);
+  const std::string place = fmt::format("On the {} draw, {}", draw.kind, output.name);
+  std::optional<Fault>& fault = judged.fault;
+  fault = form_fault(output, place);
+  if (!fault) fault = value_fault(output, verdict, place, weak_reference);
+  // Eager alone, and reduced precision, say nothing of what is small beside what is large.
+  if (!fault && !weak_reference && policy != Policy::kRelaxed) fault = bucket_fault(output, place);
+  const bool is_strict = output.exact ? output.mismatches == 0
+                                      : within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max);
+  verdict.conditioned = !fault && !is_strict;
+  if (fault) verdict.fault = fault->sentence;
+  return judged;
+}
+
+// The first failed check of those that `wanted` takes.
+template <typename Wanted>
+std::optional<Fault> failed_check(const std::vector<Check>& checks, Wanted&& wanted) {
+  for (const Check& check : checks)
+    if (!check.ok && wanted(check.name))
+      return Fault{check.name, check.detail.empty() ? "The check " + check.name + " failed." : check.detail};
+  return std::nullopt;
+}
+
+std::string passing_reason(const Verdict& verdict, size_t draws, bool weak_reference) {
+  std::string reason = fmt::format(
+      "Every output is within {} on all {} draws.",
+      weak_reference ? "the weaker bound that eager alone allows" : "the contract's bound of eager's error",
+      draws - verdict.skipped.size());
+  for (const Check& check : verdict.checks)
+    if (!check.unchecked.empty()) reason += fmt::format(" Not checked: {} ({}).", check.name, check.unchecked);
+  return reason;
+}
+
+}  // namespace
+
+Verdict judge(const Figures& figures, Policy policy) {
   Verdict verdict;
   verdict.policy = policy;
-  verdict.reference = figures.value("reference", std::string());
-  verdict.reference_note = figures.value("reference_note", std::string());
+  verdict.reference = figures.reference;
+  verdict.reference_note = figures.reference_note;
+  verdict.checks = figures.checks;
+  verdict.kernelbench_gate = figures.kernelbench_gate;
   const bool weak = verdict.reference == "fp32-eager";
-  std::optional<Fault> first;
-
-  for (const Json& check : figures.at("checks"))
-    verdict.checks.push_back({check.at("name").get<std::string>(), check.at("ok").get<bool>(),
-                              check.value("detail", std::string()), check.value("unchecked", std::string())});
-  const auto blame_checks = [&](auto&& wanted) {
-    for (const CheckVerdict& check : verdict.checks)
-      if (!check.ok && !first && wanted(check.name))
-        first = Fault{check.name, check.detail.empty() ? "The check " + check.name + " failed." : check.detail};
-  };
-  const auto is_root_cause = [](const std::string& name) {
+  std::optional<Fault> first = failed_check(figures.checks, [](const std::string& name) {
     return std::ranges::find(kRootCauses, name) != std::end(kRootCauses);
-  };
-  blame_checks(is_root_cause);
-
-  int draw_index = 0;
-  for (const Json& draw : figures.at("draws")) {
-    const std::string kind = draw.at("kind").get<std::string>();
-    if (draw.contains("skipped")) verdict.skipped.push_back(kind + ": " + draw.at("skipped").get<std::string>());
-    for (const Json& row : draw.at("outputs")) {
-      OutputVerdict output;
-      output.draw = kind;
-      output.draw_index = draw_index;
-      output.output = row.at("name").get<std::string>();
-      output.ours = read_error(row.at("ours"));
-      output.eager = read_error(row.at("eager"));
-      std::optional<RelativeError> sensitivity;
-      if (row.contains("sensitivity")) sensitivity = read_error(row.at("sensitivity"));
-      const OutputFacts facts = read_facts(row);
-      if (row.contains("rounding"))
-        if (const RelativeError rounding = read_error(row.at("rounding")); rounding.norm >= std::sqrt(facts.epsilon)) {
-          const RelativeError moved = sensitivity.value_or(RelativeError{});
-          sensitivity = RelativeError{std::max(moved.norm, rounding.norm), std::max(moved.max, rounding.max)};
-        }
-      output.bound = error_bound(policy, output.eager, sensitivity, facts, weak);
-      const RelativeError strict = error_bound(policy, output.eager, std::nullopt, {facts.epsilon, 1.0, facts.elements},
-                                               false);
-      const std::string place = fmt::format("On the {} draw, {}", kind, output.output);
-      std::optional<Fault> fault = form_fault(row, place);
-      if (!fault) fault = value_fault(row, output, place, weak);
-      // Eager alone, and reduced precision, say nothing of what is small beside what is large.
-      if (!fault && !weak && policy != Policy::kRelaxed) fault = bucket_fault(row, place);
-      const bool exact = row.at("exact").get<bool>(),
-                 is_strict = exact ? row.at("mismatches").get<int64_t>() == 0
-                                   : within(output.ours.norm, strict.norm) && within(output.ours.max, strict.max);
-      output.conditioned = !fault && !is_strict;
-      if (fault) output.fault = fault->sentence;
-      if (fault && !first) first = fault;
-      verdict.errors.push_back(std::move(output));
+  });
+  for (size_t draw_index = 0; draw_index < figures.draws.size(); ++draw_index) {
+    const DrawFigures& draw = figures.draws[draw_index];
+    if (draw.skipped) verdict.skipped.push_back(draw.kind + ": " + *draw.skipped);
+    for (const OutputFigures& output : draw.outputs) {
+      JudgedOutput judged = judge_output(output, draw, policy, weak);
+      judged.verdict.draw_index = static_cast<int>(draw_index);
+      if (!first) first = judged.fault;
+      verdict.errors.push_back(std::move(judged.verdict));
     }
-    ++draw_index;
   }
-  blame_checks([](const std::string&) { return true; });
+  if (!first) first = failed_check(figures.checks, [](const std::string&) { return true; });
   if (verdict.errors.empty() && !first)
     first = Fault{"nothing-compared", "The module has no tensor among its outputs, so there is nothing to compare."};
-
   verdict.vacuous = vacuous_outputs(figures, policy, weak);
-  if (figures.contains("kernelbench_gate")) {
-    const Json& gate = figures.at("kernelbench_gate");
-    verdict.kernelbench_gate = Gate{gate.at("ok").get<bool>(), number_of(gate.at("atol")), number_of(gate.at("rtol"))};
-  }
-
   verdict.pass = !first;
   verdict.code = first ? first->code : "pass";
-  verdict.reason = first ? first->sentence
-                         : fmt::format("Every output is within {} on all {} draws.",
-                                       weak ? "the weaker bound that eager alone allows"
-                                            : "the contract's bound of eager's error",
-                                       draw_index - static_cast<int>(verdict.skipped.size()));
-  for (const CheckVerdict& check : verdict.checks)
-    if (!first && !check.unchecked.empty())
-      verdict.reason += fmt::format(" Not checked: {} ({}).", check.name, check.unchecked);
+  verdict.reason = first ? first->sentence : passing_reason(verdict, figures.draws.size(), weak);
   return verdict;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "judge/figures.hpp"
+
 namespace kw {
 
 // reference: at most twice eager's own error. ieee: the same, with eager kept from reduced-precision products. relaxed:
@@ -16,12 +18,6 @@ enum class Policy { kReference, kIeee, kRelaxed };
 
 std::string_view name_of(Policy policy);
 Policy policy_of(std::string_view name);  // throws kUser for an unknown name
-
-// Errors relative to the reference's norm and to its largest magnitude.
-struct RelativeError {
-  double norm = 0.0;
-  double max = 0.0;
-};
 
 struct OutputVerdict {
   std::string draw;  // "generator", "signed", "wide", "constant", "special"
@@ -32,21 +28,9 @@ struct OutputVerdict {
   std::string fault;         // empty when it passes; otherwise the sentence that says what is wrong
 };
 
-struct CheckVerdict {
-  std::string name;
-  bool ok = true;
-  std::string detail;
-  std::string unchecked;  // why it could not be made on every draw; empty where it was
-};
-
 // A trivial answer ("zeros", "input[0] itself") that this problem's contract could not tell from a right one.
 struct VacuousOutput {
   std::string output, trivial;
-};
-
-struct Gate {
-  bool ok = true;
-  double atol = 0.0, rtol = 0.0;
 };
 
 struct Verdict {
@@ -57,7 +41,7 @@ struct Verdict {
   std::string reference;  // "fp64", "fp64-on-cpu", "fp32-eager"
   std::string reference_note;
   std::vector<OutputVerdict> errors;
-  std::vector<CheckVerdict> checks;
+  std::vector<Check> checks;
   std::vector<VacuousOutput> vacuous;
   std::vector<std::string> skipped;  // draws that eager itself cannot take, with why
   std::optional<Gate> kernelbench_gate;
@@ -65,16 +49,10 @@ struct Verdict {
 };
 
 // Judges the result of the worker's method "verify".
-Verdict judge(const nlohmann::ordered_json& figures, Policy policy);
+Verdict judge(const Figures& figures, Policy policy);
 
 // The verdict on a candidate that never came to yield figures: it did not compile, crashed, hung.
 Verdict failed_verdict(Policy policy, std::string code, std::string reason, std::string detail = "");
-
-// What the bound of an output rests on, beside eager's error: its dtype's epsilon, how many terms the longest sum of
-// forward has, and in how many elements errors are compared.
-struct OutputFacts {
-  double epsilon = 0.0, summands = 1.0, elements = 0.0;
-};
 
 // The largest errors that pass. `sensitivity` is eager's error on inputs and weights moved by one rounding, where it
 // was measured, or on operators rounded otherwise, where that takes half of the digits.

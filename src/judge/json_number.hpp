@@ -8,6 +8,5 @@
 namespace kw {
 
 nlohmann::ordered_json write_number(double value);
-std::string number_text(const nlohmann::ordered_json& value);  // for a sentence: six digits
 
 }  // namespace kw

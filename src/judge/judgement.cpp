@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
 
@@ -20,11 +21,11 @@ Judgement failure(const VerifyRequest& request, const std::string& code, const s
 
 // What would be timed is eager itself.
 void reject_original(Judgement& judgement) {
-  if (!judgement.passed() || !judgement.runs_original) return;
+  if (!judgement.passed() || !judgement.figures->runs_original) return;
   judgement.verdict.pass = false;
   judgement.verdict.code = "runs-original";
   judgement.verdict.reason = "On the problem's own inputs the original module ran instead of its kernels: " +
-                             *judgement.runs_original + ".";
+                             *judgement.figures->runs_original + ".";
 }
 
 // Where the process that judges ended twice; where it hung, the candidate used up the time.
@@ -36,16 +37,11 @@ std::string reason_of(const WorkerFailure& failure) {
 
 }  // namespace
 
-Judgement judgement_of(Json figures, Policy policy) {
+Judgement judgement_of(const Json& reply, Policy policy) {
   Judgement judgement;
-  judgement.verdict = judge(figures, policy);
-  if (figures.contains("seed") && figures["seed"].is_number()) judgement.seed = figures["seed"].get<uint64_t>();
-  judgement.draws = figures.at("draws").size();
-  if (figures.contains("missing_protections") && figures["missing_protections"].is_array())
-    judgement.missing_protections = figures["missing_protections"].get<std::vector<std::string>>();
-  judgement.runs_original = runs_original(figures);
-  judgement.prepared_seconds = figures.value("prepared_seconds", 0.0);
-  judgement.figures = std::move(figures);
+  judgement.figures = figures_from_json(reply);
+  judgement.verdict = judge(*judgement.figures, policy);
+  judgement.reply = reply.dump(-1, ' ', false, Json::error_handler_t::replace);
   return judgement;
 }
 
@@ -72,11 +68,6 @@ Judgement judge(Session& session, const VerifyRequest& request) {
                                               .code = "problem-crashed"});
     return failure(request, "worker-failed", reason_of(lost), lost.log);
   }
-}
-
-std::optional<std::string> runs_original(const Json& reply) {
-  if (!reply.contains("runs_original") || !reply["runs_original"].is_string()) return std::nullopt;
-  return reply["runs_original"].get<std::string>();
 }
 
 std::map<std::string, double> eager_errors(const Verdict& verdict) {

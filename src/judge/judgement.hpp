@@ -2,7 +2,7 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,15 +14,9 @@ namespace kw {
 
 struct Judgement {
   Verdict verdict;
-  nlohmann::ordered_json figures = nlohmann::ordered_json::object();  // the worker's; empty for a candidate that
-                                                                      // raised, crashed or hung
+  std::optional<Figures> figures;   // what the verdict rests on; none of a candidate that raised, crashed or hung
+  std::string reply = "{}";         // the worker's, as it came: JSON for the archive
   std::string where, source, hint;  // of one that raised: the line of its file, and what to do
-  std::optional<uint64_t> seed;     // of the draws
-  size_t draws = 0;
-  std::optional<std::vector<std::string>> missing_protections;  // of its process, in words; none where it needed none
-  std::optional<std::string> runs_original;  // why a file of the compiler's ran the original module on the problem's
-                                             // own inputs
-  double prepared_seconds = 0;               // of the worker, before it was asked
 
   bool passed() const { return verdict.pass; }
 };
@@ -31,11 +25,8 @@ struct Judgement {
 // problem itself cannot be run, and whatever is not the candidate's fault.
 Judgement judge(Session& session, const VerifyRequest& request);
 
-// The same of figures that a worker has given.
-Judgement judgement_of(nlohmann::ordered_json figures, Policy policy);
-
-// Of a worker's reply to verify or measure.
-std::optional<std::string> runs_original(const nlohmann::ordered_json& reply);
+// The same of what a worker has answered.
+Judgement judgement_of(const nlohmann::ordered_json& reply, Policy policy);
 
 // Per output: eager's largest error over the draws, norm-relative. A network that amplifies rounding moves that far
 // from run to run.

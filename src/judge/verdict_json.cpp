@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,8 +15,6 @@ Json write_number(double value) {
   if (std::isnan(value)) return "nan";
   return value > 0 ? "inf" : "-inf";
 }
-
-std::string number_text(const Json& value) { return fmt::format("{:.6g}", number_of(value)); }
 
 namespace {
 
@@ -44,7 +40,7 @@ Json to_json(const Verdict& verdict) {
     if (!output.fault.empty()) row["fault"] = output.fault;
     errors.push_back(std::move(row));
   }
-  for (const CheckVerdict& check : verdict.checks) {
+  for (const Check& check : verdict.checks) {
     checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
     if (!check.unchecked.empty()) checks.back()["unchecked"] = check.unchecked;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "support/error.hpp"
+#include "support/json_fields.hpp"
 
 namespace kw {
 
@@ -14,22 +15,18 @@ namespace {
 
 constexpr uint32_t kLargestMessage = 1u << 30;
 
-std::string text(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 [[noreturn]] void throw_reply(const Json& error) {
-  const std::string kind = text(error, "kind");
+  const std::string kind = text_of(error, "kind");
   const ErrorKind mapped = kind == "user"        ? ErrorKind::kUser
                            : kind == "candidate" ? ErrorKind::kCandidateFailed
                            : kind == "missing"   ? ErrorKind::kMissing
                                                  : ErrorKind::kInternal;
-  throw Error(mapped, ErrorText{.message = text(error, "message"),
-                                .where = text(error, "where"),
-                                .source = text(error, "source"),
-                                .hint = text(error, "hint"),
-                                .detail = text(error, "detail"),
-                                .code = text(error, "code")});
+  throw Error(mapped, ErrorText{.message = text_of(error, "message"),
+                                .where = text_of(error, "where"),
+                                .source = text_of(error, "source"),
+                                .hint = text_of(error, "hint"),
+                                .detail = text_of(error, "detail"),
+                                .code = text_of(error, "code")});
 }
 
 }  // namespace
@@ -60,7 +57,7 @@ Answer answer_to(int64_t id, Json message, double elapsed) {
   } else if (message.contains("event")) {
     Json& event = message["event"];
     if (!event.is_object()) return answer;
-    answer.stage = text(event, "stage");
+    answer.stage = text_of(event, "stage");
     if (event.contains("fraction")) answer.fraction = number_of(event["fraction"]);
     answer.kind = event.contains("waited") ? Answer::Kind::kWait : Answer::Kind::kEvent;
     // Not a number, or more time than there was: then the limit would never be over.

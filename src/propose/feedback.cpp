@@ -1,14 +1,11 @@
 #include "propose/feedback.hpp"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
 #include "support/text.hpp"
 
 namespace kw {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -26,11 +23,9 @@ std::string first_lines(const std::string& text, bool from_the_end) {
                                      : joined.substr(0, kMostBytes);
 }
 
-std::string number(const Json& value) {
-  return value.is_number()   ? fmt::format("{:.6g}", value.get<double>())
-         : value.is_string() ? value.get<std::string>()
-                             : "?";
-}
+std::string number(double value) { return fmt::format("{:.6g}", value); }
+
+std::string sizes(const std::vector<int64_t>& sizes) { return fmt::format("[{}]", fmt::join(sizes, ",")); }
 
 std::string kind_of_draw(const std::string& kind) {
   if (kind == "generator") return "on the problem's own inputs";
@@ -41,26 +36,19 @@ std::string kind_of_draw(const std::string& kind) {
 }
 
 // "output[0] on …: shape [8, 4] and should be [8, 8]", or how far off, and where the worst element stands.
-std::string line_about(const Json& output, const std::string& draw) {
-  std::string text = "- " + output.value("name", "") + " " + kind_of_draw(draw) + ": ";
-  if (!output.value("shape_ok", true))
-    return text + "shape " + output["shape"].dump() + ", and should be " + output["expected_shape"].dump();
-  if (!output.value("dtype_ok", true))
-    return text + output.value("dtype", "") + ", and should be " + output.value("expected_dtype", "");
-  if (!output.value("strides_ok", true))
-    return text + "strides " + output["strides"].dump() + ", and should be " + output["expected_strides"].dump();
-  if (output.contains("ours") && output["ours"].is_object())
-    text += fmt::format("relative error {} (PyTorch's own is {})", number(output["ours"]["norm"]),
-                        output.contains("eager") ? number(output["eager"]["norm"]) : "?");
-  if (output.value("exact", false))
-    text += fmt::format(", {} elements differ", number(output.value("mismatches", Json(0))));
-  if (!output.value("nonfinite_ok", true))
-    text += fmt::format(", {} elements are infinite or NaN where they should not be, or the reverse",
-                        number(output.value("nonfinite_mismatches", Json(0))));
-  if (output.contains("where") && output["where"].is_array() && output.contains("ours_value"))
-    text += "; worst at " + output["where"].dump() + ", which is " + number(output["ours_value"]) + " and should be " +
-            number(output.value("reference_value", Json()));
-  return text;
+std::string line_about(const OutputFigures& output, const std::string& draw) {
+  const OutputForm &ours = output.form, &expected = output.expected;
+  std::string text = "- " + output.name + " " + kind_of_draw(draw) + ": ";
+  if (!output.shape_ok) return text + "shape " + sizes(ours.shape) + ", and should be " + sizes(expected.shape);
+  if (!output.dtype_ok) return text + ours.dtype + ", and should be " + expected.dtype;
+  if (!output.strides_ok) return text + "strides " + sizes(ours.strides) + ", and should be " + sizes(expected.strides);
+  text += "relative error " + number(output.ours.norm) + " (PyTorch's own is " + number(output.eager.norm) + ")";
+  if (output.exact) text += ", " + number(static_cast<double>(output.mismatches)) + " elements differ";
+  if (!output.nonfinite_ok)
+    text += ", " + number(static_cast<double>(output.nonfinite_mismatches)) +
+            " elements are infinite or NaN where they should not be, or the reverse";
+  return text + "; worst at " + sizes(output.worst.index) + ", which is " + number(output.worst.ours) +
+         " and should be " + number(output.worst.reference);
 }
 
 bool failed(const Verdict& verdict, const std::string& output, size_t draw) {
@@ -77,15 +65,15 @@ Feedback feedback_on(const llm::Fault& fault) {
 
 Feedback feedback_on(const Judgement& judgement) {
   const Verdict& verdict = judgement.verdict;
-  const Json& figures = judgement.figures;
   Feedback feedback{"ModelNew is not right: " + verdict.reason, ""};
-  if (figures.contains("draws")) {
+  if (judgement.figures) {
+    const std::vector<DrawFigures>& draws = judgement.figures->draws;
     size_t shown = 0;
-    for (size_t draw = 0; draw < figures["draws"].size(); ++draw)
-      for (const Json& output : figures["draws"][draw]["outputs"])
-        if (failed(verdict, output.value("name", ""), draw) && shown++ < kMostOutputs)
-          feedback.evidence += line_about(output, figures["draws"][draw].value("kind", "")) + "\n";
-    for (const CheckVerdict& check : verdict.checks)
+    for (size_t draw = 0; draw < draws.size(); ++draw)
+      for (const OutputFigures& output : draws[draw].outputs)
+        if (failed(verdict, output.name, draw) && shown++ < kMostOutputs)
+          feedback.evidence += line_about(output, draws[draw].kind) + "\n";
+    for (const Check& check : verdict.checks)
       if (!check.ok) feedback.evidence += "- " + check.name + ": " + check.detail + "\n";
     while (feedback.evidence.ends_with('\n')) feedback.evidence.pop_back();
     return feedback;
@@ -97,26 +85,26 @@ Feedback feedback_on(const Judgement& judgement) {
   return feedback;
 }
 
-Feedback feedback_on_times(const Json& report) {
-  if (!report.contains("time_ms") || !report["time_ms"]["ours"].is_number()) return {};
-  Feedback feedback{fmt::format("ModelNew is right, and takes {:.4g} ms", report["time_ms"]["ours"].get<double>()), ""};
-  if (report.contains("speedup") && report["speedup"].contains("eager"))
-    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long",
-                                 report["time_ms"]["eager"].get<double>(),
-                                 report["speedup"]["eager"]["value"].get<double>());
+Feedback feedback_on_times(const Timing& timing) {
+  const auto& ours = timing.measured.time_ms(Contender::kOurs);
+  if (!ours) return {};
+  Feedback feedback{fmt::format("ModelNew is right, and takes {:.4g} ms", ours->value), ""};
+  const auto& eager = timing.measured.time_ms(Contender::kEager);
+  const auto& speedup = timing.measured.speedup_over(Contender::kEager);
+  if (eager && speedup)
+    feedback.what += fmt::format("; PyTorch takes {:.4g} ms, {:.2f} times as long", eager->value, speedup->ratio.value);
   feedback.what += ".";
-  if (const Json line = report.value("roofline", Json()); line.is_object())
+  if (const auto& line = timing.roofline)
     feedback.what += fmt::format(" The device could do this work in {:.4g} ms, bound by {}: {:.0f}% is reached.",
-                                 line["floor_ms"].get<double>(),
-                                 line["bound"] == "memory"    ? "its memory"
-                                 : line["bound"] == "compute" ? "its arithmetic"
-                                                              : "the launch of a kernel",
-                                 100 * line["fraction"].get<double>());
-  const Json profile = report.value("profile", Json::array());
-  if (!profile.empty()) feedback.evidence = "What the time goes to:";
-  for (const Json& part : profile)
-    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part["share"].get<double>(),
-                                     part["name"].get<std::string>(), part["ours"] == false ? " (the library's)" : "");
+                                 line->floor_ms,
+                                 line->limit == "memory"    ? "its memory"
+                                 : line->limit == "compute" ? "its arithmetic"
+                                                            : "the launch of a kernel",
+                                 100 * line->share);
+  if (!timing.profile.empty()) feedback.evidence = "What the time goes to:";
+  for (const ProfilePart& part : timing.profile)
+    feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part.share, part.name,
+                                     part.is_library ? " (the library's)" : "");
   return feedback;
 }
 

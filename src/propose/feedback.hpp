@@ -1,10 +1,10 @@
 // What a model is told of its last answer.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "judge/judgement.hpp"
+#include "judge/measurement.hpp"
 #include "llm/extract.hpp"
 
 namespace kw {
@@ -19,8 +19,7 @@ Feedback feedback_on(const llm::Fault& fault);
 // What was wrong, and from the worker's figures where in a tensor it is furthest off.
 Feedback feedback_on(const Judgement& judgement);
 
-// A report of times (AnswerJudge::time): how fast it is beside eager and the device, and what its time goes to. Nothing
-// to say where it could not be timed.
-Feedback feedback_on_times(const nlohmann::ordered_json& report);
+// How fast it is beside eager and the device, and what its time goes to. Nothing to say where it could not be timed.
+Feedback feedback_on_times(const Timing& timing);
 
 }  // namespace kw

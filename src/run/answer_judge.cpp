@@ -12,7 +12,7 @@
 #include "propose/sample_log.hpp"
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/stamp.hpp"
 
@@ -82,9 +82,9 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   context_.archive.together([&] {
     context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model,
                                         emitter_version(), ""});
-    judged.verdict = context_.archive.add(VerdictRecord{
-        context_.problem_hash, judged.candidate, context_.environment_hash, context_.policy, judgement.passed(),
-        judgement.verdict.reason, judgement.figures.dump(-1, ' ', false, Json::error_handler_t::replace)});
+    judged.verdict = context_.archive.add(VerdictRecord{context_.problem_hash, judged.candidate,
+                                                        context_.environment_hash, context_.policy, judgement.passed(),
+                                                        judgement.verdict.reason, judgement.reply});
   });
   known_[judged.candidate] = {of_verdict(record), judged.verdict};
   return judged;

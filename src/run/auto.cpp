@@ -7,7 +7,7 @@
 
 #include "run/edits.hpp"
 #include "run/output_file.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -20,29 +20,28 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json median_of(const Json& report) {
-  return report.contains("time_ms") && report["time_ms"].is_object() ? report["time_ms"].value("ours", Json()) : Json();
+template <typename Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
-Json row(const std::string& proposer, const Json& report) {
+Json row(const std::string& proposer, const Json& json) {
+  const Report report = report_from_json(json);
+  const auto& ours = report.timing.measured.time_ms(Contender::kOurs);
   Json row = {{"proposer", proposer},
-              {"verdict", report.value("verdict", "fail")},
-              {"ms", median_of(report)},
-              {"seconds", report.contains("seconds") ? report["seconds"].value("total", Json()) : Json()}};
+              {"verdict", report.verdict.empty() ? "fail" : report.verdict},
+              {"ms", ours ? Json(ours->value) : Json()},
+              {"seconds", or_null(report.seconds)}};
   for (const char* field : {"passed", "judged", "tokens", "cost", "pass_at_k", "run"})
-    if (report.contains(field)) row[field] = report[field];
+    if (json.contains(field)) row[field] = json[field];
   return row;
 }
 
 // Beyond doubt: they were timed in different processes.
-bool is_faster(const Json& report, const Json& other) {
-  const auto interval = [](const Json& of) -> Json {
-    return of.contains("time_interval_ms") && of["time_interval_ms"].is_object()
-               ? of["time_interval_ms"].value("ours", Json())
-               : Json();
-  };
-  const Json mine = interval(report), theirs = interval(other);
-  return mine.is_array() && theirs.is_array() && mine[1].get<double>() < theirs[0].get<double>();
+bool is_faster(const Json& json, const Json& other) {
+  const Measurement made = measurement_from_json(json), others = measurement_from_json(other);
+  const auto &ours = made.time_ms(Contender::kOurs), &theirs = others.time_ms(Contender::kOurs);
+  return ours && theirs && ours->high < theirs->low;
 }
 
 constexpr const char* kScheduler = "scheduler";
@@ -65,7 +64,8 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
   Json report = optimize(scheduler, progress);
   Json picked;
   edits.describe(picked, report);
-  const bool won = report.contains("proposed") && report["proposed"].value("speedup", 1.0) > 1;
+  const std::optional<SearchOutcome> proposed = report_from_json(report).searches.proposed;
+  const bool won = proposed && proposed->speedup.value_or(1) > 1;
   Json own = row(kScheduler, report), theirs = row(proposer, picked);
   const double seconds = report["seconds"].value("proposed", 0.0);
   own["seconds"] = report["seconds"].value("total", 0.0) - seconds;
@@ -74,7 +74,7 @@ Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::str
   theirs["verdict"] = won ? "pass" : "none-faster";
   theirs["answers"] = picked["edits"]["answers"].size();
   theirs["evaluated"] = picked["edits"]["evaluations"].get<int>() - 1;
-  if (report.contains("proposed")) theirs["speedup_over_scheduler"] = report["proposed"]["speedup"];
+  if (proposed) theirs["speedup_over_scheduler"] = or_null(proposed->speedup);
   if (edits.fault()) theirs["error"] = edits.fault()->text().message;
   report["edits"] = picked["edits"];
   report["proposers"] = Json::array({own, theirs});
@@ -131,7 +131,8 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
   report["proposers"] = proposers;
   report["winner"] = winner;
   scheduler.min_speedup = least;
-  if (passed(report) && !decide(report, least, advice_for(scheduler, report))) place.put_back();
+  if (passed(report) && !decide(report, least, advice_for(scheduler, report_from_json(report).searches)))
+    place.put_back();
   return report;
 }
 

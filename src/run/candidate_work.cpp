@@ -11,7 +11,7 @@
 #include "propose/captured.hpp"
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -44,7 +44,7 @@ void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, con
     const std::string environment_hash = archive.add_environment(environment.description_json());
     archive.add(ProposalRecord{problem_hash, candidate_hash, report["target"], "person", emitter_version(), ""});
     archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report["policy"], judgement.passed(),
-                              judgement.verdict.reason, judgement.figures.dump()});
+                              judgement.verdict.reason, judgement.reply});
   });
 }
 

@@ -19,7 +19,7 @@
 #include "propose/sampling.hpp"
 #include "run/answer_judge.hpp"
 #include "run/optimize.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
 #include "support/interrupt.hpp"
@@ -54,7 +54,7 @@ struct Conversation::State {
   struct Subject {
     ProblemFile file;
     std::string hash;
-    Json built_in;
+    Report built_in;
     std::string built_in_source;
     std::unique_ptr<Judges> judges;
     std::unique_ptr<AnswerJudge> judge;
@@ -146,14 +146,14 @@ std::string Conversation::model_name() {
 }
 
 bool Conversation::has_problem() const { return state_->subject != nullptr; }
-const Json& Conversation::built_in() const { return state_->subject_or_throw().built_in; }
+const Report& Conversation::built_in() const { return state_->subject_or_throw().built_in; }
 std::string Conversation::built_in_source() const { return state_->subject_or_throw().built_in_source; }
 std::string Conversation::problem_source() const { return state_->subject_or_throw().file.source; }
 GenerateOptions& Conversation::options() { return state_->options; }
 
 std::vector<Turn>& Conversation::turns() { return state_->subject_or_throw().turns; }
 
-const Json& Conversation::open(const std::string& path) {
+const Report& Conversation::open(const std::string& path) {
   State& state = *state_;
   auto now = std::make_unique<State::Subject>(
       State::Subject{.file = read_problem_file(path, state.options.size, state.target),
@@ -176,8 +176,8 @@ const Json& Conversation::open(const std::string& path) {
   optimised.timeout_seconds = state.options.timeout_seconds;
   optimised.draws = state.options.draws;
   optimised.min_speedup = 0;  // what is written is talked about, however fast
-  now->built_in = optimize(optimised, state.progress);
-  if (passed(now->built_in)) now->built_in_source = read_file(optimised.output);
+  now->built_in = report_from_json(optimize(optimised, state.progress));
+  if (now->built_in.passed()) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
   const std::string device = device_of(state.target);
   now->judges = std::make_unique<Judges>(state.environment, state.progress,
@@ -327,16 +327,17 @@ void Conversation::judge(Turn& turn) {
                                     turn.record.dump(-1, ' ', false, Json::error_handler_t::replace)});
   if (!passed(turn.record) || state.options.budget_seconds <= 0) return;
   const Stage stage(state.progress, "measure");
-  turn.timing = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines,
-                                state.options.budget_seconds);
-  if (!passed(turn.timing)) return;
-  const Feedback said = feedback_on_times(turn.timing);
+  const Report timed = report_from_json(now.judge->time(judged.source, judged.candidate, judged.record,
+                                                        state.options.baselines, state.options.budget_seconds));
+  turn.times = timed.timing.measured;
+  if (!timed.passed()) return;
+  const Feedback said = feedback_on_times(timed.timing);
   if (!said.what.empty()) now.last_feedback = llm::improvement_message(said.what, said.evidence);
 }
 
 std::string Conversation::feedback() const { return state_->subject_or_throw().last_feedback; }
 
-Json Conversation::edits(int evaluations) {
+Report Conversation::edits(int evaluations) {
   State& state = *state_;
   State::Subject& now = state.subject_or_throw();
   GenerateOptions options = state.options;
@@ -361,13 +362,13 @@ Json Conversation::edits(int evaluations) {
   Turn turn;
   turn.finish = "stop";
   turn.judged = true;
-  turn.record = {
-      {"verdict", outcome.report["verdict"]}, {"code", outcome.report["code"]}, {"reason", outcome.report["reason"]}};
-  turn.timing = outcome.report;
-  if (passed(outcome.report)) turn.source = read_file(options.output);
+  Report report = report_from_json(outcome.report);
+  turn.record = {{"verdict", report.verdict}, {"code", report.code}, {"reason", report.reason}};
+  turn.times = report.timing.measured;
+  if (report.passed()) turn.source = read_file(options.output);
   now.turns.push_back(std::move(turn));
-  outcome.report["candidate"] = Json();  // nothing the person has asked for was written
-  return outcome.report;
+  report.candidate.clear();  // nothing the person has asked for was written
+  return report;
 }
 
 }  // namespace kw

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "run/generate.hpp"
+#include "run/report.hpp"
 
 namespace kw {
 
@@ -21,7 +22,7 @@ struct Turn {
   double seconds = 0;  // of writing
   bool judged = false;
   nlohmann::ordered_json record;  // as answer_judge.hpp has it
-  nlohmann::ordered_json timing;  // time_ms, speedup …, where it passed and was timed
+  Measurement times;              // where it passed and was timed
 };
 
 class Conversation {
@@ -35,9 +36,9 @@ class Conversation {
   std::string model_name();
   // A problem file: compiled, verified and timed as `kw optimize` does (or answered from the archive). The report;
   // "verdict" may be "fail".
-  const nlohmann::ordered_json& open(const std::string& path);
+  const Report& open(const std::string& path);
   bool has_problem() const;
-  const nlohmann::ordered_json& built_in() const;  // of open()
+  const Report& built_in() const;  // of open()
   std::string built_in_source() const;
   std::string problem_source() const;
 
@@ -48,7 +49,7 @@ class Conversation {
   std::string feedback() const;  // on the last turn that was judged; empty: nothing to say
 
   // A run of `edits` (run/edits.hpp): the report. The candidate is in `source` of a turn of its own.
-  nlohmann::ordered_json edits(int evaluations);
+  Report edits(int evaluations);
 
   std::string prompt() const;  // what ask("") would send
   GenerateOptions& options();  // sampling may change between answers

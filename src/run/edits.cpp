@@ -15,7 +15,7 @@
 #include "propose/edit_proposer.hpp"
 #include "propose/prompt_facts.hpp"
 #include "run/optimize.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "run/report_version.hpp"
 
 namespace kw {
@@ -42,10 +42,9 @@ OptimizeOptions optimize_options(const GenerateOptions& options) {
 }
 
 // The best time, relative to the one it begins with, after each evaluation; the first is 1.
-Json curve_of(const Json& search) {
+Json curve_of(const SearchOutcome& search) {
   Json curve = Json::array({1.0});
-  if (search.contains("trials"))
-    for (const Json& one : search["trials"]) curve.push_back(one["best"]);
+  for (const SearchTrial& one : search.trials) curve.push_back(one.best);
   return curve;
 }
 
@@ -56,7 +55,7 @@ struct EditRun::State {
   Environment environment = find_environment();
   std::optional<SamplingThreads> own;
   SamplingThreads* threads = nullptr;
-  const char* evaluated = "search";  // where optimize() reports the evaluations
+  bool after_search = false;  // then optimize() reports the evaluations as "proposed", otherwise as "search"
 };
 
 EditRun::EditRun(const GenerateOptions& options, SamplingThreads* shared)
@@ -69,7 +68,7 @@ const std::optional<Error>& EditRun::fault() const { return state_->log.fault; }
 void EditRun::join(OptimizeOptions& settings) {
   settings.evaluations = std::max(0, options_.samples - 1);
   settings.search_seed = options_.seed.value_or(0);
-  state_->evaluated = settings.search_first ? "proposed" : "search";
+  state_->after_search = settings.search_first;
   settings.fresh = true;  // answers of earlier runs are taken up one by one
   const std::string proposer = options_.model.model;
   if (proposer == kSearchAsModel) return;
@@ -99,10 +98,11 @@ void EditRun::describe(Json& report, const Json& found) {
                         {"seed", std::to_string(options_.seed.value_or(0))}};
   log.samples.describe(report, options_.model);
   report["prompt_tokens"] = log.prompt_tokens;
-  const Json search = found.value(state_->evaluated, Json::object());
+  const Searches searches = report_from_json(found).searches;
+  const SearchOutcome search = (state_->after_search ? searches.proposed : searches.search).value_or(SearchOutcome{});
   report["edits"] = {{"groups", log.groups},
                      {"combinations", log.combinations},
-                     {"evaluations", search.value("tried", 0) + 1},
+                     {"evaluations", search.tried + 1},
                      {"curve", curve_of(search)},
                      {"answers", log.trials}};
 }

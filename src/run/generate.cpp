@@ -26,7 +26,7 @@
 #include "run/edits.hpp"
 #include "run/optimize.hpp"
 #include "run/output_file.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
@@ -367,11 +367,12 @@ class Generation {
                  : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
     const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
+    const Report timed = report_from_json(timing);
     judges_->get_ready();
     record["times"] = Json::object();
     for (const char* field : {"time_ms", "speedup", "noise", "roofline", "profile"})
       if (timing.contains(field)) record["times"][field] = timing[field];
-    const Feedback said = passed(timing) ? feedback_on_times(timing) : Feedback{};
+    const Feedback said = timed.passed() ? feedback_on_times(timed.timing) : Feedback{};
     return said.what.empty() ? "" : llm::improvement_message(said.what, said.evidence);
   }
 
@@ -394,7 +395,7 @@ class Generation {
   // The first that passed is written at once; which of several is the best shows when they are timed.
   void keep(const std::string& hash, const std::string& source, const Json& record) {
     if (std::any_of(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == hash; })) return;
-    good_.push_back({hash, source, record, Json()});
+    good_.push_back({hash, source, record, Json(), std::nullopt});
     if (!best_hash_.empty()) return;
     best_hash_ = hash;
     output_.write(source);
@@ -411,20 +412,22 @@ class Generation {
       for (size_t i = 0; i < good_.size(); ++i) {
         progress_.update(fmt::format("{} of {} that passed", i + 1, good_.size()),
                          static_cast<double>(i) / static_cast<double>(good_.size()));
-        good_[i].timing = time(good_[i], only ? options_.baselines : std::vector<std::string>{"eager"}, each);
+        time(good_[i], only ? options_.baselines : std::vector<std::string>{"eager"}, each);
       }
-      if (!only && choose()) chosen()->timing = time(*chosen(), options_.baselines, each);
+      if (!only && choose()) time(*chosen(), options_.baselines, each);
     } catch (const Interrupted&) { interrupted_ = true; }
     choose();
   }
 
   struct Good {
     std::string hash, source;
-    Json record, timing;  // timing: the report's fields; with verdict "fail" where it did not hold
+    Json record, timing;          // timing: the report's fields; with verdict "fail" where it did not hold
+    std::optional<Report> timed;  // the same, read
   };
 
-  Json time(const Good& one, const std::vector<std::string>& baselines, double seconds) {
-    return answers_->time(one.source, one.hash, one.record, baselines, seconds);
+  void time(Good& one, const std::vector<std::string>& baselines, double seconds) {
+    one.timing = answers_->time(one.source, one.hash, one.record, baselines, seconds);
+    one.timed = report_from_json(one.timing);
   }
 
   Good* chosen() {
@@ -437,9 +440,9 @@ class Generation {
   std::map<std::string, double> speedups() const {
     std::map<std::string, double> found;
     for (const Good& one : good_)
-      if (one.timing.is_object() && passed(one.timing) && one.timing.contains("speedup") &&
-          one.timing["speedup"].contains("eager"))
-        found[one.hash] = one.timing["speedup"]["eager"]["value"];
+      if (one.timed && one.timed->passed())
+        if (const auto& speedup = one.timed->timing.measured.speedup_over(Contender::kEager))
+          found[one.hash] = speedup->ratio.value;
     return found;
   }
 
@@ -448,10 +451,9 @@ class Generation {
     const Good* best = nullptr;
     double fastest = 0;
     for (const Good& one : good_) {
-      if (one.timing.is_object() && !passed(one.timing)) continue;
-      const bool timed = one.timing.is_object() && one.timing.contains("time_ms") &&
-                         one.timing["time_ms"]["ours"].is_number();
-      const double ours = timed ? one.timing["time_ms"]["ours"].get<double>() : 1e30;
+      if (one.timed && !one.timed->passed()) continue;
+      const auto time = one.timed ? one.timed->timing.measured.time_ms(Contender::kOurs) : std::nullopt;
+      const double ours = time ? time->value : 1e30;
       if (!best || ours < fastest) best = &one, fastest = ours;
     }
     if (!best) {

@@ -27,7 +27,7 @@
 #include "propose/search_run.hpp"
 #include "run/output_file.hpp"
 #include "run/output_files.hpp"
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -85,7 +85,7 @@ class Optimisation {
         measure(archive);
         improve(archive);
       } catch (const Interrupted&) {
-        if (too_slow(report_, options_.min_speedup)) {
+        if (too_slow(measured(), options_.min_speedup)) {
           output_.put_back();
           throw Interrupted{"what was verified is slower than asked for and was not written"};
         }
@@ -96,7 +96,9 @@ class Optimisation {
     }
     finish();
     if (passed(report_)) store_result(archive);
-    if (passed(report_) && !decide(report_, options_.min_speedup, advice_for(options_, report_))) output_.put_back();
+    if (passed(report_) &&
+        !decide(report_, options_.min_speedup, advice_for(options_, report_from_json(report_).searches)))
+      output_.put_back();
     return report_;
   }
 
@@ -113,18 +115,15 @@ class Optimisation {
     if (!found) return std::nullopt;
     Json report = Json::parse(found->report, nullptr, false);
     if (!report.is_object()) return std::nullopt;
-    if (target_ == "triton" && report.value("graphs", "off") != options_.graphs) return std::nullopt;
+    const Report stored = report_from_json(report);
+    if (target_ == "triton" && (stored.graphs.empty() ? "off" : stored.graphs) != options_.graphs) return std::nullopt;
     if (options_.budget_seconds > 0)
-      for (const std::string& baseline : options_.baselines) {
-        const bool timed = report.contains("time_ms") && report["time_ms"].contains(baseline) &&
-                           !report["time_ms"][baseline].is_null();
-        const bool failed = report.contains("baseline_errors") && report["baseline_errors"].contains(baseline);
-        if (!timed && !failed) return std::nullopt;
-      }
-    if (options_.search_seconds() > 0 && !searched_enough(report)) return std::nullopt;
+      for (const std::string& baseline : options_.baselines)
+        if (!stored.timing.answers_for(baseline)) return std::nullopt;
+    if (options_.search_seconds() > 0 && !searched_enough(stored.searches.search)) return std::nullopt;
     report["problem"] = file_.path;
     report["candidate"] = output_.absolute_path();
-    if (decide(report, options_.min_speedup, advice_for(options_, report)))
+    if (decide(report, options_.min_speedup, advice_for(options_, stored.searches)))
       output_.write(archive.candidate_source(found->candidate));
     report["from_archive"] = true;
     report["created"] = found->created;
@@ -133,11 +132,12 @@ class Optimisation {
   }
 
   // Has a search of at least this length, or one that left nothing to try, found the stored answer?
-  bool searched_enough(const Json& report) const {
-    if (!report.contains("search") || !report["search"].is_object()) return false;
-    return report["search"].value("exhausted", false) ||
-           report["search"].value("budget_seconds", 0.0) >= options_.search_seconds();
+  bool searched_enough(const std::optional<SearchOutcome>& search) const {
+    return search && (search->exhausted || search->budget_seconds >= options_.search_seconds());
   }
+
+  // Of the present answer.
+  Measurement measured() const { return measurement_from_json(report_); }
 
   void capture() {
     const double began = seconds_now();
@@ -225,13 +225,11 @@ class Optimisation {
     const double began = seconds_now();
     const Json reply = session().compile_only(output_.path(), kHopper);
     add_seconds("machine_code", began);
-    for (const Json& kernel : reply["kernels"])
-      if (!kernel.value("ok", false) && report_["verdict"] == "emitted") {
-        report_["verdict"] = "fail";
-        report_["reason"] = kernel.value("name", "") + " does not compile for sm_" + std::to_string(kHopper) + ": " +
-                            kernel.value("error", "");
-      }
-    add_machine_code(report_, reply, kHopper);
+    const MachineCode code = add_machine_code(report_, reply, kHopper);
+    const auto broken = std::ranges::find_if(code.each, [](const CompiledKernel& kernel) { return !kernel.ok; });
+    if (broken == code.each.end()) return;
+    report_["verdict"] = "fail";
+    report_["reason"] = fmt::format("{} does not compile for sm_{}: {}", broken->name, kHopper, broken->error);
   }
 
   // From the boldest schedule to plain library calls, until one passes.
@@ -255,7 +253,7 @@ class Optimisation {
       add_judgement(attempt, judgement);
       add_seconds("verify", began);
       // What was made ahead of this one, later ones will have to wait for.
-      verify_seconds_ = seconds_now() - began + judgement.prepared_seconds;
+      verify_seconds_ = seconds_now() - began + (judgement.figures ? judgement.figures->prepared_seconds : 0);
       compiled_ = std::move(compiled);
       std::tie(candidate_hash_, verdict_) = store_attempt(archive, compiled_, judgement);
       eager_errors_ = eager_errors(judgement.verdict);
@@ -301,21 +299,22 @@ class Optimisation {
   // groups whose kernels spill.
   std::vector<size_t> spilling_groups() {
     if (target_ != "triton" || compiled_.kernels.empty()) return {};
-    std::set<std::string> spilling;
+    MachineCode code;
     try {
       const Json devices = session().hello()["cuda"];
       const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number()
                          ? devices[0]["sm"].get<int>()
                          : kHopper;
-      add_machine_code(report_, session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm),
-                       sm);
+      code = add_machine_code(report_,
+                              session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm), sm);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       add_note(report_, "spilled registers were not looked for: " + error.text().message);
       return {};
     }
-    for (const Json& kernel : report_["compiled"]["each"])
-      if (kernel["spills"].is_number() && kernel["spills"] > kFewSpills) spilling.insert(kernel["name"]);
+    std::set<std::string> spilling;
+    for (const CompiledKernel& kernel : code.each)
+      if (kernel.spills.value_or(0) > kFewSpills) spilling.insert(kernel.name);
     return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
   }
 
@@ -377,23 +376,23 @@ class Optimisation {
   // as timing may take, and PyTorch's operators called one by one, which nothing that is written may be slower than.
   // The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
-    if (!passed(report_) || options_.evaluations > 0 || !too_slow(report_, std::max(kEven, options_.min_speedup)))
+    if (!passed(report_) || options_.evaluations > 0 || !too_slow(measured(), std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
     if (compiled_.program.graphs && has_time_to_try() &&
         try_instead(archive, compile_at(Caution::kNone, GraphUse::kOff))) {
       add_note(report_, "launched one by one, the same kernels were faster than in a CUDA graph");
-      if (!too_slow(report_, std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
+      if (!too_slow(measured(), std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
     }
-    progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(report_)));
+    progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(measured())));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
       const std::string first = compiled_.source;
       SearchRequest request = search_request(archive, options_.timing_seconds());
       run_search(archive, request, "rescue");
       if (compiled_.source != first) measure(archive);
     }
-    if (passed(report_) && too_slow(report_, kEven) && has_time_to_try()) {
-      const Json ours = report_["speedup"]["eager"];
+    if (passed(report_) && too_slow(measured(), kEven) && has_time_to_try()) {
+      const Json ours = to_json(*measured().speedup_over(Contender::kEager));
       if (try_instead(archive, compile_at(Caution::kLibrary))) report_["lost"] = ours;
     }
     add_seconds("rescue", began);
@@ -409,7 +408,8 @@ class Optimisation {
     const Answer ours{compiled_, report_, candidate_hash_, verdict_, measurement_, eager_errors_};
     if (!accept(archive, report_, std::move(other))) return false;
     measure(archive);
-    if (passed(report_) && speedup_over_eager(report_) > speedup_over_eager(ours.report)) return true;
+    if (passed(report_) && speedup_over_eager(measured()) > speedup_over_eager(measurement_from_json(ours.report)))
+      return true;
     compiled_ = ours.compiled;
     report_ = ours.report;
     candidate_hash_ = ours.candidate;
@@ -474,10 +474,8 @@ class Optimisation {
       reply = timed_samples();
       add_measurement(report_, timing_reply_from_json(reply));
       const Json timed = report_;
-      add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
-                   cache_bytes(session(), device()));
-      if (report_["code"] == "too-fast" ||
-          (report_["roofline"].is_object() && report_["roofline"].value("fraction", 0.0) > 1)) {
+      if (!add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
+                        cache_bytes(session(), device()))) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
         add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), true),
@@ -542,7 +540,7 @@ class Optimisation {
         archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter,
                                    schedule_to_json(compiled.schedule)});
         verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy,
-                                            judgement.passed(), judgement.verdict.reason, judgement.figures.dump()});
+                                            judgement.passed(), judgement.verdict.reason, judgement.reply});
       });
     });
     return {candidate, verdict};

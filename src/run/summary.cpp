@@ -11,18 +11,18 @@ namespace {
 
 using Lines = std::vector<const ResultLine*>;
 
-BaselineFigures against(const Lines& lines, const std::string& baseline) {
+BaselineFigures against(const Lines& lines, Contender baseline) {
   BaselineFigures figures;
   std::array<int, kFastThresholds.size()> faster{};
   double log_sum = 0;
   for (const ResultLine* line : lines) {
-    if (!line->passed()) continue;
-    const auto found = line->speedup.find(baseline);
-    if (found == line->speedup.end()) {
+    if (!line->report.passed()) continue;
+    const auto& measured = line->report.timing.measured.speedup_over(baseline);
+    if (!measured) {
       ++faster[0];
       continue;
     }
-    const MeasuredSpeedup& speedup = found->second;
+    const Estimate& speedup = measured->ratio;
     ++figures.measured;
     log_sum += std::log(speedup.value);
     figures.wins += speedup.low > 1;
@@ -42,16 +42,17 @@ std::optional<SampleFigures> samples_of(const Lines& lines) {
   int sampled = 0;
   SampleFigures figures;
   for (const ResultLine* line : lines) {
-    if (!line->pass_at_k) continue;
+    const Sampling& sampling = line->report.sampling;
+    if (!sampling.pass_at_k) continue;
     ++sampled;
-    figures.samples += line->judged;
-    for (const auto& [k, share] : *line->pass_at_k) {
+    figures.samples += static_cast<int>(sampling.judged);
+    for (const auto& [k, share] : *sampling.pass_at_k) {
       auto& [sum, count] = sums[k];
       sum += share;
       ++count;
     }
-    if (!line->best_at_k) continue;
-    for (const auto& [k, speedup] : *line->best_at_k) {
+    if (!sampling.best_at_k) continue;
+    for (const auto& [k, speedup] : *sampling.best_at_k) {
       auto& [sum, count] = best[k];
       sum += std::log(speedup);
       ++count;
@@ -71,33 +72,34 @@ void add(std::optional<Number>& sum, const std::optional<Number>& one) {
   if (one) sum = sum.value_or(0) + *one;
 }
 
-void add_proposer(GroupFigures& group, const ProposerLine& one, bool kept) {
+void add_proposer(GroupFigures& group, const ProposerOutcome& one, bool kept) {
   auto found = std::find_if(group.proposers.begin(), group.proposers.end(),
                             [&](const auto& known) { return known.first == one.proposer; });
   if (found == group.proposers.end()) found = group.proposers.insert(found, std::pair{one.proposer, ProposerFigures{}});
   ProposerFigures& sums = found->second;
   ++sums.problems;
   sums.kept += kept;
-  sums.seconds += one.seconds;
+  sums.seconds += one.seconds.value_or(0);
   add(sums.judged, one.judged);
   add(sums.passed, one.passed);
   add(sums.answers, one.answers);
   add(sums.evaluated, one.evaluated);
   add(sums.cost, one.cost);
-  add(sums.tokens_read, one.tokens_read);
-  add(sums.tokens_written, one.tokens_written);
+  add(sums.tokens_read, one.tokens.prompt);
+  add(sums.tokens_written, one.tokens.completion);
 }
 
 GroupFigures figures_of(const Lines& lines) {
   GroupFigures group;
   group.problems = lines.size();
   for (const ResultLine* line : lines) {
-    group.correct += line->passed();
-    group.emitted += line->emitted();
-    group.kernels += line->kernels;
-    group.kernels_compiled += line->kernels_compiled;
-    for (const ProposerLine& one : line->proposers)
-      add_proposer(group, one, line->passed() && one.proposer == line->winner);
+    const Report& report = line->report;
+    group.correct += report.passed();
+    group.emitted += report.emitted();
+    group.kernels += static_cast<int>(report.compiled.kernels);
+    group.kernels_compiled += static_cast<int>(report.compiled.good);
+    for (const ProposerOutcome& one : report.proposers)
+      add_proposer(group, one, report.passed() && one.proposer == report.winner);
   }
   for (size_t i = 0; i < kBaselines.size(); ++i) group.against[i] = against(lines, kBaselines[i]);
   group.samples = samples_of(lines);
@@ -113,15 +115,18 @@ Summary summarise(const std::vector<ResultLine>& lines) {
   for (const ResultLine& line : lines) {
     all.push_back(&line);
     categories[line.category].push_back(&line);
-    for (const KernelLine& kernel : line.compiled)
+    const Report& report = line.report;
+    const Measurement& made = report.timing.measured;
+    for (const CompiledKernel& kernel : report.compiled.each)
       if (kernel.spills.value_or(0) > 0)
         summary.spilling.push_back({line.title(), kernel.name, *kernel.spills, kernel.registers});
-    if (const auto eager = line.speedup.find("eager");
-        line.passed() && eager != line.speedup.end() && eager->second.high < kNotSlower)
-      summary.slower.push_back({line.title(), eager->second.value, eager->second.high});
-    if (line.noisy) summary.noisy.push_back({line.problem, line.noise});
-    if (!line.passed() && !line.emitted())
-      summary.failures.push_back({line.problem, line.category, line.verdict, line.reason});
+    if (report.passed() && too_slow(made, kNotSlower)) {
+      const Estimate& ratio = made.speedup_over(Contender::kEager)->ratio;
+      summary.slower.push_back({line.title(), ratio.value, ratio.high});
+    }
+    if (!made.noise.empty()) summary.noisy.push_back({line.problem, made.noise});
+    if (!report.passed() && !report.emitted())
+      summary.failures.push_back({line.problem, line.category, report.verdict, line.reason});
   }
   for (const auto& [name, members] : categories) summary.categories[name.empty() ? "." : name] = figures_of(members);
   summary.all = figures_of(all);

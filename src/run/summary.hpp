@@ -16,7 +16,7 @@
 namespace kw {
 
 constexpr std::array kFastThresholds = {0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0};
-constexpr std::array kBaselines = {"eager", "compile"};
+constexpr std::array kBaselines = {Contender::kEager, Contender::kCompile};
 
 // Of the problems of a group, against one baseline. The geometric mean is over what is correct and measured.
 struct BaselineFigures {

@@ -49,7 +49,7 @@ Json group_json(const GroupFigures& group) {
   Json json = {{"problems", group.problems}, {"correct", group.correct}};
   if (group.emitted) json["emitted"] = group.emitted;
   if (group.kernels) json["kernels_compiled"] = {{"ok", group.kernels_compiled}, {"of", group.kernels}};
-  for (size_t i = 0; i < kBaselines.size(); ++i) json[kBaselines[i]] = baseline_json(group.against[i]);
+  for (size_t i = 0; i < kBaselines.size(); ++i) json[name_of(kBaselines[i])] = baseline_json(group.against[i]);
   if (group.samples) {
     json["samples"] = group.samples->samples;
     json["pass_at_k"] = by_count(group.samples->pass_at_k);

@@ -62,14 +62,14 @@ std::string summary_text(const Summary& summary) {
   const GroupFigures& all = summary.all;
   std::string text = fmt::format("{:<24} {:>8} {:>8}", "category", "problems", all.emitted ? "emitted" : "correct");
   if (!all.emitted)
-    for (const char* baseline : kBaselines)
-      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", baseline, "won", "even", "lost");
+    for (const Contender baseline : kBaselines)
+      text += fmt::format("  {:>8} {:>4} {:>4} {:>4}", name_of(baseline), "won", "even", "lost");
   text += "\n";
   for (const auto& [name, group] : summary.categories) text += row(name, group);
   if (summary.categories.size() > 1) text += row("all", all);
   for (size_t i = 0; i < kBaselines.size(); ++i) {
     if (all.against[i].measured == 0) continue;
-    text += fmt::format("\nfast_p against {:<8}", kBaselines[i]);
+    text += fmt::format("\nfast_p against {:<8}", name_of(kBaselines[i]));
     for (size_t at = 0; at < kFastThresholds.size(); ++at)
       text += fmt::format("  {}: {:.3f}", kFastThresholds[at], all.against[i].fast[at]);
   }

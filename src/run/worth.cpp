@@ -18,13 +18,6 @@ namespace {
 
 constexpr double kSearchWorthTrying = 30;  // seconds beyond timing that --budget is advised to leave for a search
 
-const Json* over_eager(const Json& report) {
-  if (!report.contains("speedup") || !report["speedup"].is_object()) return nullptr;
-  if (!report["speedup"].contains("eager")) return nullptr;
-  const Json& eager = report["speedup"]["eager"];
-  return eager.is_object() && eager.contains("value") && eager["value"].is_number() ? &eager : nullptr;
-}
-
 // As a shell reads it.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kHarmless = "_-./:=,+@%";
@@ -55,29 +48,27 @@ std::string command_of(const char* name, const Options& options) {
 }
 
 // Has a search, whoever asked for it, left nothing to try?
-bool nothing_left_to_try(const Json& report) {
-  for (const char* search : {"search", "rescue"})
-    if (report.contains(search) && report[search].is_object() && report[search].value("exhausted", false)) return true;
-  return false;
+bool nothing_left_to_try(const Searches& searches) {
+  return (searches.search && searches.search->exhausted) || (searches.rescue && searches.rescue->exhausted);
 }
 
 }  // namespace
 
-bool too_slow(const Json& report, double least) {
-  const Json* eager = over_eager(report);
-  return eager && eager->value("high", (*eager)["value"].get<double>()) < least;
+bool too_slow(const Measurement& made, double least) {
+  const auto& eager = made.speedup_over(Contender::kEager);
+  return eager && eager->ratio.high < least;
 }
 
-double speedup_over_eager(const Json& report) {
-  const Json* eager = over_eager(report);
-  return eager ? (*eager)["value"].get<double>() : 0;
+double speedup_over_eager(const Measurement& made) {
+  const auto& eager = made.speedup_over(Contender::kEager);
+  return eager ? eager->ratio.value : 0;
 }
 
-std::vector<Advice> advice_for(const OptimizeOptions& options, const Json& report) {
+std::vector<Advice> advice_for(const OptimizeOptions& options, const Searches& searches) {
   std::vector<Advice> advice;
   const std::string command = command_of("optimize", options);
   const double search = std::max(kSearchWorthTrying, 2 * options.search_seconds());
-  if (!nothing_left_to_try(report))
+  if (!nothing_left_to_try(searches))
     advice.push_back({fmt::format("{} --budget {:.0f}", command, kTimingSeconds + search),
                       fmt::format("searches other schedules for {:.0f} s", search)});
   const bool usual = options.budget_seconds == OptimizeOptions().budget_seconds;
@@ -96,12 +87,13 @@ std::vector<Advice> advice_for(const GenerateOptions& options) {
 }
 
 bool decide(Json& report, double min_speedup, const std::vector<Advice>& advice) {
-  const bool written = !too_slow(report, min_speedup);
+  const Measurement made = measurement_from_json(report);
+  const bool written = !too_slow(made, min_speedup), slower = too_slow(made, kNotSlower);
   report["min_speedup"] = min_speedup;
-  report["slower_than_eager"] = over_eager(report) ? Json(too_slow(report, kNotSlower)) : Json();
+  report["slower_than_eager"] = made.speedup_over(Contender::kEager) ? Json(slower) : Json();
   report["written"] = written;
   report["advice"] = Json::array();
-  if (!written || too_slow(report, kNotSlower))
+  if (!written || slower)
     for (const Advice& one : advice) report["advice"].push_back({{"command", one.command}, {"effect", one.effect}});
   if (!written) report["candidate"] = nullptr;
   return written;

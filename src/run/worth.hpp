@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/statistics.hpp"
+#include "run/report.hpp"
 
 namespace kw {
 
@@ -17,16 +17,13 @@ struct GenerateOptions;
 inline constexpr double kEven = 1;
 
 // Does the whole 95 % interval of the speed-up over eager lie below `least`? False where eager was not timed.
-bool too_slow(const nlohmann::ordered_json& report, double least);
+bool too_slow(const Measurement& made, double least);
 
 // The speed-up over eager; 0 where it was not timed.
-double speedup_over_eager(const nlohmann::ordered_json& report);
+double speedup_over_eager(const Measurement& made);
 
-struct Advice {
-  std::string command, effect;
-};
-// For an answer that is too slow, from what its report says was tried already.
-std::vector<Advice> advice_for(const OptimizeOptions& options, const nlohmann::ordered_json& report);
+// For an answer that is too slow, by what was tried already.
+std::vector<Advice> advice_for(const OptimizeOptions& options, const Searches& searches);
 std::vector<Advice> advice_for(const GenerateOptions& options);
 
 // Of a report whose candidate passed, timed or not: `min_speedup`, `slower_than_eager`, `written`, and `advice`

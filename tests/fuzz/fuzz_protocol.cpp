@@ -1,5 +1,7 @@
 // The frames of a worker that is out of its mind, as the worker's client reads them: every message is an answer, none,
-// or an error in words, and no wait makes the limit's end move away for ever.
+// or an error in words, and no wait makes the limit's end move away for ever. A result is read as a verification's
+// figures and judged.
+#include "judge/contract.hpp"
 #include "measure/worker_answers.hpp"
 #include "reads.hpp"
 
@@ -18,6 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       kw::require(answer.waited >= 0 && answer.waited <= kElapsed, "a wait is longer than there was time");
       const bool is_event = answer.kind == kw::Answer::Kind::kEvent || answer.kind == kw::Answer::Kind::kWait;
       kw::require(!is_event || answer.value.is_object(), "an event is no object");
+      if (answer.kind == kw::Answer::Kind::kResult)
+        kw::judge(kw::figures_from_json(answer.value), kw::Policy::kReference);
     } catch (const kw::Error& error) {
       kw::require(error.exit_code() >= 1 && error.exit_code() <= 4, "an error has no exit code");
     }

@@ -40,16 +40,37 @@ def captured() -> list[str]:
     return [json.dumps(export.export_module(module, (argument,))) for module, argument in calls]
 
 
-def answers() -> list[str]:
+def answers() -> list[bytes]:
     """What a worker may write, framed."""
     from kernelwright import protocol
 
     events = [{"stage": "draw 2 of 7", "fraction": 0.28}, {"stage": "waiting", "fraction": -1, "waited": 0.5}]
     messages = [{"id": 1, "event": event} for event in events] + [{"id": 1, "result": {"draws": [1.5, "nan", None]}}]
+    messages.append({"id": 1, "result": verified()})
     error = {"kind": "user", "code": "no-model", "message": "m", "where": "f.py:1", "source": "", "hint": "do it"}
     messages += [{"id": 1, "error": error}, {"id": 0, "result": {}}, {"id": 1, "event": {"data": "text"}}]
-    frames = [protocol.encode(message).decode() for message in messages]
-    return [*frames, "".join(frames)]
+    frames = [protocol.encode(message) for message in messages]
+    return [*frames, b"".join(frames)]
+
+
+def verified() -> dict[str, object]:
+    """What a worker answers to verify."""
+    error, moved = {"norm": 1e-7, "max": "inf"}, {"rms": 0.1, "max": "nan"}
+    output = {
+        **dict.fromkeys(("dtype_ok", "shape_ok", "strides_ok", "device_ok", "nonfinite_ok"), True),
+        "name": "output[0]", "dtype": "float32", "expected_dtype": "float32", "shape": [4], "expected_shape": [4],
+        "strides": [1], "expected_strides": [1], "exact": False, "mismatches": 0, "ours": error, "eager": error,
+        "sensitivity": error, "rounding": error, "epsilon": 1e-7, "compared": 4, "where": [1], "ours_value": 1.5,
+        "reference_value": 1.0, "buckets": [{"low": 1.0, "count": 2, "ours": moved, "eager": moved, "moved": moved}],
+    }  # fmt: skip
+    trivial = {"output": "output[0]", "trivial": "zeros", "norm": 1.0, "max": 1.0, "eager": error, "epsilon": 1e-7}
+    return {
+        "reference": "fp64",
+        "draws": [{"kind": "generator", "outputs": [output]}, {"kind": "special", "outputs": [], "skipped": "raises"}],
+        "checks": [{"name": "guard-bands", "ok": True, "detail": ""}],
+        "vacuous": [trivial],
+        "kernelbench_gate": {"ok": True, "atol": 1e-4, "rtol": 1e-4},
+    }
 
 
 def main(folder: Path) -> None:
@@ -67,7 +88,7 @@ def main(folder: Path) -> None:
     for name, seeds in texts.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(seeds):
-            (folder / name / f"{number}").write_text(seed)
+            (folder / name / f"{number}").write_bytes(seed if isinstance(seed, bytes) else seed.encode())
 
 
 if __name__ == "__main__":

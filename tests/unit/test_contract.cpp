@@ -39,7 +39,7 @@ Json output(double ours, double eager) {
               {"reference_value", 1.0}};
 }
 
-Json figures(Json row) {
+Json reply(Json row) {
   return Json{{"reference", "fp64"},
               {"reference_note", ""},
               {"draws", Json::array({Json{{"kind", "wide"}, {"seed", 1}, {"outputs", Json::array({std::move(row)})}}})},
@@ -47,6 +47,8 @@ Json figures(Json row) {
               {"vacuous", Json::array()},
               {"kernelbench_gate", {{"ok", true}, {"atol", 1e-4}, {"rtol", 1e-4}}}};
 }
+
+Figures figures(Json row) { return figures_from_json(reply(std::move(row))); }
 
 Json with(Json row, const char* key, Json value) {
   row[key] = std::move(value);
@@ -134,13 +136,13 @@ TEST(Contract, OtherRoundingsCountOnlyWhereTheyTakeHalfOfTheDigits) {
 }
 
 TEST(Contract, EagerAsItsOwnReferenceAllowsTheWeakerBound) {
-  Json raw = figures(output(9e-5, 0));
+  Json raw = reply(output(9e-5, 0));
   raw["reference"] = "fp32-eager";
-  const Verdict verdict = judge(raw, Policy::kReference);
+  const Verdict verdict = judge(figures_from_json(raw), Policy::kReference);
   EXPECT_TRUE(verdict.pass);
   EXPECT_NE(verdict.reason.find("weaker"), std::string::npos);
   raw["draws"][0]["outputs"][0]["ours"]["norm"] = 2e-4;
-  EXPECT_FALSE(judge(raw, Policy::kReference).pass);
+  EXPECT_FALSE(judge(figures_from_json(raw), Policy::kReference).pass);
 }
 
 TEST(Contract, OnlyRelaxedAllowsTheErrorOfSixteenBitProducts) {
@@ -207,19 +209,19 @@ TEST(Contract, TheNormOfFewElementsIn16BitsMayBeTheirRounding) {
 }
 
 TEST(Contract, EveryFailedCheckFailsTheCandidate) {
-  Json raw = figures(output(0, 0));
+  Json raw = reply(output(0, 0));
   raw["checks"].push_back(
       {{"name", "fresh-outputs"}, {"ok", false}, {"detail", "output[0] shares memory with input[0]."}});
-  const Verdict verdict = judge(raw, Policy::kReference);
+  const Verdict verdict = judge(figures_from_json(raw), Policy::kReference);
   EXPECT_EQ(verdict.code, "fresh-outputs");
   EXPECT_EQ(verdict.reason, "output[0] shares memory with input[0].");
 }
 
 TEST(Contract, ACheckThatCouldNotBeMadeIsNamed) {
-  Json raw = figures(output(0, 0));
+  Json raw = reply(output(0, 0));
   raw["checks"].push_back(
       {{"name", "distinct-positions"}, {"ok", true}, {"detail", ""}, {"unchecked", "no memory on the wide draw"}});
-  const Verdict verdict = judge(raw, Policy::kReference);
+  const Verdict verdict = judge(figures_from_json(raw), Policy::kReference);
   EXPECT_TRUE(verdict.pass);
   EXPECT_TRUE(verdict.reason.ends_with(" Not checked: distinct-positions (no memory on the wide draw)."))
       << verdict.reason;
@@ -228,22 +230,22 @@ TEST(Contract, ACheckThatCouldNotBeMadeIsNamed) {
 }
 
 TEST(Contract, WritesOutOfBoundsAreTheReasonBeforeTheWrongNumbersTheyLeave) {
-  Json raw = figures(output(1, 0));
+  Json raw = reply(output(1, 0));
   raw["checks"].push_back({{"name", "poison"}, {"ok", false}, {"detail", "NaN."}});
-  EXPECT_EQ(judge(raw, Policy::kReference).code, "inaccurate");
+  EXPECT_EQ(judge(figures_from_json(raw), Policy::kReference).code, "inaccurate");
   raw["checks"].push_back(
       {{"name", "guard-bands"}, {"ok", false}, {"detail", "4 bytes behind a tensor were overwritten."}});
-  EXPECT_EQ(judge(raw, Policy::kReference).code, "guard-bands");
+  EXPECT_EQ(judge(figures_from_json(raw), Policy::kReference).code, "guard-bands");
 }
 
 TEST(Contract, NothingComparedIsNoPass) {
-  Json raw = figures(output(0, 0));
+  Json raw = reply(output(0, 0));
   raw["draws"] = Json::array();
-  EXPECT_EQ(judge(raw, Policy::kReference).code, "nothing-compared");
+  EXPECT_EQ(judge(figures_from_json(raw), Policy::kReference).code, "nothing-compared");
 }
 
 TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
-  Json raw = figures(output(0, 0));
+  Json raw = reply(output(0, 0));
   raw["draws"].push_back({{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array({output(0, 0)})}});
   raw["draws"].push_back({{"kind", "special"}, {"seed", 3}, {"outputs", Json::array({output(0, 0)})}});
   const auto trivial = [](const char* name, const char* draw, double error) {
@@ -253,7 +255,7 @@ TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
   raw["vacuous"] = Json::array({trivial("zeros", "wide", 1e-8), trivial("a constant", "wide", 1e-3),
                                 trivial("zeros", "signed", 1e-8), trivial("ones", "wide", 0),
                                 trivial("the output for other inputs and weights", "signed", 0)});
-  const Verdict verdict = judge(raw, Policy::kReference);
+  const Verdict verdict = judge(figures_from_json(raw), Policy::kReference);
   EXPECT_TRUE(verdict.pass);
   ASSERT_EQ(verdict.vacuous.size(), 2u);
   EXPECT_EQ(verdict.vacuous[0].trivial, "zeros");
@@ -261,18 +263,18 @@ TEST(Contract, TrivialAnswersCountAsVacuousOnlyWithinTheBoundOnEveryDraw) {
 }
 
 TEST(Contract, SkippedDrawsAreToldAndNotCounted) {
-  Json raw = figures(output(0, 0));
+  Json raw = reply(output(0, 0));
   raw["draws"].push_back(
       {{"kind", "signed"}, {"seed", 2}, {"outputs", Json::array()}, {"skipped", "Model raises on this draw: no."}});
-  const Verdict verdict = judge(raw, Policy::kReference);
+  const Verdict verdict = judge(figures_from_json(raw), Policy::kReference);
   EXPECT_EQ(verdict.reason, "Every output is within the contract's bound of eager's error on all 1 draws.");
   ASSERT_EQ(verdict.skipped.size(), 1u);
 }
 
 TEST(Contract, AVerdictSurvivesItsJson) {
-  Json raw = figures(with(output(1e-4, 1e-8), "sensitivity", errors(8e-5, 8e-5)));
+  Json raw = reply(with(output(1e-4, 1e-8), "sensitivity", errors(8e-5, 8e-5)));
   raw["draws"][0]["outputs"].push_back(with(output(0, 0), "ours", Json{{"norm", "inf"}, {"max", "nan"}}));
-  Verdict verdict = judge(raw, Policy::kIeee);
+  Verdict verdict = judge(figures_from_json(raw), Policy::kIeee);
   verdict.detail = "log";
   const Json json = to_json(verdict);
   EXPECT_EQ(json["verdict"], "fail");

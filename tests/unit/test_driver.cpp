@@ -72,21 +72,23 @@ TEST(Worth, SlowerBeyondNoiseIsNotWritten) {
   const OptimizeOptions options;
   nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02),
                          unknown = {{"verdict", "pass"}, {"candidate", "x_kw.py"}};
-  EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, slower)));
+  EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, report_from_json(slower).searches)));
   EXPECT_EQ(slower["written"], false);
   EXPECT_TRUE(slower["candidate"].is_null());
-  EXPECT_TRUE(decide(even, kNotSlower, advice_for(options, even)));
+  EXPECT_TRUE(decide(even, kNotSlower, advice_for(options, report_from_json(even).searches)));
   EXPECT_TRUE(even["advice"].empty());
-  EXPECT_TRUE(decide(unknown, kNotSlower, advice_for(options, unknown))) << "what was not timed is written";
+  EXPECT_TRUE(decide(unknown, kNotSlower, advice_for(options, report_from_json(unknown).searches)))
+      << "what was not timed is written";
   EXPECT_TRUE(unknown["slower_than_eager"].is_null());
 }
 
 TEST(Worth, RunsOfOneKernelThatDifferAreNotSlower) {
   const OptimizeOptions options;
   nlohmann::ordered_json library = timed(0.978, 0.98, 0.982);
-  EXPECT_TRUE(decide(library, options.min_speedup, advice_for(options, library)));
+  EXPECT_TRUE(decide(library, options.min_speedup, advice_for(options, report_from_json(library).searches)));
   EXPECT_EQ(library["slower_than_eager"], false);
-  EXPECT_FALSE(decide(library, 1, advice_for(options, library))) << "whoever asks for 1 gets 1";
+  EXPECT_FALSE(decide(library, 1, advice_for(options, report_from_json(library).searches)))
+      << "whoever asks for 1 gets 1";
 }
 
 TEST(Worth, WhatWasAskedForDecides) {
@@ -102,12 +104,13 @@ TEST(Worth, AdviceIsACommandThatCanBePasted) {
   options.target = "cpu";
   options.baselines = {"eager"};
   nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64);
-  const std::vector<Advice> advice = advice_for(options, slower);
+  const std::vector<Advice> advice = advice_for(options, report_from_json(slower).searches);
   ASSERT_EQ(advice.size(), 2u);
   EXPECT_EQ(advice[0].command, "kw optimize 'my loss.py' --target cpu --baseline eager --budget 40");
   EXPECT_EQ(advice[1].command, "kw optimize 'my loss.py' --target cpu --baseline eager --min-speedup 0");
   slower["rescue"] = {{"exhausted", true}};
-  EXPECT_EQ(advice_for(options, slower).size(), 1u) << "a search that left nothing to try is not advised again";
+  EXPECT_EQ(advice_for(options, report_from_json(slower).searches).size(), 1u)
+      << "a search that left nothing to try is not advised again";
 }
 
 Summary summary_of(const std::vector<nlohmann::ordered_json>& json) {

@@ -1,8 +1,8 @@
-#include "run/measurement.hpp"
+#include "judge/measurement.hpp"
 
+#include <algorithm>
 #include <cmath>
 
-#include "judge/judgement.hpp"
 #include "measure/worker_answers.hpp"
 
 namespace kw {
@@ -38,7 +38,7 @@ TimingReply timing_reply_from_json(const Json& json) {
   reply.timer = json.value("timer", "");
   if (json.contains("recheck") && !json["recheck"].value("ok", true))
     reply.recheck_fault = json["recheck"].value("detail", "");
-  if (json.contains("timed")) reply.timed = json["timed"];
+  if (json.contains("timed")) reply.timed = figures_from_json(json["timed"]);
   reply.share_in_our_kernels = json.value("share_in_our_kernels", Json());
   reply.profile = json.value("profile", Json::array());
   reply.peak_memory_bytes = json.value("peak_memory_bytes", Json::object());
@@ -65,6 +65,12 @@ Measurement measurement_of(const TimingReply& reply) {
   }
   made.samples = ours.empty() ? reply.samples_ms[static_cast<size_t>(Contender::kEager)].size() : ours.size();
   return made;
+}
+
+bool Timing::answers_for(std::string_view baseline) const {
+  return std::ranges::any_of(kContenders,
+                             [&](Contender one) { return baseline == name_of(one) && measured.time_ms(one); }) ||
+         std::ranges::any_of(baseline_errors, [&](const auto& error) { return error.first == baseline; });
 }
 
 }  // namespace kw

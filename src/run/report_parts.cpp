@@ -1,4 +1,4 @@
-#include "run/report.hpp"
+#include "run/report_parts.hpp"
 
 #include "run/worth.hpp"
 
@@ -11,6 +11,7 @@
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
+#include "support/json_fields.hpp"
 
 namespace kw {
 
@@ -92,16 +93,17 @@ void add_judgement(Json& report, const Judgement& judgement) {
   for (size_t i = 0; i < verdict.errors.size(); ++i)
     fields["errors"][i]["of_bound"] = share_of_bound(verdict.errors[i]);
   report.update(fields);
-  note_original(report, judgement.runs_original);
-  if (judgement.figures.empty()) {
+  if (!judgement.figures) {
     report["where"] = judgement.where;
     report["source"] = judgement.source;
     report["hint"] = judgement.hint;
     return;
   }
-  report["seed"] = judgement.seed ? Json(*judgement.seed) : Json();
-  report["draws"] = judgement.draws;
-  if (judgement.missing_protections) report["sandbox"] = sandbox_json(*judgement.missing_protections);
+  const Figures& figures = *judgement.figures;
+  note_original(report, figures.runs_original);
+  report["seed"] = figures.seed ? Json(*figures.seed) : Json();
+  report["draws"] = figures.draws.size();
+  if (figures.missing_protections) report["sandbox"] = sandbox_json(*figures.missing_protections);
   for (const VacuousOutput& output : verdict.vacuous)
     add_note(report,
              "vacuous: " + output.output + " could not be told from " + output.trivial + ", so passing says little");
@@ -111,23 +113,7 @@ void add_judgement(Json& report, const Judgement& judgement) {
 
 void add_measurement(Json& report, const TimingReply& reply) {
   const Measurement made = measurement_of(reply);
-  Json times = Json::object(), intervals = Json::object(), speedups = Json::object();
-  for (const Contender one : kContenders) {
-    const char* name = name_of(one);
-    times[name] = nullptr;
-    if (const auto& time = made.time_ms(one)) {
-      times[name] = time->value;
-      intervals[name] = {time->low, time->high};
-    }
-    if (const auto& ratio = made.speedup_over(one))
-      speedups[name] = {{"value", ratio->ratio.value},
-                        {"low", ratio->ratio.low},
-                        {"high", ratio->ratio.high},
-                        {"difference", name_of(ratio->difference)},
-                        {"detectable", ratio->detectable}};
-  }
-  report["time_ms"] = times;
-  report["time_interval_ms"] = intervals;
+  write_times(report, made);
   report["noise"] = noise_json(reply.machine, made.noise);
   if (reply.untold_ms > 0)
     add_note(
@@ -136,7 +122,7 @@ void add_measurement(Json& report, const TimingReply& reply) {
             "the candidate's clock kept {:.3g} ms of each call to itself; by the judge's clock they are in its time",
             reply.untold_ms));
   note_original(report, reply.runs_original);
-  report["speedup"] = speedups;
+  report["speedup"] = speedups_json(made);
   const auto& over_eager = made.speedup_over(Contender::kEager);
   report["slower_than_eager"] = over_eager ? Json(over_eager->ratio.high < kNotSlower) : Json();
   report["timer"] = reply.timer;
@@ -150,26 +136,27 @@ void add_measurement(Json& report, const TimingReply& reply) {
   report["time_with_new_weights_ms"] = reply.new_weights_ms;
   report["timed_outputs_judged"] = 0;
   if (!reply.timed) return;
-  report["timed_outputs_judged"] = reply.timed->at("draws").size();
+  report["timed_outputs_judged"] = reply.timed->draws.size();
   const Verdict timed = judge(*reply.timed, policy_of(report.value("policy", "reference")));
   if (timed.pass || timed.code == "nothing-compared") return;  // memory did not allow keeping any
   fail(report, "timed-" + timed.code, "The result of a timed call was not right. " + timed.reason);
 }
 
-void add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {
+bool add_roofline(Json& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {
   report["roofline"] = nullptr;
-  const Json& time = report["time_ms"]["ours"].is_number() ? report["time_ms"]["ours"] : report["time_ms"]["eager"];
-  if (!time.is_number() || !ceilings_json.is_object()) return;
+  const Measurement made = measurement_from_json(report);
+  const auto& ours = made.time_ms(Contender::kOurs);
+  const auto& time = ours ? ours : made.time_ms(Contender::kEager);
+  if (!time || !ceilings_json.is_object()) return true;
   const Work work = work_of(graph);
   const Ceilings ceilings = ceilings_from_json(ceilings_json);
-  const Roofline line = roofline(work, ceilings, time.get<double>());
+  const Roofline line = roofline(work, ceilings, time->value);
   report["roofline"] = {{"fraction", line.share}, {"floor_ms", line.floor_ms},
                         {"bound", line.limit},    {"bytes", work.read_bytes + work.write_bytes},
                         {"flops", work.flops},    {"device", ceilings.name}};
-  if (!report["time_ms"]["ours"].is_number()) return;
-  if (const auto doubt = too_fast_to_be_true(work, ceilings, cache_bytes, time.get<double>())) {
-    fail(report, "too-fast", *doubt);
-  }
+  const auto doubt = ours ? too_fast_to_be_true(work, ceilings, cache_bytes, ours->value) : std::nullopt;
+  if (doubt) fail(report, "too-fast", *doubt);
+  return !doubt && line.share <= 1;
 }
 
 void add_kernels(Json& report, const Compiled& compiled) {
@@ -182,10 +169,11 @@ void add_kernels(Json& report, const Compiled& compiled) {
     add_note(report, "no CUDA graph was made: " + compiled.why_no_graph);
 }
 
-void add_machine_code(Json& report, const Json& reply, int sm) {
-  int good = 0;
-  for (const Json& kernel : reply["kernels"]) good += kernel.value("ok", false);
-  report["compiled"] = {{"sm", sm}, {"kernels", reply["kernels"].size()}, {"ok", good}, {"each", reply["kernels"]}};
+MachineCode add_machine_code(Json& report, const Json& reply, int sm) {
+  const Json& kernels = rows_of(reply, "kernels");
+  const auto good = std::ranges::count_if(kernels, [](const Json& kernel) { return flag_of(kernel, "ok"); });
+  report["compiled"] = {{"sm", sm}, {"kernels", kernels.size()}, {"ok", good}, {"each", kernels}};
+  return machine_code_from_json(report["compiled"]);
 }
 
 bool passed(const Json& report) { return report.value("verdict", "") == "pass"; }

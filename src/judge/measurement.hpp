@@ -1,13 +1,17 @@
-// What timing a candidate came to: the worker's reply (docs/worker-protocol.md), the figures made of it, and the part
-// of a report (docs/json.md) that says them.
+// What timing a candidate came to: the worker's reply (docs/worker-protocol.md), the figures made of it, and what a
+// report (docs/json.md) says of them.
 #pragma once
 
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "judge/figures.hpp"
+#include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
 
 namespace kw {
@@ -26,8 +30,8 @@ struct TimingReply {
   double untold_ms = 0;                          // of each call, that the candidate's clock kept to itself
   std::optional<std::string> runs_original;      // why the original module ran instead of kernels of ours
   std::string timer;
-  std::optional<std::string> recheck_fault;     // what was no longer right after timing
-  std::optional<nlohmann::ordered_json> timed;  // figures of timed calls, for judge()
+  std::optional<std::string> recheck_fault;  // what was no longer right after timing
+  std::optional<Figures> timed;              // of timed calls
   // Repeated in the report as they came.
   nlohmann::ordered_json machine, share_in_our_kernels, profile, peak_memory_bytes, baseline_errors, new_weights_ms;
 };
@@ -47,5 +51,29 @@ struct Measurement {
 };
 
 Measurement measurement_of(const TimingReply& reply);
+
+// A part of the time of one call.
+struct ProfilePart {
+  std::string name;
+  double share = 0.0;
+  bool is_library = false;  // false too where nobody has named the kernels
+};
+
+struct Timing {
+  Measurement measured;
+  std::optional<Roofline> roofline;
+  std::vector<ProfilePart> profile;
+  std::vector<std::pair<std::string, std::string>> baseline_errors;  // of those that failed, why
+
+  bool answers_for(std::string_view baseline) const;  // was it timed, or did it fail?
+};
+
+// Of a report; what is missing or of another type is as if it were not there.
+Timing timing_from_json(const nlohmann::ordered_json& report);
+Measurement measurement_from_json(const nlohmann::ordered_json& report);
+std::optional<Speedup> speedup_from_json(const nlohmann::ordered_json& json);
+
+void write_times(nlohmann::ordered_json& report, const Measurement& made);  // time_ms, time_interval_ms
+nlohmann::ordered_json speedups_json(const Measurement& made);
 
 }  // namespace kw
