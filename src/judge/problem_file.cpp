@@ -46,17 +46,6 @@ std::vector<std::string> local_imports(const fs::path& folder, const std::string
   return found;
 }
 
-// A table of sizes, and a get_inputs() that takes one of their names.
-bool has_sizes(const std::string& source) {
-  static const std::regex takes_size(R"(^def get_inputs\(\s*size\b)");
-  bool table = false, taken = false;
-  for (const std::string& line : split_lines(source)) {
-    if (line.starts_with("SIZES")) table = true;
-    if (line.starts_with("def get_inputs(")) taken = taken || std::regex_search(line, takes_size);
-  }
-  return table && taken;
-}
-
 }  // namespace
 
 std::string ProblemFile::title() const {
@@ -108,6 +97,16 @@ ProblemFile read_problem_file(const std::string& path) {
     }
   }
   return file;
+}
+
+bool has_sizes(const std::string& source) {
+  static const std::regex takes_size(R"(^def get_inputs\(\s*size\b)");
+  bool table = false, taken = false;
+  for (const std::string& line : split_lines(source)) {
+    if (line.starts_with("SIZES")) table = true;
+    if (line.starts_with("def get_inputs(")) taken = taken || std::regex_search(line, takes_size);
+  }
+  return table && taken;
 }
 
 ProblemFile read_problem_file(const std::string& path, const std::string& asked, const std::string& target) {

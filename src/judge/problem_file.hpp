@@ -21,6 +21,9 @@ struct ProblemFile {
 // Throws kUser for a missing, unreadable, empty or binary file and for a folder.
 ProblemFile read_problem_file(const std::string& path);
 
+// Whether a file of this text has a table SIZES, and a get_inputs() that takes one of their names.
+bool has_sizes(const std::string& source);
+
 // The same at one of its sizes: `asked`, or when that is empty the one for `target` ("cpu", or "full" for a GPU). The
 // size becomes part of what the archive knows the problem by. Throws kUser when a size is asked for by name and the
 // file has none.

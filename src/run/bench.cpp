@@ -188,6 +188,21 @@ std::string candidate_path(const BenchOptions& options, const BenchProblem& prob
   return options.out + "/candidates/" + stem + "_kw.py";
 }
 
+// Of each problem whether it runs at the size that is asked for by name: of a suite those that have sizes. Where none
+// has, all do, and say that they have none.
+std::vector<bool> takes_size(const std::vector<BenchProblem>& problems) {
+  std::vector<bool> takes;
+  for (const BenchProblem& problem : problems) {
+    try {
+      takes.push_back(has_sizes(read_problem_file(problem.path).source));
+    } catch (const Error&) {
+      takes.push_back(true);  // the child says what is wrong with it
+    }
+  }
+  if (std::find(takes.begin(), takes.end(), true) == takes.end()) takes.assign(problems.size(), true);
+  return takes;
+}
+
 }  // namespace
 
 BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line,
@@ -198,6 +213,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
   if (!options.redo)
     for (const Json& line : file.earlier()) earlier[line["key"].dump() + line.value("problem", "")] = line;
 
+  const std::vector<bool> is_sized = takes_size(problems);
   BenchRun run;
   std::vector<Json> lines(problems.size());
   std::vector<Job> jobs;
@@ -206,9 +222,10 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     const BenchProblem& problem = problems[i];
     Json line = {
         {"version", kLineVersion}, {"problem", problem.path}, {"name", problem.name}, {"category", problem.category}};
-    std::string hash;
+    std::string hash, size = options.size;
     try {
-      hash = read_problem_file(problem.path, options.size, options.target).hash();
+      if (!is_sized[i]) size.clear();
+      hash = read_problem_file(problem.path, size, options.target).hash();
     } catch (const Error&) {
       // The child says what is wrong with it.
     }
@@ -223,7 +240,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     fs::create_directories(fs::path(candidate).parent_path(), error);
     if (!options.force) check_replaceable(candidate);
     Json request = {{"problem", problem.path},        {"output", candidate},
-                    {"target", options.target},       {"size", options.size},
+                    {"target", options.target},       {"size", size},
                     {"policy", options.policy},       {"budget", options.budget_seconds},
                     {"emit_only", options.emit_only}, {"baselines", options.baselines},
                     {"draws", options.draws},         {"graphs", options.graphs}};

@@ -84,3 +84,13 @@ def test_bench_runs_a_size(kw: CommandLine) -> None:
     assert result.code == 0, result.text
     (line,) = map(json.loads, (kw.folder / "out" / "results.jsonl").read_text().splitlines())
     assert line["verdict"] == "pass" and line["size"] == "tiny"
+
+
+def test_bench_runs_a_size_where_problems_have_sizes(kw: CommandLine) -> None:
+    paths = [kw.file("sized.py", SIZED), kw.file("plain.py", GOOD)]
+    result = kw("bench", *paths, "--target", "cpu", "--size", "tiny", "--budget", 0, "--draws", 1, "--out", "out")
+    assert result.code == 0, result.err
+    lines = [json.loads(line) for line in (kw.folder / "out" / "results.jsonl").read_text().splitlines()]
+    assert {line["name"]: line["size"] for line in lines} == {"sized": "tiny", "plain": None}
+    alone = kw("bench", paths[1], "--target", "cpu", "--size", "tiny", "--budget", 0, "--out", "alone")
+    assert "one size only" in alone.out + alone.err
