@@ -13,7 +13,8 @@ class Host {
  public:
   explicit Host(const HostOptions& options);
 
-  // As WorkerClient's; a process that ends or is silent leaves as kw::Error with the code "model-process".
+  // As WorkerClient's; a process that ends or is silent leaves as kw::Error with the code "model-process". One that was
+  // killed, though memory had not run out, is asked once more where it had no model loaded and had told nothing.
   nlohmann::ordered_json request(const std::string& method, const nlohmann::ordered_json& params, double limit_seconds);
   nlohmann::ordered_json stream(const std::string& method, const nlohmann::ordered_json& params, double silence_seconds,
                                 const WorkerClient::OnStreamed& on_event);

@@ -165,7 +165,6 @@ class Kills:
         """The command; a process of the kind that `kind` names is killed `at` seconds after the first was seen."""
         limit = LONGEST_SECONDS if watch else 120 + 6 * scenario.seconds
         out, err = self.folder / "out", self.folder / "err"
-        self.server.numbers = {}  # type: ignore[attr-defined]
         with open(out, "wb") as standard, open(err, "wb") as log:
             command = subprocess.Popen(
                 [self.binary, *arguments],
@@ -222,6 +221,7 @@ class Kills:
     def anew(self, scenario: Scenario) -> list[str]:
         """The arguments of a run that finds nothing of an earlier one to go on from, but what it has left itself."""
         self.number += 1
+        self.server.numbers = {}  # type: ignore[attr-defined]  # kept where the same command is given once more
         if scenario.name == "bench":
             return [*scenario.arguments, "--out", str(self.folder / f"bench{self.number}")]
         return [*scenario.arguments, *(["--seed", str(self.number)] if scenario.name == "generate" else [])]

@@ -497,7 +497,9 @@ def test_shared_memory_cannot_be_cut_short():
 
 
 def confined(resident, expression):
-    remote, inputs = resident("import os, socket, tempfile\n" + returning(f"(x, str({expression}))"), namespaces=True)
+    remote, inputs = resident(
+        "import os, socket, stat, tempfile\n" + returning(f"(x, str({expression}))"), namespaces=True
+    )
     if any("namespaces" in what for what in remote.missing):
         pytest.skip("this system permits no user namespaces")
     return remote.run(inputs, 5, "running forward").constants["output[1]"].text.strip("'")
@@ -525,6 +527,12 @@ def test_confined_what_it_writes_is_gone(resident):
 def test_confined_it_can_write_nowhere_else(resident):
     with pytest.raises(errors.Error, match="Read-only file system"):
         confined(resident, "open('/usr/kernelwright-test', 'w')")
+
+
+def test_confined_it_finds_no_disks(resident):
+    paths = "[os.path.join(at, name) for at, _, names in os.walk('/dev') for name in names]"
+    assert confined(resident, f"[path for path in {paths} if stat.S_ISBLK(os.lstat(path).st_mode)]") == "[]"
+    assert confined(resident, "os.path.exists('/dev/null')") == "True"
 
 
 def test_settings_made_at_import_are_told(resident):

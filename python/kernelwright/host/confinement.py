@@ -12,6 +12,7 @@ import ctypes
 import os
 import resource
 import signal
+import stat
 from typing import Any
 
 # Where in the scratch folder the layers lie that take what is written elsewhere.
@@ -92,8 +93,8 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_bytes: int) -> list[str]:
     """Everything read-only but `scratch`, which is memory, and `overlaid` folders. What is written into those leaves no
-    trace but in `scratch`/.written, where the judge sees it and the candidate cannot change it. Returns what is
-    missing, in words.
+    trace but in `scratch`/.written, where the judge sees it and the candidate cannot change it. No disks are left.
+    Returns what is missing, in words.
     """
     missing = []
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
@@ -139,6 +140,11 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
         _mount(f"/proc/self/fd/{layers}", written, None, _MS_BIND)
         _mount(None, written, None, _MS_BIND | _MS_REMOUNT | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV)
     os.close(layers)
+    for path in _block_devices():
+        try:
+            _mount("/dev/null", path, None, _MS_BIND)
+        except OSError as error:
+            missing.append(f"no disk {path}: {error.strerror}")
     for path in hidden:
         with contextlib.suppress(OSError):
             if os.path.isdir(path):
@@ -146,6 +152,17 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
             elif os.path.exists(path):
                 _mount("/dev/null", path, None, _MS_BIND)
     return missing
+
+
+def _block_devices() -> list[str]:
+    """Disks and swap space, which a read-only file system lets their owner write."""
+    found = []
+    for folder, _, names in os.walk("/dev"):
+        for path in (os.path.join(folder, name) for name in names):
+            with contextlib.suppress(OSError):
+                if stat.S_ISBLK(os.lstat(path).st_mode):
+                    found.append(path)
+    return found
 
 
 def places_to_compile(scratch: str) -> dict[str, str]:
