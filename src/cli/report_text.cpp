@@ -42,7 +42,9 @@ std::string title_of(const std::string& contender) { return contender == "compil
 std::string speedup_text(const Speedup& speedup) {
   const Estimate& ratio = speedup.ratio;
   std::string text = fmt::format(" {:.2f}x  [{:.2f}, {:.2f}]", ratio.value, ratio.low, ratio.high);
-  if (speedup.difference != Difference::kFaster) text += fmt::format("  {}", name_of(speedup.difference));
+  if (speedup.difference == Difference::kFaster) return text;
+  if (speedup.difference == Difference::kNone && speedup.detectable >= 1) return text + "  too noisy to tell";
+  text += fmt::format("  {}", name_of(speedup.difference));
   if (speedup.difference == Difference::kNone) text += " of " + percent(speedup.detectable) + " or more";
   return text;
 }
