@@ -15,6 +15,8 @@ import signal
 import stat
 from typing import Any
 
+_MOUNT_TRIES = 3
+
 # Where in the scratch folder the layers lie that take what is written elsewhere.
 WRITTEN = ".written"
 
@@ -127,14 +129,11 @@ def confine_files(scratch: str, overlaid: list[str], hidden: list[str], scratch_
         upper, work = (f"/proc/self/fd/{layers}/{number}{part}" for part in ("u", "w"))
         os.makedirs(upper)
         os.makedirs(work)
-        with contextlib.suppress(OSError):
-            _mount(
-                "overlay",
-                folder,
-                "overlay",
-                _MS_NOSUID | _MS_NODEV,
-                f"lowerdir={folder},upperdir={upper},workdir={work},userxattr",
-            )
+        options = f"lowerdir={folder},upperdir={upper},workdir={work},userxattr"
+        for _ in range(_MOUNT_TRIES):  # beside other candidates' mounts one was seen to fail, and not again
+            with contextlib.suppress(OSError):
+                _mount("overlay", folder, "overlay", _MS_NOSUID | _MS_NODEV, options)
+                break
     with contextlib.suppress(OSError):  # an overlay may lie over the scratch folder itself
         os.makedirs(written, exist_ok=True)
         _mount(f"/proc/self/fd/{layers}", written, None, _MS_BIND)
