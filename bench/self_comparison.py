@@ -1,6 +1,6 @@
 """How often a kernel is said to be faster, or slower, than itself.
 
-    python bench/self_comparison.py [--comparisons 500] [--budget 1.0] [--out FILE.json]
+    python bench/self_comparison.py [--comparisons 500] [--budget 1.0] [--device cpu] [--out FILE.json]
 
 Each comparison times a module against an identical copy of itself, in processes of their own, by the same path and
 statistics as `kw measure`. Prints the share of verdicts other than "no difference" and writes every comparison with its
@@ -31,6 +31,18 @@ PROBLEMS = {
     "matmul": ("x @ x", "384, 384"),
     "small": ("torch.relu(x) + 1", "32, 32"),
 }
+# And on a GPU, up to gigabytes.
+LARGE_PROBLEMS = {
+    "elementwise": ("torch.nn.functional.elu(x)", "4096, 131072"),
+    "reduction": ("x.sum(1, keepdim=True)", "64, 2048, 2048"),
+    "vector": ("x @ x[:1].T", "2048, 524288"),
+    "pointwise convolution": (
+        "torch.nn.functional.conv2d(x, x[0, :, :64, 0].reshape(64, 64, 1, 1))",
+        "8, 64, 1024, 1024",
+    ),
+    "matmul": ("x @ x", "2048, 2048"),
+    "small": ("torch.relu(x) + 1", "32, 32"),
+}
 
 TEXT = """
 import torch
@@ -51,21 +63,21 @@ def get_init_inputs():
 """
 
 
-def write_pair(folder: Path, name: str) -> tuple[Path, Path]:
+def write_pair(folder: Path, name: str, expression: str, shape: str) -> tuple[Path, Path]:
     """The problem's file, and a candidate's that is the same but for the class's name."""
-    expression, shape = PROBLEMS[name]
     text = TEXT.format(expression=expression, shape=shape)
-    problem, candidate = folder / f"{name}.py", folder / f"{name}_copy.py"
+    stem = name.replace(" ", "_")
+    problem, candidate = folder / f"{stem}.py", folder / f"{stem}_copy.py"
     problem.write_text(text)
     candidate.write_text(text.split("def get_inputs")[0].replace("class Model", "class ModelNew"))
     return problem, candidate
 
 
-def compare(problem: Path, candidate: Path, seed: int, budget: float) -> dict[str, Any]:
+def compare(problem: Path, candidate: Path, device: str, seed: int, budget: float) -> dict[str, Any]:
     params = {
         "problem": str(problem),
         "candidate": str(candidate),
-        "device": "cpu",
+        "device": device,
         "seed": seed,
         "baselines": ["eager"],
         "budget_seconds": budget,
@@ -75,7 +87,7 @@ def compare(problem: Path, candidate: Path, seed: int, budget: float) -> dict[st
     return report["speedup"]["eager"] | {
         "samples": report["samples"],
         "ours_ms": report["time_ms"]["ours"],
-        "is_noisy": bool(report["noise"]),
+        "is_noisy": report["noise"]["noisy"],
         "noise": reply["noise"]["reasons"],
     }
 
@@ -103,15 +115,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--comparisons", type=int, default=500)
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing for each")
+    parser.add_argument("--device", default="cpu", help="or cuda: larger problems")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        pairs = {name: write_pair(Path(folder), name) for name in PROBLEMS}
+        problems = PROBLEMS if given.device == "cpu" else LARGE_PROBLEMS
+        pairs = {name: write_pair(Path(folder), name, *problem) for name, problem in problems.items()}
         for number in range(given.comparisons):
-            name = list(PROBLEMS)[number % len(PROBLEMS)]
-            rows.append({"problem": name} | compare(*pairs[name], seed=number, budget=given.budget))
+            name = list(problems)[number % len(problems)]
+            rows.append({"problem": name} | compare(*pairs[name], given.device, seed=number, budget=given.budget))
             if given.out is not None:
                 given.out.write_text(json.dumps({"summary": summary(rows), "rows": rows}, indent=1) + "\n")
             if number % 10 == 9:

@@ -14,7 +14,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kFewest = 6;  // below it no pair of order statistics reaches 95 %
 constexpr int kResamples = 2000;
-constexpr double kFalseDifference = 0.01;  // on either side
+constexpr double kFalseDifference = 0.01;   // on either side
+constexpr double kBetweenProcesses = 1.03;  // medians of one kernel in two processes: where its memory lies, for one
 constexpr double kFewSamplesMargin = 1.1;  // beyond which even three samples on each side, all apart, tell a difference
 
 // xorshift64* (Vigna, 2016): the same on every platform, which the standard distributions are not.
@@ -110,8 +111,8 @@ Speedup speedup(std::span<const double> baseline, std::span<const double> ours) 
     std::ranges::sort(ratios);
     result.ratio.low = percentile(ratios, 0.025);
     result.ratio.high = percentile(ratios, 0.975);
-    certain.low = percentile(ratios, kFalseDifference / 2);
-    certain.high = percentile(ratios, 1 - kFalseDifference / 2);
+    certain.low = percentile(ratios, kFalseDifference / 2) / kBetweenProcesses;
+    certain.high = percentile(ratios, 1 - kFalseDifference / 2) * kBetweenProcesses;
   }
   result.detectable = std::max(certain.value / certain.low, certain.high / certain.value) - 1;
   const bool rounds = paired && baseline.size() >= kFewest;

@@ -30,8 +30,8 @@ struct Speedup {
 
 // Ratio of the medians, with a percentile bootstrap (2000 resamples, fixed seed). Samples of equal count are taken as
 // rounds, resampled in pairs, so that a drift of the clock cancels. A difference is said where 1 is outside of the
-// interval of 99 % and, of rounds, the sign test agrees (one in a hundred on either side), since a bootstrap of few
-// samples is too sure of itself.
+// interval of 99 % by more than one kernel's times differ between processes (3 %) and, of rounds, the sign test agrees
+// (one in a hundred on either side), since a bootstrap of few samples is too sure of itself.
 Speedup speedup(std::span<const double> baseline, std::span<const double> ours);
 
 std::string_view name_of(Difference difference);  // "faster", "slower", "no difference"

@@ -111,3 +111,39 @@ def test_intervals_too_wide_to_say_anything_are_noise(eager, noisy):
 def test_reasons_of_the_worker_mark_the_figures():
     report = library.summarise({"samples_ms": {"ours": [1.0] * 20}, "noise": {"reasons": ["it was loud"]}})
     assert report["noise"] == {"reasons": ["it was loud"], "noisy": True}
+
+
+def test_a_turn_begins_when_the_last_one_s_threads_sleep():
+    spinning = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import time\nprint(1, flush=True)\nuntil = time.monotonic() + 0.03\n"
+            "while time.monotonic() < until: pass\ntime.sleep(30)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        spinning.stdout.readline()
+        assert noise._runs(spinning.pid, "")
+        noise.wait_until_idle(spinning.pid)
+        assert not noise._runs(spinning.pid, "")
+    finally:
+        spinning.kill()
+        spinning.wait()
+
+
+def test_nobody_waits_for_long_for_threads_that_never_sleep_nor_for_a_process_that_has_ended():
+    spinning = subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE)
+    try:
+        spinning.stdout.readline()
+        began = time.monotonic()
+        noise.wait_until_idle(spinning.pid)
+        assert 0.9 * noise._LONGEST_WAIT_SECONDS <= time.monotonic() - began < 1.0
+    finally:
+        spinning.kill()
+        spinning.wait()
+    began = time.monotonic()
+    noise.wait_until_idle(spinning.pid)
+    noise.wait_until_idle(os.getpid())  # whose only running thread is this one
+    assert time.monotonic() - began < 0.04

@@ -75,6 +75,19 @@ TEST(Statistics, ADriftThatBothShareCancels) {
   EXPECT_NEAR(paired.ratio.high, 1.1, 1e-9);
 }
 
+TEST(Statistics, WhatOneKernelDiffersBetweenProcessesIsNoDifference) {
+  const std::vector<double> ours = noisy(1.0, 200, 1);
+  const auto times = [&](double factor) {
+    std::vector<double> slower;
+    for (const double sample : ours) slower.push_back(factor * sample);
+    return slower;
+  };
+  EXPECT_EQ(speedup(times(1.02), ours).difference, Difference::kNone);
+  EXPECT_EQ(speedup(ours, times(1.02)).difference, Difference::kNone);
+  EXPECT_EQ(speedup(times(1.05), ours).difference, Difference::kFaster);
+  EXPECT_EQ(speedup(ours, times(1.05)).difference, Difference::kSlower);
+}
+
 TEST(Statistics, EqualSamplesGiveEqualFigures) {
   const std::vector<double> baseline = noisy(2.0, 15, 3), ours = noisy(1.9, 17, 4);
   EXPECT_EQ(to_json(speedup(baseline, ours)), to_json(speedup(baseline, ours)));

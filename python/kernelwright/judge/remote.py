@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import time
 from typing import Any, Iterator
 
@@ -17,6 +18,7 @@ from ..running import problem as problems
 from ..running.limits import free_memory, is_scarce
 from ..running.state import slots
 from ..timing.clocks import Clocks
+from ..timing.noise import wait_until_idle
 from ..timing.profiling import Profile
 from . import metrics
 from .activity import RemoteActivity
@@ -527,6 +529,7 @@ class Remote:
 
     def _timed_sample(self, empty: bool, counts: bool = True, seed: int = 0) -> float:
         doing = "being timed"
+        self._wait_until_idle(os.getpid())
         with self._reading(doing):
             if self._ask({"op": "sample", "empty": empty, "seed": seed}, doing)["ready"] is not True:
                 raise ValueError("it is not ready")
@@ -537,9 +540,15 @@ class Remote:
             except Ended as end:
                 raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
             theirs = milliseconds(reply["ms"])
+        self._wait_until_idle(self.host.process())
         if counts:
             self.clocks.note(taken, theirs, empty)
         return theirs
+
+    def _wait_until_idle(self, process: int) -> None:
+        """The contestants on a CPU take turns on the same cores: each leaves them idle, and so does this process."""
+        if self.device.type == "cpu":
+            wait_until_idle(process)
 
     def wall(self, inputs: Inputs, repeats: int) -> float:
         doing = "being timed"
