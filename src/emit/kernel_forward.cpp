@@ -265,9 +265,13 @@ class Writer {
                                                           "aten.conv3d.default",
                                                           "aten.conv_transpose1d.default",
                                                           "aten.conv_transpose2d.input",
-                                                          "aten.conv_transpose3d.input"};
-    if (op == "aten.linear.default") return "torch.nn.functional.linear";
+                                                          "aten.conv_transpose3d.input",
+                                                          "aten.gru.input",
+                                                          "aten.lstm.input"};
+    static const std::set<std::string_view> kFunctional = {"aten.linear.default",
+                                                           "aten.scaled_dot_product_attention.default"};
     if (kFunctions.contains(op)) return "torch." + std::string(base_name(op));
+    if (kFunctional.contains(op)) return "torch.nn.functional." + std::string(base_name(op));
     // Operators of other libraries are called by their whole name; the file has a short one for aten alone.
     const bool is_aten = op.starts_with("aten.");
     result_.calls_library = result_.calls_library || is_aten;

@@ -37,19 +37,19 @@ def cache_bytes(device: torch.device) -> int:
     return max(sizes, default=32 << 20)
 
 
-# mallopt(3). The threshold is the largest that glibc takes; larger blocks are mapped and unmapped anew each time, in every process.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGEST_ON_HEAP, _NEVER_TRIMMED = 32 << 20, (1 << 31) - 1
+# mallopt(3): nothing is mapped for itself, which would be unmapped and mapped anew each time, and the heap never shrinks.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_NEVER_TRIMMED = (1 << 31) - 1
 
 
 def keep_freed_memory() -> bool:
     """Have this process keep the memory that it frees, as on a GPU; False where the C library is not glibc.
 
-    By default glibc gives the end of its heap back once enough of it is free. Whether a call of eager ends in that state depends on what
-    happened to be allocated before: the same call takes 7 ms in one process and 18 ms, most of them page faults, in the next.
+    By default glibc gives large blocks back, and the end of its heap once enough of it is free. Whether a call of eager ends in that state
+    depends on what happened to be allocated before: the same call takes 7 ms in one process and 18 ms, most of them page faults, in the next.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return bool(mallopt and mallopt(_M_MMAP_THRESHOLD, _LARGEST_ON_HEAP) and mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIMMED))
+    return bool(mallopt and mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIMMED))
 
 
 class Timer:
