@@ -98,6 +98,10 @@ class Finder {
         note(step->base);
         viewed_.insert(step->base);
       }
+      if (const auto* step = std::get_if<CopyStep>(&program.steps[index])) {
+        note(step->part);
+        note(step->whole);
+      }
       if (const auto* step = std::get_if<ExternStep>(&program.steps[index]))
         for_each_operand(graph.nodes[step->node], [&](ValueId value) {
           note(graph.values[value].name);

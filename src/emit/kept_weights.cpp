@@ -80,14 +80,16 @@ class Splitter {
     std::set<std::string> names;
     if (const auto* tensors = kernel_tensors(step)) names.insert(tensors->begin(), tensors->end());
     if (const auto* view = std::get_if<ViewStep>(&step)) names.insert(view->base);
+    if (const auto* copy = std::get_if<CopyStep>(&step)) names.insert({copy->part, copy->whole});
     if (const auto* call = std::get_if<ExternStep>(&step))
       for_each_operand(graph_.nodes[call->node], [&](ValueId value) { names.insert(graph_.values[value].name); });
     return names;
   }
 
-  // Of a kernel's tensors those that it writes.
+  // Of a kernel's tensors those that it writes; what is copied into.
   std::set<std::string> written_by(const Step& step) const {
     std::set<std::string> names;
+    if (const auto* copy = std::get_if<CopyStep>(&step)) names.insert(copy->whole);
     if (const auto* kernel = std::get_if<KernelStep>(&step)) {
       const auto& buffers = program_.kernels[kernel->kernel].buffers;
       for (size_t at = 0; at < kernel->tensors.size(); ++at)

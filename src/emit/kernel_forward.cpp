@@ -182,6 +182,11 @@ class Writer {
 
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
 
+  void write(const CopyStep& step) {
+    lines_.push_back(fmt::format("{}.narrow({}, {}, {}).copy_({})", names_.of(step.whole), step.dim, step.start,
+                                 step.length, names_.of(step.part)));
+  }
+
   bool is_used(ValueId value) const { return value != kNoValue && used_.contains(graph_.values[value].name); }
 
   // The results are the normalised tensor, the batch's two statistics, which nobody asks for, and the new running ones.
@@ -399,6 +404,9 @@ class Writer {
         strides_matter_.insert(step->base);
         made_.push_back(graph_.values[step->value].name);
         types_[made_.back()] = step->type;
+      } else if (const auto* step = std::get_if<CopyStep>(&program_.steps[index])) {
+        read(step->part);
+        read(step->whole);
       } else if (const auto* step = std::get_if<ExternStep>(&program_.steps[index])) {
         for_each_operand(graph_.nodes[step->node], [&](ValueId value) { read(graph_.values[value].name); });
         for (ValueId value : graph_.nodes[step->node].results)

@@ -63,7 +63,13 @@ struct ViewStep {
   TensorType type;
 };
 
-using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewStep>;
+// whole.narrow(dim, start, length).copy_(part)
+struct CopyStep {
+  std::string part, whole;
+  int64_t dim = 0, start = 0, length = 0;
+};
+
+using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewStep, CopyStep>;
 
 // The tensors that a kernel of ours reads or writes; nullptr for a step that is none.
 inline const std::vector<std::string>* kernel_tensors(const Step& step) {

@@ -8,6 +8,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "ir/memory.hpp"
+#include "plan/concatenation.hpp"
 #include "plan/cuda_graph.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
@@ -23,6 +24,38 @@ namespace {
 
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
   return group.size() == 1 && facts.classes[group[0]] == plan::OpClass::kExtern;
+}
+
+// Throws kUser.
+void check_schedule(const GraphFacts& facts, const Schedule& schedule, const DeviceDescription& device) {
+  const Graph& graph = facts.graph;
+  if (schedule.target != device.target)
+    throw Error(ErrorKind::kUser,
+                "the schedule is one for '" + schedule.target + "', and the target is '" + device.target + "'");
+  std::vector<bool> placed(graph.nodes.size(), false);
+  for (size_t index = 0; index < schedule.groups.size(); ++index) {
+    const std::vector<NodeId>& group = schedule.groups[index].nodes;
+    if (group.empty() || std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end())
+      throw Error(ErrorKind::kUser, "group " + std::to_string(index) +
+                                        " of the schedule does not list its nodes once each, in ascending order");
+    for (NodeId node : group) {
+      if (node < 0 || node >= static_cast<NodeId>(graph.nodes.size()))
+        throw Error(ErrorKind::kUser,
+                    "the schedule names node " + std::to_string(node) + ", which the graph does not have");
+      placed[node] = true;
+    }
+  }
+  for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
+    if (!placed[node] && facts.classes[node] != plan::OpClass::kView)
+      throw Error(ErrorKind::kUser,
+                  "the schedule leaves out node " + std::to_string(node) + " (" + graph.nodes[node].op + ")");
+  for (size_t index = 0; index < schedule.groups.size(); ++index) {
+    const GroupSchedule& group = schedule.groups[index];
+    const std::string name = "group " + std::to_string(index) + " (" + graph.nodes[group.nodes.back()].op + ")";
+    plan::check_parameters(group.scheduler, group.parameters, device, name);
+    if (group.scheduler == kStoredInPlace && !is_stored_in_place(graph, group))
+      throw Error(ErrorKind::kUser, name + " is to be stored in place, and is no concatenation of tensors of one type");
+  }
 }
 
 // As long as the count of elements and the tensor's address leave it so.
@@ -82,8 +115,15 @@ std::string identity_of(tile::Program program) {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Graph& graph, const Schedule& schedule, const DeviceDescription& device)
-      : graph_(graph), schedule_(schedule), device_(device), facts_(graph), updates_(updates_of(graph)) {
+  // `graph`: with `places` (concatenation.hpp).
+  ProgramBuilder(const Graph& graph, const Schedule& schedule, const std::map<ValueId, Place>& places,
+                 const DeviceDescription& device)
+      : graph_(graph),
+        schedule_(schedule),
+        places_(places),
+        device_(device),
+        facts_(graph),
+        updates_(updates_of(graph)) {
     for (const auto& value : graph.values) tensor_names_.insert(value.name);
     available_.assign(graph.values.size(), false);
     for (const auto& input : graph.inputs) available_[input.value] = true;
@@ -92,13 +132,13 @@ class ProgramBuilder {
   Program build() {
     std::vector<std::vector<NodeId>> groups;
     for (const auto& group : schedule_.groups) groups.push_back(group.nodes);
-    check_nodes(groups);
-    for (size_t group = 0; group < groups.size(); ++group) check_choices(group);
     const auto outputs = stored_values(facts_, groups);
     for (size_t group = 0; group < groups.size(); ++group) {
       const GroupSchedule& one = schedule_.groups[group];
       if (one.scheduler == "extern") {
         for (NodeId node : one.nodes) call_library(node);
+      } else if (one.scheduler == kStoredInPlace) {
+        copy_parts(one.nodes[0]);
       } else if (!outputs[group].empty()) {
         add_kernels(group, outputs[group]);
       }
@@ -110,35 +150,6 @@ class ProgramBuilder {
   }
 
  private:
-  void check_nodes(const std::vector<std::vector<NodeId>>& groups) const {
-    if (schedule_.target != device_.target)
-      throw Error(ErrorKind::kUser,
-                  "the schedule is one for '" + schedule_.target + "', and the target is '" + device_.target + "'");
-    std::vector<bool> placed(graph_.nodes.size(), false);
-    for (size_t index = 0; index < groups.size(); ++index) {
-      const std::vector<NodeId>& group = groups[index];
-      if (group.empty() || std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end())
-        throw Error(ErrorKind::kUser, "group " + std::to_string(index) +
-                                          " of the schedule does not list its nodes once each, in ascending order");
-      for (NodeId node : group) {
-        if (node < 0 || node >= static_cast<NodeId>(graph_.nodes.size()))
-          throw Error(ErrorKind::kUser,
-                      "the schedule names node " + std::to_string(node) + ", which the graph does not have");
-        placed[node] = true;
-      }
-    }
-    for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
-      if (!placed[node] && facts_.classes[node] != plan::OpClass::kView)
-        throw Error(ErrorKind::kUser,
-                    "the schedule leaves out node " + std::to_string(node) + " (" + graph_.nodes[node].op + ")");
-  }
-
-  void check_choices(size_t index) const {
-    const GroupSchedule& group = schedule_.groups[index];
-    const std::string name = "group " + std::to_string(index) + " (" + graph_.nodes[group.nodes.back()].op + ")";
-    plan::check_parameters(group.scheduler, group.parameters, device_, name);
-  }
-
   // Views that a library call or the caller sees as tensors.
   void make_view(ValueId value) {
     if (available_[value]) return;
@@ -158,6 +169,30 @@ class ProgramBuilder {
       if (result != kNoValue) available_[result] = true;
   }
 
+  void allocate(ValueId value) {
+    if (available_[value]) return;
+    program_.steps.emplace_back(std::in_place_type<AllocateStep>,
+                                AllocateStep{value, graph_.values[value].name, graph_.type(value)});
+    available_[value] = true;
+  }
+
+  // Those parts of a concatenation that no kernel has stored in their places.
+  void copy_parts(NodeId node) {
+    const ValueId whole = graph_.nodes[node].results[0];
+    allocate(whole);
+    int64_t start = 0;
+    const int64_t dim = concatenated_dim(graph_, node);
+    for (ValueId part : concatenated_parts(graph_, node)) {
+      const int64_t length = graph_.type(part).shape[static_cast<size_t>(dim)];
+      if (!places_.contains(part)) {
+        make_view(part);
+        program_.steps.emplace_back(std::in_place_type<CopyStep>,
+                                    CopyStep{graph_.values[part].name, graph_.values[whole].name, dim, start, length});
+      }
+      start += length;
+    }
+  }
+
   void add_kernels(size_t index, const std::vector<ValueId>& outputs) {
     const GroupSchedule& group = schedule_.groups[index];
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
@@ -172,8 +207,7 @@ class ProgramBuilder {
         scattered.push_back(output);
         continue;
       }
-      program_.steps.emplace_back(std::in_place_type<AllocateStep>,
-                                  AllocateStep{output, graph_.values[output].name, graph_.type(output)});
+      allocate(places_.contains(output) ? places_.at(output).whole : output);
       available_[output] = true;
     }
     const std::string device = graph_.type(outputs.front()).device;
@@ -191,7 +225,11 @@ class ProgramBuilder {
       step.group = static_cast<int>(index);
       step.offsets = std::move(one.offsets);
       step.repetition = std::move(one.repetition);
-      for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
+      step.offsets.resize(one.buffers.size());
+      for (size_t at = 0; at < one.buffers.size(); ++at) {
+        step.tensors.push_back(name_of(one.buffers[at], scratch_names));
+        step.offsets[at] += place_of(one.buffers[at]);
+      }
       step.program = intern(std::move(one.program));
       program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
     }
@@ -215,13 +253,23 @@ class ProgramBuilder {
     KernelStep step;
     step.by_last = one.by_last;
     step.group = static_cast<int>(group);
-    for (int buffer : one.buffers) step.tensors.push_back(name_of(buffer, scratch_names));
+    for (int buffer : one.buffers) {
+      step.tensors.push_back(name_of(buffer, scratch_names));
+      pending.places.push_back(place_of(buffer));
+    }
     program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
     pending_.push_back(std::move(pending));
   }
 
   const std::string& name_of(int buffer, const std::vector<std::string>& scratch_names) const {
-    return buffer >= 0 ? graph_.values[buffer].name : scratch_names[-1 - buffer];
+    if (buffer < 0) return scratch_names[-1 - buffer];
+    const auto place = places_.find(buffer);
+    return graph_.values[place == places_.end() ? buffer : place->second.whole].name;
+  }
+
+  int64_t place_of(int buffer) const {
+    const auto place = places_.find(buffer);
+    return place == places_.end() ? 0 : place->second.offset;
   }
 
   // What a call leaves in an input whose old contents the kernel reads may be written where they lie
@@ -240,6 +288,7 @@ class ProgramBuilder {
       auto& step = std::get<KernelStep>(program_.steps[pending.step]);
       const bool shared = offsets_of_[pending.identity].size() > 1;
       step.offsets = shared ? pending.placed.offsets : std::vector<int64_t>(step.tensors.size(), 0);
+      for (size_t at = 0; at < step.offsets.size(); ++at) step.offsets[at] += pending.places[at];
       step.kernel = intern(shared ? std::move(pending.placed.kernel) : std::move(pending.kernel));
     }
   }
@@ -281,11 +330,13 @@ class ProgramBuilder {
     size_t step = 0;  // of program_.steps
     kernel_ir::Kernel kernel;
     Placed placed;
-    std::string identity;  // of placed.kernel
+    std::string identity;         // of placed.kernel
+    std::vector<int64_t> places;  // of its buffers, in what they are parts of
   };
 
   const Graph& graph_;
   const Schedule& schedule_;
+  const std::map<ValueId, Place>& places_;
   const DeviceDescription& device_;
   GraphFacts facts_;
   std::map<ValueId, ValueId> updates_;  // what a call leaves in an input, and the input
@@ -378,7 +429,11 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
 }
 
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
-  Program program = ProgramBuilder(graph, schedule, device).build();
+  const GraphFacts facts(graph);
+  check_schedule(facts, schedule, device);
+  const std::map<ValueId, Place> places = places_of(facts, schedule);
+  Program program = places.empty() ? ProgramBuilder(graph, schedule, places, device).build()
+                                   : ProgramBuilder(with_places(graph, places), schedule, places, device).build();
   program.graphs = schedule.graphs && why_not_captured(graph, program).empty();
   return program;
 }

@@ -36,6 +36,10 @@ struct StepText {
   std::string operator()(const ViewStep& step) const {
     return "view " + graph.values[step.value].name + " = " + step.base + " as " + print(step.type);
   }
+  std::string operator()(const CopyStep& step) const {
+    return "copy " + step.part + " to " + std::to_string(step.start) + " of dimension " + std::to_string(step.dim) +
+           " of " + step.whole;
+  }
 };
 
 }  // namespace

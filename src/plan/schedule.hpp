@@ -14,7 +14,7 @@ namespace kw {
 // it does not take, or takes no such value of, is an error.
 struct GroupSchedule {
   std::vector<NodeId> nodes;
-  std::string scheduler;  // of plan::schedulers(), or "extern": a library call
+  std::string scheduler;  // of plan::schedulers(), "extern": a library call, or "in_place" (concatenation.hpp)
   std::map<std::string, int64_t> parameters;
   bool operator==(const GroupSchedule&) const = default;
 };

@@ -3,6 +3,7 @@
 #include "emit/cpu/parts.hpp"
 #include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
+#include "plan/concatenation.hpp"
 #include "support/error.hpp"
 #include "support/suggest.hpp"
 #include "support/text.hpp"
@@ -47,8 +48,8 @@ void check_parameters(std::string_view scheduler, const Parameters& parameters, 
                       const std::string& group) {
   static const ParameterTable none({});
   const Scheduler* found = find_scheduler(scheduler);
-  if (!found && scheduler != kLibraryCall) {
-    std::vector<std::string> names = {std::string(kLibraryCall)};
+  if (!found && scheduler != kLibraryCall && scheduler != kStoredInPlace) {
+    std::vector<std::string> names = {std::string(kLibraryCall), std::string(kStoredInPlace)};
     for (const Scheduler& one : schedulers()) names.emplace_back(one.name);
     const std::string near = nearest(scheduler, names);
     throw Error(

@@ -8,6 +8,7 @@
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/keep_mask.hpp"
+#include "plan/concatenation.hpp"
 #include "plan/cuda_graph.hpp"
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
@@ -153,7 +154,10 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
 
   compiled.schedule = default_schedule(compiled.graph, options.target, device);
   const bool fuses = options.caution <= Caution::kLibraryDraws;
-  if (fuses && device.half_flops > 0) compiled.schedule = join_products(compiled.graph, compiled.schedule, device);
+  if (fuses && device.half_flops > 0) {
+    Schedule joined = join_products(compiled.graph, compiled.schedule, device);
+    compiled.schedule = with_concatenations_in_place(compiled.graph, compiled.schedule, std::move(joined), device);
+  }
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
   const bool may_have_graphs = options.graphs != GraphUse::kOff && options.target == "triton";
