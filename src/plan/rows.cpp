@@ -160,6 +160,23 @@ void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen)
     chosen["r_block"] /= 2;
 }
 
+// Rows side by side that a program should have so that what it stores fills a sector of memory: more than one where
+// results lie across the rows that are read.
+int64_t rows_of_a_sector(const Kernel& kernel, const Rows& rows) {
+  constexpr int64_t kSectorBytes = 32;
+  if (!rows.full || rows.parallel == 0) return 1;
+  const auto is_whole = [&](const kernel_ir::Access& access) {
+    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
+      if (uses_axis(access, axis)) return true;
+    return false;
+  };
+  for (const auto& one : traffic_of(kernel))
+    if (one.is_store && is_whole(*one.access) && stride_along(*one.access, rows.parallel - 1) == 1)
+      return std::min<int64_t>(next_power_of_two(inner_parallel_extent(kernel)),
+                               std::max<int64_t>(1, kSectorBytes / one.element_size));
+  return 1;
+}
+
 void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length);
   // Arithmetic this heavy takes longer than the memory; below it padded lanes cost nothing.
@@ -181,6 +198,8 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     int64_t x_block = std::max<int64_t>(1, (lent ? 8192 : rounds ? 1024 : 4096) / width);
     x_block = std::min(x_block, next_power_of_two(rows.count));
     while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
+    if (const int64_t sector = rows_of_a_sector(kernel, rows); sector * width <= 8192)
+      x_block = std::max(x_block, sector);
     chosen["x_block"] = x_block;
     chosen["num_warps"] = rounds ? warps_for_rounds(width * x_block)
                                  : std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
