@@ -94,17 +94,17 @@ char* kw_compile(const char* request) { return answer(request, compile_request);
 
 char* kw_judge(const char* request) {
   return answer(request, [](const Json& json) {
-    Json report = Json::object();
+    Report report;
     add_judgement(report, judgement_of(json.at("figures"), policy_of(json.value("policy", "reference"))));
-    return report;
+    return to_json(report);
   });
 }
 
 char* kw_summarise(const char* reply) {
   return answer(reply, [](const Json& json) {
-    Json report = Json::object();
+    Report report;
     add_measurement(report, timing_reply_from_json(json));
-    return report;
+    return to_json(report);
   });
 }
 

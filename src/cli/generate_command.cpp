@@ -34,11 +34,12 @@ int run_generate(const GenerateOptions& options, bool show_prompt, Console& cons
                                             .code = "no-model"});
   if (options.emit_only && !options.edits)
     throw Error(ErrorKind::kUser, "--emit-only goes with --edits: what a model writes has to be run to be trusted.");
-  GenerateOutcome outcome = generate(options, console);
-  if (outcome.fault) outcome.report["error"] = to_json(*outcome.fault);
-  const Report report = report_from_json(outcome.report);
+  const GenerateOutcome outcome = generate(options, console);
+  const Report& report = outcome.report;
   console.print(options.edits ? edits_text(report) : generate_text(report));
-  console.write_json(outcome.report);
+  auto json = to_json(report);
+  if (outcome.fault) json["error"] = to_json(*outcome.fault);
+  console.write_json(json);
   if (outcome.interrupted) {
     console.warn("interrupted; " + outcome.kept);
     return kInterruptedExitCode;

@@ -29,9 +29,9 @@ void define_measure(CLI::App& app, Invocation& invocation) {
     files.reads(options->candidate, "the candidate");
   };
   invocation.run = [options](Console& console) {
-    const auto report = measure_problem(*options, console);
-    console.print(measure_text(report_from_json(report)));
-    console.write_json(report);
+    const Report report = measure_problem(*options, console);
+    console.print(measure_text(report));
+    console.write_json(to_json(report));
     return kGood;
   };
 }

@@ -66,11 +66,10 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
       throw Error(
           ErrorKind::kUser,
           "--proposer auto and --emit-only do not go together: a model's kernels have to be run to be trusted.");
-    const auto json = *proposer == "auto" ? optimize_with_model(*options, *model, console)
-                                          : optimize(*options, console);
-    const Report report = report_from_json(json);
+    const Report report = *proposer == "auto" ? optimize_with_model(*options, *model, console)
+                                              : optimize(*options, console);
     console.print(optimize_text(report));
-    console.write_json(json);
+    console.write_json(to_json(report));
     if (report.is_no()) return kAnswerIsNo;
     return report.archive_error ? kMissing : kGood;
   };

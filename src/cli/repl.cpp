@@ -17,7 +17,7 @@
 #include "support/suggest.hpp"
 #include "run/conversation.hpp"
 #include "run/output_files.hpp"
-#include "run/report_parts.hpp"
+#include "run/answer_judge.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
 #include "support/scratch.hpp"

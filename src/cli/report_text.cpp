@@ -87,7 +87,7 @@ std::string spills_line(const MachineCode& code) {
 std::string kernels_line(const Report& report) {
   if (!report.kernels) return "";
   const Kernels& kernels = *report.kernels;
-  std::string text = fmt::format("  kernels    {} of ours", kernels.count);
+  std::string text = fmt::format("  kernels    {} of ours", kernels.names.size());
   if (kernels.library_calls) {
     text += fmt::format(", {} library call{}", kernels.library_calls, kernels.library_calls == 1 ? "" : "s");
     std::vector<std::string> ops = kernels.library_ops;
@@ -99,15 +99,17 @@ std::string kernels_line(const Report& report) {
   } else {
     text += ", no library calls";
   }
-  if (kernels.share) text += fmt::format("; {:.0f}% of the time in ours", 100 * *kernels.share);
-  if (kernels.cuda_graph) text += "; run as a CUDA graph";
-  return text + "\n" + spills_line(report.compiled);
+  if (const auto& share = report.timing.share_in_our_kernels)
+    text += fmt::format("; {:.0f}% of the time in ours", 100 * *share);
+  if (kernels.cuda_graph == true) text += "; run as a CUDA graph";
+  return text + "\n" + spills_line(report.compiled.value_or(MachineCode{}));
 }
 
 // The draw and output that came nearest to the bound, or went furthest over it.
-std::string worst_error(const Accuracy& accuracy) {
-  const OutputShare* worst = nullptr;
-  for (const OutputShare& output : accuracy.outputs)
+std::string worst_error(const Report& report) {
+  if (!report.errors) return "";
+  const JudgedOutput* worst = nullptr;
+  for (const JudgedOutput& output : *report.errors)
     if (output.of_bound && (!worst || *output.of_bound > *worst->of_bound)) worst = &output;
   if (!worst) return "";
   return fmt::format(", errors at most {:.0f}% of the bound ({} on the {} draw)", 100 * *worst->of_bound, worst->output,
@@ -119,7 +121,8 @@ std::string search_line(const Searches& searches) {
   const auto& search = searches.search ? searches.search : searches.rescue ? searches.rescue : searches.relief;
   if (!search || !search->speedup) return "";
   return fmt::format("  {}     {:.2f}x the first candidate's speed; {} tried, {} of them known{}\n", what,
-                     *search->speedup, search->tried, search->reused, search->exhausted ? ", nothing left to try" : "");
+                     *search->speedup, search->tried, search->reused,
+                     search->is_exhausted ? ", nothing left to try" : "");
 }
 
 std::string ratio_text(const std::optional<Estimate>& ratio) {
@@ -143,7 +146,7 @@ std::string worth_lines(const Report& report) {
                         worth.min_speedup);
   else if (worth.lost)
     text += fmt::format("no gain    kernels of ours had {}; the file calls PyTorch's operators\n",
-                        ratio_text(worth.lost));
+                        ratio_text(worth.lost->ratio));
   for (const Advice& one : worth.advice) text += fmt::format("  try        {}   {}\n", one.command, one.effect);
   return text;
 }
@@ -164,7 +167,7 @@ std::string untimed_line(const Report& report) {
 std::string verdict_line(const Report& report) {
   if (report.emitted()) return "emitted    not run: neither verified nor timed\n";
   if (!report.passed()) return "failed     " + report.reason + "\n";
-  return fmt::format("verified   {} draws{}\n", report.accuracy.draws, worst_error(report.accuracy));
+  return fmt::format("verified   {} draws{}\n", report.draws.value_or(Draws{}).count, worst_error(report));
 }
 
 std::string proposer_line(const ProposerOutcome& one, bool kept) {
@@ -173,7 +176,8 @@ std::string proposer_line(const ProposerOutcome& one, bool kept) {
   else if (one.judged) text += fmt::format(", {} of {} answers", one.passed.value_or(0), *one.judged);
   if (one.ms) text += ", " + milliseconds(*one.ms);
   if (one.speedup_over_scheduler) text += fmt::format(", {:.2f}x the scheduler's speed", *one.speedup_over_scheduler);
-  if (one.tokens.prompt) text += fmt::format(", {} tokens", *one.tokens.prompt + one.tokens.completion.value_or(0));
+  const Tokens tokens = one.tokens.value_or(Tokens{});
+  if (tokens.prompt) text += fmt::format(", {} tokens", *tokens.prompt + tokens.completion.value_or(0));
   if (one.cost) text += fmt::format(" for {:.4g}", *one.cost);
   if (one.seconds) text += fmt::format(", took {:.1f} s", *one.seconds);
   return text + (kept ? "  <- kept\n" : "\n");
@@ -196,7 +200,8 @@ std::string notes(const Report& report) {
 
 std::string unprotected_lines(const Report& report) {
   std::string text;
-  for (const std::string& what : report.missing_protections) text += "  unprotected " + what + "\n";
+  if (!report.missing_protections) return text;
+  for (const std::string& what : *report.missing_protections) text += "  unprotected " + what + "\n";
   return text;
 }
 
@@ -205,7 +210,7 @@ std::string candidate_line(const Report& report) {
   return fmt::format("{:<10} {}\n", report.failed() ? "rejected" : "written", report.candidate);
 }
 
-std::string seconds_line(const Report& report) { return fmt::format("{:.1f} s\n", report.seconds.value_or(0)); }
+std::string seconds_line(const Report& report) { return fmt::format("{:.1f} s\n", report.seconds.total.value_or(0)); }
 
 std::string tokens_lines(const Sampling& sampling) {
   std::string text;
@@ -231,12 +236,13 @@ std::string improvement_lines(const Report& report) {
   int number = 1;
   for (const SearchTrial& one : report.searches.search->trials) {
     ++number;
-    if (!one.ratio || *one.ratio >= best) continue;
-    best = *one.ratio;
+    const std::optional<double> ratio = one.measured_ratio();
+    if (!ratio || *ratio >= best) continue;
+    best = *ratio;
     text += fmt::format("  {:>8}   {:.3f} of the compiler's time{}  {}\n", number, best,
                         report.emitted() ? ", as the cost model has it" : "", one.change);
   }
-  if (best == 1 && report.edits.evaluations != 1)
+  if (best == 1 && (!report.edits || report.edits->evaluations != 1))
     text += report.emitted() ? "             none is expected to be faster\n" : "             none was faster\n";
   return text;
 }
@@ -256,7 +262,7 @@ std::string optimize_text(const Report& report) {
   std::string text = worth_lines(report) + verdict_line(report) + untimed_line(report) + time_table(report.timing) +
                      roofline_line(report.timing) + kernels_line(report) + search_line(report.searches) +
                      proposer_lines(report) + notes(report) + candidate_line(report);
-  if (!report.from_archive) return text + seconds_line(report);
+  if (report.from_archive != true) return text + seconds_line(report);
   return text + fmt::format("This is the archive's answer of {}; --fresh does the work again.\n", report.created);
 }
 
@@ -287,7 +293,7 @@ std::string generate_text(const Report& report) {
 }
 
 std::string edits_text(const Report& report) {
-  const EditCounts& edits = report.edits;
+  const Edits edits = report.edits.value_or(Edits{});
   const Sampling& sampling = report.sampling;
   std::string text = worth_lines(report) + verdict_line(report);
   text += fmt::format("  edits      {} schedules evaluated, the compiler's own the first", edits.evaluations);
@@ -300,12 +306,13 @@ std::string edits_text(const Report& report) {
 }
 
 std::string verify_text(const Report& report) {
-  const Failure& failure = report.failure;
+  const Failure failure = report.failure.value_or(Failure{});
+  const Findings found = report.findings.value_or(Findings{});
   std::string text = original_line(report) + verdict_line(report);
   if (!failure.where.empty()) text += "  at " + failure.where + ": " + failure.source + "\n";
   // A compiler's own words are what one has to read; a traceback is for --json.
-  if (report.code == "compile-failed") text += first_lines(failure.detail, 60);
-  if (const auto& gate = report.accuracy.kernelbench_gate)
+  if (report.code == "compile-failed") text += first_lines(found.detail, 60);
+  if (const auto& gate = found.kernelbench_gate)
     text += fmt::format("  KernelBench's gate (allclose {}): {}\n", gate->atol, gate->ok ? "passes" : "fails");
   return text + unprotected_lines(report) + notes(report) + seconds_line(report);
 }

@@ -25,10 +25,9 @@ void define_verify(CLI::App& app, Invocation& invocation) {
     files.reads(options->candidate, "the candidate");
   };
   invocation.run = [options](Console& console) {
-    const auto json = verify_candidate(*options, console);
-    const Report report = report_from_json(json);
+    const Report report = verify_candidate(*options, console);
     console.print(verify_text(report));
-    console.write_json(json);
+    console.write_json(to_json(report));
     return report.passed() ? kGood : kAnswerIsNo;
   };
 }

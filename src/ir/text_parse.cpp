@@ -242,6 +242,7 @@ struct Parser {
     const std::string_view name = word("a value's name");
     expect(":");
     GraphInput input;
+    if (!graph.nodes.empty()) fail("inputs stand before the nodes");
     input.value = define(name, type());
     const std::string_view kind = word("the input's kind");
     if (kind == "user") input.kind = InputKind::kUser;

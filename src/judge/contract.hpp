@@ -59,6 +59,10 @@ Verdict failed_verdict(Policy policy, std::string code, std::string reason, std:
 RelativeError error_bound(Policy policy, RelativeError eager, const std::optional<RelativeError>& sensitivity,
                           const OutputFacts& output, bool weak_reference);
 
+nlohmann::ordered_json to_json(const OutputVerdict& output);
+nlohmann::ordered_json to_json(const Check& check);
+nlohmann::ordered_json to_json(const VacuousOutput& output);
+nlohmann::ordered_json to_json(const Gate& gate);
 nlohmann::ordered_json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const nlohmann::ordered_json& json);
 

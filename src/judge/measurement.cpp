@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "measure/worker_answers.hpp"
+#include "support/json_fields.hpp"
 
 namespace kw {
 
@@ -30,20 +32,14 @@ const char* name_of(Contender contender) {
 
 TimingReply timing_reply_from_json(const Json& json) {
   TimingReply reply;
+  static_cast<TimingFacts&>(reply) = timing_facts_from_json(json, "new_weights_ms");
   for (const Contender one : kContenders) reply.samples_ms[static_cast<size_t>(one)] = samples_of(json, name_of(one));
-  reply.machine = json.value("noise", Json::object());
-  if (reply.machine.contains("reasons")) reply.noise = reply.machine["reasons"].get<std::vector<std::string>>();
+  reply.noise = texts_of(member(json, "noise"), "reasons");
   if (json.contains("untold_ms")) reply.untold_ms = number_of(json["untold_ms"]);
   reply.runs_original = runs_original(json);
-  reply.timer = json.value("timer", "");
   if (json.contains("recheck") && !json["recheck"].value("ok", true))
     reply.recheck_fault = json["recheck"].value("detail", "");
   if (json.contains("timed")) reply.timed = figures_from_json(json["timed"]);
-  reply.share_in_our_kernels = json.value("share_in_our_kernels", Json());
-  reply.profile = json.value("profile", Json::array());
-  reply.peak_memory_bytes = json.value("peak_memory_bytes", Json::object());
-  reply.baseline_errors = json.value("baseline_errors", Json::object());
-  reply.new_weights_ms = json.value("new_weights_ms", Json::object());
   return reply;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <array>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,16 +24,42 @@ const char* name_of(Contender contender);  // "ours", "eager", "compile"
 template <typename T>
 using PerContender = std::array<T, kContenders.size()>;  // indexed by Contender
 
-struct TimingReply {
+// What the machine did while samples were taken.
+struct MachineUse {
+  std::optional<double> seconds, others_cores, stolen_cores, throttled_seconds;
+  std::optional<int64_t> cores;
+};
+
+// A part of the time of one call.
+struct ProfilePart {
+  std::string name;
+  double share = 0.0;
+  std::optional<bool> is_ours;  // none: nobody has named the kernels
+
+  bool is_library() const { return is_ours == false; }
+};
+
+template <typename T>
+using ByName = std::vector<std::pair<std::string, T>>;
+
+// What the worker says beside its samples, and the report repeats.
+struct TimingFacts {
+  MachineUse machine;
+  std::string timer;
+  std::optional<double> share_in_our_kernels;  // of the candidate's device time
+  std::vector<ProfilePart> profile;
+  ByName<int64_t> peak_memory_bytes;
+  ByName<std::string> baseline_errors;  // of those that failed, why
+  ByName<double> new_weights_ms;
+};
+
+struct TimingReply : TimingFacts {
   PerContender<std::vector<double>> samples_ms;  // empty: not timed
   std::vector<std::string> noise;                // why the machine was too noisy
   double untold_ms = 0;                          // of each call, that the candidate's clock kept to itself
   std::optional<std::string> runs_original;      // why the original module ran instead of kernels of ours
-  std::string timer;
-  std::optional<std::string> recheck_fault;  // what was no longer right after timing
-  std::optional<Figures> timed;              // of timed calls
-  // Repeated in the report as they came.
-  nlohmann::ordered_json machine, share_in_our_kernels, profile, peak_memory_bytes, baseline_errors, new_weights_ms;
+  std::optional<std::string> recheck_fault;      // what was no longer right after timing
+  std::optional<Figures> timed;                  // of timed calls
 };
 
 TimingReply timing_reply_from_json(const nlohmann::ordered_json& reply);
@@ -52,18 +78,18 @@ struct Measurement {
 
 Measurement measurement_of(const TimingReply& reply);
 
-// A part of the time of one call.
-struct ProfilePart {
-  std::string name;
-  double share = 0.0;
-  bool is_library = false;  // false too where nobody has named the kernels
+// A time held to the roofline of the device, and what that rests on.
+struct RooflineShare : Roofline {
+  double bytes = 0.0, flops = 0.0;
+  std::string device;
 };
 
-struct Timing {
+struct Timing : TimingFacts {
+  bool is_taken = false;  // otherwise a report says nothing of times
   Measurement measured;
-  std::optional<Roofline> roofline;
-  std::vector<ProfilePart> profile;
-  std::vector<std::pair<std::string, std::string>> baseline_errors;  // of those that failed, why
+  int64_t outputs_judged = 0;        // of timed calls
+  bool is_held_to_roofline = false;  // otherwise a report says nothing of it
+  std::optional<RooflineShare> roofline;
 
   bool answers_for(std::string_view baseline) const;  // was it timed, or did it fail?
 };
@@ -73,7 +99,8 @@ Timing timing_from_json(const nlohmann::ordered_json& report);
 Measurement measurement_from_json(const nlohmann::ordered_json& report);
 std::optional<Speedup> speedup_from_json(const nlohmann::ordered_json& json);
 
-void write_times(nlohmann::ordered_json& report, const Measurement& made);  // time_ms, time_interval_ms
-nlohmann::ordered_json speedups_json(const Measurement& made);
+// The fields of a report from time_ms to roofline; none where nothing was timed.
+void write_timing(nlohmann::ordered_json& report, const Timing& timing);
+TimingFacts timing_facts_from_json(const nlohmann::ordered_json& json, const char* new_weights_name);
 
 }  // namespace kw

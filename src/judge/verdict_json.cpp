@@ -26,26 +26,34 @@ RelativeError error_from(const Json& json) { return {number_of(json.at("norm")),
 
 }  // namespace
 
+Json to_json(const OutputVerdict& output) {
+  Json row = {{"draw", output.draw},
+              {"draw_index", output.draw_index},
+              {"output", output.output},
+              {"ours", error_json(output.ours)},
+              {"eager", error_json(output.eager)},
+              {"bound", error_json(output.bound)},
+              {"ok", output.fault.empty()}};
+  if (output.conditioned) row["conditioned"] = true;
+  if (!output.fault.empty()) row["fault"] = output.fault;
+  return row;
+}
+
+Json to_json(const Check& check) {
+  Json row = {{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}};
+  if (!check.unchecked.empty()) row["unchecked"] = check.unchecked;
+  return row;
+}
+
+Json to_json(const VacuousOutput& output) { return {{"output", output.output}, {"trivial", output.trivial}}; }
+
+Json to_json(const Gate& gate) { return {{"ok", gate.ok}, {"atol", gate.atol}, {"rtol", gate.rtol}}; }
+
 Json to_json(const Verdict& verdict) {
   Json errors = Json::array(), checks = Json::array(), vacuous = Json::array();
-  for (const OutputVerdict& output : verdict.errors) {
-    Json row = {{"draw", output.draw},
-                {"draw_index", output.draw_index},
-                {"output", output.output},
-                {"ours", error_json(output.ours)},
-                {"eager", error_json(output.eager)},
-                {"bound", error_json(output.bound)},
-                {"ok", output.fault.empty()}};
-    if (output.conditioned) row["conditioned"] = true;
-    if (!output.fault.empty()) row["fault"] = output.fault;
-    errors.push_back(std::move(row));
-  }
-  for (const Check& check : verdict.checks) {
-    checks.push_back({{"name", check.name}, {"ok", check.ok}, {"detail", check.detail}});
-    if (!check.unchecked.empty()) checks.back()["unchecked"] = check.unchecked;
-  }
-  for (const VacuousOutput& row : verdict.vacuous)
-    vacuous.push_back({{"output", row.output}, {"trivial", row.trivial}});
+  for (const OutputVerdict& output : verdict.errors) errors.push_back(to_json(output));
+  for (const Check& check : verdict.checks) checks.push_back(to_json(check));
+  for (const VacuousOutput& output : verdict.vacuous) vacuous.push_back(to_json(output));
   Json json = {{"verdict", verdict.pass ? "pass" : "fail"},
                {"code", verdict.code},
                {"reason", verdict.reason},
@@ -56,10 +64,7 @@ Json to_json(const Verdict& verdict) {
                {"checks", std::move(checks)},
                {"vacuous", std::move(vacuous)},
                {"skipped_draws", verdict.skipped}};
-  if (verdict.kernelbench_gate) {
-    const Gate& gate = *verdict.kernelbench_gate;
-    json["kernelbench_gate"] = {{"ok", gate.ok}, {"atol", gate.atol}, {"rtol", gate.rtol}};
-  }
+  if (verdict.kernelbench_gate) json["kernelbench_gate"] = to_json(*verdict.kernelbench_gate);
   if (!verdict.detail.empty()) json["detail"] = verdict.detail;
   return json;
 }

@@ -404,13 +404,13 @@ class ModelEdits : public search::Proposer {
                              : told.kind == search::Told::Kind::kPassedOver ? "passed-over"
                              : one.code.empty()                             ? "does-not-fit"
                                                                             : one.code;
-    log_.trials.push_back({{"answer", one.sample},
-                           {"change", one.change},
-                           {"code", code},
-                           {"evaluated", told.kind == search::Told::Kind::kEvaluated},
-                           {"ratio", ran ? Json(told.outcome.ratio) : Json()}});
-    if (!judged || good) log_.trials.back()["reason"] = nullptr;
-    else log_.trials.back()["reason"] = known ? told.outcome.reason : told.reason;
+    log_.answers.push_back({.answer = one.sample,
+                            .change = one.change,
+                            .code = code,
+                            .is_evaluated = told.kind == search::Told::Kind::kEvaluated,
+                            .ratio = ran ? std::optional(told.outcome.ratio) : std::nullopt,
+                            .reason = std::nullopt});
+    if (judged && !good) log_.answers.back().reason = known ? told.outcome.reason : told.reason;
     if (told.kind == search::Told::Kind::kEvaluated)
       tried_.push_back({one.text, one.picked, ran && !told.refused ? told.outcome.ratio : 0});
     if (!judged) return log_.samples.add_unjudged(usage_json(one.completion));

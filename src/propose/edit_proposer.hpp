@@ -16,13 +16,22 @@
 
 namespace kw {
 
+// What became of one answer.
+struct EditAnswer {
+  int64_t answer = 0;  // its number
+  std::string change, code;
+  bool is_evaluated = false;
+  std::optional<double> ratio;        // where it ran
+  std::optional<std::string> reason;  // where it was judged and is not good
+};
+
 // What a run of edits leaves behind for its report.
 struct EditLog {
   SampleLog samples;
   std::string model, run;
   int groups = 0, prompt_tokens = 0;
   double combinations = 0, writing_seconds = 0;
-  nlohmann::ordered_json trials = nlohmann::ordered_json::array();  // answer by answer
+  std::vector<EditAnswer> answers;
   std::optional<Error> fault;
 };
 

@@ -26,7 +26,7 @@ class EmitRun : public search::Evaluator {
         sources_(first, request.compile),
         began_(seconds_now()) {}
 
-  Json run() {
+  SearchOutcome run() {
     search::SearchResult result;
     archive_.add_candidate(first_.source);
     if (request_.proposer) {
@@ -40,7 +40,7 @@ class EmitRun : public search::Evaluator {
       options.most = request_.evaluations;
       result = search::search(catalogue_, first_.schedule, {}, *this, options);
     }
-    return search_json(result, request_.evaluations, seconds());
+    return outcome_of(result, request_.evaluations, seconds());
   }
 
   std::string identity(const Schedule& schedule) override { return sources_.identity(schedule); }
@@ -98,8 +98,8 @@ class EmitRun : public search::Evaluator {
 
 }  // namespace
 
-Json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive,
-                    Scratch& scratch) {
+SearchOutcome emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive,
+                             Scratch& scratch) {
   return EmitRun(request, first, session, archive, scratch).run();
 }
 

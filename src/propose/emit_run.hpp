@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "archive/archive.hpp"
@@ -24,8 +23,8 @@ struct EmitRequest {
   int sm = 0;  // that Triton kernels are compiled for; 0: not compiled
 };
 
-// The report's `search` object; its ratios are expectations. Nothing takes the first schedule's place: nothing was run.
-nlohmann::ordered_json emit_schedules(const EmitRequest& request, const Compiled& first, Session& session,
-                                      Archive& archive, Scratch& scratch);
+// Ratios are expectations. Nothing takes the first schedule's place: nothing was run.
+SearchOutcome emit_schedules(const EmitRequest& request, const Compiled& first, Session& session, Archive& archive,
+                             Scratch& scratch);
 
 }  // namespace kw

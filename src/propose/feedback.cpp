@@ -104,7 +104,7 @@ Feedback feedback_on_times(const Timing& timing) {
   if (!timing.profile.empty()) feedback.evidence = "What the time goes to:";
   for (const ProfilePart& part : timing.profile)
     feedback.evidence += fmt::format("\n- {:.0f}% {}{}", 100 * part.share, part.name,
-                                     part.is_library ? " (the library's)" : "");
+                                     part.is_library() ? " (the library's)" : "");
   return feedback;
 }
 

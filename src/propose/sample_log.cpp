@@ -15,16 +15,22 @@ namespace {
 constexpr int kAsked[] = {1, 5, 10, 20, 50, 100};
 
 // k → `figure(k)`, for the usual k and for all samples.
-Json at_each_k(int samples, const std::function<double(int)>& figure) {
-  Json out = Json::object();
+std::map<int, double> at_each_k(int samples, const std::function<double(int)>& figure) {
+  std::map<int, double> out;
   for (const int k : kAsked)
-    if (k <= samples) out[std::to_string(k)] = figure(k);
-  if (samples > 0 && std::find(std::begin(kAsked), std::end(kAsked), samples) == std::end(kAsked))
-    out[std::to_string(samples)] = figure(samples);
+    if (k <= samples) out[k] = figure(k);
+  if (samples > 0) out[samples] = figure(samples);
   return out;
 }
 
-Json pass_at(int samples, int passed) {
+// As a report counts them: in the order in which they came up.
+void count_one(std::vector<std::pair<std::string, int64_t>>& counts, const std::string& name) {
+  const auto known = std::ranges::find_if(counts, [&](const auto& one) { return one.first == name; });
+  if (known == counts.end()) counts.emplace_back(name, 1);
+  else ++known->second;
+}
+
+std::map<int, double> pass_at(int samples, int passed) {
   return at_each_k(samples, [&](int k) { return *llm::pass_at_k(samples, passed, k); });
 }
 
@@ -67,7 +73,7 @@ int SampleLog::turns(int sample, bool good) const {
   }));
 }
 
-void SampleLog::describe_best(Json& report, const std::map<std::string, double>& speedups) const {
+std::map<int, double> SampleLog::best_at_k(const std::map<std::string, double>& speedups) const {
   std::vector<double> values;
   for (const auto& [number, sample] : samples_) {
     double best = 1;
@@ -76,7 +82,7 @@ void SampleLog::describe_best(Json& report, const std::map<std::string, double>&
         best = std::max(best, found->second);
     values.push_back(best);
   }
-  report["best_at_k"] = at_each_k(judged(), [&](int k) { return *llm::best_at_k(values, k); });
+  return at_each_k(judged(), [&](int k) { return *llm::best_at_k(values, k); });
 }
 
 std::string SampleLog::commonest_fault() const {
@@ -87,9 +93,9 @@ std::string SampleLog::commonest_fault() const {
   return most == reasons.end() ? "" : most->first;
 }
 
-void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
-  Json rows = Json::array(), codes = Json::object(), repairs = Json::object();
-  int at_first = 0, prompt_tokens = 0, completion_tokens = 0, ran = 0;
+Sampling SampleLog::sampling(const llm::ModelOptions& model) const {
+  Sampling out;
+  int at_first = 0, prompt_tokens = 0, completion_tokens = 0;
   double writing = 0;
   std::vector<double> overheads;
   const auto count = [&](const Json& usage) {
@@ -100,42 +106,37 @@ void SampleLog::describe(Json& report, const llm::ModelOptions& model) const {
   for (const Json& usage : unjudged_) count(usage);
   for (const auto& [number, sample] : samples_) {
     at_first += sample.passed_at_first;
-    Json turns = Json::array();
+    Sampling::Sample& shown = out.samples.emplace_back();
+    shown.number = number;
+    shown.passed = sample.passed;
     for (const auto& [turn, record] : sample.turns) {
       Json row;
       for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times",
                                 "reused", "same_as_before"})
         if (record.contains(field)) row[field] = record[field];
-      turns.push_back(std::move(row));
+      shown.turns.push_back(std::move(row));
       count(record.value("usage", Json::object()));
-      ran += record.value("ran", false);
+      out.ran += record.value("ran", false);
       for (const Json& repair : record.value("repairs", Json::array())) {
-        const std::string text = repair, kind = text.substr(0, text.find(':'));
-        repairs[kind] = repairs.value(kind, 0) + 1;
+        const std::string text = repair;
+        count_one(out.repairs, text.substr(0, text.find(':')));
       }
       if (record.contains("seconds")) overheads.push_back(record["seconds"].value("overhead", 0.0));
     }
-    const std::string code = sample.passed ? "pass" : sample.turns.rbegin()->second.value("code", "");
-    codes[code] = codes.value(code, 0) + 1;
-    rows.push_back({{"sample", number}, {"passed", sample.passed}, {"turns", turns}});
+    count_one(out.codes, sample.passed ? "pass" : sample.turns.rbegin()->second.value("code", ""));
   }
-  report["judged"] = judged();
-  report["passed"] = passed();
-  report["passed_at_first"] = at_first;
-  report["ran"] = ran;
-  report["pass_at_k"] = pass_at(judged(), passed());
-  report["pass_at_k_without_repair"] = pass_at(judged(), at_first);
-  report["codes"] = codes;
-  report["repairs_made"] = repairs;
-  report["tokens"] = {{"prompt", prompt_tokens},
-                      {"completion", completion_tokens},
-                      {"per_second", writing > 0 ? Json(completion_tokens / writing) : Json()}};
+  out.judged = judged();
+  out.passed = passed();
+  out.passed_at_first = at_first;
+  out.pass_at_k = pass_at(judged(), passed());
+  out.pass_at_k_without_repair = pass_at(judged(), at_first);
+  out.tokens = {prompt_tokens, completion_tokens,
+                writing > 0 ? std::optional(completion_tokens / writing) : std::nullopt};
   if (model.read_price > 0 || model.written_price > 0)
-    report["cost"] = (prompt_tokens * model.read_price + completion_tokens * model.written_price) / 1e6;
-  report["overhead_ms"] = {
-      {"median", median(overheads) * 1000},
-      {"largest", overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000}};
-  report["samples"] = rows;
+    out.cost = (prompt_tokens * model.read_price + completion_tokens * model.written_price) / 1e6;
+  out.overhead_ms = median(overheads) * 1000;
+  out.largest_overhead_ms = overheads.empty() ? 0 : *std::max_element(overheads.begin(), overheads.end()) * 1000;
+  return out;
 }
 
 }  // namespace kw

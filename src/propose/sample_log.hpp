@@ -3,12 +3,36 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "llm/backend.hpp"
 
 namespace kw {
+
+struct Tokens {
+  std::optional<int64_t> prompt, completion;
+  std::optional<double> per_second;
+};
+
+// What became of a language model's answers.
+struct Sampling {
+  struct Sample {
+    int64_t number = 0;
+    bool passed = false;
+    std::vector<nlohmann::ordered_json> turns;  // of their records what reports show (docs/json.md)
+  };
+
+  int64_t judged = 0, passed = 0, passed_at_first = 0, ran = 0;
+  std::optional<std::map<int, double>> pass_at_k, pass_at_k_without_repair, best_at_k;
+  std::vector<std::pair<std::string, int64_t>> codes, repairs;
+  Tokens tokens;
+  std::optional<double> cost;
+  double overhead_ms = 0.0, largest_overhead_ms = 0.0;  // the median
+  std::vector<Sample> samples;
+};
 
 nlohmann::ordered_json usage_json(const llm::Completion& completion);
 
@@ -25,12 +49,12 @@ class SampleLog {
   int turns(int sample, bool passed) const;  // of one sample, so far: those that passed, or those that did not
   std::string commonest_fault() const;
 
-  // best_at_k, from each candidate's speed-up over eager: an answer that did not pass, or is slower, leaves eager in
-  // its place (1).
-  void describe_best(nlohmann::ordered_json& report, const std::map<std::string, double>& speedups) const;
+  // From each candidate's speed-up over eager: an answer that did not pass, or is slower, leaves eager in its place
+  // (1).
+  std::map<int, double> best_at_k(const std::map<std::string, double>& speedups) const;
 
-  // samples, passed, pass_at_k (with and without repairs), tokens and what they cost, repairs, codes, overhead.
-  void describe(nlohmann::ordered_json& report, const llm::ModelOptions& model) const;
+  // All but best_at_k.
+  Sampling sampling(const llm::ModelOptions& model) const;
 
  private:
   struct Sample {

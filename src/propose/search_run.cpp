@@ -41,7 +41,7 @@ class SearchRun : public search::Evaluator {
         memory_(archive, request.environment_hash, emitter_version(), request.policy),
         sources_(first, request.compile) {}
 
-  Json run() {
+  SearchOutcome run() {
     const Stage stage(progress_, "search");
     began_ = last_confirmed_ = seconds_now();
     waited_before_ = session_.waited_seconds();
@@ -263,11 +263,11 @@ class SearchRun : public search::Evaluator {
     }
   }
 
-  Json describe(const search::SearchResult& result) const {
-    Json json = search_json(result, request_.evaluations, seconds_now() - began_);
-    json["budget_seconds"] = request_.budget_seconds;
-    json["seed"] = request_.seed;
-    return json;
+  SearchOutcome describe(const search::SearchResult& result) const {
+    SearchOutcome outcome = kw::outcome_of(result, request_.evaluations, seconds_now() - began_);
+    outcome.budget_seconds = request_.budget_seconds;
+    outcome.seed = request_.seed;
+    return outcome;
   }
 
   const SearchRequest& request_;
@@ -288,42 +288,8 @@ class SearchRun : public search::Evaluator {
 
 }  // namespace
 
-Json search_json(const search::SearchResult& result, int evaluations, double seconds) {
-  Json history = Json::array(), trials = Json::array();
-  for (const auto& one : result.history)
-    history.push_back(
-        {{"seconds", one.seconds}, {"tried", one.tried}, {"speedup", 1 / one.ratio}, {"change", one.change}});
-  double best = 1;
-  for (const search::Trial& one : result.trials) {
-    const Outcome& outcome = one.outcome;
-    const char* state = outcome.state == Outcome::State::kMeasured ? "measured"
-                        : outcome.state == Outcome::State::kPruned ? "stopped"
-                                                                   : "failed";
-    if (outcome.state == Outcome::State::kMeasured) best = std::min(best, outcome.ratio);
-    trials.push_back({{"change", one.change},
-                      {"state", state},
-                      {"ratio", outcome.ratio > 0 ? Json(outcome.ratio) : Json()},
-                      {"best", best},
-                      {"reused", outcome.reused}});
-    if (!outcome.reason.empty()) trials.back()["reason"] = outcome.reason;
-  }
-  return {{"budget_seconds", 0},
-          {"evaluations", evaluations},
-          {"seconds", seconds},
-          {"seed", 0},
-          {"tried", result.standing.tried},
-          {"pruned", result.standing.pruned},
-          {"failed", result.standing.failed},
-          {"reused", result.standing.reused},
-          {"exhausted", result.exhausted},
-          {"speedup", 1 / result.ratio},
-          {"history", history},
-          {"trials", trials},
-          {"schedule", Json::parse(schedule_to_json(result.schedule))}};
-}
-
-Json search_schedules(const SearchRequest& request, const Compiled& first, Session& session,
-                      const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress) {
+SearchOutcome search_schedules(const SearchRequest& request, const Compiled& first, Session& session,
+                               const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress) {
   return SearchRun(request, first, session, environment, archive, scratch, progress).run();
 }
 

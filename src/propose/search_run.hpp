@@ -1,11 +1,9 @@
-// The search of one problem: the Evaluator that emits, builds, races and stores candidates, and the report's `search`
-// object.
+// The search of one problem: the Evaluator that emits, builds, races and stores candidates.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "archive/archive.hpp"
@@ -13,6 +11,7 @@
 #include "propose/builder.hpp"
 #include "propose/compile.hpp"
 #include "propose/proposer.hpp"
+#include "propose/search_outcome.hpp"
 #include "search/memory.hpp"
 #include "search/propose.hpp"
 #include "search/search.hpp"
@@ -47,12 +46,8 @@ struct SearchRequest {
   std::function<std::string(const Compiled&)> check;
 };
 
-// `first` has been verified. What was found is kept by `accept` as it is found; Interrupted leaves as it came. The
-// report's `search` object.
-nlohmann::ordered_json search_schedules(const SearchRequest& request, const Compiled& first, Session& session,
-                                        const Environment& environment, Archive& archive, Scratch& scratch,
-                                        Progress& progress);
-
-nlohmann::ordered_json search_json(const search::SearchResult& result, int evaluations, double seconds);
+// `first` has been verified. What was found is kept by `accept` as it is found; Interrupted leaves as it came.
+SearchOutcome search_schedules(const SearchRequest& request, const Compiled& first, Session& session,
+                               const Environment& environment, Archive& archive, Scratch& scratch, Progress& progress);
 
 }  // namespace kw

@@ -44,6 +44,8 @@ std::map<std::string, double> eager_errors_of(const Json& record) {
 
 }  // namespace
 
+bool passed(const Json& record) { return record.value("verdict", "") == "pass"; }
+
 JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
   JudgedAnswer judged;
   const llm::Extraction extraction = llm::extract(
@@ -72,12 +74,12 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   }
   const double began = seconds_now();
   const Judgement judgement = context_.judges.judge(judged.source);
-  Json report = {{"policy", context_.policy}};
+  Report report;
   add_judgement(report, judgement);
   judged.seconds = seconds_now() - began;
   context_.judges.get_ready();
   record["ran"] = true;
-  record.update(of_verdict(report));
+  record.update(of_verdict(to_json(report)));
   judged.feedback = feedback_on(judgement);
   context_.archive.together([&] {
     context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model,
@@ -103,9 +105,11 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
                                       cache_bytes(plain, device)});
 }
 
-Json AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record,
-                       const std::vector<std::string>& baselines, double seconds) {
-  Json report = {{"policy", context_.policy}, {"verdict", "pass"}};
+Report AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record,
+                         const std::vector<std::string>& baselines, double seconds) {
+  Report report;
+  report.policy = context_.policy;
+  report.verdict = "pass";
   try {
     MeasureRequest request;
     request.baselines = baselines;
@@ -121,13 +125,13 @@ Json AnswerJudge::time(const std::string& source, const std::string& candidate, 
     context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
-    report = {{"verdict", error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass"},
-              {"reason", "Timing failed: " + error.text().message},
-              {"code", error.text().code}};
+    report = {};
+    report.verdict = error.kind() == ErrorKind::kCandidateFailed ? "fail" : "pass";
+    report.reason = "Timing failed: " + error.text().message;
+    report.code = error.text().code;
   } catch (const WorkerFailure& failure) {
-    report = {{"verdict", "fail"},
-              {"reason", "The process " + failure.what + " while the candidate was timed."},
-              {"code", "worker-failed"}};
+    report = {};
+    report.fail("worker-failed", "The process " + failure.what + " while the candidate was timed.");
   }
   return report;
 }

@@ -14,6 +14,7 @@
 #include "llm/backend.hpp"
 #include "llm/host.hpp"
 #include "propose/feedback.hpp"
+#include "run/report.hpp"
 
 namespace kw {
 
@@ -38,6 +39,8 @@ struct JudgedAnswer {
   double seconds = 0;                      // of the verification
 };
 
+bool passed(const nlohmann::ordered_json& record);
+
 class AnswerJudge {
  public:
   explicit AnswerJudge(JudgeContext context) : context_(std::move(context)) {}
@@ -45,11 +48,9 @@ class AnswerJudge {
   // A source that was judged before is not judged again.
   JudgedAnswer judge(const llm::Completion& completion, const std::string& model);
 
-  // Times one that passed: a report's fields from time_ms to roofline, with verdict "fail" where it did not hold.
-  // Throws Interrupted.
-  nlohmann::ordered_json time(const std::string& source, const std::string& candidate,
-                              const nlohmann::ordered_json& record, const std::vector<std::string>& baselines,
-                              double seconds);
+  // Times one that passed: a report of the times alone, with verdict "fail" where it did not hold. Throws Interrupted.
+  Report time(const std::string& source, const std::string& candidate, const nlohmann::ordered_json& record,
+              const std::vector<std::string>& baselines, double seconds);
 
  private:
   struct Known {

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "run/edits.hpp"
 #include "run/output_file.hpp"
-#include "run/report_parts.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -16,32 +14,40 @@
 
 namespace kw {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json row(const std::string& proposer, const Json& json) {
-  const Report report = report_from_json(json);
-  const auto& ours = report.timing.measured.time_ms(Contender::kOurs);
-  Json row = {{"proposer", proposer},
-              {"verdict", report.verdict.empty() ? "fail" : report.verdict},
-              {"ms", ours ? Json(ours->value) : Json()},
-              {"seconds", or_null(report.seconds)}};
-  for (const char* field : {"passed", "judged", "tokens", "cost", "pass_at_k", "run"})
-    if (json.contains(field)) row[field] = json[field];
+ProposerOutcome row(const std::string& proposer, const Report& report) {
+  ProposerOutcome row;
+  row.proposer = proposer;
+  row.verdict = report.verdict.empty() ? "fail" : report.verdict;
+  if (const auto& ours = report.timing.measured.time_ms(Contender::kOurs)) row.ms = ours->value;
+  row.seconds = report.seconds.total;
+  if (!report.model) return row;
+  row.passed = report.sampling.passed;
+  row.judged = report.sampling.judged;
+  row.tokens = report.sampling.tokens;
+  row.cost = report.sampling.cost;
+  row.pass_at_k = report.sampling.pass_at_k;
+  row.run = report.model->run;
   return row;
 }
 
 // Beyond doubt: they were timed in different processes.
-bool is_faster(const Json& json, const Json& other) {
-  const Measurement made = measurement_from_json(json), others = measurement_from_json(other);
-  const auto &ours = made.time_ms(Contender::kOurs), &theirs = others.time_ms(Contender::kOurs);
+bool is_faster(const Report& one, const Report& other) {
+  const auto &ours = one.timing.measured.time_ms(Contender::kOurs),
+             &theirs = other.timing.measured.time_ms(Contender::kOurs);
   return ours && theirs && ours->high < theirs->low;
+}
+
+// The model's candidate in the place of the compiler's.
+void take_answer(Report& report, const Report& answer) {
+  report.verdict = answer.verdict;
+  report.code = answer.code;
+  report.reason = answer.reason;
+  if (answer.errors) report.errors = answer.errors;
+  if (answer.timing.is_taken) report.timing = answer.timing;
+  report.kernels.reset();
+  report.searches.search.reset();
 }
 
 constexpr const char* kScheduler = "scheduler";
@@ -55,48 +61,48 @@ void share_budget(OptimizeOptions& scheduler, GenerateOptions& model) {
 }
 
 // One run of the compiler, which goes on with what the model picks: both are timed side by side.
-Json with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
-                SamplingThreads* shared) {
+Report with_edits(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
+                  SamplingThreads* shared) {
   share_budget(scheduler, model);
   scheduler.search_first = true;
   EditRun edits(model, shared);
   edits.join(scheduler);
-  Json report = optimize(scheduler, progress);
-  Json picked;
-  edits.describe(picked, report);
-  const std::optional<SearchOutcome> proposed = report_from_json(report).searches.proposed;
+  Report report = optimize(scheduler, progress);
+  Report picked;
+  edits.describe(picked, report.searches);
+  const std::optional<SearchOutcome>& proposed = report.searches.proposed;
   const bool won = proposed && proposed->speedup.value_or(1) > 1;
-  Json own = row(kScheduler, report), theirs = row(proposer, picked);
-  const double seconds = report["seconds"].value("proposed", 0.0);
-  own["seconds"] = report["seconds"].value("total", 0.0) - seconds;
-  theirs["seconds"] = seconds;
-  if (won) std::swap(own["ms"], theirs["ms"]);  // the winner alone is timed beside eager
-  theirs["verdict"] = won ? "pass" : "none-faster";
-  theirs["answers"] = picked["edits"]["answers"].size();
-  theirs["evaluated"] = picked["edits"]["evaluations"].get<int>() - 1;
-  if (proposed) theirs["speedup_over_scheduler"] = or_null(proposed->speedup);
-  if (edits.fault()) theirs["error"] = edits.fault()->text().message;
-  report["edits"] = picked["edits"];
-  report["proposers"] = Json::array({own, theirs});
-  report["winner"] = won ? proposer : kScheduler;
+  ProposerOutcome own = row(kScheduler, report), theirs = row(proposer, picked);
+  const double seconds = report.seconds.of("proposed");
+  own.seconds = report.seconds.total.value_or(0) - seconds;
+  theirs.seconds = seconds;
+  if (won) std::swap(own.ms, theirs.ms);  // the winner alone is timed beside eager
+  theirs.verdict = won ? "pass" : "none-faster";
+  theirs.answers = static_cast<int64_t>(picked.edits->answers.size());
+  theirs.evaluated = picked.edits->evaluations - 1;
+  if (proposed) theirs.speedup_over_scheduler = proposed->speedup;
+  if (edits.fault()) theirs.error = edits.fault()->text().message;
+  report.edits = std::move(picked.edits);
+  report.proposers = {std::move(own), std::move(theirs)};
+  report.winner = won ? proposer : kScheduler;
   return report;
 }
 
 // The model's kernels after the compiler's: the better of two runs.
-Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
-                  SamplingThreads* shared) {
+Report with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::string& proposer, Progress& progress,
+                    SamplingThreads* shared) {
   share_budget(scheduler, model);
   const double began = seconds_now(), least = scheduler.min_speedup;
   OutputFile place(resolve_output(scheduler.output, scheduler.problem, scheduler.force));
   place.remember();
   scheduler.min_speedup = model.min_speedup = 0;  // whether the better of both is fast enough shows at the end
-  Json report = optimize(scheduler, progress);
+  Report report = optimize(scheduler, progress);
   if (scheduler.try_seconds > 0) {
     const double left = std::max(1.0, scheduler.try_seconds - (seconds_now() - began));
     model.ask_seconds = model.ask_seconds > 0 ? std::min(model.ask_seconds, left) : left;
   }
   const std::string& output = place.path();
-  Json proposers = Json::array({row(kScheduler, report)});
+  std::vector<ProposerOutcome> proposers = {row(kScheduler, report)};
   const Scratch scratch;
   model.problem = scheduler.problem;
   model.output = scratch.folder() + "/" + std::filesystem::path(output).filename().string();
@@ -110,43 +116,38 @@ Json with_kernels(OptimizeOptions scheduler, GenerateOptions model, const std::s
   try {
     GenerateOutcome outcome = generate(model, progress, shared);
     if (outcome.interrupted)
-      throw Interrupted{passed(report) ? "the compiler's verified candidate is in " + output : outcome.kept};
-    Json& answer = outcome.report;
+      throw Interrupted{report.passed() ? "the compiler's verified candidate is in " + output : outcome.kept};
+    const Report& answer = outcome.report;
     proposers.push_back(row(proposer, answer));
-    if (outcome.fault) proposers.back()["error"] = outcome.fault->text().message;
-    if (passed(answer) && (!passed(report) || is_faster(answer, report))) {
+    if (outcome.fault) proposers.back().error = outcome.fault->text().message;
+    if (answer.passed() && (!report.passed() || is_faster(answer, report))) {
       winner = proposer;
       place.write(read_file(model.output));
-      for (const char* field :
-           {"verdict", "code", "reason", "errors", "time_ms", "time_interval_ms", "speedup", "noise", "roofline",
-            "timer", "baseline_errors", "peak_memory_bytes", "share_in_our_kernels", "profile"})
-        if (answer.contains(field)) report[field] = answer[field];
-      for (const char* field : {"kernels", "library_calls", "library_ops", "search"}) report.erase(field);
-      report["candidate"] = place.absolute_path();
+      take_answer(report, answer);
+      report.candidate = place.absolute_path();
     }
   } catch (const Error& error) {
-    if (!passed(report)) throw;
-    proposers.push_back({{"proposer", proposer}, {"verdict", "fail"}, {"error", error.text().message}});
+    if (!report.passed()) throw;
+    proposers.push_back(row(proposer, Report{}));
+    proposers.back().error = error.text().message;
   }
-  report["proposers"] = proposers;
-  report["winner"] = winner;
+  report.proposers = std::move(proposers);
+  report.winner = winner;
   scheduler.min_speedup = least;
-  if (passed(report) && !decide(report, least, advice_for(scheduler, report_from_json(report).searches)))
-    place.put_back();
+  if (report.passed() && !decide(report, least, advice_for(scheduler, report.searches))) place.put_back();
   return report;
 }
 
 }  // namespace
 
-Json optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress,
-                         SamplingThreads* shared) {
+Report optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress,
+                           SamplingThreads* shared) {
   if (!(model.edits && model.model.model == kSearchAsModel))
     llm::place_of(model.model.model);  // a misspelt name is told before the work, not after
   const std::string proposer = (model.edits ? "edits:" : "llm:") + model.model.model;
-  Json report = (model.edits ? with_edits : with_kernels)(options, model, proposer, progress, shared);
-  for (const Json& one : report["proposers"])
-    if (one.contains("error"))
-      add_note(report, one["proposer"].get<std::string>() + ": " + one["error"].get<std::string>());
+  Report report = (model.edits ? with_edits : with_kernels)(options, model, proposer, progress, shared);
+  for (const ProposerOutcome& one : report.proposers)
+    if (one.error) report.add_note(one.proposer + ": " + *one.error);
   return report;
 }
 

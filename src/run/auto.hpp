@@ -1,8 +1,6 @@
 // The compiler and a language model on one problem: the better of what both can prove.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "run/generate.hpp"
 #include "run/optimize.hpp"
 
@@ -13,7 +11,7 @@ namespace kw {
 // goes on with the model's picks. The report is the winner's, with "proposers" and "winner" (docs/json.md). What ends
 // the model's run early is told there and does not cost the compiler's answer. Of `model`, what OptimizeOptions has too
 // is taken from there. With `shared`, those threads and the model they have loaded are used.
-nlohmann::ordered_json optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model,
-                                           Progress& progress, class SamplingThreads* shared = nullptr);
+Report optimize_with_model(const OptimizeOptions& options, const GenerateOptions& model, Progress& progress,
+                           class SamplingThreads* shared = nullptr);
 
 }  // namespace kw

@@ -19,6 +19,7 @@
 #include "run/output_files.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
+#include "support/scratch.hpp"
 #include "support/subprocess.hpp"
 #include "support/text.hpp"
 
@@ -33,6 +34,7 @@ constexpr int kLineVersion = 1;
 // Of a problem's time what is left to timing and reporting, when nothing else is tried any more: torch.compile alone
 // may take four minutes.
 constexpr double kReportSeconds = 300, kReportShare = 0.5;
+constexpr double kEndSeconds = 10;  // in which a child ends its own processes
 
 // results.jsonl: one write() a line, so that a kill leaves whole lines but perhaps the last.
 class ResultsFile {
@@ -128,6 +130,20 @@ class SuiteRunner {
         return;
       }
     }
+    end(child);
+  }
+
+  // A child that ends by itself clears away what processes that were killed have left.
+  static void end(std::unique_ptr<Subprocess>& child) {
+    if (!child) return;
+    child->close_input();
+    const double deadline = steady_seconds() + kEndSeconds;
+    try {
+      for (std::string rest; child->read_line(deadline, rest) == Subprocess::Outcome::kDone;) {}
+    } catch (const Interrupted&) {
+      // It is killed then.
+    }
+    child.reset();
   }
 
   const Job* next() {
@@ -263,6 +279,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
       },
       on_wait);
   runner.run();
+  remove_left_over_scratch();  // of children that were killed
   run.interrupted = interrupted();
   for (Json& line : lines)
     if (line.is_object()) run.lines.push_back(std::move(line));

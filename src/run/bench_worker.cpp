@@ -72,7 +72,7 @@ class BenchWorker {
                                              options.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
       const bool compilers = options.budget_seconds > 0 && std::ranges::count(options.baselines, "compile") > 0;
       session_->begin_problem(!options.emit_only, compilers);
-      reply = optimize(options, progress_, session_.get());
+      reply = to_json(optimize(options, progress_, session_.get()));
       is_sound = true;
     } catch (const Error& error) {
       reply = {{"verdict", "error"},
@@ -96,10 +96,10 @@ class BenchWorker {
  private:
   Json propose_too(const Json& request, const OptimizeOptions& options) {
     const GenerateOptions model = generate_options(request);
-    Json report = optimize_with_model(options, model, progress_, threads_.get());
-    for (const Json& one : report["proposers"])
-      if (one.contains("error")) threads_.reset();
-    return report;
+    const Report report = optimize_with_model(options, model, progress_, threads_.get());
+    if (std::ranges::any_of(report.proposers, [](const ProposerOutcome& one) { return one.error.has_value(); }))
+      threads_.reset();
+    return to_json(report);
   }
 
   // A language model's turn. It stays loaded from problem to problem; every sample is in the archive, so that a run
@@ -111,7 +111,7 @@ class BenchWorker {
     GenerateOutcome outcome = generate(options, progress_, threads_.get());
     if (outcome.fault || outcome.interrupted) threads_.reset();
     if (outcome.fault) throw *outcome.fault;
-    return outcome.report;
+    return to_json(outcome.report);
   }
 
   // And the threads that ask, where there is a model to ask.

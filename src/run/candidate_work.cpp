@@ -12,6 +12,7 @@
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
 #include "run/report_parts.hpp"
+#include "run/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -25,32 +26,23 @@ namespace {
 // A candidate that is not even a text file is wrong input of the user's, not a candidate that fails.
 ProblemFile read_candidate_file(const std::string& path) { return read_problem_file(path); }
 
-Json new_report(const char* command, const ProblemFile& problem, const std::string& target) {
-  return {{"version", kReportVersion},
-          {"command", command},
-          {"problem", problem.path},
-          {"name", problem.name},
-          {"size", problem.size.empty() ? Json() : Json(problem.size)},
-          {"target", target}};
-}
-
 void store_verdict(const ProblemFile& problem, const ProblemFile& candidate, const Environment& environment,
-                   const Json& report, const Judgement& judgement) {
+                   const Report& report, const Judgement& judgement) {
   Archive archive;
   archive.together([&] {
     const std::string problem_hash = archive.add(
         ProblemRecord{problem.name, problem.path, problem.source_with_imports});
     const std::string candidate_hash = archive.add_candidate(candidate.source);
     const std::string environment_hash = archive.add_environment(environment.description_json());
-    archive.add(ProposalRecord{problem_hash, candidate_hash, report["target"], "person", emitter_version(), ""});
-    archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report["policy"], judgement.passed(),
+    archive.add(ProposalRecord{problem_hash, candidate_hash, report.target, "person", emitter_version(), ""});
+    archive.add(VerdictRecord{problem_hash, candidate_hash, environment_hash, report.policy, judgement.passed(),
                               judgement.verdict.reason, judgement.reply});
   });
 }
 
 }  // namespace
 
-Json verify_candidate(const VerifyOptions& options, Progress& progress) {
+Report verify_candidate(const VerifyOptions& options, Progress& progress) {
   const double began = seconds_now();
   read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const ProblemFile candidate = read_candidate_file(options.candidate);
@@ -58,8 +50,7 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
   const std::string target = resolve_target(options.target, environment, true);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   const std::string device = device_of(target);
-  Json report = new_report("verify", problem, target);
-  report["policy"] = options.policy;
+  Report report = report_on("verify", problem, target);
   Session session(environment, progress, options.timeout_seconds);
   const Judgement judgement = judge(session, {.problem = problem.path,
                                               .size = problem.size,
@@ -71,12 +62,12 @@ Json verify_candidate(const VerifyOptions& options, Progress& progress) {
                                               .input_bytes = 0});
   add_judgement(report, judgement);
   store_verdict(problem, candidate, environment, report, judgement);
-  report["candidate"] = candidate.path;
-  report["seconds"] = {{"total", seconds_now() - began}};
+  report.candidate = candidate.path;
+  report.seconds.total = seconds_now() - began;
   return report;
 }
 
-Json measure_problem(const MeasureOptions& options, Progress& progress) {
+Report measure_problem(const MeasureOptions& options, Progress& progress) {
   const double began = seconds_now();
   read_problem_file(options.problem);
   if (!options.candidate.empty()) read_candidate_file(options.candidate);
@@ -89,7 +80,7 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
   Session session(environment, progress, options.timeout_seconds);
   session.start();
   const Graph graph = captured_graph(session, problem.path, problem.size, device);
-  Json report = new_report("measure", problem, target);
+  Report report = report_on("measure", problem, target);
   Json reply;
   try {
     reply = session.measure({.problem = problem.path,
@@ -128,10 +119,9 @@ Json measure_problem(const MeasureOptions& options, Progress& progress) {
                                                                  : archive.add_candidate(read_file(options.candidate));
     archive.add(MeasurementRecord{problem_hash, candidate_hash, environment_hash, reply.dump()});
   });
-  report["candidate"] = options.candidate.empty() ? Json()
-                                                  : Json(fs::absolute(options.candidate).lexically_normal().string());
-  if (session.waited_seconds() > kShortWait) report["seconds"]["waiting"] = session.waited_seconds();
-  report["seconds"]["total"] = seconds_now() - began;
+  if (!options.candidate.empty()) report.candidate = fs::absolute(options.candidate).lexically_normal().string();
+  if (session.waited_seconds() > kShortWait) report.seconds.add("waiting", session.waited_seconds());
+  report.seconds.total = seconds_now() - began;
   return report;
 }
 

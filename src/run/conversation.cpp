@@ -19,7 +19,6 @@
 #include "propose/sampling.hpp"
 #include "run/answer_judge.hpp"
 #include "run/optimize.hpp"
-#include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
 #include "support/interrupt.hpp"
@@ -176,7 +175,7 @@ const Report& Conversation::open(const std::string& path) {
   optimised.timeout_seconds = state.options.timeout_seconds;
   optimised.draws = state.options.draws;
   optimised.min_speedup = 0;  // what is written is talked about, however fast
-  now->built_in = report_from_json(optimize(optimised, state.progress));
+  now->built_in = optimize(optimised, state.progress);
   if (now->built_in.passed()) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
   const std::string device = device_of(state.target);
@@ -327,8 +326,8 @@ void Conversation::judge(Turn& turn) {
                                     turn.record.dump(-1, ' ', false, Json::error_handler_t::replace)});
   if (!passed(turn.record) || state.options.budget_seconds <= 0) return;
   const Stage stage(state.progress, "measure");
-  const Report timed = report_from_json(now.judge->time(judged.source, judged.candidate, judged.record,
-                                                        state.options.baselines, state.options.budget_seconds));
+  const Report timed = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines,
+                                       state.options.budget_seconds);
   turn.times = timed.timing.measured;
   if (!timed.passed()) return;
   const Feedback said = feedback_on_times(timed.timing);
@@ -362,7 +361,7 @@ Report Conversation::edits(int evaluations) {
   Turn turn;
   turn.finish = "stop";
   turn.judged = true;
-  Report report = report_from_json(outcome.report);
+  Report& report = outcome.report;
   turn.record = {{"verdict", report.verdict}, {"code", report.code}, {"reason", report.reason}};
   turn.times = report.timing.measured;
   if (report.passed()) turn.source = read_file(options.output);

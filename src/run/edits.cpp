@@ -15,7 +15,6 @@
 #include "propose/edit_proposer.hpp"
 #include "propose/prompt_facts.hpp"
 #include "run/optimize.hpp"
-#include "run/report_parts.hpp"
 #include "run/report_version.hpp"
 
 namespace kw {
@@ -42,8 +41,8 @@ OptimizeOptions optimize_options(const GenerateOptions& options) {
 }
 
 // The best time, relative to the one it begins with, after each evaluation; the first is 1.
-Json curve_of(const SearchOutcome& search) {
-  Json curve = Json::array({1.0});
+std::vector<double> curve_of(const SearchOutcome& search) {
+  std::vector<double> curve = {1.0};
   for (const SearchTrial& one : search.trials) curve.push_back(one.best);
   return curve;
 }
@@ -85,26 +84,30 @@ void EditRun::join(OptimizeOptions& settings) {
   settings.proposed_by = proposer == "random" ? "random" : "llm:" + proposer;
 }
 
-void EditRun::describe(Json& report, const Json& found) {
+void EditRun::describe(Report& report, const Searches& found) {
   state_->own.reset();
   const EditLog& log = state_->log;
   const std::string proposer = options_.model.model;
-  report["model"] = {{"asked", proposer}, {"name", log.model.empty() ? proposer : log.model}};
-  report["template"] = {{"name", options_.template_name()},
-                        {"hash", llm::load_template(options_.template_name()).hash()}};
-  report["run"] = log.run;
-  report["sampling"] = {{"temperature", options_.temperature},
-                        {"top_p", options_.top_p},
-                        {"seed", std::to_string(options_.seed.value_or(0))}};
-  log.samples.describe(report, options_.model);
-  report["prompt_tokens"] = log.prompt_tokens;
-  const Searches searches = report_from_json(found).searches;
-  const SearchOutcome search = (state_->after_search ? searches.proposed : searches.search).value_or(SearchOutcome{});
-  report["edits"] = {{"groups", log.groups},
-                     {"combinations", log.combinations},
-                     {"evaluations", search.tried + 1},
-                     {"curve", curve_of(search)},
-                     {"answers", log.trials}};
+  report.model = ModelRun{.asked = proposer,
+                          .name = log.model.empty() ? proposer : log.model,
+                          .template_name = options_.template_name(),
+                          .template_hash = llm::load_template(options_.template_name()).hash(),
+                          .run = log.run,
+                          .temperature = options_.temperature,
+                          .top_p = options_.top_p,
+                          .seed = std::to_string(options_.seed.value_or(0)),
+                          .max_tokens = std::nullopt,
+                          .shots = std::nullopt,
+                          .repair = std::nullopt,
+                          .improve = std::nullopt,
+                          .prompt_tokens = log.prompt_tokens};
+  report.sampling = log.samples.sampling(options_.model);
+  const SearchOutcome search = (state_->after_search ? found.proposed : found.search).value_or(SearchOutcome{});
+  report.edits = Edits{.groups = log.groups,
+                       .evaluations = search.tried + 1,
+                       .combinations = log.combinations,
+                       .curve = curve_of(search),
+                       .answers = log.answers};
 }
 
 GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progress, SamplingThreads* shared) {
@@ -112,12 +115,12 @@ GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progres
   EditRun edits(options, shared);
   edits.join(settings);
   GenerateOutcome outcome;
-  Json& report = outcome.report;
+  Report& report = outcome.report;
   report = optimize(settings, progress);
-  edits.describe(report, report);
-  report["command"] = "generate";
-  if (!report.contains("code")) report["code"] = passed(report) ? "pass" : "none-passed";
-  report["interrupted"] = false;
+  edits.describe(report, report.searches);
+  report.command = "generate";
+  if (report.code.empty()) report.code = report.passed() ? "pass" : "none-passed";
+  report.interrupted = false;
   outcome.fault = edits.fault();
   outcome.kept = "what was verified is in " + output_path(options.output, options.problem) +
                  "; the same command goes on from here";

@@ -20,9 +20,9 @@ class EditRun {
   // Until `samples` schedules have been evaluated, the one it begins with as the first. Both options must outlive
   // optimize().
   void join(OptimizeOptions& settings);
-  // model, template, run, sampling, edits and what became of the answers into `report`, from what optimize() has
-  // `found` and what was heard on the way. Frees the model.
-  void describe(nlohmann::ordered_json& report, const nlohmann::ordered_json& found);
+  // The model, its answers and the edits into `report`, from what optimize() has found and what was heard on the way.
+  // Frees the model.
+  void describe(Report& report, const Searches& found);
   const std::optional<Error>& fault() const;
 
  private:

@@ -10,7 +10,6 @@
 
 #include "archive/archive.hpp"
 #include "judge/environment.hpp"
-#include "judge/judgement.hpp"
 #include "judge/judges.hpp"
 #include "judge/problem_file.hpp"
 #include "judge/target.hpp"
@@ -26,11 +25,12 @@
 #include "run/edits.hpp"
 #include "run/optimize.hpp"
 #include "run/output_file.hpp"
-#include "run/report_parts.hpp"
+#include "run/report_version.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/hash.hpp"
 #include "support/interrupt.hpp"
+#include "support/json_fields.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -63,7 +63,7 @@ class Generation {
     problem_ = read_problem_file(options.problem, options.size, target_);
   }
 
-  Json run() {
+  Report run() {
     Archive archive;
     archive_ = &archive;
     facts_.start();
@@ -366,10 +366,10 @@ class Generation {
                  ? ""
                  : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
-    const Json timing = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
-    const Report timed = report_from_json(timing);
+    const Report timed = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
     judges_->get_ready();
     record["times"] = Json::object();
+    const Json timing = to_json(timed);
     for (const char* field : {"time_ms", "speedup", "noise", "roofline", "profile"})
       if (timing.contains(field)) record["times"][field] = timing[field];
     const Feedback said = timed.passed() ? feedback_on_times(timed.timing) : Feedback{};
@@ -395,7 +395,7 @@ class Generation {
   // The first that passed is written at once; which of several is the best shows when they are timed.
   void keep(const std::string& hash, const std::string& source, const Json& record) {
     if (std::any_of(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == hash; })) return;
-    good_.push_back({hash, source, record, Json(), std::nullopt});
+    good_.push_back({hash, source, record, std::nullopt});
     if (!best_hash_.empty()) return;
     best_hash_ = hash;
     output_.write(source);
@@ -421,13 +421,12 @@ class Generation {
 
   struct Good {
     std::string hash, source;
-    Json record, timing;          // timing: the report's fields; with verdict "fail" where it did not hold
-    std::optional<Report> timed;  // the same, read
+    Json record;
+    std::optional<Report> timed;  // of the times alone, with verdict "fail" where it did not hold
   };
 
   void time(Good& one, const std::vector<std::string>& baselines, double seconds) {
-    one.timing = answers_->time(one.source, one.hash, one.record, baselines, seconds);
-    one.timed = report_from_json(one.timing);
+    one.timed = answers_->time(one.source, one.hash, one.record, baselines, seconds);
   }
 
   Good* chosen() {
@@ -466,63 +465,72 @@ class Generation {
     return true;
   }
 
-  Json finish() {
-    Json report = {{"version", kReportVersion},
-                   {"command", "generate"},
-                   {"problem", problem_.path},
-                   {"name", problem_.name},
-                   {"problem_hash", problem_hash_},
-                   {"size", problem_.size.empty() ? Json() : Json(problem_.size)},
-                   {"target", target_},
-                   {"policy", options_.policy},
-                   {"verdict", best_hash_.empty() ? "fail" : "pass"},
-                   {"code", best_hash_.empty() ? "none-passed" : "pass"},
-                   {"reason", ""},
-                   {"model", {{"asked", options_.model.model}, {"name", model_}}},
-                   {"template", {{"name", form_.name}, {"hash", form_.hash()}}},
-                   {"run", run_name_},
-                   {"sampling",
-                    {{"temperature", options_.temperature},
-                     {"top_p", options_.top_p},
-                     {"max_tokens", options_.max_tokens},
-                     {"seed", seeds_text(options_)},
-                     {"shots", options_.shots},
-                     {"repair", options_.repair},
-                     {"improve", options_.improve}}}};
+  Report finish() {
+    Report report = report_on("generate", problem_, target_);
+    report.problem_hash = problem_hash_;
+    report.policy = options_.policy;
+    report.verdict = best_hash_.empty() ? "fail" : "pass";
+    report.code = best_hash_.empty() ? "none-passed" : "pass";
     if (best_hash_.empty())
-      report["reason"] = log_.judged() == 0 ? "No sample was judged."
-                                            : fmt::format("None of {} samples passed; most often: {}", log_.judged(),
-                                                          log_.commonest_fault());
-    log_.describe(report, options_.model);
-    if (options_.budget_seconds > 0 && !interrupted_) log_.describe_best(report, speedups());
-    report["prompt_tokens"] = prompt_.tokens;
-    report["sandbox"] = sandbox_json(interrupted_ ? std::vector<std::string>{} : judges_->missing_protections());
-    report["overlap"] = {
-        {"wall_seconds", sampling_wall_},
-        {"writing_seconds", generating_seconds_},
-        {"judging_seconds", judging_seconds_},
-        {"waiting_seconds", idle_seconds_},
-        {"slower_side",
-         sampling_wall_ > 0
-             ? Json(std::min(1.0, std::max(generating_seconds_ / thread_count_, judging_seconds_) / sampling_wall_))
-             : Json()}};
-    if (const Good* best = chosen()) {
-      if (best->timing.is_object())
-        for (const auto& [field, value] : best->timing.items())
-          if (!report.contains(field)) report[field] = value;
-      for (const char* field : {"errors", "repairs"})
-        if (best->record.contains(field)) report[field] = best->record[field];
-      report["candidate_hash"] = best->hash;
-    }
-    report["candidate"] = best_hash_.empty() ? Json() : Json(output_.absolute_path());
-    if (passed(report) && !decide(report, options_.min_speedup, advice_for(options_))) output_.put_back();
-    report["interrupted"] = interrupted_;
+      report.reason = log_.judged() == 0 ? "No sample was judged."
+                                         : fmt::format("None of {} samples passed; most often: {}", log_.judged(),
+                                                       log_.commonest_fault());
+    report.model = model_run();
+    report.sampling = log_.sampling(options_.model);
+    if (options_.budget_seconds > 0 && !interrupted_) report.sampling.best_at_k = log_.best_at_k(speedups());
+    report.missing_protections = interrupted_ ? std::vector<std::string>{} : judges_->missing_protections();
+    report.overlap = overlap();
+    if (const Good* best = chosen()) describe_best(report, *best);
+    if (report.passed() && !decide(report, options_.min_speedup, advice_for(options_))) output_.put_back();
+    report.interrupted = interrupted_;
     if (out_of_time_)
-      add_note(report, fmt::format("The time for asking was over when {} of {} answers were judged; with a longer "
-                                   "--ask-seconds, or none, the same command goes on.",
-                                   log_.judged(), options_.samples));
-    report["seconds"] = {{"total", seconds_now() - began_}};
+      report.add_note(
+          fmt::format("The time for asking was over when {} of {} answers were judged; with a longer "
+                      "--ask-seconds, or none, the same command goes on.",
+                      log_.judged(), options_.samples));
+    report.seconds.total = seconds_now() - began_;
     return report;
+  }
+
+  ModelRun model_run() const {
+    return {.asked = options_.model.model,
+            .name = model_,
+            .template_name = form_.name,
+            .template_hash = form_.hash(),
+            .run = run_name_,
+            .temperature = options_.temperature,
+            .top_p = options_.top_p,
+            .seed = seeds_text(options_),
+            .max_tokens = options_.max_tokens,
+            .shots = options_.shots,
+            .repair = options_.repair,
+            .improve = options_.improve,
+            .prompt_tokens = prompt_.tokens};
+  }
+
+  Overlap overlap() const {
+    Overlap overlap{.wall_seconds = sampling_wall_,
+                    .writing_seconds = generating_seconds_,
+                    .judging_seconds = judging_seconds_,
+                    .waiting_seconds = idle_seconds_,
+                    .slower_side = std::nullopt};
+    if (sampling_wall_ > 0)
+      overlap.slower_side = std::min(1.0,
+                                     std::max(generating_seconds_ / thread_count_, judging_seconds_) / sampling_wall_);
+    return overlap;
+  }
+
+  void describe_best(Report& report, const Good& best) const {
+    if (best.timed) {
+      report.timing = best.timed->timing;
+      report.runs_original = best.timed->runs_original;
+      report.worth.beside_eager = best.timed->worth.beside_eager;
+      report.notes = best.timed->notes;
+    }
+    if (best.record.contains("errors")) report.errors = errors_from_json(best.record["errors"]);
+    report.repairs = texts_of(best.record, "repairs");
+    report.candidate_hash = best.hash;
+    report.candidate = output_.absolute_path();
   }
 
   const GenerateOptions& options_;

@@ -2,20 +2,21 @@
 // (docs/llm.md).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "propose/generate_options.hpp"
+#include "run/report.hpp"
 #include "support/error.hpp"
 #include "support/progress.hpp"
 
 namespace kw {
 
 struct GenerateOutcome {
-  nlohmann::ordered_json report;  // docs/json.md
-  std::optional<Error> fault;     // what ended the run early, such as a server that is gone
+  Report report;
+  std::optional<Error> fault;  // what ended the run early, such as a server that is gone
   bool interrupted = false;
   std::string kept;  // then: what is left of the work, in words
 };

@@ -28,6 +28,7 @@
 #include "run/output_file.hpp"
 #include "run/output_files.hpp"
 #include "run/report_parts.hpp"
+#include "run/stored_answer.hpp"
 #include "run/worth.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -61,11 +62,11 @@ class Optimisation {
     file_ = read_problem_file(options.problem, options.size, target_);
   }
 
-  Json run() {
+  Report run() {
     Archive archive;  // before the work: a broken archive must not cost minutes
     environment_hash_ = archive.add_environment(environment_.description_json());
     key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
-    if (std::optional<Json> answer = from_archive(archive)) return *answer;
+    if (std::optional<Report> answer = from_archive(archive)) return *answer;
     if (!shared_)
       own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds,
                                        options_.emit_only ? Session::Workers::kOne : Session::Workers::kTwo);
@@ -77,9 +78,9 @@ class Optimisation {
     if (options_.emit_only) return emit(archive);
     propose_until_verified(archive);
     session().end_tracing();
-    if (passed(report_)) {
+    if (report_.passed()) {
       output_.write(compiled_.source);
-      report_["candidate"] = output_.absolute_path();
+      report_.candidate = output_.absolute_path();
       try {
         search(archive);
         measure(archive);
@@ -95,9 +96,8 @@ class Optimisation {
       keep_rejected();
     }
     finish();
-    if (passed(report_)) store_result(archive);
-    if (passed(report_) &&
-        !decide(report_, options_.min_speedup, advice_for(options_, report_from_json(report_).searches)))
+    if (report_.passed()) store_result(archive);
+    if (report_.passed() && !decide(report_, options_.min_speedup, advice_for(options_, report_.searches)))
       output_.put_back();
     return report_;
   }
@@ -106,38 +106,26 @@ class Optimisation {
   Session& session() { return shared_ ? *shared_ : *own_; }
   std::string device() const { return device_of(target_); }
 
-  // A stored answer counts when nothing asked for now would have changed it.
-  std::optional<Json> from_archive(Archive& archive) {
-    if (options_.fresh || options_.emit_only || options_.seed || options_.draws > 0 ||
-        !options_.disabled_passes.empty())
-      return std::nullopt;
+  std::optional<Report> from_archive(Archive& archive) {
+    if (!may_come_from_archive(options_)) return std::nullopt;
     const auto found = archive.find(key_);
     if (!found) return std::nullopt;
-    Json report = Json::parse(found->report, nullptr, false);
-    if (!report.is_object()) return std::nullopt;
-    const Report stored = report_from_json(report);
-    if (target_ == "triton" && (stored.graphs.empty() ? "off" : stored.graphs) != options_.graphs) return std::nullopt;
-    if (options_.budget_seconds > 0)
-      for (const std::string& baseline : options_.baselines)
-        if (!stored.timing.answers_for(baseline)) return std::nullopt;
-    if (options_.search_seconds() > 0 && !searched_enough(stored.searches.search)) return std::nullopt;
-    report["problem"] = file_.path;
-    report["candidate"] = output_.absolute_path();
-    if (decide(report, options_.min_speedup, advice_for(options_, stored.searches)))
+    const Json stored = Json::parse(found->report, nullptr, false);
+    if (!stored.is_object()) return std::nullopt;
+    Report report = report_from_json(stored);
+    if (!answers(report, options_)) return std::nullopt;
+    report.problem = file_.path;
+    report.candidate = output_.absolute_path();
+    if (decide(report, options_.min_speedup, advice_for(options_, report.searches)))
       output_.write(archive.candidate_source(found->candidate));
-    report["from_archive"] = true;
-    report["created"] = found->created;
-    report["seconds"] = {{"total", seconds_now() - began_}};
+    report.from_archive = true;
+    report.created = found->created;
+    report.seconds = {.stages = {}, .total = seconds_now() - began_};
     return report;
   }
 
-  // Has a search of at least this length, or one that left nothing to try, found the stored answer?
-  bool searched_enough(const std::optional<SearchOutcome>& search) const {
-    return search && (search->exhausted || search->budget_seconds >= options_.search_seconds());
-  }
-
   // Of the present answer.
-  Measurement measured() const { return measurement_from_json(report_); }
+  const Measurement& measured() const { return report_.timing.measured; }
 
   void capture() {
     const double began = seconds_now();
@@ -147,17 +135,11 @@ class Optimisation {
   }
 
   void begin_report() {
-    report_ = {{"version", kReportVersion},
-               {"command", "optimize"},
-               {"problem", file_.path},
-               {"name", file_.name},
-               {"problem_hash", key_.problem},
-               {"size", file_.size.empty() ? Json() : Json(file_.size)},
-               {"target", target_},
-               {"policy", options_.policy},
-               {"verdict", "fail"},
-               {"reason", ""}};
-    if (target_ == "triton") report_["graphs"] = options_.graphs;
+    report_ = report_on("optimize", file_, target_);
+    report_.problem_hash = key_.problem;
+    report_.policy = options_.policy;
+    report_.verdict = "fail";
+    if (target_ == "triton") report_.graphs = options_.graphs;
   }
 
   CompileOptions compile_options(Caution caution, std::optional<GraphUse> graphs = std::nullopt) const {
@@ -185,30 +167,30 @@ class Optimisation {
       return compile_at(caution);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
-      add_note(report_, "The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
+      report_.add_note("The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
       return std::nullopt;
     }
   }
 
-  Json emit(Archive& archive) {
+  Report emit(Archive& archive) {
     for (const Caution caution : kCautions) {
       std::optional<Compiled> compiled = try_compile_at(caution);
       if (!compiled) continue;
       compiled_ = std::move(*compiled);
       break;
     }
-    report_["verdict"] = "emitted";
+    report_.verdict = "emitted";
     add_kernels(report_, compiled_);
     output_.write(compiled_.source);
-    report_["candidate"] = output_.absolute_path();
+    report_.candidate = output_.absolute_path();
     if (target_ == "triton" && !compiled_.kernels.empty() && !environment_.triton_version.empty()) compile_for_hopper();
-    if (options_.evaluations > 0) report_["search"] = emit_edits(archive);
+    if (options_.evaluations > 0) report_.searches.search = emit_edits(archive);
     finish();
     return report_;
   }
 
   // Schedules that are proposed, as far as they can be looked at without the device.
-  Json emit_edits(Archive& archive) {
+  SearchOutcome emit_edits(Archive& archive) {
     const EmitRequest request{
         .evaluations = options_.evaluations,
         .proposer = options_.proposer,
@@ -225,18 +207,18 @@ class Optimisation {
     const double began = seconds_now();
     const Json reply = session().compile_only(output_.path(), kHopper);
     add_seconds("machine_code", began);
-    const MachineCode code = add_machine_code(report_, reply, kHopper);
+    const MachineCode& code = report_.compiled.emplace(machine_code_of(reply, kHopper));
     const auto broken = std::ranges::find_if(code.each, [](const CompiledKernel& kernel) { return !kernel.ok; });
     if (broken == code.each.end()) return;
-    report_["verdict"] = "fail";
-    report_["reason"] = fmt::format("{} does not compile for sm_{}: {}", broken->name, kHopper, broken->error);
+    report_.verdict = "fail";
+    report_.reason = fmt::format("{} does not compile for sm_{}: {}", broken->name, kHopper, broken->error);
   }
 
   // From the boldest schedule to plain library calls, until one passes.
   void propose_until_verified(Archive& archive) {
     std::string previous;
     for (const Caution caution : kCautions) {
-      Json attempt = report_;
+      Report attempt = report_;
       std::optional<Compiled> made = try_compile_at(caution);
       if (!made || made->source == previous) continue;  // more caution changed nothing
       Compiled& compiled = *made;
@@ -257,22 +239,21 @@ class Optimisation {
       compiled_ = std::move(compiled);
       std::tie(candidate_hash_, verdict_) = store_attempt(archive, compiled_, judgement);
       eager_errors_ = eager_errors(judgement.verdict);
-      attempt["seconds"] = report_["seconds"];
       if (!judgement.passed() && caution != Caution::kLibrary) {
         const std::string note = "The " + name_of(caution) + " candidate failed (" + judgement.verdict.reason +
                                  "); a more cautious one was tried.";
-        add_note(report_, note);
+        report_.add_note(note);
         progress_.note(note);
         continue;
       }
-      if (report_.contains("archive_error")) attempt["archive_error"] = report_["archive_error"];
+      attempt.archive_error = report_.archive_error;
       report_ = std::move(attempt);
       break;
     }
     add_kernels(report_, compiled_);
-    if (options_.policy == "relaxed") add_note(report_, "policy relaxed: TF32 and 16-bit products were allowed");
+    if (options_.policy == "relaxed") report_.add_note("policy relaxed: TF32 and 16-bit products were allowed");
     if (!file_.imports.empty())
-      add_note(report_, "the file imports modules from its own folder; the candidate needs them beside it, too");
+      report_.add_note("the file imports modules from its own folder; the candidate needs them beside it, too");
   }
 
   VerifyRequest verify_request() const {
@@ -299,21 +280,20 @@ class Optimisation {
   // groups whose kernels spill.
   std::vector<size_t> spilling_groups() {
     if (target_ != "triton" || compiled_.kernels.empty()) return {};
-    MachineCode code;
     try {
       const Json devices = session().hello()["cuda"];
       const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number()
                          ? devices[0]["sm"].get<int>()
                          : kHopper;
-      code = add_machine_code(report_,
-                              session().compile_only(scratch_.write(file_.name + "_kw.py", compiled_.source), sm), sm);
+      const std::string path = scratch_.write(file_.name + "_kw.py", compiled_.source);
+      report_.compiled = machine_code_of(session().compile_only(path, sm), sm);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
-      add_note(report_, "spilled registers were not looked for: " + error.text().message);
+      report_.add_note("spilled registers were not looked for: " + error.text().message);
       return {};
     }
     std::set<std::string> spilling;
-    for (const CompiledKernel& kernel : code.each)
+    for (const CompiledKernel& kernel : report_.compiled->each)
       if (kernel.spills.value_or(0) > kFewSpills) spilling.insert(kernel.name);
     return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
   }
@@ -356,7 +336,7 @@ class Optimisation {
     const bool relieves = !spilling.empty() && (!by_count || options_.search_first);
     if (by_time || relieves) {
       request.only_relief = !by_time;
-      run_search(archive, request, by_time ? "search" : "relief");
+      run_search(archive, request, by_time ? &Searches::search : &Searches::relief);
       add_seconds("search", began);
     }
     if (by_count) {
@@ -366,7 +346,7 @@ class Optimisation {
       request.evaluations = options_.evaluations;
       request.proposer = options_.proposer;
       request.proposed_by = options_.proposed_by;
-      run_search(archive, request, options_.search_first ? "proposed" : "search");
+      run_search(archive, request, options_.search_first ? &Searches::proposed : &Searches::search);
       add_seconds(options_.search_first ? "proposed" : "search", counted);
     }
     if (!spilling.empty() && compiled_.source != first) spilling_groups();
@@ -376,24 +356,24 @@ class Optimisation {
   // as timing may take, and PyTorch's operators called one by one, which nothing that is written may be slower than.
   // The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
-    if (!passed(report_) || options_.evaluations > 0 || !too_slow(measured(), std::max(kEven, options_.min_speedup)))
+    if (!report_.passed() || options_.evaluations > 0 || !too_slow(measured(), std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
     if (compiled_.program.graphs && has_time_to_try() &&
         try_instead(archive, compile_at(Caution::kNone, GraphUse::kOff))) {
-      add_note(report_, "launched one by one, the same kernels were faster than in a CUDA graph");
+      report_.add_note("launched one by one, the same kernels were faster than in a CUDA graph");
       if (!too_slow(measured(), std::max(kEven, options_.min_speedup))) return add_seconds("rescue", began);
     }
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(measured())));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
       const std::string first = compiled_.source;
       SearchRequest request = search_request(archive, options_.timing_seconds());
-      run_search(archive, request, "rescue");
+      run_search(archive, request, &Searches::rescue);
       if (compiled_.source != first) measure(archive);
     }
-    if (passed(report_) && too_slow(measured(), kEven) && has_time_to_try()) {
-      const Json ours = to_json(*measured().speedup_over(Contender::kEager));
-      if (try_instead(archive, compile_at(Caution::kLibrary))) report_["lost"] = ours;
+    if (report_.passed() && too_slow(measured(), kEven) && has_time_to_try()) {
+      const Speedup ours = *measured().speedup_over(Contender::kEager);
+      if (try_instead(archive, compile_at(Caution::kLibrary))) report_.worth.lost = ours;
     }
     add_seconds("rescue", began);
   }
@@ -408,7 +388,7 @@ class Optimisation {
     const Answer ours{compiled_, report_, candidate_hash_, verdict_, measurement_, eager_errors_};
     if (!accept(archive, report_, std::move(other))) return false;
     measure(archive);
-    if (passed(report_) && speedup_over_eager(measured()) > speedup_over_eager(measurement_from_json(ours.report)))
+    if (report_.passed() && speedup_over_eager(measured()) > speedup_over_eager(ours.report.timing.measured))
       return true;
     compiled_ = ours.compiled;
     report_ = ours.report;
@@ -420,9 +400,9 @@ class Optimisation {
     return false;
   }
 
-  void run_search(Archive& archive, SearchRequest& request, const char* key) {
+  void run_search(Archive& archive, SearchRequest& request, std::optional<SearchOutcome> Searches::* which) {
     const Compiled first = compiled_;
-    const Json verified = report_;
+    const Report verified = report_;
     request.accept = [&](Compiled better) { return accept(archive, verified, std::move(better)); };
     // What came after a search need not be right unless it is faster; what is there to be counted has to be.
     if (request.proposer && !options_.search_first)
@@ -430,7 +410,8 @@ class Optimisation {
         const Judgement& judgement = check(archive, other).judgement;
         return judgement.passed() ? "" : judgement.verdict.reason;
       };
-    report_[key] = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
+    SearchOutcome outcome = search_schedules(request, first, session(), environment_, archive, scratch_, progress_);
+    report_.searches.*which = std::move(outcome);
   }
 
   struct Checked {
@@ -450,14 +431,14 @@ class Optimisation {
   }
 
   // Is `better` right? Then it is the answer from here on; `verified` is the report of the first one that was.
-  bool accept(Archive& archive, const Json& verified, Compiled better) {
+  bool accept(Archive& archive, const Report& verified, Compiled better) {
     const Checked& checked = check(archive, better);
     if (!checked.judgement.passed()) return false;
-    const Json error = report_.value("archive_error", Json());
+    const std::optional<std::string> error = report_.archive_error;
     report_ = verified;
     add_judgement(report_, checked.judgement);
     eager_errors_ = eager_errors(checked.judgement.verdict);
-    if (!error.is_null()) report_["archive_error"] = error;
+    if (error) report_.archive_error = error;
     candidate_hash_ = checked.candidate;
     verdict_ = checked.verdict;
     compiled_ = std::move(better);
@@ -473,7 +454,7 @@ class Optimisation {
     try {
       reply = timed_samples();
       add_measurement(report_, timing_reply_from_json(reply));
-      const Json timed = report_;
+      const Report timed = report_;
       if (!add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
                         cache_bytes(session(), device()))) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
@@ -484,13 +465,13 @@ class Optimisation {
     } catch (const Error& error) {
       // It is verified all the same: say what is missing from the report and go on.
       if (error.kind() == ErrorKind::kInternal) throw;
-      return add_note(report_, "not measured: " + error.text().message);
-    } catch (const WorkerFailure& failure) { return add_note(report_, "not measured: the process " + failure.what); }
+      return report_.add_note("not measured: " + error.text().message);
+    } catch (const WorkerFailure& failure) { return report_.add_note("not measured: the process " + failure.what); }
     add_seconds("measure", began);
     store([&] {
       measurement_ = archive.add(MeasurementRecord{key_.problem, candidate_hash_, environment_hash_, reply.dump()});
     });
-    if (!passed(report_)) {  // what was re-checked after timing did not hold
+    if (!report_.passed()) {  // what was re-checked after timing did not hold
       output_.put_back();
       keep_rejected();
     }
@@ -523,10 +504,10 @@ class Optimisation {
 
   // An archive that fails now must not cost the candidate that has been found: the report says so, and the exit code.
   void store(const std::function<void()>& body) {
-    if (report_.contains("archive_error")) return;
+    if (report_.archive_error) return;
     try {
       body();
-    } catch (const Error& error) { report_["archive_error"] = error.text().message + " " + error.text().hint; }
+    } catch (const Error& error) { report_.archive_error = error.text().message + " " + error.text().hint; }
   }
 
   // The hashes of candidate and verdict.
@@ -553,7 +534,7 @@ class Optimisation {
       result.candidate = candidate_hash_;
       result.verdict = verdict_;
       result.measurement = measurement_;
-      result.report = report_.dump(-1, ' ', false, Json::error_handler_t::replace);
+      result.report = to_json(report_).dump(-1, ' ', false, Json::error_handler_t::replace);
       archive.add(result);
     });
   }
@@ -561,25 +542,22 @@ class Optimisation {
   void keep_rejected() {
     const std::string path = rejected_path(output_.path());
     write_file_atomically(path, compiled_.source);
-    report_["candidate"] = fs::absolute(path).lexically_normal().string();
+    report_.candidate = fs::absolute(path).lexically_normal().string();
   }
 
-  void add_seconds(const char* stage, double began) {
-    const double before = seconds_.contains(stage) ? seconds_[stage].get<double>() : 0.0;
-    seconds_[stage] = before + seconds_now() - began;
-  }
+  void add_seconds(const char* stage, double began) { seconds_.add(stage, seconds_now() - began); }
 
   void finish() {
     if (const double waited = session().waited_seconds() - waited_before_; waited > kShortWait)
-      seconds_["waiting"] = waited;
-    seconds_["total"] = seconds_now() - began_;
-    report_["from_archive"] = false;
-    report_["seconds"] = seconds_;
+      seconds_.add("waiting", waited);
+    seconds_.total = seconds_now() - began_;
+    report_.from_archive = false;
+    report_.seconds = seconds_;
   }
 
   struct Answer {
     Compiled compiled;
-    Json report;
+    Report report;
     std::string candidate, verdict, measurement;  // hashes
     std::map<std::string, double> eager_errors;
   };
@@ -598,14 +576,15 @@ class Optimisation {
   ResultKey key_;
   Graph graph_;
   Compiled compiled_;
-  Json report_, seconds_ = Json::object();
+  Report report_;
+  StageSeconds seconds_;                        // of the whole run, whichever report becomes the answer's
   std::map<std::string, Checked> checked_;      // by source
   std::map<std::string, double> eager_errors_;  // of the answer's verdict
 };
 
 }  // namespace
 
-Json optimize(const OptimizeOptions& options, Progress& progress, Session* shared) {
+Report optimize(const OptimizeOptions& options, Progress& progress, Session* shared) {
   return Optimisation(options, progress, shared).run();
 }
 

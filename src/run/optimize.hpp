@@ -45,11 +45,11 @@ struct OptimizeOptions {
   std::string proposed_by = "search";  // in the archive
 };
 
-// The report of docs/json.md. verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only
+// The verdict is "pass", "fail" or, with emit_only, "emitted". The candidate is written only
 // when it passed and is as fast as min_speedup asks (`written`), or emit_only is set; one that failed is kept beside it
 // as *.rejected.py. Throws kw::Error for everything that is not a verdict, and Interrupted. With `shared`, that session
 // is used, not a worker of its own.
-nlohmann::ordered_json optimize(const OptimizeOptions& options, Progress& progress, class Session* shared = nullptr);
+Report optimize(const OptimizeOptions& options, Progress& progress, class Session* shared = nullptr);
 
 struct VerifyOptions {
   std::string problem, candidate, target = "auto", size, policy = "reference";
@@ -57,14 +57,14 @@ struct VerifyOptions {
   std::optional<uint64_t> seed;
   double timeout_seconds = 600;
 };
-nlohmann::ordered_json verify_candidate(const VerifyOptions& options, Progress& progress);
+Report verify_candidate(const VerifyOptions& options, Progress& progress);
 
 struct MeasureOptions {
   std::string problem, candidate, target = "auto", size;  // candidate may be empty
   std::vector<std::string> baselines = {"eager", "compile"};
   double budget_seconds = 10, timeout_seconds = 900;
 };
-nlohmann::ordered_json measure_problem(const MeasureOptions& options, Progress& progress);
+Report measure_problem(const MeasureOptions& options, Progress& progress);
 
 // Measured ceilings of the target's device, with `calibrate` also what the cost model wants; from the archive unless
 // `fresh`.

@@ -85,8 +85,9 @@ void add_proposer(GroupFigures& group, const ProposerOutcome& one, bool kept) {
   add(sums.answers, one.answers);
   add(sums.evaluated, one.evaluated);
   add(sums.cost, one.cost);
-  add(sums.tokens_read, one.tokens.prompt);
-  add(sums.tokens_written, one.tokens.completion);
+  const Tokens tokens = one.tokens.value_or(Tokens{});
+  add(sums.tokens_read, tokens.prompt);
+  add(sums.tokens_written, tokens.completion);
 }
 
 GroupFigures figures_of(const Lines& lines) {
@@ -96,8 +97,10 @@ GroupFigures figures_of(const Lines& lines) {
     const Report& report = line->report;
     group.correct += report.passed();
     group.emitted += report.emitted();
-    group.kernels += static_cast<int>(report.compiled.kernels);
-    group.kernels_compiled += static_cast<int>(report.compiled.good);
+    if (report.compiled) {
+      group.kernels += static_cast<int>(report.compiled->kernels);
+      group.kernels_compiled += static_cast<int>(report.compiled->good);
+    }
     for (const ProposerOutcome& one : report.proposers)
       add_proposer(group, one, report.passed() && one.proposer == report.winner);
   }
@@ -117,7 +120,8 @@ Summary summarise(const std::vector<ResultLine>& lines) {
     categories[line.category].push_back(&line);
     const Report& report = line.report;
     const Measurement& made = report.timing.measured;
-    for (const CompiledKernel& kernel : report.compiled.each)
+    const MachineCode code = report.compiled.value_or(MachineCode{});
+    for (const CompiledKernel& kernel : code.each)
       if (kernel.spills.value_or(0) > 0)
         summary.spilling.push_back({line.title(), kernel.name, *kernel.spills, kernel.registers});
     if (report.passed() && too_slow(made, kNotSlower)) {

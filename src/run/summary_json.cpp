@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "run/summary.hpp"
+#include "support/json_write.hpp"
 
 namespace kw {
 
@@ -10,27 +11,13 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-template <typename Number>
-void put(Json& json, const char* name, const std::optional<Number>& value) {
-  if (value) json[name] = *value;
-}
-
-Json by_count(const std::map<int, double>& figures) {
-  Json json = Json::object();
-  for (const auto& [k, figure] : figures) json[std::to_string(k)] = figure;
-  return json;
-}
-
 Json baseline_json(const BaselineFigures& figures) {
   Json fast = Json::object();
   for (size_t i = 0; i < kFastThresholds.size(); ++i) fast[fmt::format("{}", kFastThresholds[i])] = figures.fast[i];
-  return {{"measured", figures.measured},
-          {"fast_p", fast},
-          {"geometric_mean", figures.geometric_mean ? Json(*figures.geometric_mean) : Json()},
-          {"wins", figures.wins},
-          {"losses", figures.losses},
-          {"no_difference", figures.no_difference()},
-          {"below_0.97", figures.below_097}};
+  return {
+      {"measured", figures.measured},   {"fast_p", fast},           {"geometric_mean", or_null(figures.geometric_mean)},
+      {"wins", figures.wins},           {"losses", figures.losses}, {"no_difference", figures.no_difference()},
+      {"below_0.97", figures.below_097}};
 }
 
 Json proposer_json(const ProposerFigures& sums) {
@@ -52,8 +39,8 @@ Json group_json(const GroupFigures& group) {
   for (size_t i = 0; i < kBaselines.size(); ++i) json[name_of(kBaselines[i])] = baseline_json(group.against[i]);
   if (group.samples) {
     json["samples"] = group.samples->samples;
-    json["pass_at_k"] = by_count(group.samples->pass_at_k);
-    if (!group.samples->best_at_k.empty()) json["best_at_k"] = by_count(group.samples->best_at_k);
+    json["pass_at_k"] = by_number(group.samples->pass_at_k);
+    if (!group.samples->best_at_k.empty()) json["best_at_k"] = by_number(group.samples->best_at_k);
   }
   for (const auto& [name, sums] : group.proposers) json["proposers"][name] = proposer_json(sums);
   return json;
@@ -71,7 +58,7 @@ Json to_json(const Summary& summary) {
     spilling.push_back({{"problem", one.problem},
                         {"kernel", one.kernel},
                         {"bytes", one.bytes},
-                        {"registers", one.registers ? Json(*one.registers) : Json()}});
+                        {"registers", or_null(one.registers)}});
   for (const Summary::Noisy& one : summary.noisy) noisy.push_back({{"problem", one.problem}, {"reasons", one.reasons}});
   for (const Summary::Failure& one : summary.failures)
     failures.push_back(

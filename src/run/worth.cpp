@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 #include "run/generate.hpp"
 #include "run/optimize.hpp"
 #include "support/text.hpp"
 
 namespace kw {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -49,7 +46,7 @@ std::string command_of(const char* name, const Options& options) {
 
 // Has a search, whoever asked for it, left nothing to try?
 bool nothing_left_to_try(const Searches& searches) {
-  return (searches.search && searches.search->exhausted) || (searches.rescue && searches.rescue->exhausted);
+  return (searches.search && searches.search->is_exhausted) || (searches.rescue && searches.rescue->is_exhausted);
 }
 
 }  // namespace
@@ -86,16 +83,20 @@ std::vector<Advice> advice_for(const GenerateOptions& options) {
   return advice;
 }
 
-bool decide(Json& report, double min_speedup, const std::vector<Advice>& advice) {
-  const Measurement made = measurement_from_json(report);
+Worth::BesideEager beside_eager(const Measurement& made) {
+  if (!made.speedup_over(Contender::kEager)) return Worth::BesideEager::kNotTimed;
+  return too_slow(made, kNotSlower) ? Worth::BesideEager::kSlower : Worth::BesideEager::kNotSlower;
+}
+
+bool decide(Report& report, double min_speedup, const std::vector<Advice>& advice) {
+  const Measurement& made = report.timing.measured;
   const bool written = !too_slow(made, min_speedup), slower = too_slow(made, kNotSlower);
-  report["min_speedup"] = min_speedup;
-  report["slower_than_eager"] = made.speedup_over(Contender::kEager) ? Json(slower) : Json();
-  report["written"] = written;
-  report["advice"] = Json::array();
-  if (!written || slower)
-    for (const Advice& one : advice) report["advice"].push_back({{"command", one.command}, {"effect", one.effect}});
-  if (!written) report["candidate"] = nullptr;
+  Worth& worth = report.worth;
+  worth.min_speedup = min_speedup;
+  worth.beside_eager = beside_eager(made);
+  worth.written = written;
+  worth.advice = !written || slower ? advice : std::vector<Advice>{};
+  if (!written) report.candidate.clear();
   return written;
 }
 

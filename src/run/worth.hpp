@@ -2,7 +2,6 @@
 // and what would help.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,11 @@ double speedup_over_eager(const Measurement& made);
 std::vector<Advice> advice_for(const OptimizeOptions& options, const Searches& searches);
 std::vector<Advice> advice_for(const GenerateOptions& options);
 
-// Of a report whose candidate passed, timed or not: `min_speedup`, `slower_than_eager`, `written`, and `advice`
-// where it is too slow or slower than eager.
-// What is not written has no `candidate`. Returns `written`.
-bool decide(nlohmann::ordered_json& report, double min_speedup, const std::vector<Advice>& advice);
+// Is it slower beyond the noise of timing?
+Worth::BesideEager beside_eager(const Measurement& made);
+
+// Of a report whose candidate passed, timed or not: its worth, with `advice` where it is too slow or slower than eager.
+// What is not written has no `candidate`. Returns whether it is written.
+bool decide(Report& report, double min_speedup, const std::vector<Advice>& advice);
 
 }  // namespace kw

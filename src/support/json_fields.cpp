@@ -7,6 +7,20 @@ namespace kw {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+template <typename Value, typename IsOne>
+std::vector<std::pair<std::string, Value>> values_by_name(const Json& json, const char* name, const IsOne& is_one) {
+  std::vector<std::pair<std::string, Value>> read;
+  const Json& values = member(json, name);
+  if (!values.is_object()) return read;
+  for (const auto& [key, value] : values.items())
+    if (is_one(value)) read.emplace_back(key, value.template get<Value>());
+  return read;
+}
+
+}  // namespace
+
 const Json& member(const Json& json, const char* name) {
   static const Json nothing;
   if (!json.is_object()) return nothing;
@@ -48,12 +62,15 @@ std::vector<std::string> texts_of(const Json& json, const char* name) {
 }
 
 std::vector<std::pair<std::string, int64_t>> counts_of(const Json& json, const char* name) {
-  std::vector<std::pair<std::string, int64_t>> counts;
-  const Json& values = member(json, name);
-  if (!values.is_object()) return counts;
-  for (const auto& [key, value] : values.items())
-    if (value.is_number()) counts.emplace_back(key, value.get<int64_t>());
-  return counts;
+  return values_by_name<int64_t>(json, name, [](const Json& value) { return value.is_number(); });
+}
+
+std::vector<std::pair<std::string, double>> figures_by_name(const Json& json, const char* name) {
+  return values_by_name<double>(json, name, [](const Json& value) { return value.is_number(); });
+}
+
+std::vector<std::pair<std::string, std::string>> texts_by_name(const Json& json, const char* name) {
+  return values_by_name<std::string>(json, name, [](const Json& value) { return value.is_string(); });
 }
 
 std::optional<std::map<int, double>> figures_by_number(const Json& json, const char* name) {

@@ -26,6 +26,10 @@ std::vector<std::string> texts_of(const nlohmann::ordered_json& json, const char
 // An object of counts, in its order.
 std::vector<std::pair<std::string, int64_t>> counts_of(const nlohmann::ordered_json& json, const char* name);
 
+// Objects of figures and of texts, in their order.
+std::vector<std::pair<std::string, double>> figures_by_name(const nlohmann::ordered_json& json, const char* name);
+std::vector<std::pair<std::string, std::string>> texts_by_name(const nlohmann::ordered_json& json, const char* name);
+
 // An object whose keys are whole numbers.
 std::optional<std::map<int, double>> figures_by_number(const nlohmann::ordered_json& json, const char* name);
 

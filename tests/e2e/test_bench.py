@@ -83,3 +83,13 @@ def test_folder_without_problems(kw):
     result = kw("bench", "nothing")
     assert result.code == 2 and "holds no problem" in result.err
     assert kw("bench", "nowhere").code == 2
+
+
+@pytest.mark.slow
+def test_what_killed_processes_left_is_gone_at_the_end(kw):
+    """The folder comes while the bench's child is there already, as that of a process which is killed meanwhile."""
+    left = kw.folder / "tmp" / "kernelwright-run-killed"
+    kw.file("suite/good.py", f"import os\nos.makedirs({str(left)!r}, exist_ok=True)\n{GOOD}")
+    result = kw("bench", "suite", "--target", "cpu", "--emit-only", "--out", "out")
+    assert [line["verdict"] for line in lines_of(kw)] == ["emitted"], result.text
+    assert not left.exists()

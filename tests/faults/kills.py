@@ -1,6 +1,6 @@
 """Kills one process of a run of `kw` at a random moment, again and again, and looks at what is left:
 
-    PYTHONPATH=python:tests python tests/faults/kills.py [--runs 200] [--seed 1] [--only verify,cheat,optimize,...]
+    PYTHONPATH=python:tests python tests/faults/kills.py [--runs 200] [--seed 1] [--only verify,cheat,optimize,...] [--kill nursery]
 
 Each run is one command on a small problem on the CPU. Where `kw` itself was killed, the same command is given once
 more. Then the answer must be the one that an undisturbed run gives: never a pass for what is wrong, never a failure
@@ -94,8 +94,8 @@ def is_timed(report: Any) -> str:
 
 
 class Kills:
-    def __init__(self, folder: Path, seed: int, keep: Path | None) -> None:
-        self.folder, self.random, self.keep = folder, random.Random(seed), keep
+    def __init__(self, folder: Path, seed: int, keep: Path | None, kill: str = "") -> None:
+        self.folder, self.random, self.keep, self.kill = folder, random.Random(seed), keep, kill
         self.temporary, self.locks = folder / "tmp", folder / "locks"
         self.archive = folder / "archive.db"
         for one in (self.temporary, self.locks, folder / "suite"):
@@ -235,9 +235,8 @@ class Kills:
     def disturbed(self, scenario: Scenario) -> Run:
         if self.random.random() < 0.2:
             shutil.rmtree(self.folder / "cache", ignore_errors=True)  # so that compilers run
-        kind = self.random.choice(
-            sorted(set(scenario.lives) - {"compiler"})
-        )  # whose end is the file's that asked for it
+        # A compiler's end is the file's that asked for it.
+        kind = self.kill or self.random.choice(sorted(set(scenario.lives) - {"compiler"}))
         first, last = scenario.lives[kind]
         share = self.random.random()
         for attempt in range(TRIES):
@@ -328,12 +327,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--kill", default="", help="one kind of process; otherwise each run's is drawn")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     processes.adopt_orphans()
     processes.have_own_shared_memory()
     with tempfile.TemporaryDirectory(prefix="kw-kills-") as folder:
-        kills = Kills(Path(folder), options.seed, options.keep)
+        kills = Kills(Path(folder), options.seed, options.keep, options.kill)
         with kills.server:
             wanted = [one for one in kills.scenarios() if not options.only or one.name in options.only.split(",")]
             for scenario in wanted:

@@ -299,6 +299,16 @@ def test_a_nursery_that_was_killed_is_replaced(resident):
     assert torch.equal(other.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0])
 
 
+def test_both_nurseries_that_were_killed_are_replaced_where_they_are_the_parents(resident, monkeypatch):
+    monkeypatch.setattr(remotes, "Host", lambda *given, **_: nursing.Host(*given, compilers=True))
+    resident(returning("x"))
+    monkeypatch.setattr(nursing, "_is_inherited", True)
+    os.kill(number := nursing.nursery().number, signal.SIGKILL)
+    os.waitpid(number, 0)
+    other, inputs = resident(returning("x"))
+    assert torch.equal(other.run(inputs, 5, "running forward").tensors["output[0]"], inputs.values[0])
+
+
 TELLS_IMPORTS = """
 import sys
 LOADED = "torch._inductor.compile_fx" in sys.modules

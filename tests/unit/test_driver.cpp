@@ -59,40 +59,42 @@ TEST(Targets, AutoLeavesGpusThatAreHidden) {
 
 namespace {
 
-nlohmann::ordered_json timed(double low, double value, double high) {
-  return {{"name", "timed"},
-          {"verdict", "pass"},
-          {"candidate", "timed_kw.py"},
-          {"speedup", {{"eager", {{"value", value}, {"low", low}, {"high", high}}}}}};
+Report timed(double low, double value, double high) {
+  Report report;
+  report.verdict = "pass";
+  report.candidate = "timed_kw.py";
+  report.timing.is_taken = true;
+  report.timing.measured.speedups[static_cast<size_t>(Contender::kEager)] = Speedup{.ratio = {value, low, high}};
+  return report;
 }
 
 }  // namespace
 
 TEST(Worth, SlowerBeyondNoiseIsNotWritten) {
   const OptimizeOptions options;
-  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02),
-                         unknown = {{"verdict", "pass"}, {"candidate", "x_kw.py"}};
-  EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, report_from_json(slower).searches)));
-  EXPECT_EQ(slower["written"], false);
-  EXPECT_TRUE(slower["candidate"].is_null());
-  EXPECT_TRUE(decide(even, kNotSlower, advice_for(options, report_from_json(even).searches)));
-  EXPECT_TRUE(even["advice"].empty());
-  EXPECT_TRUE(decide(unknown, kNotSlower, advice_for(options, report_from_json(unknown).searches)))
-      << "what was not timed is written";
-  EXPECT_TRUE(unknown["slower_than_eager"].is_null());
+  Report slower = timed(0.58, 0.61, 0.64), even = timed(0.9, 0.97, 1.02), unknown;
+  unknown.candidate = "x_kw.py";
+  EXPECT_FALSE(decide(slower, kNotSlower, advice_for(options, slower.searches)));
+  EXPECT_EQ(slower.worth.written, false);
+  EXPECT_EQ(slower.worth.beside_eager, Worth::BesideEager::kSlower);
+  EXPECT_EQ(slower.candidate, "");
+  EXPECT_TRUE(decide(even, kNotSlower, advice_for(options, even.searches)));
+  EXPECT_TRUE(even.worth.advice.empty());
+  EXPECT_EQ(even.candidate, "timed_kw.py");
+  EXPECT_TRUE(decide(unknown, kNotSlower, advice_for(options, unknown.searches))) << "what was not timed is written";
+  EXPECT_EQ(unknown.worth.beside_eager, Worth::BesideEager::kNotTimed);
 }
 
 TEST(Worth, RunsOfOneKernelThatDifferAreNotSlower) {
   const OptimizeOptions options;
-  nlohmann::ordered_json library = timed(0.978, 0.98, 0.982);
-  EXPECT_TRUE(decide(library, options.min_speedup, advice_for(options, report_from_json(library).searches)));
-  EXPECT_EQ(library["slower_than_eager"], false);
-  EXPECT_FALSE(decide(library, 1, advice_for(options, report_from_json(library).searches)))
-      << "whoever asks for 1 gets 1";
+  Report library = timed(0.978, 0.98, 0.982);
+  EXPECT_TRUE(decide(library, options.min_speedup, advice_for(options, library.searches)));
+  EXPECT_EQ(library.worth.beside_eager, Worth::BesideEager::kNotSlower);
+  EXPECT_FALSE(decide(library, 1, advice_for(options, library.searches))) << "whoever asks for 1 gets 1";
 }
 
 TEST(Worth, WhatWasAskedForDecides) {
-  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64), faster = timed(1.3, 1.4, 1.49);
+  Report slower = timed(0.58, 0.61, 0.64), faster = timed(1.3, 1.4, 1.49);
   EXPECT_TRUE(decide(slower, 0, {}));
   EXPECT_TRUE(decide(faster, 1.4, {}));
   EXPECT_FALSE(decide(faster, 1.5, {}));
@@ -103,13 +105,13 @@ TEST(Worth, AdviceIsACommandThatCanBePasted) {
   options.problem = "my loss.py";
   options.target = "cpu";
   options.baselines = {"eager"};
-  nlohmann::ordered_json slower = timed(0.58, 0.61, 0.64);
-  const std::vector<Advice> advice = advice_for(options, report_from_json(slower).searches);
+  Report slower = timed(0.58, 0.61, 0.64);
+  const std::vector<Advice> advice = advice_for(options, slower.searches);
   ASSERT_EQ(advice.size(), 2u);
   EXPECT_EQ(advice[0].command, "kw optimize 'my loss.py' --target cpu --baseline eager --budget 40");
   EXPECT_EQ(advice[1].command, "kw optimize 'my loss.py' --target cpu --baseline eager --min-speedup 0");
-  slower["rescue"] = {{"exhausted", true}};
-  EXPECT_EQ(advice_for(options, report_from_json(slower).searches).size(), 1u)
+  slower.searches.rescue.emplace().is_exhausted = true;
+  EXPECT_EQ(advice_for(options, slower.searches).size(), 1u)
       << "a search that left nothing to try is not advised again";
 }
 
@@ -120,7 +122,11 @@ Summary summary_of(const std::vector<nlohmann::ordered_json>& json) {
 }
 
 TEST(Summary, NamesWhatIsRightAndSlower) {
-  const Summary summary = summary_of({timed(0.58, 0.61, 0.64), timed(0.9, 0.97, 1.02)});
+  const auto line = [](const Report& report) {
+    return ResultLine{
+        .problem = "timed.py", .name = "timed", .category = "", .error = {}, .reason = "", .report = report};
+  };
+  const Summary summary = summarise({line(timed(0.58, 0.61, 0.64)), line(timed(0.9, 0.97, 1.02))});
   ASSERT_EQ(summary.slower.size(), 1u);
   EXPECT_EQ(summary.all.correct, 2);
   EXPECT_NE(summary_text(summary).find("1 verified but slower than eager: timed 0.61x"), std::string::npos)

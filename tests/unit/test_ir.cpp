@@ -99,6 +99,9 @@ TEST(GraphText, SaysWhereItIsWrong) {
             "cannot read the graph text: %x is defined twice at line 3");
   EXPECT_EQ(error_of("graph A {\n  input %x : f32[2] user\n  %y = aten.neg.default(self=%x)\n}"),
             "cannot read the graph text: ':' is missing at line 3");
+  EXPECT_EQ(error_of("graph A {\n  %y = aten.zeros.default() : f32[2]\n  input %x : f32[2] user args.0\n}"),
+            "cannot read the graph text: inputs stand before the nodes at line 3")
+      << "printed, they would, and every value would have another number";
   EXPECT_EQ(error_of("graph A {\n"), "cannot read the graph text: '}' is missing at line 2");
   EXPECT_EQ(error_of("graph A {\n} x"),
             "cannot read the graph text: more stands on the line than was understood at line 2");

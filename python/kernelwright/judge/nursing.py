@@ -257,6 +257,10 @@ class Host:
             # will do: torch.compile imports what it needs.
             self._close_channels()
             started = self._start(request, anew=not compilers)
+        if started is None and compilers:
+            # That one has ended, too, which a fork of its owner cannot see before it asks.
+            self._close_channels()
+            started = self._start(request, anew=True)
         if started is None or "pid" not in started:
             self._close_descriptors()
             raise internal_error(

@@ -9,8 +9,10 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 
 _MADE, _IN_USE = "kernelwright-", "kernelwright-run-"
+_PATIENCE = 1.0  # seconds
 
 
 class Scratch:
@@ -26,5 +28,11 @@ class Scratch:
         os.rename(made, self.path)
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        # A process that was killed a moment ago, or a compiler that it had started, may be writing there still.
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not os.path.exists(self.path) or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
         os.close(self._lock)
