@@ -453,6 +453,10 @@ class Arranger {
       accumulators_[id] = values_.tile_dot(id, total);
       return;
     }
+    if (expr.kind == ExprKind::kDot && expr.dtype == DType::f32 && values_.folds_single_points(expr)) {
+      accumulators_[id] = values_.add_product(expr, total, noun_of(expr) + "_next");
+      return;
+    }
     Value operand = values_.fold_operand(expr);
     if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand, noun_of(expr) + "_of_block");
     Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, noun_of(expr) + "_next");

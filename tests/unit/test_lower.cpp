@@ -369,6 +369,24 @@ TEST(Lower, RowsBehindAProductMayBeTheLastDimensionAndSplit) {
   }
 }
 
+// Where an iteration has one product, it is added as it is, and the sum rounded.
+TEST(Lower, SinglePointsOfAProductAreAddedByOneOperation) {
+  const Kernel kernel = kernel::parse_kernel(R"(kernel weighted {
+  axis place = 32, tap = 3
+  in x: f32[34]
+  in w: f32[3]
+  out y: f32[32]
+  y[place] = dot(x[place + tap], w[tap]; tap)
+})");
+  const auto operations = [&](std::string_view schedule) {
+    const std::string text = tile::print_program(arrange(kernel, parse_schedule(schedule, kernel)));
+    return std::pair{text.find("fma") != std::string::npos, text.find("mul") != std::string::npos};
+  };
+  EXPECT_EQ(operations(R"({"place":{"grid":32},"tap":{"loop":1}})"), (std::pair{true, false}));
+  EXPECT_EQ(operations(R"({"place":{"grid":32},"tap":{"loop":2}})"), (std::pair{false, true}));
+  EXPECT_EQ(operations(R"({"place":{"grid":32},"tap":{"tile":4}})"), (std::pair{false, true}));
+}
+
 // Only what scales with exp(-maximum) can be folded in the maximum's own walk.
 TEST(Online, TakesNoSumThatDoesNotScale) {
   const auto walks = [](const std::string& weight) {
