@@ -119,6 +119,18 @@ TEST(UnrolledTiles, WhatNeedsTheWholeTileIsRefused) {
                 .find("a arg_max folds an unrolled tile"),
             std::string::npos)
       << refusal(places, R"({"row":{"grid":4},"column":{"tile":8,"unrolled":true}})");
+  const char* sizes = R"(kernel sizes {
+  size rows = 1..8
+  axis row = rows, column = 70
+  in x: f32[rows, 70]
+  out y: f32[rows, 70]
+  y[row, column] = x[row, column] * 2.0
+})";
+  EXPECT_NE(refusal(sizes, R"({"row":{"tile":8,"unrolled":true},"column":{"grid":2}})").find("only at run time"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(sizes, R"({"row":{"grid":1},"column":{"tile":128,"unrolled":true}})").find("has 70 points, too many"),
+      std::string::npos);
   const std::pair<const char*, const char*> cases[] = {
       {R"({"row":{"grid":4,"unrolled":true},"column":{"tile":8}})", "shared out by blocks, so it is not unrolled"},
       {R"({"row":{"tile":8,"unrolled":true,"last":true},"column":{"tile":8}})", "it is no dimension of tiles"},
