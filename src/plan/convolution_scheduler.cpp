@@ -9,7 +9,6 @@
 // loads are long and need no masks; it may also make the image. Depthwise convolutions are sums of a few products each:
 // a thread makes several rows of one column, and loads what their windows share once.
 #include <algorithm>
-#include <set>
 
 #include "plan/convolution_kernels.hpp"
 
@@ -49,23 +48,13 @@ const ParameterTable& takes(const DeviceDescription&) {
 
 constexpr int64_t kWarp = 32;  // threads
 
-// What a thread with that many rows loads: the taps' weights, and along each column of taps the rows of all windows.
-int64_t loads_of_thread(const Convolution& one, int64_t rows) {
-  if (rows == 1) return 2 * one.taps();
-  const ConvolutionDim& dim = one.dims[one.dims.size() - 2];
-  std::set<int64_t> loaded;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t tap = 0; tap < dim.taps; ++tap) loaded.insert(row * dim.stride + tap * dim.dilation);
-  return one.taps() + one.taps() / dim.taps * static_cast<int64_t>(loaded.size());
-}
-
 // The rows of a thread that has one place of each, with the fewest loads. Every multiprocessor has some warps.
 int64_t default_rows(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
   constexpr int64_t kMostRows = 8, kFewWarps = 4;
   const int64_t planes = one.samples * one.groups * one.filters * one.phases();
   const auto warps = [&](int64_t rows) { return ceil_divide(places_of_threads(one, rows), kWarp); };
-  const auto loads = [&](int64_t rows) { return warps(rows) * loads_of_thread(one, rows); };
+  const auto loads = [&](int64_t rows) { return warps(rows) * (one.taps() + one.places_of_windows(rows)); };
   int64_t best = 1;
   for (int64_t wished = 2; wished <= kMostRows; ++wished) {
     const int64_t rows = rows_of_thread(group, wished);
