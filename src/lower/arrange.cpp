@@ -12,6 +12,7 @@
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
 #include "lower/skip_masked.hpp"
+#include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
 #include "tile/verifier.hpp"
 
@@ -50,12 +51,23 @@ class Arranger {
     arrange_block(goals);
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
+    take_tiles_apart();
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }
 
  private:
+  void take_tiles_apart() {
+    tile::Program& program = values_.mapped.program;
+    Lanes unrolled;
+    for (const MappedAxis& axis : values_.mapped.axes)
+      if (axis.unrolled && axis.lane >= 0) unrolled.push_back(axis.lane);
+    if (unrolled.empty()) return;
+    program = take_apart(program, unrolled);
+    remove_dead_code(program);
+  }
+
   void refuse_what_cannot_be_kept() const {
     for (const Expr& expr : values_.kernel.exprs) {
       const bool scan = expr.kind == ExprKind::kScan;
@@ -439,6 +451,10 @@ class Arranger {
     }
     if (values_.is_tile_dot(expr)) {
       accumulators_[id] = values_.tile_dot(id, total);
+      return;
+    }
+    if (expr.kind == ExprKind::kDot && expr.dtype == DType::f32 && values_.folds_single_points(expr)) {
+      accumulators_[id] = values_.add_product(expr, total, noun_of(expr) + "_next");
       return;
     }
     Value operand = values_.fold_operand(expr);

@@ -114,6 +114,7 @@ class Mapper {
     axis.width = schedule.width;
     axis.online = schedule.online;
     axis.extent = mapped_.translate(info.extent);
+    axis.unrolled = schedule.mapping == Mapping::kTile && schedule.unrolled;
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program());
     const bool lane = schedule.width > 1;
     if (schedule.mapping == Mapping::kGrid) {
@@ -138,12 +139,16 @@ class Mapper {
                       {0, schedule.width * width - 1, 1});
       axis.index = axis.index +
                    kernel::floor_divide(kernel::symbol_index(axis.lane), width, tile::ranges_of(program()));
-    } else if (lane) {
+    } else if (axis.unrolled && info.range.high > 0) {
+      axis.lane = add(info.name, SymbolKind::kLane, {0, info.range.high, 1});
+      axis.index = kernel::symbol_index(axis.lane);
+    } else if (lane && !axis.unrolled) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
     axis.whole = axis.index;
-    if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
+    if (axis.unrolled) axis.padded = false;
+    else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % schedule.width != 0;
   }
 

@@ -22,6 +22,7 @@ struct MappedAxis {
   tile::Index extent;   // over sizes
   bool padded = false;  // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
+  bool unrolled = false;  // a tile: the lane is only until tiles along it are taken apart (unrolled_tiles.hpp)
 };
 
 // One loop, over the iterations of one axis or of several, the last of which varies fastest.

@@ -131,14 +131,18 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop; a loop also takes stages, online, bounded and unrolled, the others "
-               "last and "
-               "split, a tile within.");
+               "last and split, a tile unrolled and within.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
-    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded || result.unrolled))
-      refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online, bounded or unrolled", axis));
+    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
+      refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
+    if (result.mapping == Mapping::kGrid && result.unrolled)
+      refuse(fmt::format("axis '{}' is shared out by blocks, so it is not unrolled", axis));
+    if (result.mapping == Mapping::kTile && result.unrolled && (result.last || !result.within.empty()))
+      refuse(fmt::format("axis '{}' is unrolled, so it is no dimension of tiles: neither the last nor within another",
+                         axis));
     if (result.unrolled && (result.stages != 1 || result.bounded))
       refuse(fmt::format("axis '{}' is unrolled, so it has no stages and is not bounded", axis));
     if (result.split != 1 && (!result.last || result.split >= result.width))
@@ -199,6 +203,14 @@ class ScheduleReader {
              fmt::format("Unroll {} at most.", tile::kMostUnrolled));
   }
 
+  void check_unrolled_tile(const kernel::SymbolInfo& axis) const {
+    if (!kernel::as_constant(axis.extent))
+      refuse(fmt::format("axis '{}' is an unrolled tile, but its size is known only at run time", axis.name));
+    if (axis.range.high >= tile::kMostUnrolled)
+      refuse(fmt::format("axis '{}' has {} points, too many to be unrolled", axis.name, axis.range.high + 1),
+             fmt::format("Unroll {} at most.", tile::kMostUnrolled));
+  }
+
   void check_extents() {
     const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
     for (size_t place = 0; place < axes.size(); ++place) {
@@ -208,7 +220,8 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has a tile of {}, but {} points", axis.name, one.width, axis.range.high + 1),
                fmt::format("A tile holds the whole axis: take {}, or a loop.",
                            std::bit_ceil(static_cast<uint64_t>(axis.range.high + 1))));
-      if (one.unrolled) check_unrolled({axis.name});
+      if (one.unrolled && one.mapping == Mapping::kLoop) check_unrolled({axis.name});
+      if (one.unrolled && one.mapping == Mapping::kTile) check_unrolled_tile(axis);
       if (axis.ordered && (one.mapping != Mapping::kLoop || one.width != 1))
         refuse(fmt::format("axis '{}' is ordered", axis.name), "States are carried by a loop of 1.");
     }
@@ -229,7 +242,7 @@ class ScheduleReader {
       refuse(fmt::format("axis '{}' is within '{}', which is no axis before it", names_[place], inner.within));
     const auto shares = [&](const AxisSchedule& one) { return &one != &inner && one.within == inner.within; };
     if (inner.mapping != Mapping::kTile || outer->mapping == Mapping::kLoop || inner.width == 1 || outer->width == 1 ||
-        inner.last || outer->last || !outer->within.empty() ||
+        inner.last || outer->last || outer->unrolled || !outer->within.empty() ||
         std::any_of(schedule_.axes.begin(), schedule_.axes.end(), shares))
       refuse(fmt::format("axis '{}' cannot be within '{}'", names_[place], inner.within),
              "Put one tile of several points within one grid or tile of several, neither of which is the last.");

@@ -8,7 +8,8 @@
 //
 // Every axis of the kernel has exactly one mapping:
 //   grid    blocks share it out, `grid` points each
-//   tile    each block has it whole, in a tile of that width (at least its extent)
+//   tile    each block has it whole, in a tile of that width (at least its extent); `unrolled`, each point has tiles of
+//           its own, and what several points need alike is loaded and computed once (src/lower/unrolled_tiles.hpp)
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
 //           leaves nothing to fold (causal attention); `unrolled`, its iterations stand one behind the other

@@ -183,6 +183,12 @@ Value Values::fold_operand(const Expr& expr) {
   return masked(expr, operand);
 }
 
+Value Values::add_product(const Expr& expr, Value total, const std::string& name) {
+  const Value left = emission.cast(value_of(expr.operands[0]), expr.dtype),
+              right = emission.cast(value_of(expr.operands[1]), expr.dtype);
+  return emission.op(ScalarOp::kFma, {left, right, total}, expr.dtype, name);
+}
+
 Value Values::masked(const Expr& expr, Value operand) {
   operand = emission.broadcast(operand, united(emission.type(operand).lanes, lanes_of(expr.axes)));
   const ReduceOp reduce = simple_of(expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce);

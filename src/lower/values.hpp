@@ -62,6 +62,10 @@ class Values {
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
   tile::Value tile_dot(kernel::ExprId id, tile::Value total);  // total: kNoValue where it is the first
+  // Does each iteration fold one point, which is there?
+  bool folds_single_points(const kernel::Expr& expr) { return lanes_of(expr.axes).empty() && mask_of(expr.axes) < 0; }
+  // total + one product of a dot, rounded once.
+  tile::Value add_product(const kernel::Expr& expr, tile::Value total, const std::string& name);
   // What products are made of, and their sums, have axes' own lanes, also those that the schedule makes the last ones
   // of tiles, or splits, behind products. While one of these exists, lanes are whole.
   class WholeLanes {

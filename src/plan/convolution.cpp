@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace kw::plan {
 namespace {
@@ -121,6 +122,15 @@ int64_t Convolution::rows_of_filter() const {
 
 int64_t Convolution::taps() const {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, [](int64_t n, const auto& dim) { return n * dim.taps; });
+}
+
+int64_t Convolution::places_of_windows(int64_t rows) const {
+  if (rows == 1) return taps();
+  const ConvolutionDim& dim = dims[dims.size() - 2];
+  std::set<int64_t> found;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t tap = 0; tap < dim.taps; ++tap) found.insert(row * dim.stride + tap * dim.dilation);
+  return taps() / dim.taps * static_cast<int64_t>(found.size());
 }
 
 int64_t Convolution::phases() const {

@@ -53,6 +53,8 @@ struct Convolution {
   int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together
   int64_t places() const;  // of a phase in one sample
+  // Places of the image in the windows of so many neighbouring rows of the result, each counted once.
+  int64_t places_of_windows(int64_t rows) const;
   // Filters over one channel, and few of them (depthwise): no products of matrices.
   bool is_direct() const;
   // The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they

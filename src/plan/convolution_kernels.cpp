@@ -46,12 +46,14 @@ class ConvolutionKernels : ConvolutionOperands {
     Index row;                  // of a group: a filter in a phase of the inner ones
     Index filter;               // of a group
     std::vector<Index> phases;  // along each dimension
-    Index place;                // of a phase, all dimensions as one
+    Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
+    Index copy;                 // which of them
+    std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
     // Of a group with statistics: the part that the block makes, the lanes that it folds, how many of them count, and
     // the sample and place of each, were there always so many; sample and place above are then others that exist.
     Index part, stored_sample, stored_place;
     Symbol lane = -1;
-    Index left;
+    Index left;              // of places
     std::vector<Index> tap;  // along each dimension
     Index channel;
     Index depth;                 // taps and channels as one
@@ -117,6 +119,28 @@ class ConvolutionKernels : ConvolutionOperands {
 
   // Along places; where a block has some of every sample, along samples and places.
   void declare_places(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
+    declare_lanes(draft, axes, how);
+    if (axes.lane >= 0) axes.lanes.push_back(axes.lane);
+    if (blocks_.rows == 1) return;
+    const Symbol copy = draft.mapped(
+        "row_of_thread", blocks_.rows,
+        {.mapping = Mapping::kTile, .width = next_power_of_two(blocks_.rows), .unrolled = true});
+    axes.copy = symbol_index(copy);
+    axes.lanes.push_back(copy);
+  }
+
+  // The place along each dimension, of the number of one.
+  std::vector<Index> along_dims(const KernelDraft& draft, const Index& number, const Index& copy) const {
+    std::vector<int64_t> lengths = places();
+    if (blocks_.rows > 1) lengths[dims() - 2] = ceil_divide(lengths[dims() - 2], blocks_.rows);
+    const Digits digits(draft, number, lengths);
+    std::vector<Index> along;
+    for (size_t dim = 0; dim < dims(); ++dim) along.push_back(digits[dim]);
+    if (blocks_.rows > 1) along[dims() - 2] = along[dims() - 2] * Index(blocks_.rows) + copy;
+    return along;
+  }
+
+  void declare_lanes(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
     const int64_t all = counted_places();
     const auto find = [&](const Index& number, Index& sample, Index& place) {
       if (is_of_one_sample()) {
@@ -124,7 +148,7 @@ class ConvolutionKernels : ConvolutionOperands {
         place = number;
         return;
       }
-      const Digits at(draft, number, {one_.samples, one_.places()});
+      const Digits at(draft, number, {one_.samples, places_of_threads(one_, blocks_.rows)});
       sample = at[0];
       place = at[1];
     };
@@ -144,7 +168,9 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   // Of those a block has some.
-  int64_t counted_places() const { return (is_of_one_sample() ? 1 : one_.samples) * one_.places(); }
+  int64_t counted_places() const {
+    return (is_of_one_sample() ? 1 : one_.samples) * places_of_threads(one_, blocks_.rows);
+  }
 
   // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
   void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
@@ -185,7 +211,7 @@ class ConvolutionKernels : ConvolutionOperands {
                                : group_.kernel.doc);
     const Axes axes = declare(draft, again);
     kernel::Builder& build = draft.build;
-    const Digits place(draft, axes.place, places());
+    const std::vector<Index> place = along_dims(draft, axes.place, axes.copy);
 
     ExprId left = again ? own_filter(draft, axes) : arranged_filter(draft, axes),
            right = again ? own_image(draft, axes, place) : arranged_image(draft, axes, place);
@@ -206,7 +232,7 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   // Bias, what follows, and the stores.
-  void finish_sum(ScheduledDraft& draft, const Axes& axes, const Digits& place, ExprId sum, ExprId mask) {
+  void finish_sum(ScheduledDraft& draft, const Axes& axes, const std::vector<Index>& place, ExprId sum, ExprId mask) {
     kernel::Builder& build = draft.build;
     const Index row = axes.group * Index(one_.filters) + axes.filter;
     const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
@@ -226,7 +252,7 @@ class ConvolutionKernels : ConvolutionOperands {
       position = position * Index(dim.output) +
                  kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
-    if (one_.phases() == 1) position = stored = axes.place;
+    if (one_.phases() == 1 && blocks_.rows == 1) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
     if (!group_.statistics) {
       store_results(draft, group_, {axes.sample, row, position}, result, mask, {axes.sample, row, stored});
@@ -235,10 +261,19 @@ class ConvolutionKernels : ConvolutionOperands {
                                    counted_places());
       const std::vector<ExprId> folded = store_results(draft, group_, {axes.sample, row, position}, result,
                                                        both(build, mask, counts),
-                                                       {axes.stored_sample, row, axes.stored_place});
+                                                       {axes.stored_sample, row, stored_position(draft, axes)});
       store_parts(draft, axes, row, folded, counts, mask);
     }
     finish(draft, draft.schedule);
+  }
+
+  // Of a group with statistics, there may be no such one.
+  Index stored_position(const KernelDraft& draft, const Axes& axes) const {
+    if (blocks_.rows == 1) return axes.stored_place;
+    const std::vector<Index> place = along_dims(draft, axes.stored_place, axes.copy);
+    Index stored = 0;
+    for (size_t at = 0; at < dims(); ++at) stored = stored * Index(one_.dims[at].output) + place[at];
+    return stored;
   }
 
   // --- Statistics: of each row, what the places of a block fold to ---
@@ -254,9 +289,9 @@ class ConvolutionKernels : ConvolutionOperands {
       parts_.squares.push_back(scratch("part_squares", DType::f32, shape, contiguous_strides(shape)));
     }
     parts_.count = parts();
-    parts_.length = blocks_.positions;
+    parts_.length = blocks_.positions * blocks_.rows;
     parts_.period = blocks_of_places();
-    parts_.last = counted_places() - (parts_.period - 1) * parts_.length;
+    parts_.last = counted_places() * blocks_.rows - (parts_.period - 1) * parts_.length;
   }
 
   // The mean of those that count and the sum of their squared deviations from it, as exact as two walks make them.
@@ -265,15 +300,15 @@ class ConvolutionKernels : ConvolutionOperands {
     kernel::Builder& build = draft.build;
     const auto sum = [&](ExprId value) {
       if (counts != kernel::kNoExpr) value = build.op(ScalarOp::kSelect, {counts, value, number(build, 0.0)});
-      return build.reduce(kernel::ReduceOp::kSum, {value}, {axes.lane});
+      return build.reduce(kernel::ReduceOp::kSum, {value}, axes.lanes);
     };
-    const auto width = static_cast<double>(blocks_.positions);
+    const auto width = static_cast<double>(blocks_.positions * blocks_.rows);
     for (size_t fold = 0; fold < folded.size(); ++fold) {
       // Of shares, so that no sum is larger than the largest value.
       ExprId mean = sum(build.op(ScalarOp::kMul, {folded[fold], number(build, 1.0 / width)}));
       if (counts != kernel::kNoExpr) {
-        const ExprId left = build.op(ScalarOp::kMinimum,
-                                     {build.index(axes.left, DType::i32), whole(build, blocks_.positions)});
+        const ExprId left = build.op(ScalarOp::kMinimum, {build.index(axes.left * Index(blocks_.rows), DType::i32),
+                                                          whole(build, blocks_.positions * blocks_.rows)});
         mean = build.op(ScalarOp::kMul,
                         {mean, build.op(ScalarOp::kDiv, {number(build, width), build.cast(DType::f32, left)})});
       }
@@ -314,11 +349,11 @@ class ConvolutionKernels : ConvolutionOperands {
     const bool is_short = one_.taps() * one_.channels <= tile::kMostUnrolled;
     walk_taps(draft, axes, one_.channels, {.mapping = Mapping::kLoop, .width = 1, .unrolled = is_short});
     draft.schedule.warps = blocks_.warps;
-    const Digits place(draft, axes.place, places());
+    const std::vector<Index> place = along_dims(draft, axes.place, axes.copy);
     kernel::Builder& build = draft.build;
     const ExprId image = build.cast(DType::f32, own_image(draft, axes, place)),
                  filter = build.cast(DType::f32, own_filter(draft, axes));
-    const ExprId sum = build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kMul, {image, filter})}, axes.summed);
+    const ExprId sum = build.dot(image, filter, axes.summed);
     finish_sum(draft, axes, place, sum, kernel::kNoExpr);
   }
 
@@ -326,6 +361,9 @@ class ConvolutionKernels : ConvolutionOperands {
   void walk_taps(ScheduledDraft& draft, Axes& axes, int64_t channels, const lower::AxisSchedule& step) const {
     static const char* const kNames[] = {"tap_slice", "tap_row", "tap_column"};
     std::vector<std::string> loop;
+    // Rows last, where a thread has several of them: one tap's window of rows is in registers at a time.
+    const bool rows_last = blocks_.rows > 1 && one_.dims[dims() - 2].taps > 1;
+    const std::string rows = kNames[1];
     const auto walk = [&](const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
       loop.push_back(name);
       axes.summed.push_back(draft.mapped(name, extent, how));
@@ -335,11 +373,17 @@ class ConvolutionKernels : ConvolutionOperands {
       axes.tap.push_back(one_.dims[dim].taps == 1
                              ? Index(0)
                              : walk(kNames[3 - dims() + dim], one_.dims[dim].taps,
-                                    {.mapping = Mapping::kLoop, .width = 1, .unrolled = step.unrolled}));
+                                    {.mapping = Mapping::kLoop,
+                                     .width = 1,
+                                     .unrolled = step.unrolled || (rows_last && dim + 2 == dims())}));
     axes.channel = channels == 1 && !axes.summed.empty() ? Index(0) : walk("channel", channels, step);
     for (size_t dim = 0; dim < dims(); ++dim) axes.depth = axes.depth * Index(one_.dims[dim].taps) + axes.tap[dim];
     axes.depth = axes.depth * Index(channels) + axes.channel;
-    draft.schedule.nest = {loop};
+    if (rows_last) std::erase(loop, rows);
+    if (rows_last && step.unrolled) loop.push_back(rows);
+    draft.schedule.nest.clear();
+    if (!loop.empty()) draft.schedule.nest.push_back(loop);
+    if (rows_last && !step.unrolled) draft.schedule.nest.push_back({rows});
   }
 
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
@@ -347,7 +391,7 @@ class ConvolutionKernels : ConvolutionOperands {
                        {axes.phase, axes.group, axes.row, axes.depth}, kernel::kNoExpr);
   }
 
-  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
+  ExprId arranged_image(KernelDraft& draft, const Axes& axes, const std::vector<Index>& place) const {
     Index position = 0;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
@@ -374,7 +418,7 @@ class ConvolutionKernels : ConvolutionOperands {
     return draft.load(weight_buffer(draft), places, 0.0, taps_exist(draft, axes));
   }
 
-  ExprId own_image(KernelDraft& draft, const Axes& axes, const Digits& place) const {
+  ExprId own_image(KernelDraft& draft, const Axes& axes, const std::vector<Index>& place) const {
     ImagePlaces places{.shape = image_shape(),
                        .strides = one_.image_strides,
                        .at = {axes.sample, axes.group * Index(one_.channels) + axes.channel},
@@ -418,6 +462,22 @@ class ConvolutionKernels : ConvolutionOperands {
 };
 
 }  // namespace
+
+int64_t rows_of_thread(const LoweredGroup& group, int64_t wished) {
+  const Convolution& one = *group.convolution;
+  if (!one.is_direct() || one.dims.size() < 2) return 1;
+  const ConvolutionDim& dim = one.dims[one.dims.size() - 2];
+  if (dim.taps == 1 || dim.taps > tile::kMostUnrolled) return 1;
+  int64_t rows = std::min(wished, dim.places);
+  while (group.statistics && dim.places % rows != 0) --rows;
+  return rows;
+}
+
+int64_t places_of_threads(const Convolution& convolution, int64_t rows) {
+  if (rows == 1) return convolution.places();
+  const int64_t length = convolution.dims[convolution.dims.size() - 2].places;
+  return convolution.places() / length * ceil_divide(length, rows);
+}
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) {
   return ConvolutionKernels(group, blocks).run();

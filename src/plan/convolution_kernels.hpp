@@ -12,7 +12,14 @@ struct ConvolutionBlocks {
   int stages = 3;  // steps whose loads are in flight
   int warps = 8;
   bool halves = false;  // single precision by three products of halves, else by one
+  int64_t rows = 1;     // depthwise: neighbouring rows of the result that a thread has, from what it loads once
 };
+
+// Of a depthwise convolution: how many rows a thread may have, at most as many as are wished for. One where there is no
+// dimension of rows; where a block makes parts of statistics, a divisor of their number.
+int64_t rows_of_thread(const LoweredGroup& group, int64_t wished);
+// Places of a sample with that many rows a thread: a column of them is one place.
+int64_t places_of_threads(const Convolution& convolution, int64_t rows);
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks);
 

@@ -6,7 +6,8 @@
 // and three products (scheme fp16x3 of lower/schedule.hpp). A power of two for each sample and each filter keeps them
 // within a half's range, and what it does not keep there is computed again in TF32, or f32 (docs/precision.md). A
 // kernel before the product lays the image out with channels side by side and zeros around it, so that the product's
-// loads are long and need no masks; it may also make the image. Depthwise convolutions are sums of a few products each.
+// loads are long and need no masks; it may also make the image. Depthwise convolutions are sums of a few products each:
+// a thread makes several rows of one column, and loads what their windows share once.
 #include <algorithm>
 
 #include "plan/convolution_kernels.hpp"
@@ -38,18 +39,49 @@ const ParameterTable& takes(const DeviceDescription&) {
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
       {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
+      // Depthwise: 1 is what it was before there was a choice.
+      {.name = "rows", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = false, .tried = {1, 2, 4, 7, 8}},
       {.name = "scheme", .least = kOneHalf, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
   });
   return table;
 }
 
+constexpr int64_t kWarp = 32;  // threads
+
+// The rows of a thread that has one place of each, with the fewest loads. Every multiprocessor has some warps.
+int64_t default_rows(const LoweredGroup& group, const DeviceDescription& device) {
+  const Convolution& one = *group.convolution;
+  constexpr int64_t kMostRows = 8, kFewWarps = 4;
+  const int64_t planes = one.samples * one.groups * one.filters * one.phases();
+  const auto warps = [&](int64_t rows) { return ceil_divide(places_of_threads(one, rows), kWarp); };
+  const auto loads = [&](int64_t rows) { return warps(rows) * (one.taps() + one.places_of_windows(rows)); };
+  int64_t best = 1;
+  for (int64_t wished = 2; wished <= kMostRows; ++wished) {
+    const int64_t rows = rows_of_thread(group, wished);
+    if (planes * warps(rows) >= kFewWarps * device.units && loads(rows) < loads(best)) best = rows;
+  }
+  return best;
+}
+
+// Threads side by side read side by side only where each has one place of a row. As many to a block as leave few of
+// them, in its last, without one.
+Parameters direct_defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const Convolution& one = *group.convolution;
+  const int64_t rows = default_rows(group, device), places = places_of_threads(one, rows);
+  if (rows == 1) {
+    const int64_t width = std::clamp<int64_t>(next_power_of_two(places), kWarp, 1024);
+    return {{"block_n", width}, {"num_warps", std::max<int64_t>(width / 512, 1)}};
+  }
+  const auto padded = [&](int64_t width) { return ceil_divide(places, width) * width; };
+  int64_t width = std::clamp<int64_t>(next_power_of_two(places), kWarp, 4 * kWarp);
+  while (width > kWarp && 10 * padded(width) > 11 * padded(kWarp)) width /= 2;
+  return {{"block_n", width}, {"num_warps", width / kWarp}, {"rows", rows}};
+}
+
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
-  if (one.is_direct()) {
-    const int64_t width = std::clamp<int64_t>(next_power_of_two(one.places()), 32, 1024);
-    return {{"block_n", width}, {"num_warps", std::max<int64_t>(width / 512, 1)}};
-  }
+  if (one.is_direct()) return direct_defaults(group, device);
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
   const int64_t rows = one.filters * one.rows_of_filter();
   int64_t outer_phases = one.phases();
@@ -91,6 +123,9 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   std::vector<ParameterRange> ranges = takes(device).ranges();
+  // Only depthwise convolutions have rows to share.
+  if (!group.convolution->is_direct())
+    std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "rows"; });
   // Blocks that have all filters are no narrower than these.
   if (group.convolution->folds_filters)
     for (ParameterRange& range : ranges)
@@ -104,7 +139,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Convolution& one = *group.convolution;
   int64_t filters = read("block_m"), positions = read("block_n");
-  positions = one.is_direct() ? std::min(positions, next_power_of_two(one.places()))
+  const int64_t rows = rows_of_thread(group, read("rows"));
+  positions = one.is_direct() ? std::min(positions, next_power_of_two(places_of_threads(one, rows)))
                               : std::min<int64_t>(positions, 256);
   if (one.folds_filters) {
     filters = std::max(filters, next_power_of_two(one.filters));
@@ -115,7 +151,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                      .depth = read("block_k"),
                                      .stages = static_cast<int>(read("stages")),
                                      .warps = static_cast<int>(read("num_warps")),
-                                     .halves = read("scheme") == kFp16x3});
+                                     .halves = read("scheme") == kFp16x3,
+                                     .rows = rows});
 }
 
 }  // namespace

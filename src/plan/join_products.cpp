@@ -161,13 +161,13 @@ class ProductJoiner {
     if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
     Joined made{{std::move(nodes), std::string(scheduler.name), scheduler.defaults(*lowered, device_)}};
     made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_) +
-                   seconds_of_image(*lowered);
+                   seconds_of_image(*lowered, made.group.parameters);
     return made;
   }
 
   // What the model of tiles does not see of an image that is made as it is laid out: loads that run across the lines of
-  // memory; and depthwise, that it is made again for every tap.
-  double seconds_of_image(const plan::LoweredGroup& group) const {
+  // memory; and depthwise, that it is made again for every tap, but once for a thread's rows.
+  double seconds_of_image(const plan::LoweredGroup& group, const plan::Parameters& parameters) const {
     if (!group.producer) return 0;
     constexpr double kSectorBytes = 32;
     const kernel_ir::Kernel& kernel = group.producer->group->kernel;
@@ -190,8 +190,10 @@ class ProductJoiner {
     }
     if (!group.convolution->is_direct()) return bytes / device_.copy_bytes_per_second;
     const double elements = static_cast<double>(facts_.graph.type(group.convolution->result).elements());
-    return bytes / device_.copy_bytes_per_second +
-           2 * operations * elements * static_cast<double>(group.convolution->taps()) / device_.fp32_flops;
+    const auto chosen = parameters.find("rows");
+    const int64_t rows = chosen == parameters.end() ? 1 : chosen->second;
+    const double times = static_cast<double>(group.convolution->places_of_windows(rows)) / static_cast<double>(rows);
+    return bytes / device_.copy_bytes_per_second + 2 * operations * elements * times / device_.fp32_flops;
   }
 
   // In the place of the last of them, where the model expects it to be faster. Returns whether it was replaced.

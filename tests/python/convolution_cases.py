@@ -244,7 +244,7 @@ def _fault(actual: Tensor, eager: Tensor, exact: Tensor, bound: Tensor) -> str:
     return f"error {float((error / bound).max()):.3g} of what is allowed" if bool((error > bound).any()) else ""
 
 
-def interpreted(request: dict[str, Any]) -> str:
+def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PRODUCED) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments, held to a share of the sum
     of the products' magnitudes: of halves' 11 digits, or of single precision's 24; where halves hold no more, of the
     largest that a sample and a filter could make."""
@@ -252,7 +252,7 @@ def interpreted(request: dict[str, Any]) -> str:
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    case = next(one for one in CASES + FOLDS + PRODUCED if one.name == request["case"])
+    case = next(one for one in cases if one.name == request["case"])
     ours = module.ModelNew(torch.nn.Module())
     digits = 2.0**-21 if request["exact"] and case.dtype == torch.float32 else 2.0**-10
     for draw in ("drawn", "strewn", "one filter") if isinstance(case, Fold) else ("drawn", "strewn"):

@@ -36,6 +36,7 @@ class Norm:
     dtype: torch.dtype = torch.float32
     arrange: Callable[[Block], Any] = field(default=lambda block: None)
     positions: int = 16  # of a block
+    rows: int = 1  # of a thread, depthwise
 
     def block(self) -> Block:
         torch.manual_seed(11)
@@ -81,6 +82,34 @@ CASES = [
     Norm("long", lambda: nn.Conv1d(5, 18, 3), lambda: nn.BatchNorm1d(18), (2, 5, 4096), positions=128),
     Norm("groups", lambda: nn.Conv2d(6, 36, 3, groups=2), lambda: nn.BatchNorm2d(36), (2, 6, 7, 8)),
     Norm("depthwise", lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6), lambda: nn.BatchNorm2d(6), (2, 6, 9, 11)),
+    Norm(
+        "depthwise_rows",
+        lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6),
+        lambda: nn.BatchNorm2d(6),
+        (2, 6, 9, 11),
+        rows=3,
+    ),
+    Norm(
+        "depthwise_rows_of_several_blocks",
+        lambda: nn.Conv2d(6, 6, 5, padding=2, stride=2, groups=6),
+        lambda: nn.BatchNorm2d(6),
+        (2, 6, 24, 46),
+        rows=4,
+    ),
+    Norm(
+        "depthwise_rows_of_which_fewer_divide",
+        lambda: nn.Conv2d(6, 12, 3, padding=1, groups=6),
+        lambda: nn.BatchNorm2d(12),
+        (2, 6, 10, 7),
+        rows=4,
+    ),
+    Norm(
+        "depthwise_rows_of_slices",
+        lambda: nn.Conv3d(3, 3, 3, padding=1, groups=3),
+        lambda: nn.BatchNorm3d(3),
+        (2, 3, 3, 6, 5),
+        rows=2,
+    ),
     Norm("transposed", lambda: nn.ConvTranspose2d(5, 18, 3, padding=1), lambda: nn.BatchNorm2d(18), (2, 5, 7, 6)),
     Norm("without_parameters", lambda: nn.Conv2d(5, 18, 3), lambda: nn.BatchNorm2d(18, affine=False), (2, 5, 9, 11)),
     Norm(

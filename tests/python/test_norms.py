@@ -72,8 +72,8 @@ def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProces
     if how != "one group":
         blocks = {
             "apart": None,
-            "half": SMALL | {"block_n": case.positions, "scheme": 0},
-            "exact": SMALL | {"block_n": 2 * case.positions, "scheme": 1},
+            "half": SMALL | {"block_n": case.positions, "rows": case.rows, "scheme": 0},
+            "exact": SMALL | {"block_n": 2 * case.positions, "rows": case.rows, "scheme": 1},
         }
         schedule = _norm_apart(graph, tmp_path, blocks[how])
     emitted = library.compile_graph(graph, "triton", schedule=schedule)

@@ -16,7 +16,7 @@ struct Walk {
   void body(const std::vector<Instruction>& instructions) {
     for (const Instruction& one : instructions) {
       if (one.kind == Kind::kConstant) epsilons[one.results[0]] = one.number >= kLeastEpsilon;
-      if (one.kind == Kind::kOp && one.op == kernel_ir::ScalarOp::kAdd)
+      if (one.kind == Kind::kOp && one.op == tile::ScalarOp::kAdd)
         sums[one.results[0]] = std::any_of(one.operands.begin(), one.operands.end(),
                                            [&](tile::Value operand) { return epsilons[operand]; });
       body(one.body);
