@@ -109,8 +109,7 @@ TEST(Concatenation, WherePointwiseKernelsMakeThePartsOneKernelMakesTheWhole) {
 }
 
 TEST(Concatenation, OneThatAConvolutionReadsWhereItsPartsLieIsNotStored) {
-  const Planned planned(std::string(kParts) + R"(
-  input %v : f32[64, 160, 3, 3] parameter "v"
+  const Planned planned(std::string("  input %v : f32[64, 160, 3, 3] parameter \"v\"") + kParts + R"(
   %y = aten.conv2d.default(input=%both, weight=%v, padding=[1, 1]) : f32[16, 64, 56, 56]
   return %y)");
   EXPECT_EQ(planned.stored_in_place(), 0);
