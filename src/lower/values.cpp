@@ -278,7 +278,7 @@ std::pair<Value, Value> Values::halves_of(const Expr& expr, size_t place) {
       given && emission.type(given->first) == half && emission.type(given->second) == half)
     return {zero_beyond(expr, given->first), zero_beyond(expr, given->second)};
   value = zero_beyond(expr, value);
-  const std::string& name = program_.values[value].name;
+  const std::string name = program_.values[value].name;  // a copy: each step adds values
   const Value high = emission.op(ScalarOp::kCast, {value}, DType::f16, name + "_high");
   const Value rest = emission.op(ScalarOp::kSub, {value, emission.cast(high, DType::f32)}, DType::f32);
   return {high, emission.op(ScalarOp::kCast, {rest}, DType::f16, name + "_low")};
