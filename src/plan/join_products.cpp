@@ -18,8 +18,9 @@ namespace {
 
 // What the library reaches of the roofline's rate: with products, and with attention in single precision, or with a
 // mask, for which it has slower kernels.
-constexpr double kLibraryShareOfMemoryInBatches = 0.75;  // small ones, in single precision: 553 MB take 262 us on an H100
 constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAttentionShare = 0.5;
+// Of memory's rate, with small products in single precision: 553 MB take 262 us on an H100.
+constexpr double kLibraryShareOfMemoryInBatches = 0.75;
 // Of convolutions, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
 constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.35;
 constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps

@@ -139,11 +139,8 @@ class Remote:
         held = self._arena.get(name)
         if held is not None and held.size >= size:
             return
-        theirs = (
-            self.inputs_of._arena.get(name)
-            if name == "inputs" and self.inputs_of is not None and _is_large(size, self.device)
-            else None
-        )
+        shares = name == "inputs" and self.inputs_of is not None and _is_large(size, self.device)
+        theirs = self.inputs_of._arena.get(name) if shares else None
         if theirs is not None and theirs.size >= size and self._offer(name, theirs):
             return
         if self.device.type == "cuda" and self.can_share:
@@ -529,7 +526,7 @@ class Remote:
 
     def _timed_sample(self, empty: bool, counts: bool = True, seed: int = 0) -> float:
         doing = "being timed"
-        self._wait_until_idle(os.getpid())
+        wait_until_idle(os.getpid(), self.device.type)
         with self._reading(doing):
             if self._ask({"op": "sample", "empty": empty, "seed": seed}, doing)["ready"] is not True:
                 raise ValueError("it is not ready")
@@ -540,15 +537,10 @@ class Remote:
             except Ended as end:
                 raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
             theirs = milliseconds(reply["ms"])
-        self._wait_until_idle(self.host.process())
+        wait_until_idle(self.host.process(), self.device.type)
         if counts:
             self.clocks.note(taken, theirs, empty)
         return theirs
-
-    def _wait_until_idle(self, process: int) -> None:
-        """The contestants on a CPU take turns on the same cores: each leaves them idle, and so does this process."""
-        if self.device.type == "cpu":
-            wait_until_idle(process)
 
     def wall(self, inputs: Inputs, repeats: int) -> float:
         doing = "being timed"

@@ -24,14 +24,15 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _LONGEST_WAIT_SECONDS, _POLL_SECONDS = 0.05, 0.0003
 
 
-def wait_until_idle(process: int) -> None:
-    """Until no thread of it but the calling one runs, though not for long: what is timed next needs the cores.
+def wait_until_idle(process: int, device: str = "cpu") -> None:
+    """Until no thread of it but the calling one runs, though not for long: what is timed next needs the cores, where it
+    is timed on them.
 
     After a parallel loop the threads of libgomp spin; while those of one process do, the same call of another takes 0.4 ms or 12 ms,
     as the scheduler has it.
     """
     own, until = str(threading.get_native_id()), time.monotonic() + _LONGEST_WAIT_SECONDS
-    while _runs(process, own) and time.monotonic() < until:
+    while device == "cpu" and _runs(process, own) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
 
 
