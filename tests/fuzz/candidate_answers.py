@@ -108,6 +108,9 @@ class Stub(nursing.Host):
         self.sent = b""
         self._bytes = b""
 
+    def process(self) -> int:
+        return 0  # which is none
+
     def ask(self, message: dict[str, Any], descriptor: int | None = None) -> Any:
         return self._answered(message["op"])
 
