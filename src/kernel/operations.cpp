@@ -159,4 +159,16 @@ std::optional<double> identity_of(ReduceOp reduce) {
   }
 }
 
+std::optional<ScalarOp> step_of(ReduceOp reduce) {
+  switch (reduce) {
+    case ReduceOp::kSum: return ScalarOp::kAdd;
+    case ReduceOp::kProd: return ScalarOp::kMul;
+    case ReduceOp::kMax: return ScalarOp::kMaximum;
+    case ReduceOp::kMin: return ScalarOp::kMinimum;
+    case ReduceOp::kAny: return ScalarOp::kLogicalOr;
+    case ReduceOp::kAll: return ScalarOp::kLogicalAnd;
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace kw::kernel

@@ -117,5 +117,7 @@ int components_of(ReduceOp reduce);  // values that it results in
 bool is_predicate(ScalarOp op);
 // The value that changes nothing when a simple fold (sum, prod, max, min, any, all) meets it; nullopt for the others.
 std::optional<double> identity_of(ReduceOp reduce);
+// What a simple fold does with what it has so far and the next value; nullopt for the others.
+std::optional<ScalarOp> step_of(ReduceOp reduce);
 
 }  // namespace kw::kernel

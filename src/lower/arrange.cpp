@@ -429,17 +429,6 @@ class Arranger {
     accumulators_[id] = values_.identity_tile(type, reduce);
   }
 
-  static ScalarOp step_of(ReduceOp reduce) {
-    switch (reduce) {
-      case ReduceOp::kSum: return ScalarOp::kAdd;
-      case ReduceOp::kProd: return ScalarOp::kMul;
-      case ReduceOp::kMax: return ScalarOp::kMaximum;
-      case ReduceOp::kMin: return ScalarOp::kMinimum;
-      case ReduceOp::kAny: return ScalarOp::kLogicalOr;
-      default: return ScalarOp::kLogicalAnd;
-    }
-  }
-
   void accumulate(ExprId id) {
     const Expr& expr = values_.kernel.exprs[id];
     Value total = accumulators_.at(id);
@@ -459,7 +448,8 @@ class Arranger {
     }
     Value operand = values_.fold_operand(expr);
     if (!keeps_lanes(id)) operand = values_.fold_lanes(expr, operand, noun_of(expr) + "_of_block");
-    Value result = values_.emission.op(step_of(expr.reduce), {total, operand}, expr.dtype, noun_of(expr) + "_next");
+    Value result = values_.emission.op(*kernel::step_of(expr.reduce), {total, operand}, expr.dtype,
+                                       noun_of(expr) + "_next");
     accumulators_[id] = result;
     if (is_maximum(id)) use_maximum(id, total, result);
   }

@@ -25,18 +25,6 @@ using tile::TileType;
 using tile::Value;
 using Lanes = std::vector<Symbol>;
 
-std::optional<ScalarOp> step_of(ReduceOp reduce) {
-  switch (reduce) {
-    case ReduceOp::kSum: return ScalarOp::kAdd;
-    case ReduceOp::kProd: return ScalarOp::kMul;
-    case ReduceOp::kMax: return ScalarOp::kMaximum;
-    case ReduceOp::kMin: return ScalarOp::kMinimum;
-    case ReduceOp::kAny: return ScalarOp::kLogicalOr;
-    case ReduceOp::kAll: return ScalarOp::kLogicalAnd;
-    default: return std::nullopt;
-  }
-}
-
 // A comparison of whole numbers in these ranges, where it is the same for all of them.
 std::optional<bool> decided(ScalarOp op, const kernel::Interval& left, const kernel::Interval& right) {
   const auto less = [](const kernel::Interval& a, const kernel::Interval& b) -> std::optional<bool> {
@@ -314,7 +302,7 @@ class TakenApart {
 
   // Point after point, and then along what lanes are left.
   void emit_fold(const Instruction& one) {
-    const std::optional<ScalarOp> step = step_of(one.reduce);
+    const std::optional<ScalarOp> step = kernel::step_of(one.reduce);
     if (!step) refuse(fmt::format("a {} folds an unrolled tile", kernel::name_of(one.reduce)));
     const TileType& type = old_.values[one.results[0]].type;
     const std::string& name = old_.values[one.results[0]].name;

@@ -18,6 +18,7 @@ namespace {
 
 using plan::Domain;
 using plan::GraphFacts;
+using plan::kLaunchBytes;
 
 struct Group {
   std::vector<NodeId> nodes;  // ascending; empty once merged into another
@@ -26,7 +27,6 @@ struct Group {
   bool fusable = false;
 };
 
-constexpr double kLaunchBytes = 1 << 20;     // moved in the time that a kernel takes to begin and end
 constexpr double kSmallBytes = 1 << 18;      // a kernel that moves less is hardly more than its launch
 constexpr int kSpreadWeight = 16;            // the most arithmetic of a value that broadcasting makes
 constexpr double kBytesPerOperation = 0.15;  // moved in the time of one addition, on GPUs and CPUs alike

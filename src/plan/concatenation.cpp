@@ -7,21 +7,15 @@
 #include "ir/op_registry.hpp"
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
+#include "plan/traffic.hpp"
 
 namespace kw {
 namespace {
 
 using plan::GraphFacts;
+using plan::kLaunchBytes;
 
-// What a copy moves in the time that its launch takes: below it, nothing is gained by a part that another stores.
-constexpr double kLaunchBytes = 1 << 20;
 constexpr int64_t kAligned = 16;  // bytes to which kernels expect a tensor's beginning to be aligned
-
-std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
-  return groups;
-}
 
 bool holds(const std::vector<NodeId>& nodes, NodeId node) {
   return std::binary_search(nodes.begin(), nodes.end(), node);

@@ -130,8 +130,7 @@ class ProgramBuilder {
   }
 
   Program build() {
-    std::vector<std::vector<NodeId>> groups;
-    for (const auto& group : schedule_.groups) groups.push_back(group.nodes);
+    const std::vector<std::vector<NodeId>> groups = nodes_of(schedule_);
     const auto outputs = stored_values(facts_, groups);
     for (size_t group = 0; group < groups.size(); ++group) {
       const GroupSchedule& one = schedule_.groups[group];
@@ -350,6 +349,12 @@ class ProgramBuilder {
 
 }  // namespace
 
+std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
+  std::vector<std::vector<NodeId>> groups;
+  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  return groups;
+}
+
 std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts,
                                                 const std::vector<std::vector<NodeId>>& groups) {
   const Graph& graph = facts.graph;
@@ -441,8 +446,7 @@ Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescript
 std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,
                                                             const DeviceDescription& device) {
   const GraphFacts facts(graph);
-  std::vector<std::vector<NodeId>> groups;
-  for (const auto& group : schedule.groups) groups.push_back(group.nodes);
+  const std::vector<std::vector<NodeId>> groups = nodes_of(schedule);
   const auto outputs = stored_values(facts, groups);
   std::vector<std::vector<plan::ParameterRange>> space(groups.size());
   for (size_t group = 0; group < groups.size(); ++group) {

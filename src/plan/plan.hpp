@@ -21,6 +21,9 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
 // nodes missing, a group that its scheduler cannot take) or is another target's.
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
+// The nodes of each group, in the order of the schedule.
+std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule);
+
 // Which values each group stores, given all groups in order: those that a group without their producer reads, and graph
 // outputs. A node that stands in several groups is stored by the first.
 std::vector<std::vector<ValueId>> stored_values(const plan::GraphFacts& facts,

@@ -151,9 +151,7 @@ std::optional<Schedule> with_statistics_apart(const GraphFacts& facts, const Sch
   const auto place = made.groups.begin() + static_cast<std::ptrdiff_t>(group);
   place->nodes = united(apart->before, apart->statistics);
   made.groups.insert(place + 1, GroupSchedule{united(apart->before, apart->after), "", {}});
-  std::vector<std::vector<NodeId>> nodes;
-  for (const GroupSchedule& one : made.groups) nodes.push_back(one.nodes);
-  const auto outputs = stored_values(facts, nodes);
+  const auto outputs = stored_values(facts, nodes_of(made));
   for (size_t at : {group, group + 1}) {
     const auto lowered = lower_group(facts, made.groups[at].nodes, outputs[at]);
     const Scheduler* scheduler = lowered ? scheduler_for(*lowered) : nullptr;

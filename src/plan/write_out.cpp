@@ -25,18 +25,6 @@ using kernel_ir::Store;
 // Per axis of the old kernel: which of the neighbouring points, or which offset.
 using Place = std::vector<int64_t>;
 
-std::optional<ScalarOp> operation_of(ReduceOp reduce) {
-  switch (reduce) {
-    case ReduceOp::kSum: return ScalarOp::kAdd;
-    case ReduceOp::kProd: return ScalarOp::kMul;
-    case ReduceOp::kMax: return ScalarOp::kMaximum;
-    case ReduceOp::kMin: return ScalarOp::kMinimum;
-    case ReduceOp::kAny: return ScalarOp::kLogicalOr;
-    case ReduceOp::kAll: return ScalarOp::kLogicalAnd;
-    default: return std::nullopt;
-  }
-}
-
 class Writer {
  public:
   Writer(const Kernel& old, const std::vector<int64_t>& repeats)
@@ -47,7 +35,7 @@ class Writer {
   std::optional<Kernel> run() {
     for (const Expr& expr : old_.exprs) {
       const bool folds = expr.kind == ExprKind::kReduce;
-      if (expr.kind == ExprKind::kGather || expr.kind == ExprKind::kScan || (folds && !operation_of(expr.reduce)))
+      if (expr.kind == ExprKind::kGather || expr.kind == ExprKind::kScan || (folds && !kernel::step_of(expr.reduce)))
         return std::nullopt;
     }
     Place place(old_.axes.size(), 0);
@@ -156,7 +144,7 @@ class Writer {
     ExprId result = kernel_ir::kNoExpr;
     for (place[axis] = 0; place[axis] < old_.axes[axis].extent; ++place[axis]) {
       const ExprId one = folded(expr, place, axis + 1);
-      result = result == kernel_ir::kNoExpr ? one : build_.op(*operation_of(expr.reduce), expr.dtype, {result, one});
+      result = result == kernel_ir::kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
     }
     return result;
   }

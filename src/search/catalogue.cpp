@@ -15,12 +15,6 @@ namespace kw::search {
 
 using plan::OpClass;
 
-std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
-  return groups;
-}
-
 Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device) : facts_(graph), device_(device) {}
 
 GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {

@@ -86,9 +86,7 @@ std::string work_of(const Catalogue& catalogue, const std::vector<NodeId>& nodes
 
 std::vector<EditedGroup> edit_space(Catalogue& catalogue, const Schedule& first) {
   const GroupStanding standing = standing_of(catalogue, first);
-  std::vector<std::vector<NodeId>> nodes;
-  for (const GroupSchedule& group : first.groups) nodes.push_back(group.nodes);
-  const auto outputs = stored_values(catalogue.facts(), nodes);
+  const auto outputs = stored_values(catalogue.facts(), nodes_of(first));
   std::vector<EditedGroup> space;
   std::map<std::string, int> names;
   for (const size_t group : standing.worth) {

@@ -98,8 +98,7 @@ std::optional<plan::Parameters> Memory::usable(const nlohmann::ordered_json& jso
 }
 
 std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule& schedule) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  const std::vector<std::vector<NodeId>> groups = nodes_of(schedule);
   const auto outputs = stored_values(catalogue.facts(), groups);
   Schedule known = schedule;
   for (size_t group = 0; group < groups.size(); ++group) {
@@ -119,8 +118,7 @@ std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule&
 }
 
 void Memory::learn(Catalogue& catalogue, const Schedule& first, const Schedule& winner, double ratio) {
-  std::vector<std::vector<NodeId>> groups;
-  for (const GroupSchedule& group : winner.groups) groups.push_back(group.nodes);
+  const std::vector<std::vector<NodeId>> groups = nodes_of(winner);
   const auto outputs = stored_values(catalogue.facts(), groups);
   for (size_t group = 0; group < groups.size(); ++group) {
     const GroupSchedule& one = winner.groups[group];
