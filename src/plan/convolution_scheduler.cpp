@@ -51,14 +51,13 @@ constexpr int64_t kWarp = 32;  // threads
 // The rows of a thread that has one place of each, with the fewest loads. Every multiprocessor has some warps.
 int64_t default_rows(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
-  // With stride fewer rows of the window are shared: 5 by 5 taps at stride 2 took 0.75 ms with 4 rows, 0.95 with 8 (and
-  // 2.17 with 1) on an H100.
-  // Few taps are better read four places at a time: 3 by 1 took 0.45 ms so, and 0.66 with rows.
-  constexpr int64_t kFewTaps = 8;
+  // Few taps are better read four places at a time: 3 by 1 took 0.45 ms so on an H100, and 0.66 with rows.
+  constexpr int64_t kFewTaps = 8, kFewWarps = 4;
   if (one.taps() <= kFewTaps) return 1;
+  // With stride fewer rows of the window are shared: 5 by 5 taps at stride 2 took 0.75 ms with 4 rows, 0.95 with 8 and
+  // 2.17 with 1.
   const bool strides = one.dims.size() > 1 && one.dims[one.dims.size() - 2].stride > 1;
   const int64_t most = strides ? 4 : 8;
-  constexpr int64_t kFewWarps = 4;
   const int64_t planes = one.samples * one.groups * one.filters * one.phases();
   const auto warps = [&](int64_t rows) { return ceil_divide(places_of_threads(one, rows), kWarp); };
   const auto loads = [&](int64_t rows) { return warps(rows) * (one.taps() + one.places_of_windows(rows)); };

@@ -19,8 +19,6 @@ namespace {
 // What the library reaches of the roofline's rate: with products, and with attention in single precision, or with a
 // mask, for which it has slower kernels.
 constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAttentionShare = 0.5;
-// Of memory's rate, with small products in single precision: 553 MB take 262 us on an H100.
-constexpr double kLibraryShareOfMemoryInBatches = 0.75;
 // Of convolutions, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
 constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.35;
 constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps
@@ -97,11 +95,9 @@ class ProductJoiner {
     for_each_operand(graph.nodes[product.node],
                      [&](ValueId operand) { bytes += static_cast<double>(graph.type(operand).bytes()); });
     bytes += static_cast<double>(graph.type(product.result).bytes());
-    const bool single = product.left.dtype == DType::f32;
-    const double rate = single ? device_.fp32_flops : device_.half_flops;
-    const double share = single && product.batches() > 1 ? kLibraryShareOfMemoryInBatches : 1.0;
+    const double rate = product.left.dtype == DType::f32 ? device_.fp32_flops : device_.half_flops;
     return device_.launch_seconds +
-           std::max(product.flops() / (kLibraryShare * rate), bytes / (share * device_.copy_bytes_per_second));
+           std::max(product.flops() / (kLibraryShare * rate), bytes / device_.copy_bytes_per_second);
   }
 
   double library_seconds_of_attention(const Node& node) const {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from case_checks import interpreter_of
-from concatenation_cases import CASES, Concatenated
+from concatenation_cases import CASES, Concatenated, interpreted
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -43,6 +43,20 @@ def test_parts_in_place_are_pytorchs(case: Concatenated, interpreter: Interprete
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
+def test_parts_in_place_on_a_cpu(tmp_path: Path) -> None:
+    case = next(one for one in CASES if one.name == "one that others read")
+    graph = export.export_module(Wrapped(case.function), tuple(case.arguments()), device="cpu")
+    schedule = library.compile_graph(graph, "cpu", caution="unfused")["schedule"]
+    (whole,) = (group for group in schedule["groups"] if group["nodes"] == [case.at])
+    whole |= {"scheduler": "in_place", "parameters": {}}
+    emitted = library.compile_graph(graph, "cpu", schedule=schedule)
+    assert "aten.cat" not in emitted["library_ops"] and not any("cat" in name for name in emitted["kernels"])
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreted({"candidate": str(path), "case": case.name})
     assert not fault, fault
 
 

@@ -40,10 +40,10 @@ from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dt
 
 _synchronise = torch.cuda.synchronize
 _current_stream = torch.cuda.current_stream
+_threads, _main_thread = threading.enumerate, threading.main_thread
+
 # For so long a call that is to be timed waits on its core for the word, which comes after some 100 microseconds.
 _AWAKE_SECONDS = 0.02
-
-_threads, _main_thread = threading.enumerate, threading.main_thread
 
 
 class Resident:

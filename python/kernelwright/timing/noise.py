@@ -1,6 +1,5 @@
-"""How quiet the machine was while something was timed: what else ran on the cores that this process may use, and what it was denied.
-
-And waiting for the quiet that our own processes owe each other.
+"""How quiet the machine was while something was timed: what else ran on the cores that this process may use, and what
+it was denied. And waiting for the quiet that our own processes owe each other.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ def wait_until_idle(process: int, device: str = "cpu") -> None:
     """Until no thread of it but the calling one runs, though not for long: what is timed next needs the cores, where it
     is timed on them.
 
-    After a parallel loop the threads of libgomp spin; while those of one process do, the same call of another takes 0.4 ms or 12 ms,
-    as the scheduler has it.
+    After a parallel loop the threads of libgomp spin; while those of one process do, the same call of another takes
+    0.4 ms or 12 ms, as the scheduler has it.
     """
     own, until = str(threading.get_native_id()), time.monotonic() + _LONGEST_WAIT_SECONDS
     while device == "cpu" and _runs(process, own) and time.monotonic() < until:

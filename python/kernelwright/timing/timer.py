@@ -17,7 +17,8 @@ Call = Callable[[], Any]
 
 _LARGEST_FLUSH = 256 << 20
 
-# A loop that shows whether its threads have cores of their own; for how long it is repeated, in seconds; and what is about the fastest.
+# A loop that shows whether its threads have cores of their own; for how long it is repeated, in seconds; and what is
+# about the fastest.
 _SLICE_BYTES, _LONGEST_SPREADING, _ABOUT = 4 << 20, 0.02, 1.5
 
 # How many elements of an input change places among each other between two timed calls: what that takes in memory.
@@ -41,7 +42,7 @@ def cache_bytes(device: torch.device) -> int:
     return max(sizes, default=32 << 20)
 
 
-# mallopt(3): nothing is mapped for itself, which would be unmapped and mapped anew each time, and the heap never shrinks.
+# mallopt(3): nothing is mapped for itself, which would be unmapped and mapped anew each time; the heap never shrinks.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _NEVER_TRIMMED = (1 << 31) - 1
 
@@ -49,8 +50,9 @@ _NEVER_TRIMMED = (1 << 31) - 1
 def keep_freed_memory() -> bool:
     """Have this process keep the memory that it frees, as on a GPU; False where the C library is not glibc.
 
-    By default glibc gives large blocks back, and the end of its heap once enough of it is free. Whether a call of eager ends in that state
-    depends on what happened to be allocated before: the same call takes 7 ms in one process and 18 ms, most of them page faults, in the next.
+    By default glibc gives large blocks back, and the end of its heap once enough of it is free. Whether a call of eager
+    ends in that state depends on what happened to be allocated before: the same call takes 7 ms in one process and
+    18 ms, most of them page faults, in the next.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return bool(mallopt and mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIMMED))
@@ -88,8 +90,8 @@ class Timer:
             self._spread_threads()
 
     def _spread_threads(self) -> None:
-        """Go on until two short loops take about what the fastest did: woken at once, threads may share a core until the scheduler moves one,
-        and a call takes ten times as long meanwhile.
+        """Go on until two short loops take about what the fastest did: woken at once, threads may share a core until
+        the scheduler moves one, and a call takes ten times as long meanwhile.
         """
         quick, until = 0, time.perf_counter() + _LONGEST_SPREADING
         while quick < 2 and (began := time.perf_counter()) < until:
