@@ -2,13 +2,21 @@
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(Threads REQUIRED)
 
-# Header-only under both of its names: Debian has fmt as a shared library only, which a static program cannot take.
+# Debian has fmt as a shared library only, which a static program cannot take: its functions are compiled here, or, where fmt/functions.cpp does not suit its
+# version, in each file that formats.
 find_path(KW_FMT_INCLUDE fmt/format.h REQUIRED)
-foreach(name fmt::fmt fmt::fmt-header-only)
-  add_library(${name} INTERFACE IMPORTED)
-  set_target_properties(${name} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${KW_FMT_INCLUDE}"
-                                           INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
-endforeach()
+try_compile(KW_FMT_COMPILED ${PROJECT_BINARY_DIR}/fmt
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/fmt/functions.cpp ${CMAKE_CURRENT_LIST_DIR}/fmt/check.cpp
+  CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${KW_FMT_INCLUDE}"
+  CXX_STANDARD 20)
+if(KW_FMT_COMPILED)
+  add_library(kw_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt/functions.cpp)
+  target_include_directories(kw_fmt SYSTEM PUBLIC ${KW_FMT_INCLUDE})
+else()
+  add_library(kw_fmt INTERFACE)
+  target_include_directories(kw_fmt SYSTEM INTERFACE ${KW_FMT_INCLUDE})
+  target_compile_definitions(kw_fmt INTERFACE FMT_HEADER_ONLY=1)
+endif()
 
 # CLI11's own configuration differs between distributions in how it names its target.
 find_path(KW_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
