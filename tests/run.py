@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matrix
@@ -25,9 +25,11 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    failures: list[str] = field(default_factory=list, compare=False)  # their names
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+        counts = self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        return Tally(*counts, self.failures + other.failures)
 
 
 def read_junit(path: Path) -> Tally | None:
@@ -40,6 +42,7 @@ def read_junit(path: Path) -> Tally | None:
     for case in root.iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
             tally.failed += 1
+            tally.failures.append("::".join(filter(None, (case.get("classname"), case.get("name")))))
         elif case.find("skipped") is not None:
             tally.skipped += 1
         else:
@@ -66,6 +69,8 @@ def run_suite(
     elif tally is None or (status != 0 and tally.failed == 0):
         print(f"{title}: ended with status {status} and no report of a failure", flush=True)
         tally = (tally or Tally()) + Tally(failed=1)
+    for name in tally.failures:
+        print(f"failed: {name}", flush=True)
     print(f"== {title}: {time.monotonic() - began:.0f} s", flush=True)
     return tally
 

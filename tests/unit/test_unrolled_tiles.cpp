@@ -39,8 +39,7 @@ tile::Program arranged(const char* text, std::string_view schedule) {
 int count(const tile::Program& program, tile::Kind kind, std::string_view buffer = "") {
   int found = 0;
   tile::for_each(program.body, [&](const tile::Instruction& one) {
-    const bool is_of_buffer = buffer.empty() || program.buffers[one.access.buffer].name == buffer;
-    found += one.kind == kind && is_of_buffer ? 1 : 0;
+    if (one.kind == kind && (buffer.empty() || program.buffers[one.access.buffer].name == buffer)) ++found;
   });
   return found;
 }

@@ -40,7 +40,12 @@ from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dt
 
 _synchronise = torch.cuda.synchronize
 _current_stream = torch.cuda.current_stream
+_clock = time.perf_counter
 _threads, _main_thread = threading.enumerate, threading.main_thread
+
+# Inputs on a GPU up to this size lie in another place on every other draw, as all do on a CPU: whoever takes an address
+# for the contents, or keeps the first one, is wrong there.
+_MOVED_BYTES = 1 << 26
 
 # For so long a call that is to be timed waits on its core for the word, which comes after some 100 microseconds.
 _AWAKE_SECONDS = 0.02
@@ -245,8 +250,8 @@ class Resident:
 
     def _place_of_input(self, form: dict[str, Any], private: bool) -> torch.Tensor:
         """The memory that a storage of the inputs has in this process."""
-        if private and self.device.type == "cpu":
-            return torch.empty(form["bytes"], dtype=torch.uint8)
+        if private and (self.device.type == "cpu" or form["bytes"] <= _MOVED_BYTES):
+            return torch.empty(form["bytes"], dtype=torch.uint8, device=self.device)
         return self._bytes("inputs", form)
 
     def _bytes(self, arena: str, form: dict[str, Any]) -> torch.Tensor:
@@ -297,6 +302,7 @@ class Resident:
         self.outputs = message["outputs"]
         is_guarded = self.device.type == "cuda" and watch is not None
         early = self._outputs_of_this_stream(tensors) if is_guarded else None
+        busy_ms = self._others_busy_ms() if is_guarded else 0.0
         if self.device.type == "cuda":
             _synchronise(self.device)
         self._copy_staged(back=True)
@@ -316,6 +322,7 @@ class Resident:
             "guards": watch.violations() if watch is not None else [],
             "settings": (settings.undo() if settings is not None else []) + self._replaced(),
             "late": is_late,
+            "busy_ms": busy_ms,
             "fallbacks": [],
             **self.give_threads(message),
         }
@@ -327,7 +334,7 @@ class Resident:
         """Where inputs do not lie in the arena itself: from there to their places, or back."""
         for place, stage in self.staged:
             target, source = (stage, place) if back else (place, stage)
-            if place.device.type == stage.device.type:  # as the judge writes: no version of a tensor counts it
+            if place.device.type == stage.device.type == "cpu":  # as the judge writes: no version of a tensor counts it
                 ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel())
             else:
                 target.copy_(source)
@@ -345,6 +352,13 @@ class Resident:
         """The outputs once the current stream is done; what changes them later ran on another."""
         _current_stream(self.device).synchronize()
         return self._dense(tensors)
+
+    def _others_busy_ms(self) -> float:
+        """How long the GPU goes on after the current stream is done: with work on other streams of this process."""
+        _current_stream(self.device).synchronize()
+        began = _clock()
+        _synchronise(self.device)
+        return (_clock() - began) * 1e3
 
     def _dense(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return [tensor.clone(memory_format=torch.contiguous_format) for tensor in self._comparable(tensors)]

@@ -26,6 +26,19 @@ from .runs import Inputs, Outcome, fingerprints, held_tensors, outcome
 
 # Work on other streams shows in outputs that change after the current one is done.
 LATE = "The outputs still changed after the current stream was done: work runs on another stream."
+# So long a GPU may still be at work then; a host that is late itself takes some milliseconds.
+_BUSY_MS = 50.0
+
+
+def other_streams(late: Any, busy_ms: Any) -> list[str]:
+    """What a candidate's process tells of the time after its current stream was done, as a fault."""
+    if late is True:
+        return [LATE]
+    if float(busy_ms) > _BUSY_MS:
+        return [
+            f"The GPU was busy for {busy_ms:.0f} ms after the current stream was done: work runs on another stream."
+        ]
+    return []
 
 
 def odd_output(what: str) -> Error:

@@ -23,7 +23,7 @@ from ..timing.profiling import Profile
 from . import metrics
 from .activity import RemoteActivity
 from .answers import LONGEST_STATE, LONGEST_TEXT, bounded, meet, milliseconds, profile_of, span_of, texts
-from .contestants import LATE, odd_output
+from .contestants import odd_output, other_streams
 from .nursing import Confinement, Ended, Host
 from .portable import constructor_arguments, pickled
 from .runs import Constant, Inputs, Outcome
@@ -40,7 +40,8 @@ class Remote:
     "model" or "compiled" for the problem's own Model, by torch.compile. `shares_large`: inputs of which a GPU's
     memory would hardly take a second copy are given as they are; the caller draws them anew where an outcome shows
     that they were changed. `inputs_of`: where inputs are as large as that, the same memory holds them for both
-    processes, which must be closed after this one. `private`: on a CPU, its inputs lie in memory that is its own.
+    processes, which must be closed after this one. `private`: its inputs lie in memory that is its own, large ones on a
+    GPU excepted.
     """
 
     def __init__(
@@ -358,7 +359,7 @@ class Remote:
             }
             faults = {
                 "guard-bands": texts(reply["guards"]),
-                "no-leftover-work": [LATE] if reply["late"] is True else [],
+                "no-leftover-work": other_streams(reply["late"], reply["busy_ms"]),
                 "global-state": texts(reply["settings"]),
             }
             generators = [

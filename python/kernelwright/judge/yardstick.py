@@ -40,6 +40,9 @@ _ASSERTING = {
 # What draws made ahead may hold on to.
 _AHEAD_BYTES = 1 << 30
 
+# Weights and inputs of a GPU's problem that the host may have to compute as well.
+_HOST_BYTES = 1 << 26
+
 
 @dataclass
 class Draw:
@@ -98,6 +101,7 @@ class Yardstick:
         self.construction_seed = draws.derive_seed(seed, "construct")
         self.model = self.problem.construct(self.device, seed=self.construction_seed)
         self.reference = Reference(self.problem, self.device, self.construction_seed)
+        self._host: Reference | None = None
         self.inputs = Inputs(self.problem, self.device)
         self.seconds_ahead = 0.0
         self._bounded = False
@@ -244,15 +248,30 @@ class Yardstick:
         self.refill(draw)
         return eager, self._reference(eager, draw.forward_seed, record.drawn, ties.anew())
 
+    def reference_on_host(self, draw: Draw) -> dict[str, torch.Tensor] | None:
+        """The reference of a draw by PyTorch's kernels for the host; None where it is theirs anyway, or takes too long."""
+        size = sum(tensor.nbytes for tensor in held_tensors(self.model, self.inputs).values())
+        if self.reference.device.type == "cpu" or size > _HOST_BYTES:
+            return None
+        if self._host is None:
+            self._host = Reference(self.problem, torch.device("cpu"), self.construction_seed)
+        self.refill(draw)
+        eager, record = self.run_eager(draw.forward_seed)
+        self.refill(draw)
+        found = self._reference(eager, draw.forward_seed, record.drawn, by=self._host)
+        return found if self._host.is_double else None
+
     def _reference(
         self,
         eager: Outcome,
         seed: int,
         drawn: list[tuple[str, Any]],
         around: contextlib.AbstractContextManager | None = None,
+        by: Reference | None = None,
     ) -> dict[str, torch.Tensor]:
         """The reference's value of every tensor in `eager`."""
-        got = self.reference.run(self.model, self.inputs.values, seed, drawn, around)
+        reference = by or self.reference
+        got = reference.run(self.model, self.inputs.values, seed, drawn, around)
         if got is None:
             return dict(eager.tensors)
         result, arguments, module = got
@@ -265,7 +284,7 @@ class Yardstick:
         values |= Inputs.named(arguments) | state
         for name, tensor in eager.tensors.items():
             if name not in values or values[name].shape != tensor.shape:
-                self.reference.give_up(f"{name} has another shape in double precision")
+                reference.give_up(f"{name} has another shape in double precision")
                 return dict(eager.tensors)
         return {name: _own(values[name].detach(), state) for name in eager.tensors}
 

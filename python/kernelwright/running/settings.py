@@ -75,6 +75,16 @@ def _drop_filters_that_raise(old: list[tuple[Any, ...]]) -> None:
     warnings._filters_mutated()
 
 
+def _of_the_gpu(read: Callable[[], Any]) -> Callable[[], Any]:
+    """A setting that PyTorch knows once it uses a GPU, and not before."""
+    return lambda: read() if torch.cuda.is_initialized() else 0
+
+
+def _put_stream(old: int) -> None:
+    """The default stream is the one whose address is 0; ExternalStream(0) would be a new one."""
+    torch.cuda.set_stream(torch.cuda.ExternalStream(old) if old else torch.cuda.default_stream())
+
+
 def _numpys_errors() -> Any:
     return sys.modules["numpy"].geterr() if "numpy" in sys.modules else None
 
@@ -98,6 +108,12 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "autocast on the GPU": (
         lambda: torch.is_autocast_enabled("cuda"),
         lambda old: torch.set_autocast_enabled("cuda", old),
+    ),
+    "the GPU's current stream": (_of_the_gpu(lambda: torch.cuda.current_stream().cuda_stream), _put_stream),
+    "the current GPU": (_of_the_gpu(torch.cuda.current_device), torch.cuda.set_device),
+    "what PyTorch does about waiting for the GPU": (
+        _of_the_gpu(torch.cuda.get_sync_debug_mode),
+        torch.cuda.set_sync_debug_mode,
     ),
     "inference mode": (torch.is_inference_mode_enabled, _leave),
     "the default device": (lambda: str(torch.get_default_device()), torch.set_default_device),
@@ -138,7 +154,12 @@ for _owner, _label, _names in (
     (
         torch.backends.cuda.matmul,
         "torch.backends.cuda.matmul",
-        ("allow_tf32", "allow_fp16_reduced_precision_reduction"),
+        (
+            "allow_tf32",
+            "allow_fp16_reduced_precision_reduction",
+            "allow_bf16_reduced_precision_reduction",
+            "allow_fp16_accumulation",
+        ),
     ),
     (torch.backends.cudnn, "torch.backends.cudnn", ("allow_tf32", "benchmark", "deterministic", "enabled")),
 ):
