@@ -243,7 +243,8 @@ def disk_full(error: BaseException) -> Error:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     text = str(error)
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text or "not enough memory" in text
+    words = ("can't allocate memory", "not enough memory", "CUDA error: out of memory")
+    return type(error).__name__ == "OutOfMemoryError" or any(one in text for one in words)
 
 
 def plain(value: Any) -> str:

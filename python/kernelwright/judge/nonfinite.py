@@ -48,7 +48,7 @@ class NonFinite:
         left = []
         for row, figures in found:
             mine, expected = _wide(self.ours, row["name"]), host[row["name"]]
-            if mine is None or expected.is_complex() or not _is_close(mine, expected.to(mine.device), row, figures):
+            if mine is None or expected.is_complex() or not _is_close(mine, expected.to(mine).double(), row, figures):
                 left.append((row, figures))
             else:
                 row["nonfinite_mismatches"], row["nonfinite_ok"] = 0, True

@@ -153,4 +153,6 @@ def _is_device_fault(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return False
     text = str(error)
+    if "out of memory" in text:  # CUDA's own words, where a context or a module of kernels finds no room
+        return False
     return type(error).__name__ == "AcceleratorError" or "CUDA error" in text or "device-side assert" in text
