@@ -290,7 +290,8 @@ class Resident:
             ):
                 result = self.called(*self.values)
         except BaseException:
-            self._copy_staged(back=True)
+            with contextlib.suppress(RuntimeError):  # of a GPU in an error state, which is what is raised
+                self._copy_staged(back=True)
             raise
         return {**self._told(message, result, watch, settings), "fallbacks": reasons}
 
