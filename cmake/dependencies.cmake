@@ -2,8 +2,8 @@
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(Threads REQUIRED)
 
-# Debian has fmt as a shared library only, which a static program cannot take: its functions are compiled here, or, where fmt/functions.cpp does not suit its
-# version, in each file that formats.
+# Debian has fmt as a shared library only, which a static program cannot take: its functions are compiled here, or, where
+# fmt/functions.cpp does not suit its version, in each file that formats.
 find_path(KW_FMT_INCLUDE fmt/format.h REQUIRED)
 try_compile(KW_FMT_COMPILED ${PROJECT_BINARY_DIR}/fmt
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/fmt/functions.cpp ${CMAKE_CURRENT_LIST_DIR}/fmt/check.cpp

@@ -1,5 +1,5 @@
-// fmt's functions, compiled once. Debian ships no archive of them for a static program, and header-only each file would compile its own: two seconds of three.
-// As fmt's src/format.cc, for what char needs.
+// fmt's functions, compiled once: Debian ships no archive of them for a static program, and header-only each file would
+// compile its own, for two seconds. As fmt's src/format.cc, for what char needs.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

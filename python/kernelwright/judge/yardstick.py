@@ -249,7 +249,7 @@ class Yardstick:
         return eager, self._reference(eager, draw.forward_seed, record.drawn, ties.anew())
 
     def reference_on_host(self, draw: Draw) -> dict[str, torch.Tensor] | None:
-        """The reference of a draw by PyTorch's kernels for the host; None where it is theirs anyway, or takes too long."""
+        """A draw's reference by PyTorch's kernels for the host; None where it is theirs anyway, or would take long."""
         size = sum(tensor.nbytes for tensor in held_tensors(self.model, self.inputs).values())
         if self.reference.device.type == "cpu" or size > _HOST_BYTES:
             return None
