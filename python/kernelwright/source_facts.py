@@ -67,18 +67,19 @@ def _facts(tree: ast.Module) -> dict[str, Any]:
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             assigned |= {target.id for target in targets if isinstance(target, ast.Name)}
+    kernels = [
+        name
+        for name, decorators in visitor.decorated
+        if any(one.split(".")[-1] == "jit" and "triton" in one or one == "jit" for one in decorators)
+    ]
     return {
         "classes": classes,
         "functions": functions,
         "assigned": sorted(assigned),
         "imports": sorted(visitor.imports),
         "undefined": sorted(visitor.used - visitor.bound - set(dir(builtins))),
-        "kernels": [
-            name
-            for name, decorators in visitor.decorated
-            if any(one.split(".")[-1] == "jit" and "triton" in one or one == "jit" for one in decorators)
-        ],
-        "launched": sorted(visitor.launched),
+        "kernels": kernels,
+        "launched": sorted(visitor.launched | visitor.passed.intersection(kernels)),
         "calls": [{"name": name, "line": line} for name, line in visitor.calls],
         "attributes": sorted(visitor.stored),
     }
@@ -91,6 +92,7 @@ class _Visitor(ast.NodeVisitor):
         self.bound: set[str] = {"__name__", "__file__"}
         self.decorated: list[tuple[str, list[str]]] = []
         self.launched: set[str] = set()
+        self.passed: set[str] = set()
         self.calls: list[tuple[str, int]] = []
         self.stored: set[str] = set()
 
@@ -136,6 +138,8 @@ class _Visitor(ast.NodeVisitor):
             self.launched.add(_dotted(node.func.value).split(".")[-1])
         elif name := _dotted(node.func):
             self.calls.append((name, node.lineno))
+        # launch(kernel, …)
+        self.passed.update(argument.id for argument in node.args if isinstance(argument, ast.Name))
         self.generic_visit(node)
 
 

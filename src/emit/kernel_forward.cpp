@@ -8,6 +8,7 @@
 #include "emit/forward_text.hpp"
 #include "emit/in_place.hpp"
 #include "emit/python_text.hpp"
+#include "emit/scratch_memory.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 #include "judge/target.hpp"
@@ -66,6 +67,7 @@ class Writer {
   }
 
   KernelForward run() {
+    find_scratch({});
     write_steps();
     if (program_.graphs) write_mutations();
     std::vector<std::string> results;
@@ -76,6 +78,7 @@ class Writer {
 
   // prepared_weights, which returns these tensors.
   KernelForward prepare(const std::vector<std::string>& made) {
+    find_scratch({made.begin(), made.end()});
     write_steps();
     std::vector<std::string> results;
     for (const std::string& name : made) results.push_back(names_.of(name));
@@ -132,8 +135,21 @@ class Writer {
       lines_.push_back(fmt::format("{} = {}", names_.of(step.name), names_.of(old->second)));
       return;
     }
-    lines_.push_back(fmt::format("{} = {}", names_.of(step.name.empty() ? graph_.values[step.value].name : step.name),
-                                 step.zeros ? zeros(step.type) : empty(step.type)));
+    const std::string& name = step.name.empty() ? graph_.values[step.value].name : step.name;
+    lines_.push_back(fmt::format("{} = {}", names_.of(name),
+                                 scratch_.starts.contains(name) ? part(name, step.type)
+                                 : step.zeros                   ? zeros(step.type)
+                                                                : empty(step.type)));
+  }
+
+  // The first part comes with the memory.
+  std::string part(const std::string& name, const TensorType& type) {
+    if (!result_.splits_scratch)
+      lines_.push_back(fmt::format("scratch = torch.empty({}, dtype=torch.uint8, device={})", scratch_.bytes,
+                                   device(scratch_.device)));
+    result_.splits_scratch = true;
+    return fmt::format("scratch_part(scratch, {}, {}, {})", scratch_.starts.at(name), python::tuple(type.shape),
+                       python::dtype(type.dtype));
   }
 
   KernelStep named(KernelStep step) const {
@@ -422,14 +438,30 @@ class Writer {
     for (const std::string& name : made_)
       if (const auto found = last_use_.find(name);
           found != last_use_.end() && found->second < last_allocation_ && types_.at(name).bytes() >= kWorthFreeing)
-        dying_[found->second].push_back(names_.of(name));
+        dying_[found->second].push_back(name);
+  }
+
+  // Memory that another tensor may have left by then is not held from the start.
+  void find_scratch(std::set<std::string> apart) {
+    if (!target_.launches_by_address()) return;
+    for (const GraphOutput& output : graph_.outputs) apart.insert(graph_.values[output.value].name);
+    for (const auto& [made, old] : in_place_) apart.insert(made);
+    for (const auto& [made, old] : reused_) apart.insert({made, old});
+    for (const auto& [step, names] : dying_) apart.insert(names.begin(), names.end());
+    if (!dying_.empty())
+      for (const std::string& name : made_)
+        if (types_.at(name).bytes() >= kWorthFreeing) apart.insert(name);
+    scratch_ = scratch_memory(graph_, program_, apart);
   }
 
   // Python frees a local only when the function returns; a large tensor goes as soon as nothing reads it, as it would
   // in eager mode.
   void free_after(size_t index) {
-    if (const auto found = dying_.find(index); found != dying_.end())
-      lines_.push_back("del " + join(found->second, ", "));
+    const auto found = dying_.find(index);
+    if (found == dying_.end()) return;
+    std::vector<std::string> names;
+    for (const std::string& name : found->second) names.push_back(names_.of(name));
+    lines_.push_back("del " + join(names, ", "));
   }
 
   const Graph& graph_;
@@ -447,6 +479,7 @@ class Writer {
   std::map<std::string, std::string> in_place_;  // new value → the buffer that takes it at once
   std::map<std::string, std::string> reused_;    // new value → the library's result in whose memory it is made
   size_t last_allocation_ = 0;
+  ScratchMemory scratch_;
   const Step* next_ = nullptr;  // the step after the one being written
   bool needs_device_ = false;
   KernelForward result_;

@@ -109,8 +109,8 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
     import = import.substr(0, import.find(" as ")) + " as kw_" + name;
   }
   bool redefined = false;
-  for (const std::string name :
-       {"any", "float", "getattr", "globals", "isinstance", "len", "next", "open", "repr", "sorted", "tuple", "zip"}) {
+  for (const std::string name : {"any", "float", "getattr", "globals", "id", "isinstance", "len", "next", "open",
+                                 "repr", "sorted", "tuple", "zip"}) {
     if (!theirs.contains(name)) continue;
     redefined = true;
     ours = with_prefix(ours, name + "(", "builtins.");
@@ -149,6 +149,11 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
                    "warnings",
                    "functools",
                    "device",
+                   "launch",
+                   "COMPILED",
+                   "scratch",
+                   "scratch_part",
+                   "Part",
                    "restore_strides",
                    "train_batch_norm",
                    "counter_of",
@@ -182,6 +187,7 @@ std::string write_module(const Graph& graph, const Program& program, const Targe
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
+  functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);
   std::string ours = device_constant(target);

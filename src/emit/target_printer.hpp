@@ -18,6 +18,11 @@ class TargetPrinter {
   virtual bool reads_before_it_writes(const kernel_ir::Kernel& kernel, int read, int written) const = 0;
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
+  // Whether launches take tensors by address, so that scratch memory need not be cut into tensors, which costs the host
+  // time, but by scratch_part(scratch, start, shape, dtype).
+  virtual bool launches_by_address() const { return false; }
+  // Python text that defines the functions that launches call.
+  virtual std::string launch_functions(const Program&, bool /*splits_scratch*/) const { return ""; }
   virtual std::string imports() const = 0;                        // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
                                                                   // program

@@ -16,7 +16,7 @@ def test_optimize_verifies_and_measures(tmp_path: Path, home: Path, target: str)
     assert binary.exists(), f"{binary} is missing: build it, or set KW_BINARY"
     kw = CommandLine(binary, tmp_path)
     problem = kw.file("problem.py", GOOD.replace("16, 64", "4096, 1000").replace("[64]", "[1000]"))
-    result = kw("optimize", problem, "--target", target, "--budget", 1, "--json", "report.json")
+    result = kw("optimize", problem, "--target", target, "--budget", 1, "--min-speedup", 0, "--json", "report.json")
     assert result.code == 0, result.text
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["verdict"] == "pass" and report["target"] == target

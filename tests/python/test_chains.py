@@ -27,7 +27,7 @@ interpreter = interpreter_of("chain_cases:interpreted")
 
 def _schedule(case: Chain) -> dict[str, Any]:
     emitted = compile_for_gpu(case.module(64), torch.empty((32, 64, 112, 112)))
-    assert len(re.findall(r"^    \w+_channels_last_kernel\w*\[", emitted["source"], re.M)) == case.images
+    assert len(re.findall(r"^    launch\(\s*\w+_channels_last_kernel\w*,", emitted["source"], re.M)) == case.images
     schedule = emitted["schedule"]
     for group in schedule["groups"]:
         group["parameters"] = PARAMETERS.get(group["scheduler"], {})

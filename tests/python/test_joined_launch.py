@@ -51,7 +51,7 @@ def check(request: dict[str, Any]) -> str:
 def test_the_last_program_adds_the_parts(tmp_path: Path) -> None:
     path = made(tmp_path)
     source = path.read_text()
-    launches = re.findall(r"^    (\w+)\[\(", source, re.M)
+    launches = re.findall(r"^    launch\(\s*(\w+),", source, re.M)
     assert launches and all("_in_one_kernel" in name for name in launches), launches
     process = InterpreterProcess(tmp_path, "test_joined_launch:check")
     assert process.fault(path=str(path)) == ""
@@ -61,7 +61,7 @@ def test_the_last_program_adds_the_parts(tmp_path: Path) -> None:
 def test_both_kernels_are_compiled_as_one(tmp_path: Path) -> None:
     path = made(tmp_path)
     module, _ = problem.load_module(path, kind="candidate")
-    launches = set(re.findall(r"^    (\w+)\[\(", path.read_text(), re.M))
+    launches = set(re.findall(r"^    launch\(\s*(\w+),", path.read_text(), re.M))
     assert {entry["kernel"] for entry in module.KERNEL_SIGNATURES} == launches
     for entry in module.KERNEL_SIGNATURES:
         code = compile_only.compile_entry(module, entry, 90).asm["ptx"]

@@ -231,6 +231,6 @@ def test_filters_of_convolutions_and_split_matrices_are_kept() -> None:
         prepared = source.partition("def prepared_weights(")[2].partition("\n\n\n")[0]
         forward = source.partition("def kernel_forward(")[2].partition("\n\n\n")[0]
         for kernel in kernels:
-            assert kernel in prepared and prepared.count("[(") == 1, prepared
+            assert kernel in prepared and prepared.count("launch(") == 1, prepared
         assert "image_scale_kernel" not in prepared
         assert "filters_kernel" not in forward

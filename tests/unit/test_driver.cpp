@@ -34,9 +34,9 @@ TEST(Compile, KnowsWhoseWorkAFunctionDoes) {
       parse_graph(kThreeGroups),
       {.target = "triton", .caution = Caution::kNone, .passes = {}, .problem_name = "", .problem_source = ""});
   ASSERT_EQ(compiled.schedule.groups.size(), 3u);
-  const size_t at = compiled.source.find("_in_one_kernel[");
+  const size_t at = compiled.source.find("_in_one_kernel, (");
   ASSERT_NE(at, std::string::npos);
-  const size_t begin = compiled.source.rfind(' ', at) + 1;
+  const size_t begin = compiled.source.find_last_of(" (", at) + 1;
   const std::string joined = compiled.source.substr(begin, at + std::string("_in_one_kernel").size() - begin),
                     last = compiled.kernels.back();
   EXPECT_EQ(groups_of(compiled, {joined}), std::vector<size_t>{0});

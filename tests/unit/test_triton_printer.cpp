@@ -27,7 +27,7 @@ std::string module_of(const kernel_ir::Kernel& kernel) {
   std::string out = printer->imports();
   if (kernels.find("refused_indices") != std::string::npos)
     out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
-  out += "\n\n" + kernels + "\n\ndef launch(" + join(step.tensors, ", ") + "):\n";
+  out += "\n\n" + kernels + "\n\ndef run(" + join(step.tensors, ", ") + "):\n";
   const std::string launch = printer->launch(program, step, nullptr);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
     if (!line.empty()) out += "    " + line + "\n";

@@ -11,6 +11,7 @@
 #include "emit/triton/joined_launch.hpp"
 #include "emit/triton/keep_mask.hpp"
 #include "emit/triton/kernel_printer.hpp"
+#include "emit/triton/launch.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/text.hpp"
@@ -139,6 +140,12 @@ std::string signature_of(const tile::Program& tiles) {
       join(aligned, ", "));
 }
 
+// A launch of a kernel that takes tensors alone.
+std::string call(const std::string& kernel, const Shape& grid, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {kernel, python::tuple(grid)});
+  return python::wrapped_call("launch(", arguments, ")") + "\n";
+}
+
 std::string moved(const std::string& tensor, int64_t offset) {
   return offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset);
 }
@@ -160,6 +167,11 @@ class TritonPrinter : public TargetPrinter {
   std::string device() const override { return "cuda"; }
   bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
     return triton::reads_before_it_writes(kernel, read, written);
+  }
+
+  bool launches_by_address() const override { return true; }
+  std::string launch_functions(const Program& program, bool splits_scratch) const override {
+    return triton::launch_functions(program, splits_scratch);
   }
 
   std::string imports() const override {
@@ -184,8 +196,7 @@ class TritonPrinter : public TargetPrinter {
   std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
-    std::vector<std::string> sizes, arguments = tensors_of(program, step);
-    for (int64_t size : triton::grid_of(kernel)) sizes.push_back(std::to_string(size));
+    std::vector<std::string> arguments = tensors_of(program, step);
     Launchable one = launchable(kernel);
     if (last) {
       const auto all = triton::joined_launches(program);
@@ -204,8 +215,7 @@ class TritonPrinter : public TargetPrinter {
     if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
     if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
     arguments.push_back(fmt::format("{}=False", kFusion));
-    const std::string head = fmt::format("{}[({}{})](", one.name, join(sizes, ", "), sizes.size() == 1 ? "," : "");
-    return python::wrapped_call(head, arguments, ")") + "\n";
+    return call(one.name, triton::grid_of(kernel), arguments);
   }
 
   std::string launch(const Program& program, const TileStep& step) const override {
@@ -218,6 +228,7 @@ class TritonPrinter : public TargetPrinter {
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
     arguments.push_back(fmt::format("{}=False", kFusion));
+    if (triton::takes_tensors_alone(step)) return call(tiles.name, {blocks}, arguments);
     return python::wrapped_call(fmt::format("{}[({},)](", tiles.name, blocks), arguments, ")") + "\n";
   }
 
