@@ -242,8 +242,7 @@ void ConvolutionOperands::arrange_filters() {
       draft.store(buffer, row, stored);
     };
     of_filter("scale", DType::f32, filter_scale_, build.op(ScalarOp::kExp2, {power}));
-    const ExprId loses = any_lost(build, value, {depth});
-    of_filter("spoilt", DType::i32, spoilt_filters_, loses);
+    of_filter("spoilt", DType::i32, spoilt_filters_, filter_loses(build, value, depth, shape[3]));
   }
   store_halves(draft, one_.weight.name, shape, filters_, filters_rest_, {phase, group, row[2], symbol_index(depth)},
                value, kernel::kNoExpr);
@@ -260,6 +259,14 @@ ExprId ConvolutionOperands::any_lost(kernel::Builder& build, ExprId scaled, cons
   if (halves_) is_small = build.op(ScalarOp::kLogicalOr, {is_small, build.op(ScalarOp::kIsInf, {size})});
   return build.reduce(kernel::ReduceOp::kMax,
                       {build.op(ScalarOp::kSelect, {is_small, whole(build, 1), whole(build, 0)})}, along);
+}
+
+ExprId ConvolutionOperands::filter_loses(kernel::Builder& build, ExprId scaled, Symbol depth, int64_t count) const {
+  if (!halves_) return any_lost(build, scaled, {depth});
+  const ExprId is_infinite = build.op(ScalarOp::kIsInf, {scaled});
+  const ExprId has_infinity = build.reduce(kernel::ReduceOp::kAny, {is_infinite}, {depth});
+  const ExprId loses = build.op(ScalarOp::kLogicalOr, {has_infinity, lost_digits(build, scaled, {depth}, count).loses});
+  return build.op(ScalarOp::kSelect, {loses, whole(build, 1), whole(build, 0)});
 }
 
 kernel::Index ConvolutionOperands::own_tap(const KernelDraft& draft, const ConvolutionDim& dim, const Index& phase,

@@ -141,6 +141,9 @@ class ConvolutionOperands : public ProductKernels {
   // 1 where some scaled number is so small that digits are lost, or is no sum of halves because it is infinite.
   ExprId any_lost(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along) const;
 
+  // 1 where a filter's numbers, `count` along its depth, lose digits that count.
+  ExprId filter_loses(kernel::Builder& build, ExprId scaled, Symbol depth, int64_t count) const;
+
   // The filter's own tap that the window's is in a phase: (phase + first_tap − phases · tap) / tap_distance, where
   // nothing that is divided is negative.
   Index own_tap(const KernelDraft& draft, const ConvolutionDim& dim, const Index& phase, const Index& tap) const;

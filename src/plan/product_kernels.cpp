@@ -217,10 +217,30 @@ kernel::Index ProductSymbols::depth_index() const {
   return chunk < 0 ? inner : kernel::symbol_index(chunk) * kernel::Index(chunk_size) + inner;
 }
 
-HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count) {
+LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const auto whole = [&](int64_t value) { return build.constant(DType::i32, value); };
+  const ExprId size = build.op(ScalarOp::kAbs, {scaled});
+  const auto how_many = [&](const std::string& name, ExprId condition) {
+    const ExprId one = build.op(ScalarOp::kSelect, {condition, whole(1), whole(0)});
+    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, along));
+  };
+  const ExprId small = how_many(
+      "small", build.op(ScalarOp::kLogicalAnd, {build.op(ScalarOp::kLess, {size, number(kSmall)}),
+                                                build.op(ScalarOp::kNotEqual, {scaled, number(0.0)})}));
+  LostDigits lost;
+  lost.near = how_many("near", build.op(ScalarOp::kGreaterEqual, {size, number(kLarge)}));
+  const int64_t share = count / kShareOfFew;
+  lost.loses = build.op(ScalarOp::kLogicalAnd,
+                        {build.op(ScalarOp::kGreater, {small, whole(share)}),
+                         build.op(ScalarOp::kLess, {lost.near, whole(std::max(share, kLeastLarge))})});
+  return lost;
+}
+
+HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count) {
+  using kernel::ScalarOp;
+  const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const ExprId largest = build.named(
       "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, {along}));
   HalvesOfRow halves;
@@ -229,19 +249,9 @@ HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, in
   const ExprId factor = build.named(
       "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
   halves.scaled = build.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
-  const ExprId size = build.op(ScalarOp::kAbs, {halves.scaled});
-  const auto how_many = [&](const std::string& name, ExprId condition) {
-    const ExprId one = build.op(ScalarOp::kSelect, {condition, whole(1), whole(0)});
-    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, {along}));
-  };
-  const ExprId small = how_many(
-      "small", build.op(ScalarOp::kLogicalAnd, {build.op(ScalarOp::kLess, {size, number(kSmall)}),
-                                                build.op(ScalarOp::kNotEqual, {halves.scaled, number(0.0)})}));
-  halves.near = how_many("near", build.op(ScalarOp::kGreaterEqual, {size, number(kLarge)}));
-  const int64_t share = count / kShareOfFew;
-  halves.loses = build.op(ScalarOp::kLogicalAnd,
-                          {build.op(ScalarOp::kGreater, {small, whole(share)}),
-                           build.op(ScalarOp::kLess, {halves.near, whole(std::max(share, kLeastLarge))})});
+  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count);
+  halves.near = lost.near;
+  halves.loses = lost.loses;
   return halves;
 }
 

@@ -45,6 +45,14 @@ struct ProductSymbols {
   std::vector<kernel::Index> result_places() const;  // batch axes, row, column
 };
 
+// Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many are near the
+// largest, and whether sums of two halves lose digits of them that count (docs/precision.md).
+struct LostDigits {
+  kernel::ExprId near, loses;
+};
+LostDigits lost_digits(kernel::Builder& build, kernel::ExprId scaled, const std::vector<kernel::Symbol>& along,
+                       int64_t count);
+
 // A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
 // between 2^14 and 2^15. `near`: how many are near the largest; `loses`: halves lose digits (docs/precision.md).
 struct HalvesOfRow {

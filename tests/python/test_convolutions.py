@@ -37,6 +37,16 @@ def test_convolutions_are_pytorchs(
     assert not fault, fault
 
 
+def test_one_small_number_is_no_reason_to_compute_a_filter_again(tmp_path: Path) -> None:
+    function, shapes = conv(), ((2, 48, 6, 6), (32, 48, 3, 3))
+    emitted = as_one_group(Wrapped(function), [torch.randn(shape) for shape in shapes], "convolution", EXACT)
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    process = InterpreterProcess(tmp_path, "convolution_cases:flagged_filters")
+    assert process.fault(candidate=str(path)) == "[1]"
+    process.close()
+
+
 class Module(torch.nn.Module):
     def __init__(self, part: torch.nn.Module, after: Callable[[torch.Tensor], torch.Tensor] = torch.relu) -> None:
         super().__init__()
