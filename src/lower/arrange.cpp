@@ -52,7 +52,7 @@ class Arranger {
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
     take_tiles_apart();
-    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
+    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }

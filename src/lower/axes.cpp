@@ -33,6 +33,7 @@ class Mapper {
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
     mapped_.skip_masked = schedule_.skip_masked;
+    mapped_.walkers = schedule_.walkers;
     mapped_.loads_first = schedule_.loads_first;
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;

@@ -43,6 +43,7 @@ struct Mapped {
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
   bool bulk = false, skip_masked = false, loads_first = false;
+  int64_t walkers = 0;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 

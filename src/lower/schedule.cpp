@@ -57,6 +57,8 @@ class ScheduleReader {
         schedule_.warps = static_cast<int>(power_of_two(value, "warps", kMostWarps));
       } else if (key == "registers") {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
+      } else if (key == "walkers") {
+        schedule_.walkers = whole(value, "walkers", 1, int64_t{1} << 30);
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
       } else if (key == "bulk" || key == "skip_masked" || key == "loads_first") {
@@ -71,7 +73,7 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
                fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                           "loads_first, nest and order.",
+                           "walkers, loads_first, nest and order.",
                            list_of(names_)));
       }
     }
@@ -80,6 +82,7 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has no mapping", names_[place]), "Give it a grid, a tile or a loop.");
     check_extents();
     check_nest();
+    if (schedule_.walkers && !schedule_.skip_masked) refuse("walkers is set, but skip_masked is not");
     return std::move(schedule_);
   }
 
@@ -315,6 +318,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
   if (schedule.bulk) json["bulk"] = true;
   if (schedule.skip_masked) json["skip_masked"] = true;
+  if (schedule.walkers) json["walkers"] = schedule.walkers;
   if (schedule.loads_first) json["loads_first"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;

@@ -26,8 +26,9 @@
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
 //           whose rows' largest is scaled to a power of two at most 2^15
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
-// which no store's mask holds does nothing else (src/lower/skip_masked.hpp). With `loads_first` what a block needs
-// behind its loops is loaded before them, and is there when they end.
+// which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with `walkers`, about so many blocks are
+// started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
+// `loads_first` what a block needs behind its loops is loaded before them, and is there when they end.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,7 @@ struct KernelSchedule {
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   bool skip_masked = false;  // blocks that would store nothing stop early
+  int64_t walkers = 0;       // blocks that are started, with skip_masked; 0: all
   bool loads_first = false;  // also loads that only what follows the loops needs
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "support/error.hpp"
@@ -18,7 +19,7 @@ class MaskedBlocks {
  public:
   explicit MaskedBlocks(tile::Program& program) : program_(program), needed_(program.values.size()) {}
 
-  void run() {
+  void run(int64_t walkers) {
     collect_masks();
     std::vector<Instruction> first, rest;
     std::vector<bool> is_first(program_.body.size());
@@ -30,10 +31,111 @@ class MaskedBlocks {
     branch.kind = Kind::kIf;
     branch.operands = {anywhere()};
     branch.body = std::move(rest);
+    const Value holds = branch.operands[0];
     program_.body.push_back(std::move(branch));
+    if (walkers > 0) walk(holds, walkers);
   }
 
  private:
+  // --- Blocks that walk ---
+  void walk(Value holds, int64_t walkers) {
+    const std::vector<bool> loaded = hanging_on(std::nullopt);
+    tile::Symbol best = -1;
+    int64_t blocks = 1, most = 0;
+    for (const tile::Symbol symbol : program_.grid) {
+      const auto count = kernel::as_constant(program_.symbols[symbol].count);
+      if (!count) return;
+      blocks *= *count;
+      if (*count > most && !parts_of(holds, hanging_on(symbol), loaded).empty()) {
+        best = symbol;
+        most = *count;
+      }
+    }
+    if (best < 0) return;
+    const int64_t others = blocks / most, started = std::max<int64_t>(1, (walkers + others - 1) / others);
+    if (started < most) walk_along(best, most, started, holds);
+  }
+
+  // Values that hang on the symbol, or, without one, on what is loaded.
+  std::vector<bool> hanging_on(std::optional<tile::Symbol> symbol) const {
+    std::vector<bool> hangs(program_.values.size());
+    const auto index_hangs = [&](const tile::Index& index) { return symbol && kernel::uses(index, *symbol); };
+    const auto value_hangs = [&](Value value) { return value != tile::kNoValue && hangs[value]; };
+    for (const Instruction& one : program_.body) {
+      bool found = one.kind == Kind::kLoad && !symbol;
+      found = found || (one.kind == Kind::kIndex && index_hangs(one.index));
+      found = found || std::any_of(one.operands.begin(), one.operands.end(), value_hangs) ||
+              value_hangs(one.access.mask);
+      for (const tile::Coordinate& coordinate : one.access.coordinates)
+        found = found || index_hangs(coordinate.index) || value_hangs(coordinate.value);
+      for (const Value result : one.results) hangs[result] = found;
+    }
+    return hangs;
+  }
+
+  // Of a condition, what data say that has to hold in any case and does not hang on the symbol: its parts.
+  std::vector<Value> parts_of(Value condition, const std::vector<bool>& hangs, const std::vector<bool>& loaded) const {
+    if (!loaded[condition]) return {};
+    if (!hangs[condition]) return {condition};
+    const Instruction* maker = maker_of(condition);
+    if (maker == nullptr || maker->kind != Kind::kOp || maker->op != tile::ScalarOp::kLogicalAnd) return {};
+    std::vector<Value> parts;
+    for (const Value operand : maker->operands) {
+      const std::vector<Value> of_operand = parts_of(operand, hangs, loaded);
+      parts.insert(parts.end(), of_operand.begin(), of_operand.end());
+    }
+    return parts;
+  }
+
+  // Every `started`th block along the axis is one walker's.
+  void walk_along(tile::Symbol symbol, int64_t count, int64_t started, Value holds) {
+    const std::vector<bool> hangs = hanging_on(symbol);
+    const std::vector<Value> parts = parts_of(holds, hangs, hanging_on(std::nullopt));
+    Instruction branch = std::move(program_.body.back());
+    program_.body.pop_back();
+    std::vector<Instruction> before, within;
+    for (Instruction& one : program_.body) {
+      const bool moves = std::any_of(one.results.begin(), one.results.end(), [&](Value value) { return hangs[value]; });
+      (moves ? within : before).push_back(std::move(one));
+    }
+    within.push_back(std::move(branch));
+    const auto first = static_cast<tile::Symbol>(program_.symbols.size());
+    program_.symbols.push_back({unique_symbol("first_" + program_.symbols[symbol].name),
+                                tile::SymbolKind::kGrid,
+                                {0, started - 1},
+                                tile::Index(started)});
+    std::replace(program_.grid.begin(), program_.grid.end(), symbol, first);
+    if (program_.order.grouped == symbol || program_.order.along == symbol) program_.order = {};
+    Instruction loop;
+    loop.kind = Kind::kFor;
+    loop.symbol = symbol;
+    loop.begin = kernel::symbol_index(first);
+    loop.end = tile::Index(count);
+    loop.step = started;
+    program_.symbols[symbol].kind = tile::SymbolKind::kLoop;
+    program_.symbols[symbol].count = {};
+    program_.symbols[symbol].range = tile::loop_range(loop.begin, loop.end, loop.step, tile::ranges_of(program_));
+    loop.body = std::move(within);
+    program_.body = std::move(before);
+    Value all = parts.front();
+    for (size_t part = 1; part < parts.size(); ++part) all = op(tile::ScalarOp::kLogicalAnd, {all, parts[part]});
+    Instruction once;
+    once.kind = Kind::kIf;
+    once.operands = {all};
+    once.body.push_back(std::move(loop));
+    program_.body.push_back(std::move(once));
+  }
+
+  std::string unique_symbol(std::string name) const {
+    const auto taken = [&] {
+      return std::any_of(program_.symbols.begin(), program_.symbols.end(),
+                         [&](const tile::SymbolInfo& symbol) { return symbol.name == name; });
+    };
+    while (taken()) name += "_";
+    return name;
+  }
+
+  // --- Masks ---
   [[noreturn]] void refuse(const std::string& why) const {
     throw Error(ErrorKind::kUser, fmt::format("kernel schedule: '{}' cannot skip blocks: {}", program_.name, why));
   }
@@ -158,6 +260,6 @@ class MaskedBlocks {
 
 }  // namespace
 
-void skip_masked_blocks(tile::Program& program) { MaskedBlocks(program).run(); }
+void skip_masked_blocks(tile::Program& program, int64_t walkers) { MaskedBlocks(program).run(walkers); }
 
 }  // namespace kw::lower

@@ -18,6 +18,7 @@ using kernel::symbol_index;
 using lower::Mapping;
 
 constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
+constexpr int64_t kWalkers = 1024;        // blocks that look whether there is anything to compute again
 constexpr int64_t kTapDepth = 32;         // channels from which each tap is a loop's step, or several
 
 class ConvolutionKernels : ConvolutionOperands {
@@ -112,6 +113,7 @@ class ConvolutionKernels : ConvolutionOperands {
       axes.channel = at[dims()];
     }
     draft.schedule.skip_masked = again;
+    if (again) draft.schedule.walkers = kWalkers;
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
     draft.schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
     return axes;

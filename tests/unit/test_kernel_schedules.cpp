@@ -1,4 +1,5 @@
 // Kernels' schedules as text, and what they refuse, by name.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -214,6 +215,38 @@ TEST(Schedules, BlocksThatWouldStoreNothingStopEarly) {
       EXPECT_TRUE(one.kind != tile::Kind::kLoad || program.buffers[one.access.buffer].name == "wanted");
     EXPECT_EQ(tile::interpret(program, memory).at("y").reals, (std::vector<double>{-1, -1, 60, -1, -1, -1}));
   }
+}
+
+TEST(Schedules, FewBlocksWalkWhereDataLetThem) {
+  const Kernel kernel = kernel::parse_kernel(R"(
+kernel twice {
+  axis row = 4, column = 22
+  in x: f32[4, 22]
+  in wanted: f32[4]
+  inout y: f32[4, 22]
+  y[row, column] where wanted[row] > 0.0 = x[row, column] + x[row, column]
+})");
+  tile::Memory memory;
+  std::vector<double> expected(88, -1.0);
+  for (int place = 0; place < 88; ++place) {
+    memory["x"].reals.push_back(place);
+    if (place / 22 == 2) expected[place] = 2.0 * place;
+  }
+  memory["wanted"].reals = {0, -1, 1, 0};
+  memory["y"].reals.assign(88, -1.0);
+  // Six blocks along the columns of two rows.
+  for (const auto& [walkers, started] : {std::pair{8, 8}, {7, 8}, {4, 4}, {1, 2}, {12, 12}, {100, 12}}) {
+    const std::string schedule = fmt::format(
+        R"({{"row":{{"grid":2}},"column":{{"grid":4}},"skip_masked":true,"walkers":{}}})", walkers);
+    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    int64_t blocks = 1;
+    for (const tile::Symbol symbol : program.grid) blocks *= *kernel::as_constant(program.symbols[symbol].count);
+    EXPECT_EQ(blocks, started) << tile::print_program(program);
+    EXPECT_EQ(tile::interpret(program, memory).at("y").reals, expected) << tile::print_program(program);
+    EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(program))), tile::print_program(program));
+  }
+  EXPECT_NE(refusal(kWanted, R"({"row":{"grid":1},"column":{"loop":2},"walkers":4})").find("skip_masked is not"),
+            std::string::npos);
 }
 
 TEST(Schedules, WhatBlocksCannotKnowBeforehandIsRefused) {
