@@ -31,7 +31,7 @@ struct MappedLoop {
   tile::Symbol variable = -1;
   tile::Index end;
   int64_t step = 1;
-  int stages = 1;
+  int stages = 0;
   bool bounded = false;
   bool unrolled = false;
 };

@@ -139,14 +139,14 @@ class ScheduleReader {
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
-    if (result.mapping != Mapping::kLoop && (result.stages != 1 || result.online || result.bounded))
+    if (result.mapping != Mapping::kLoop && (result.stages != 0 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
     if (result.mapping == Mapping::kGrid && result.unrolled)
       refuse(fmt::format("axis '{}' is shared out by blocks, so it is not unrolled", axis));
     if (result.mapping == Mapping::kTile && result.unrolled && (result.last || !result.within.empty()))
       refuse(fmt::format("axis '{}' is unrolled, so it is no dimension of tiles: neither the last nor within another",
                          axis));
-    if (result.unrolled && (result.stages != 1 || result.bounded))
+    if (result.unrolled && (result.stages != 0 || result.bounded))
       refuse(fmt::format("axis '{}' is unrolled, so it has no stages and is not bounded", axis));
     if (result.split != 1 && (!result.last || result.split >= result.width))
       refuse(fmt::format("axis '{}' cannot be split by {}", axis, result.split),
@@ -265,7 +265,7 @@ class ScheduleReader {
         if (is_merged && kernel_.symbols[kernel::axes_of(kernel_)[place]].ordered)
           refuse(fmt::format("nest merges axis '{}' with others, but it is ordered", names_[place]),
                  "States are carried by a loop of their axis alone.");
-        if (is_merged && loop.back() != names_[place] && schedule_.axes[place].stages != 1)
+        if (is_merged && loop.back() != names_[place] && schedule_.axes[place].stages != 0)
           refuse(fmt::format("axis '{}' has stages inside a merged loop", names_[place]),
                  "The last axis of the loop says how many iterations' loads are in flight.");
       }
@@ -300,7 +300,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     Json one = Json::object();
     for (const auto& [mapping, name] : kMappingNames)
       if (mapping == axis.mapping) one[std::string(name)] = axis.width;
-    if (axis.stages != 1) one["stages"] = axis.stages;
+    if (axis.stages != 0) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
     if (axis.unrolled) one["unrolled"] = true;

@@ -242,7 +242,7 @@ class AttentionKernels : ProductKernels {
     schedule.axes.push_back({.mapping = Mapping::kGrid, .width = queries});
     schedule.axes.push_back({.mapping = Mapping::kLoop,
                              .width = keys,
-                             .stages = again ? 1 : blocks_.stages,
+                             .stages = again ? 0 : blocks_.stages,
                              .online = true,
                              .bounded = ends_early(draft, symbols, folds, queries, keys)});
     const auto tile = [](int64_t extent) {

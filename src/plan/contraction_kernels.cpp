@@ -230,7 +230,7 @@ class Contraction : ProductKernels {
       if (axis == Axis::kDepth)
         schedule.axes.push_back({.mapping = Mapping::kLoop,
                                  .width = block(blocks_.depth, wide ? 16 : 32),
-                                 .stages = again ? 1 : blocks_.stages});
+                                 .stages = again ? 0 : blocks_.stages});
     }
     if (!blocks_.whole_rows) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;

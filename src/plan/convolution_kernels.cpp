@@ -19,7 +19,8 @@ using lower::Mapping;
 
 constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
 constexpr int64_t kWalkers = 1024;        // blocks that look whether there is anything to compute again
-constexpr int64_t kTapDepth = 32;         // channels from which each tap is a loop's step, or several
+constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};
+constexpr int64_t kTapDepth = 32;  // channels from which each tap is a loop's step, or several
 
 class ConvolutionKernels : ConvolutionOperands {
  public:
@@ -64,6 +65,9 @@ class ConvolutionKernels : ConvolutionOperands {
   // Are there enough channels for a step of the loop to be of one tap? The kernel in f32 does so always.
   bool walks_taps(bool again) const { return again || (kept_ >= kTapDepth && kept_ % blocks_.depth == 0); }
 
+  // Is a step of the loop one row of taps, with the few channels of each? Its elements lie side by side in memory.
+  bool walks_rows(bool again) const { return !again && !walks_taps(again) && blocks_.depth == depth_of_tap_row(one_); }
+
   Axes declare(ScheduledDraft& draft, bool again) const {
     const bool wide = again && is_large();
     const int64_t side = wide ? 128 : 64;  // of a block of the kernel that computes again
@@ -99,10 +103,12 @@ class ConvolutionKernels : ConvolutionOperands {
     set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
     const lower::AxisSchedule step{.mapping = Mapping::kLoop,
                                    .width = again ? (wide ? 16 : 32) : blocks_.depth,
-                                   .stages = again ? 1 : blocks_.stages};
+                                   .stages = again ? 0 : blocks_.stages};
     const int64_t channels = again ? one_.channels : kept_;
     if (walks_taps(again)) {
       walk_taps(draft, axes, channels, step);
+    } else if (walks_rows(again)) {
+      walk_tap_rows(draft, axes, step);
     } else {
       axes.summed.push_back(draft.mapped("depth", one_.taps() * channels, step));
       axes.depth = symbol_index(axes.summed.back());
@@ -361,11 +367,10 @@ class ConvolutionKernels : ConvolutionOperands {
 
   // Axes of taps and channels, walked by one loop.
   void walk_taps(ScheduledDraft& draft, Axes& axes, int64_t channels, const lower::AxisSchedule& step) const {
-    static const char* const kNames[] = {"tap_slice", "tap_row", "tap_column"};
     std::vector<std::string> loop;
     // Rows last, where a thread has several of them: one tap's window of rows is in registers at a time.
     const bool rows_last = blocks_.rows > 1 && one_.dims[dims() - 2].taps > 1;
-    const std::string rows = kNames[1];
+    const std::string rows = kTapNames[1];
     const auto walk = [&](const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
       loop.push_back(name);
       axes.summed.push_back(draft.mapped(name, extent, how));
@@ -374,7 +379,7 @@ class ConvolutionKernels : ConvolutionOperands {
     for (size_t dim = 0; dim < dims(); ++dim)
       axes.tap.push_back(one_.dims[dim].taps == 1
                              ? Index(0)
-                             : walk(kNames[3 - dims() + dim], one_.dims[dim].taps,
+                             : walk(kTapNames[3 - dims() + dim], one_.dims[dim].taps,
                                     {.mapping = Mapping::kLoop,
                                      .width = 1,
                                      .unrolled = step.unrolled || (rows_last && dim + 2 == dims())}));
@@ -386,6 +391,29 @@ class ConvolutionKernels : ConvolutionOperands {
     draft.schedule.nest.clear();
     if (!loop.empty()) draft.schedule.nest.push_back(loop);
     if (rows_last && !step.unrolled) draft.schedule.nest.push_back({rows});
+  }
+
+  // Axes of the taps of all dimensions but the last, walked by one loop, and of those of the last with their channels.
+  void walk_tap_rows(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& step) const {
+    std::vector<std::string> loop;
+    const auto walk = [&](const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
+      loop.push_back(name);
+      axes.summed.push_back(draft.mapped(name, extent, how));
+      return symbol_index(axes.summed.back());
+    };
+    for (size_t dim = 0; dim + 1 < dims(); ++dim) {
+      const int64_t taps = one_.dims[dim].taps;
+      axes.tap.push_back(taps == 1 ? Index(0)
+                                   : walk(kTapNames[3 - dims() + dim], taps, {.mapping = Mapping::kLoop, .width = 1}));
+      axes.depth = axes.depth * Index(taps) + axes.tap.back();
+    }
+    const int64_t length = one_.dims.back().taps * kept_;
+    const Index depth = walk("depth", length, step);
+    const Digits at(draft, depth, {one_.dims.back().taps, kept_});
+    axes.tap.push_back(at[0]);
+    axes.channel = at[1];
+    axes.depth = axes.depth * Index(length) + depth;
+    draft.schedule.nest = {loop};
   }
 
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
@@ -479,6 +507,11 @@ int64_t places_of_threads(const Convolution& convolution, int64_t rows) {
   if (rows == 1) return convolution.places();
   const int64_t length = convolution.dims[convolution.dims.size() - 2].places;
   return convolution.places() / length * ceil_divide(length, rows);
+}
+
+int64_t depth_of_tap_row(const Convolution& convolution) {
+  if (convolution.dims.size() < 2 || convolution.taps() == convolution.dims.back().taps) return 0;
+  return std::max<int64_t>(next_power_of_two(convolution.dims.back().taps * kept_channels(convolution)), 16);
 }
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) {

@@ -23,6 +23,10 @@ int64_t places_of_threads(const Convolution& convolution, int64_t rows);
 
 ScheduledGroup convolution_kernels(const LoweredGroup& group, const ConvolutionBlocks& blocks);
 
+// The depth of a step that takes one row of taps with their channels at once, a power of two; 0 where there is but one.
+// Blocks of that depth walk rows so where channels are few.
+int64_t depth_of_tap_row(const Convolution& convolution);
+
 // Channels of a group as the kernels keep them, so that loads of several stay aligned: at least as many as there are.
 int64_t kept_channels(const Convolution& convolution);
 

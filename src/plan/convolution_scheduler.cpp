@@ -37,7 +37,7 @@ const ParameterTable& takes(const DeviceDescription&) {
        .powers_of_two = true,
        .tried = {64, 128, 256, 1024}},
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
-      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 4}},
+      {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {1, 2, 3, 4}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
       // Depthwise: 1 is what it was before there was a choice.
       {.name = "rows", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = false, .tried = {1, 2, 4, 7, 8}},
@@ -105,13 +105,23 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   while (blocks() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
     (positions >= filters || one.folds_filters ? positions : filters) /= 2;
   int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
-  if (step == 64 && ceil_divide(depth, 32) * 32 < ceil_divide(depth, 64) * 64) step = 32;
+  // Unless the last of the longer steps is mostly of nothing.
+  if (step == 64 && ceil_divide(depth, 64) * 64 * 16 > ceil_divide(depth, 32) * 32 * 17) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
+  const bool is_plain = std::none_of(group.kernel.exprs.begin(), group.kernel.exprs.end(),
+                                     [](const auto& expr) { return expr.kind == kernel_ir::ExprKind::kOp; });
+  // A row of few channels is read in pieces of 8 or 16 bytes, for which asynchronous copies are slow: more blocks at
+  // once hide more than loads ahead do.
+  if (const int64_t row = depth_of_tap_row(one); kept < 32 && row > 0 && row <= 64 && one.phases() == 1)
+    return {{"block_m", filters},
+            {"block_n", positions},
+            {"block_k", row},
+            {"stages", 1},
+            {"num_warps", (is_plain || one.folds_filters) && !one.exact && filters * positions >= 32 * 128 ? 8 : 4},
+            {"scheme", one.exact ? kFp16x3 : kOneHalf}};
   // Short loops of products that are stored as they are: fewer threads hold the sums, and more blocks overlap.
   constexpr int64_t kShortLoop = 6;  // steps
-  const bool is_plain = std::none_of(group.kernel.exprs.begin(), group.kernel.exprs.end(),
-                                     [](const auto& expr) { return expr.kind == kernel_ir::ExprKind::kOp; }),
-             takes_few = !one.exact && is_plain && ceil_divide(depth, step) <= kShortLoop;
+  const bool takes_few = !one.exact && is_plain && ceil_divide(depth, step) <= kShortLoop;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
                 stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
                                              one.exact    ? 2

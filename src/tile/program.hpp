@@ -153,7 +153,7 @@ struct Instruction {
   Symbol symbol = -1;            // kFor: its variable
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
   int64_t step = 1;              // kFor
-  int stages = 1;                // kFor: iterations whose loads are in flight
+  int stages = 0;                // kFor: iterations whose loads are in flight; 0: as the compiler likes
   bool unrolled = false;         // kFor: iterations stand one behind the other
   std::vector<Value> arguments;  // kFor
   std::vector<Instruction> body, otherwise_body;

@@ -386,9 +386,9 @@ class InstructionRules {
     require(program_.symbols[at_.symbol].kind == SymbolKind::kLoop, "'{}' is no loop variable",
             program_.symbols[at_.symbol].name);
     require(at_.step >= 1, "the step is {}", at_.step);
-    require(at_.stages >= 1, "the number of stages is {}", at_.stages);
+    require(at_.stages >= 0, "the number of stages is {}", at_.stages);
     const auto first = kernel::as_constant(at_.begin), end = kernel::as_constant(at_.end);
-    require(!at_.unrolled || (first && end && at_.stages == 1 && (*end - *first) / at_.step <= kMostUnrolled),
+    require(!at_.unrolled || (first && end && at_.stages == 0 && (*end - *first) / at_.step <= kMostUnrolled),
             "the loop cannot be unrolled: it has stages, or is not known to have {} iterations at most", kMostUnrolled);
     for (const Index* bound : {&at_.begin, &at_.end})
       require(lanes_of(program_, *bound).empty(), "a bound of the loop varies along {}",

@@ -260,7 +260,7 @@ class ProgramPrinter {
     std::string text = fmt::format("for {} = {} to {}", symbol_name(instruction.symbol), index_text(instruction.begin),
                                    index_text(instruction.end));
     if (instruction.step != 1) text += fmt::format(" step {}", instruction.step);
-    if (instruction.stages != 1) text += fmt::format(" stages {}", instruction.stages);
+    if (instruction.stages != 0) text += fmt::format(" stages {}", instruction.stages);
     if (instruction.unrolled) text += " unrolled";
     if (instruction.arguments.empty()) return text;
     text += " carry ";

@@ -525,11 +525,11 @@ class TilePrinter {
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
     std::string bounds = names_.spelled(one.end, {});
-    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 1)
+    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 0)
       bounds = names_.spelled(one.begin, {}) + ", " + bounds;
     if (one.step != 1) bounds += fmt::format(", {}", one.step);
-    if (one.stages > 1) bounds += fmt::format(", num_stages={}", one.stages);
-    const std::string_view range = one.unrolled ? "tl.static_range" : one.stages > 1 ? "tl.range" : "range";
+    if (one.stages > 0) bounds += fmt::format(", num_stages={}", one.stages);
+    const std::string_view range = one.unrolled ? "tl.static_range" : one.stages > 0 ? "tl.range" : "range";
     line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, range, bounds));
     indent_ += 4;
     const size_t empty = out_.size();
