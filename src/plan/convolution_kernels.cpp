@@ -69,7 +69,9 @@ class ConvolutionKernels : ConvolutionOperands {
   bool walks_rows(bool again) const { return !again && !walks_taps(again) && blocks_.depth == depth_of_tap_row(one_); }
 
   Axes declare(ScheduledDraft& draft, bool again) const {
-    const bool wide = again && is_large();
+    // Most blocks of the second kernel only look at flags: there should not be too many of them. Where a sample has
+    // several, one of them can look for many.
+    const bool walks = again && is_of_one_sample() && !group_.statistics, wide = again && is_large() && !walks;
     const int64_t side = wide ? 128 : 64;  // of a block of the kernel that computes again
     const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, side) : width; };
     const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
@@ -102,7 +104,7 @@ class ConvolutionKernels : ConvolutionOperands {
     // Neighbours of a result are of different phases: the last cache should meet them together.
     set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
     const lower::AxisSchedule step{.mapping = Mapping::kLoop,
-                                   .width = again ? (wide ? 16 : 32) : blocks_.depth,
+                                   .width = again ? (wide || walks ? 16 : 32) : blocks_.depth,
                                    .stages = again ? 0 : blocks_.stages};
     const int64_t channels = again ? one_.channels : kept_;
     if (walks_taps(again)) {
@@ -119,9 +121,9 @@ class ConvolutionKernels : ConvolutionOperands {
       axes.channel = at[dims()];
     }
     draft.schedule.skip_masked = again;
-    if (again) draft.schedule.walkers = kWalkers;
+    if (walks) draft.schedule.walkers = kWalkers;
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
-    draft.schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
+    draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
     return axes;
   }
 
@@ -203,7 +205,6 @@ class ConvolutionKernels : ConvolutionOperands {
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
   bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
 
-  // Most blocks of the second kernel only look at flags: there should not be too many of them.
   bool is_large() const {
     constexpr int64_t kManyBlocks = 1 << 12;  // of 64 by 64
     return one_.phases() * one_.groups * ceil_divide(one_.filters, 64) * ceil_divide(one_.samples * one_.places(), 64) >

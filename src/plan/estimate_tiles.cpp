@@ -1,6 +1,7 @@
 // Seconds of tile programs.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "plan/estimate.hpp"
 
@@ -30,6 +31,9 @@ class TileEstimate {
   }
 
   double run() {
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.results.size() == 1) makers_[one.results[0]] = &one;
+    });
     walk(program_.body, blocks_);
     double memory_bytes = 0;
     for (size_t place = 0; place < program_.buffers.size(); ++place) {
@@ -75,7 +79,7 @@ class TileEstimate {
       } else if (one.kind == Kind::kStore) {
         moved_[one.access.buffer] += times * bytes_of(program_.values[one.operands[0]].type);
       } else if (one.kind == Kind::kLoad) {
-        const double bytes = times * bytes_of(program_.values[one.results[0]].type);
+        const double bytes = times * share_within(one.access.mask) * bytes_of(program_.values[one.results[0]].type);
         moved_[one.access.buffer] += bytes;
         loaded_bytes_ += bytes;
       } else if (one.kind == Kind::kDot) {
@@ -84,6 +88,23 @@ class TileEstimate {
         operations_ += times * points(program_.values[one.kind == Kind::kOp ? one.results[0] : one.operands[0]].type);
       }
     }
+  }
+
+  // Of a load, what is there whatever the block: lanes below a number.
+  double share_within(tile::Value mask) const {
+    const auto found = makers_.find(mask);
+    if (found == makers_.end() || found->second->kind != Kind::kOp) return 1;
+    const Instruction& made = *found->second;
+    if (made.op == tile::ScalarOp::kLogicalAnd) return share_within(made.operands[0]) * share_within(made.operands[1]);
+    if (made.op != tile::ScalarOp::kLess) return 1;
+    const auto left = makers_.find(made.operands[0]), right = makers_.find(made.operands[1]);
+    if (left == makers_.end() || right == makers_.end() || left->second->kind != Kind::kIndex ||
+        right->second->kind != Kind::kConstant)
+      return 1;
+    const auto lane = kernel::as_symbol(left->second->index);
+    if (!lane || program_.symbols[*lane].kind != tile::SymbolKind::kLane) return 1;
+    return std::clamp(
+        static_cast<double>(right->second->integer) / static_cast<double>(tile::width_of(program_, *lane)), 0.0, 1.0);
   }
 
   double rows_of(const tile::TileType& result) const {
@@ -108,6 +129,7 @@ class TileEstimate {
   const tile::Program& program_;
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
+  std::map<tile::Value, const Instruction*> makers_;
   std::vector<double> moved_;  // [buffer] bytes loaded and stored
   double blocks_ = 1, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
 };

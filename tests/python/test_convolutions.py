@@ -80,7 +80,8 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
         assert compile_only._resources(one)["spills"] in (0, None), kernel
     (product,) = (one for kernel, one in code.items() if kernel.endswith("relu_kernel"))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
-    assert "cp.async" in product.asm["ptx"]
+    # Few channels are loaded without copies on the way.
+    assert ("cp.async" in product.asm["ptx"]) == (LARGE[name][0].in_channels >= 32)
 
 
 class Behind(torch.nn.Module):
