@@ -47,7 +47,7 @@ enum class Scheme { kIeee, kFp16x3 };
 struct AxisSchedule {
   Mapping mapping = Mapping::kGrid;
   int64_t width = 1;  // points of a block, a tile, or an iteration
-  int stages = 0;  // 0: as the compiler likes
+  int stages = 0;     // 0: as the compiler likes
   bool online = false;
   bool bounded = false;
   bool unrolled = false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Callable
 
@@ -172,6 +173,15 @@ def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: An
     emitted = compile_for_gpu(Module(part, after), torch.randn(32, 32, 64, 64))
     schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
     assert len(schedulers) == 2 and schedulers[1] in ("reduction", "normalisation")
+
+
+def test_a_row_of_taps_with_few_channels_is_one_step() -> None:
+    """And lanes beyond it, which are not loaded, do not count as loads, or the library would keep it."""
+    emitted = compile_for_gpu(Module(torch.nn.Conv3d(8, 16, 3)), torch.empty(128, 8, 16, 64, 64))
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "convolution"
+    assert group["parameters"]["block_k"] == 32 and group["parameters"]["stages"] == 1
+    assert re.search(r"for \w+ in tl.range\(0, 9, num_stages=1\):", emitted["source"])
 
 
 def _scheme(**options: Any) -> int:

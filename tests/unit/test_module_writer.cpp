@@ -10,6 +10,7 @@
 #include "emit/kernel_text.hpp"
 #include "emit/module_writer.hpp"
 #include "emit/python_text.hpp"
+#include "emit/scratch_memory.hpp"
 #include "ir/text.hpp"
 #include "support/text.hpp"
 
@@ -121,4 +122,47 @@ TEST(PythonText, FindsTopLevelNames) {
   const auto names = python::top_level_names(
       "import torch.nn as nn\nfrom a import b\nSIZE = 3\ndef f(x):\n    y = 1\nclass C(D):\n    pass\nx == 3\n");
   EXPECT_EQ(names, (std::set<std::string>{"nn", "b", "SIZE", "f", "C"}));
+}
+
+TEST(ScratchMemory, HoldsWhatKernelsAloneReadByAddress) {
+  const Graph graph = parse_graph(R"(graph Model on cuda {
+  input %x : f32[100, 3] user args.0 access "x"
+  %first = aten.neg.default(self=%x) : f32[100, 3]
+  %second = aten.abs.default(self=%first) : f32[100, 3]
+  %third = aten.neg.default(self=%second) : f32[100, 3]
+  %columns = aten.t.default(self=%third) : f32[3, 100]
+  %fourth = aten.neg.default(self=%third) : f32[100, 3]
+  %product = aten.mm.default(self=%columns, mat2=%fourth) : f32[3, 3]
+  %fifth = aten.neg.default(self=%product) : f32[3, 3]
+  return %fifth
+})");
+  Program program;
+  const auto allocate = [&](const std::string& name) {
+    const ValueId value = value_named(graph, name);
+    program.steps.push_back(AllocateStep{value, "", graph.type(value)});
+  };
+  for (const char* name : {"first", "second", "third", "fourth", "fifth"}) allocate(name);
+  const auto scratch_of = [&](const std::string& name, DType dtype, bool zeros) {
+    TensorType type;
+    type.dtype = dtype;
+    type.shape = {5};
+    type.strides = {1};
+    type.device = "cuda";
+    program.steps.push_back(AllocateStep{kNoValue, name, type, zeros});
+  };
+  scratch_of("parts", DType::f64, false);
+  scratch_of("counters", DType::i32, true);
+  program.steps.push_back(KernelStep{0, {"x", "first", "second", "third", "fourth", "parts", "counters", "fifth"}, {}});
+  const ViewStep view{value_named(graph, "columns"), "third", graph.type(value_named(graph, "columns"))};
+  program.steps.push_back(view);
+  program.steps.emplace_back(std::in_place_type<ExternStep>,
+                             ExternStep{graph.values[value_named(graph, "product")].producer});
+  // Not what is viewed, what the library reads, what must be 0 at first, and what stands apart.
+  const ScratchMemory scratch = scratch_memory(graph, program, {"fifth"});
+  EXPECT_EQ(scratch.starts, (std::map<std::string, int64_t>{{"first", 0}, {"second", 1536}, {"parts", 3072}}));
+  EXPECT_EQ(scratch.bytes, 3072 + 512);
+  // A kernel that starts within one takes a view of it; one part saves nothing.
+  std::get<KernelStep>(program.steps[7]).offsets = {0, 30, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(scratch_memory(graph, program, {"fifth"}).starts.size(), 2u);
+  EXPECT_TRUE(scratch_memory(graph, program, {"fifth", "parts"}).starts.empty());
 }
