@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "emit/program_steps.hpp"
 #include "emit/python_text.hpp"
 #include "ir/memory.hpp"
 
@@ -34,7 +35,7 @@ class Splitter {
     kept.prepares.steps = steps_of(true, {});
     kept.rest.steps = steps_of(false, output_names());
     std::set<std::string> read = output_names();
-    for (const Step& step : kept.rest.steps) read.merge(read_by(step));
+    for (const Step& step : kept.rest.steps) read.merge(tensors_of(graph_, step));
     int64_t bytes = 0;
     for (const auto& [name, type] : types_)
       if (made_.contains(name) && read.contains(name)) {
@@ -43,7 +44,7 @@ class Splitter {
       }
     if (bytes < kWorthKeeping) return std::nullopt;
     std::set<std::string> sources;
-    for (const Step& step : kept.prepares.steps) sources.merge(read_by(step));
+    for (const Step& step : kept.prepares.steps) sources.merge(tensors_of(graph_, step));
     for (const GraphInput& input : graph_.inputs)
       if (const std::string& name = graph_.values[input.value].name; sources.contains(name))
         kept.sources.push_back(name);
@@ -74,16 +75,6 @@ class Splitter {
     for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step)
       if (const auto* view = std::get_if<ViewStep>(&*step); view && banned_.contains(graph_.values[view->value].name))
         banned_.insert(view->base);
-  }
-
-  std::set<std::string> read_by(const Step& step) const {
-    std::set<std::string> names;
-    if (const auto* tensors = kernel_tensors(step)) names.insert(tensors->begin(), tensors->end());
-    if (const auto* view = std::get_if<ViewStep>(&step)) names.insert(view->base);
-    if (const auto* copy = std::get_if<CopyStep>(&step)) names.insert({copy->part, copy->whole});
-    if (const auto* call = std::get_if<ExternStep>(&step))
-      for_each_operand(graph_.nodes[call->node], [&](ValueId value) { names.insert(graph_.values[value].name); });
-    return names;
   }
 
   // Of a kernel's tensors those that it writes; what is copied into.
@@ -131,7 +122,7 @@ class Splitter {
       const auto may_be_made = [&](const std::string& name) {
         return types_.contains(name) && !banned_.contains(name);
       };
-      const std::set<std::string> all = read_by(step);
+      const std::set<std::string> all = tensors_of(graph_, step);
       is_constant_[index] = !written.empty() && std::all_of(all.begin(), all.end(), is_known) &&
                             std::all_of(written.begin(), written.end(), may_be_made);
       if (!is_constant_[index]) continue;
@@ -160,7 +151,7 @@ class Splitter {
                          : allocate ? made_.contains(name_of(*allocate)) == prepares
                                     : is_constant_[index] == prepares;
       if (!takes) continue;
-      needed.merge(read_by(step));
+      needed.merge(tensors_of(graph_, step));
       steps.push_back(step);
     }
     std::reverse(steps.begin(), steps.end());

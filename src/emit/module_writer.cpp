@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "emit/forward_text.hpp"
+#include "emit/program_steps.hpp"
 #include "emit/python_text.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -132,8 +133,9 @@ std::string stripped(std::string text) {
 
 }  // namespace
 
-std::string write_module(const Graph& graph, const Program& program, const TargetPrinter& target,
+std::string write_module(const Graph& graph, const Program& given, const TargetPrinter& target,
                          const ModuleText& text) {
+  const Program program = target.device() == "cuda" ? with_late_allocations(graph, given) : given;
   std::string kernels = target.kernels(program);
   if (!kernels.empty()) kernels = stripped(kernels);
   const std::string trailer = target.trailer(program);

@@ -9,6 +9,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "emit/module_writer.hpp"
+#include "emit/program_steps.hpp"
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
 #include "ir/text.hpp"
@@ -165,4 +166,34 @@ TEST(ScratchMemory, HoldsWhatKernelsAloneReadByAddress) {
   std::get<KernelStep>(program.steps[7]).offsets = {0, 30, 0, 0, 0, 0, 0, 0};
   EXPECT_EQ(scratch_memory(graph, program, {"fifth"}).starts.size(), 2u);
   EXPECT_TRUE(scratch_memory(graph, program, {"fifth", "parts"}).starts.empty());
+}
+
+TEST(LateAllocations, StandBeforeTheFirstStepThatNeedsThem) {
+  const Graph graph = parse_graph(R"(graph Model on cuda {
+  input %x : f32[4] user args.0 access "x"
+  %a = aten.neg.default(self=%x) : f32[4]
+  %b = aten.abs.default(self=%a) : f32[4]
+  return %b
+})");
+  Program program;
+  const auto allocate = [&](const std::string& name) {
+    TensorType type = graph.type(value_named(graph, "x"));
+    const ValueId value = name.size() == 1 ? value_named(graph, name) : kNoValue;
+    program.steps.push_back(AllocateStep{value, value == kNoValue ? name : "", type});
+  };
+  const auto run = [&](std::vector<std::string> tensors, bool by_last) {
+    program.steps.push_back(KernelStep{0, std::move(tensors), {}, by_last});
+  };
+  for (const char* name : {"b", "nobody's", "parts", "a", "sums"}) allocate(name);
+  run({"x", "a"}, false);
+  run({"a", "parts"}, false);
+  run({"parts", "sums", "b"}, true);
+  run({"b", "sums"}, false);
+  std::string order;
+  for (const Step& step : with_late_allocations(graph, program).steps) {
+    const auto* made = std::get_if<AllocateStep>(&step);
+    order += made == nullptr ? "run " : (made->name.empty() ? graph.values[made->value].name : made->name) + " ";
+  }
+  // What the last program of a launch needs is there before the launch.
+  EXPECT_EQ(order, "nobody's a run b parts sums run run run ");
 }
