@@ -71,6 +71,18 @@ class Slices(nn.Module):
         )
 
 
+class Tiles(nn.Module):
+    """Products on tiles, whose kernels look for the largest, the smallest and any that is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Conv3d(3, 64, 3)
+        self.sum = nn.Linear(2048, 2048)
+
+    def forward(self, image: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.filter(image).amax(1), self.sum(rows).sum(0)
+
+
 def sources(module: nn.Module, *arguments: Any) -> dict[str, str]:
     graphs = {
         "cpu": export.export_module(module, arguments),
@@ -82,9 +94,14 @@ def sources(module: nn.Module, *arguments: Any) -> dict[str, str]:
 CASES = {"awkward": lambda: sources(Awkward(), X, [X]), "slices": lambda: sources(Slices(), torch.randn(2, 3, 4, 5))}
 
 
-@pytest.mark.parametrize("case", CASES)
+ON_TILES = {"tiles": lambda: sources(Tiles(), torch.empty(8, 3, 16, 32, 32), torch.empty(2048, 2048))}
+
+
+@pytest.mark.parametrize("case", CASES | ON_TILES)
 def test_no_builtin_is_hidden(case: str) -> None:
-    for source in CASES[case]().values():
+    emitted = (CASES | ON_TILES)[case]()
+    assert ("tl.dot(" in emitted["triton"]) == (case in ON_TILES)
+    for source in emitted.values():
         tree = ast.parse(source)
         forward = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward")
         theirs = {argument.arg for argument in forward.args.args}

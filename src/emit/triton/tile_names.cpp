@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <set>
 
+#include "emit/python_text.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -24,7 +27,33 @@ bool deserves_name(const tile::Program& program, const Index& index) {
           index.terms[0].coefficient != 1 || index.terms[0].factors[0].kind != kernel::IndexFactor::Kind::kSymbol);
 }
 
+// What folds and operations are called where nobody named them, in other words.
+std::string in_other_words(const std::string& name) {
+  static const std::map<std::string, std::string> kWords = {
+      {"abs", "magnitude"}, {"all", "everywhere"}, {"any", "anywhere"},  {"filter", "filters"}, {"max", "largest"},
+      {"min", "smallest"},  {"pow", "power"},      {"round", "rounded"}, {"sum", "total"}};
+  const auto found = kWords.find(name);
+  return found == kWords.end() ? name + "_tile" : found->second;
+}
+
 }  // namespace
+
+tile::Program with_python_names(tile::Program program) {
+  std::vector<std::string*> names;
+  for (tile::SymbolInfo& symbol : program.symbols) names.push_back(&symbol.name);
+  for (tile::Buffer& buffer : program.buffers) names.push_back(&buffer.name);
+  for (tile::ValueInfo& value : program.values) names.push_back(&value.name);
+  std::set<std::string> taken;
+  for (const std::string* name : names) taken.insert(*name);
+  for (std::string* name : names) {
+    if (!python::reserved_names().contains(*name)) continue;
+    const std::string wanted = in_other_words(*name);
+    std::string other = wanted;
+    for (int number = 2; !taken.insert(other).second; ++number) other = fmt::format("{}_{}", wanted, number);
+    *name = other;
+  }
+  return program;
+}
 
 IndexNames::IndexNames(const tile::Program& program) : program_(program), ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;

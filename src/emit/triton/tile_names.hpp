@@ -10,6 +10,9 @@
 
 namespace kw::triton {
 
+// The program with other names where Python has its own: `abs` becomes `magnitude`.
+tile::Program with_python_names(tile::Program program);
+
 class IndexNames {
  public:
   explicit IndexNames(const tile::Program& program);

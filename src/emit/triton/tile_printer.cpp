@@ -595,6 +595,6 @@ class TilePrinter {
 
 }  // namespace
 
-TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(program).run(); }
+TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(with_python_names(program)).run(); }
 
 }  // namespace kw::triton

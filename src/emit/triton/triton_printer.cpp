@@ -13,6 +13,7 @@
 #include "emit/triton/kernel_printer.hpp"
 #include "emit/triton/launch.hpp"
 #include "emit/triton/refused_indices.hpp"
+#include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/text.hpp"
 
@@ -123,7 +124,8 @@ std::string signature_of(const Launchable& one) {
       one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
 
-std::string signature_of(const tile::Program& tiles) {
+std::string signature_of(const tile::Program& program) {
+  const tile::Program tiles = triton::with_python_names(program);
   std::vector<std::string> pointers, aligned;
   for (const tile::Buffer& buffer : tiles.buffers) {
     pointers.push_back(fmt::format("\"{}\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
