@@ -44,7 +44,7 @@ const GraphInput& mutated_input(const Graph& graph, const GraphOutput& output);
 std::string device_of(const Graph& graph);
 
 struct KernelForward {
-  std::string source;
+  std::string source;              // of both functions, where there are two; so are the others
   bool restores_strides = false;   // calls restore_strides
   bool trains_batch_norm = false;  // calls train_batch_norm
   bool calls_library = false;      // uses aten

@@ -574,6 +574,11 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   const KernelForward prepared = Writer(graph, kept->prepares, target, names, sources).prepare(kept->made);
   KernelForward forward = Writer(graph, kept->rest, target, names, inputs, kept->made).run();
   forward.source = prepared.source + "\n\n" + forward.source;
+  forward.restores_strides |= prepared.restores_strides;
+  forward.trains_batch_norm |= prepared.trains_batch_norm;
+  forward.calls_library |= prepared.calls_library;
+  forward.counts_programs |= prepared.counts_programs;
+  forward.splits_scratch |= prepared.splits_scratch;
   return forward;
 }
 

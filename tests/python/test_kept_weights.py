@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from case_checks import compile_for_gpu
+from interpreter_process import InterpreterProcess
 from kernelwright import library
 from kernelwright.capture import export
 from test_emitted_modes import load
@@ -234,3 +235,39 @@ def test_filters_of_convolutions_and_split_matrices_are_kept() -> None:
             assert kernel in prepared and prepared.count("launch(") == 1, prepared
         assert "image_scale_kernel" not in prepared
         assert "filters_kernel" not in forward
+
+
+class Walked(torch.nn.Module):
+    """What is kept takes several kernels, with tensors between them that nothing else reads; the rest takes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(64, 64, generator=torch.Generator().manual_seed(3)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.weight
+        for dim in (0, 1, 0, 1, 0):
+            weight = torch.cumsum(weight, dim) * 0.1
+        return x + weight
+
+
+def walked(request: dict[str, Any]) -> str:
+    """In the interpreter: two calls."""
+    made = load(Path(request["path"]).read_text(), Path(request["path"]).parent, "walked").ModelNew(Walked().eval())
+    with torch.no_grad():
+        for call in range(2):
+            x = torch.full((64, 64), float(call))
+            torch.testing.assert_close(made(x), Walked()(x))
+    return ""
+
+
+def test_what_is_kept_may_take_scratch_memory_where_the_rest_takes_none(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    source = compile_for_gpu(Walked().eval(), torch.empty(64, 64))["source"]
+    assert "scratch_part(" in source.partition("def prepared_weights(")[2].partition("def kernel_forward(")[0]
+    assert "scratch_part(" not in source.partition("def kernel_forward(")[2]
+    path = tmp_path / "candidate.py"
+    path.write_text(source)
+    process = InterpreterProcess(tmp_path, "test_kept_weights:walked")
+    assert process.fault(path=str(path)) == ""
+    process.close()
