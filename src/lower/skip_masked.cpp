@@ -46,7 +46,7 @@ class MaskedBlocks {
       const auto count = kernel::as_constant(program_.symbols[symbol].count);
       if (!count) return;
       blocks *= *count;
-      if (*count > most && !parts_of(holds, hanging_on(symbol), loaded).empty()) {
+      if (*count > most && asks_first(holds, hanging_on(symbol), loaded)) {
         best = symbol;
         most = *count;
       }
@@ -73,26 +73,38 @@ class MaskedBlocks {
     return hangs;
   }
 
-  // Of a condition, what data say that has to hold in any case and does not hang on the symbol: its parts.
-  std::vector<Value> parts_of(Value condition, const std::vector<bool>& hangs, const std::vector<bool>& loaded) const {
-    if (!loaded[condition]) return {};
-    if (!hangs[condition]) return {condition};
+  // Does what data say, and does not hang on the symbol, have to hold in any case where the condition does?
+  bool asks_first(Value condition, const std::vector<bool>& hangs, const std::vector<bool>& loaded) const {
+    if (!loaded[condition]) return false;
+    if (!hangs[condition]) return true;
     const Instruction* maker = maker_of(condition);
-    if (maker == nullptr || maker->kind != Kind::kOp || maker->op != tile::ScalarOp::kLogicalAnd) return {};
-    std::vector<Value> parts;
-    for (const Value operand : maker->operands) {
-      const std::vector<Value> of_operand = parts_of(operand, hangs, loaded);
-      parts.insert(parts.end(), of_operand.begin(), of_operand.end());
+    if (maker == nullptr || maker->kind != Kind::kOp) return false;
+    const auto of_operand = [&](Value operand) { return asks_first(operand, hangs, loaded); };
+    if (maker->op == tile::ScalarOp::kLogicalAnd)
+      return std::any_of(maker->operands.begin(), maker->operands.end(), of_operand);
+    return maker->op == tile::ScalarOp::kLogicalOr &&
+           std::all_of(maker->operands.begin(), maker->operands.end(), of_operand);
+  }
+
+  // That, as a value.
+  Value asked_first(Value condition, const std::vector<bool>& hangs, const std::vector<bool>& loaded) {
+    if (!hangs[condition]) return condition;
+    const Instruction made = *maker_of(condition);
+    Value all = tile::kNoValue;
+    for (const Value operand : made.operands) {
+      if (!asks_first(operand, hangs, loaded)) continue;
+      const Value one = asked_first(operand, hangs, loaded);
+      all = all == tile::kNoValue || all == one ? one : op(made.op, {all, one});
     }
-    return parts;
+    return all;
   }
 
   // Every `started`th block along the axis is one walker's.
   void walk_along(tile::Symbol symbol, int64_t count, int64_t started, Value holds) {
-    const std::vector<bool> hangs = hanging_on(symbol);
-    const std::vector<Value> parts = parts_of(holds, hangs, hanging_on(std::nullopt));
     Instruction branch = std::move(program_.body.back());
     program_.body.pop_back();
+    const Value asked = asked_first(holds, hanging_on(symbol), hanging_on(std::nullopt));
+    const std::vector<bool> hangs = hanging_on(symbol);
     std::vector<Instruction> before, within;
     for (Instruction& one : program_.body) {
       const bool moves = std::any_of(one.results.begin(), one.results.end(), [&](Value value) { return hangs[value]; });
@@ -117,11 +129,9 @@ class MaskedBlocks {
     program_.symbols[symbol].range = tile::loop_range(loop.begin, loop.end, loop.step, tile::ranges_of(program_));
     loop.body = std::move(within);
     program_.body = std::move(before);
-    Value all = parts.front();
-    for (size_t part = 1; part < parts.size(); ++part) all = op(tile::ScalarOp::kLogicalAnd, {all, parts[part]});
     Instruction once;
     once.kind = Kind::kIf;
-    once.operands = {all};
+    once.operands = {asked};
     once.body.push_back(std::move(loop));
     program_.body.push_back(std::move(once));
   }
@@ -220,11 +230,20 @@ class MaskedBlocks {
                         [&](tile::Symbol lane) { return std::count(b.begin(), b.end(), lane) > 0; });
   }
 
+  // Does it hold only where some scalar does?
+  bool asks_scalar(Value mask) const {
+    if (program_.values[mask].type.lanes.empty()) return true;
+    const Instruction* maker = maker_of(mask);
+    return maker != nullptr && maker->kind == Kind::kOp && maker->op == tile::ScalarOp::kLogicalAnd &&
+           std::any_of(maker->operands.begin(), maker->operands.end(), [&](Value one) { return asks_scalar(one); });
+  }
+
   // Does the mask hold at any point? A scalar, from tiles of as few dimensions as possible: it may hold where the mask
   // nowhere does, never the other way round.
   Value anywhere(Value mask) {
     const Instruction* maker = maker_of(mask);
-    if (maker == nullptr || maker->kind != Kind::kOp || program_.values[mask].type.lanes.size() < 2)
+    const size_t lanes = program_.values[mask].type.lanes.size();
+    if (maker == nullptr || maker->kind != Kind::kOp || (lanes < 2 && !asks_scalar(mask)))
       return fold(tile::ReduceOp::kAny, mask);
     const Instruction made = *maker;
     switch (made.op) {

@@ -1,5 +1,9 @@
 #include "passes/statistics.hpp"
 
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "ir/op_registry.hpp"
 #include "passes/maths.hpp"
 
@@ -21,6 +25,15 @@ bool is_training_norm(const Node& node) {
   if (base == "_native_batch_norm_legit_functional") return node.boolean("training", true);
   return (base == "batch_norm" || base == "native_batch_norm" || base == "_native_batch_norm_legit") &&
          node.value("running_mean") == kNoValue && node.boolean("training", true);
+}
+
+// Of each sample by itself, with its own statistics.
+bool is_sample_norm(const Node& node) {
+  if (!node.op.starts_with("aten.")) return false;
+  const std::string_view base = base_name(node.op);
+  return base == "group_norm" || base == "native_group_norm" ||
+         (base == "instance_norm" && node.value("running_mean") == kNoValue && node.value("running_var") == kNoValue &&
+          node.boolean("use_input_stats", true));
 }
 
 // [value] Is it a convolution's result, or made of one element by element?
@@ -46,6 +59,7 @@ std::vector<bool> before_convolutions(const Graph& graph) {
   return before;
 }
 
+// A norm of a whole batch, a sample's group of channels or one channel of it, as statistics and what they normalise.
 class Expansion {
  public:
   Expansion(Rewriter& rewriter, const Node& node)
@@ -53,59 +67,152 @@ class Expansion {
 
   bool is_taken() const {
     const bool dtype = type_.dtype == DType::f32 || type_.dtype == DType::f16 || type_.dtype == DType::bf16;
-    return dtype && !type_.device.starts_with("cpu") && type_.rank() >= 2 && type_.elements() > 0 && count() > 1;
+    if (!dtype || type_.device.starts_with("cpu") || type_.rank() < 2 || type_.elements() == 0) return false;
+    if (!is_sample_norm(node_)) return count(type_.shape[1]) > 1;
+    return type_.is_contiguous() && type_.rank() > 2 && type_.shape[1] % groups() == 0 && count(sample_groups()) > 1;
+  }
+
+  bool has_long_channels() const {
+    constexpr int64_t kLong = 256;
+    return type_.is_contiguous() && type_.rank() > 2 && count(type_.shape[0] * type_.shape[1]) >= kLong;
   }
 
   void run() {
-    const TensorType of_channel = {DType::f32, {type_.shape[1]}, {1}, 0, type_.device};
-    ValueId operand = x_;
-    if (type_.dtype != DType::f32) {
-      TensorType wide = type_;
-      wide.dtype = DType::f32;
-      wide.offset = 0;
-      if (!type_.is_dense()) wide.strides = contiguous_strides(wide.shape);
-      operand = rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{x_}}, {"dtype", DType::f32}}, wide, "wide");
-    }
+    if (is_sample_norm(node_)) normalise_samples();
+    else normalise_batch();
+  }
+
+  // The same from statistics of each sample's channels. Returns the means of the normalised channels, with every
+  // dimension but the first two of length one.
+  ValueId run_from_channels() {
+    const int64_t samples = type_.shape[0], channels = type_.shape[1];
+    const Term x = Term(rewriter_, wide_x());
+    const Statistics each = statistics_of(view(x, {1, samples * channels, count(samples * channels)}).id());
+    const bool of_samples = is_sample_norm(node_);
+    const Shape shape = of_samples ? Shape{samples * groups(), channels / groups()} : Shape{samples, channels};
+    channels_ = Channels{view(Term(rewriter_, each.mean), shape), view(Term(rewriter_, each.variance), shape)};
+    run();
+    const auto broadcast = [&](const Statistics& whole, bool variance) {
+      const Term term(rewriter_, variance ? whole.variance : whole.mean);
+      return of_samples ? view(term, {shape[0], 1}) : term;
+    };
+    Term pooled = (channels_->mean - broadcast(*found_, false)) *
+                  (broadcast(*found_, true) + node_.number("eps", 1e-5)).apply("rsqrt");
+    Shape kept = type_.shape;
+    std::fill(kept.begin() + 2, kept.end(), 1);
+    pooled = scaled_by_channel(view(pooled, kept));
+    return cast(pooled.id(), type_.dtype);
+  }
+
+ private:
+  struct Statistics {
+    ValueId mean, variance;
+  };
+  struct Channels {
+    Term mean, variance;  // [what is folded apart, what is folded together] or the other way round, of batches
+  };
+
+  // From statistics of channels with as many elements each: the mean of variances and the variance of means.
+  Statistics together() {
+    const IntList along = {is_sample_norm(node_) ? 1 : 0};
+    const Term mean_of_all = mean(channels_->mean, along);
+    const Term deviation = channels_->mean -
+                           (is_sample_norm(node_) ? view(mean_of_all, {mean_of_all.type().shape[0], 1}) : mean_of_all);
+    const Term variance = mean(channels_->variance + deviation * deviation, along);
+    return {.mean = mean_of_all.id(), .variance = variance.id()};
+  }
+
+  // Of each place along the second dimension.
+  Statistics statistics_of(ValueId x) {
+    const TensorType type = rewriter_.type(x), of_channel = {DType::f32, {type.shape[1]}, {1}, 0, type.device};
     IntList dims = {0};
-    for (int64_t dim = 2; dim < type_.rank(); ++dim) dims.push_back(dim);
+    for (int64_t dim = 2; dim < type.rank(); ++dim) dims.push_back(dim);
     const std::vector<ValueId> found = rewriter_.emit_all(
-        "aten.var_mean.correction", {{"self", ValueRef{operand}}, {"dim", dims}, {"correction", int64_t{0}}},
+        "aten.var_mean.correction", {{"self", ValueRef{x}}, {"dim", dims}, {"correction", int64_t{0}}},
         {{"variance", of_channel}, {"mean", of_channel}});
-    const ValueId variance = found[0], mean = found[1];
+    return {.mean = found[1], .variance = found[0]};
+  }
+
+  ValueId normalised(ValueId x, const Statistics& statistics, Argument weight, Argument bias, const TensorType& type) {
+    return rewriter_.emit("aten.batch_norm.default",
+                          {{"input", ValueRef{x}},
+                           {"weight", std::move(weight)},
+                           {"bias", std::move(bias)},
+                           {"running_mean", ValueRef{statistics.mean}},
+                           {"running_var", ValueRef{statistics.variance}},
+                           {"training", false},
+                           {"momentum", 0.0},
+                           {"eps", node_.number("eps", 1e-5)},
+                           {"cudnn_enabled", true}},
+                          type, "normalised");
+  }
+
+  ValueId wide_x() {
+    if (type_.dtype == DType::f32) return x_;
+    TensorType wide = type_;
+    wide.dtype = DType::f32;
+    wide.offset = 0;
+    if (!type_.is_dense()) wide.strides = contiguous_strides(wide.shape);
+    return rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{x_}}, {"dtype", DType::f32}}, wide, "wide");
+  }
+
+  void normalise_batch() {
+    const Statistics statistics = channels_ ? together() : statistics_of(wide_x());
+    found_ = statistics;
     if (node_.results.size() == 5) {
-      const auto samples = static_cast<double>(count());
-      if (node_.results[3] != kNoValue) update(node_.results[3], node_.value("running_mean"), mean);
+      const auto samples = static_cast<double>(count(type_.shape[1]));
+      if (node_.results[3] != kNoValue) update(node_.results[3], node_.value("running_mean"), statistics.mean);
       if (node_.results[4] != kNoValue)
         update(node_.results[4], node_.value("running_var"),
-               (Term(rewriter_, variance) * (samples / (samples - 1.0))).id());
+               (Term(rewriter_, statistics.variance) * (samples / (samples - 1.0))).id());
     }
     const auto given = [&](const char* name) {
       return node_.value(name) == kNoValue ? Argument(None{}) : Argument(ValueRef{node_.value(name)});
     };
-    const ValueId result = rewriter_.emit("aten.batch_norm.default",
-                                          {{"input", ValueRef{x_}},
-                                           {"weight", given("weight")},
-                                           {"bias", given("bias")},
-                                           {"running_mean", ValueRef{mean}},
-                                           {"running_var", ValueRef{variance}},
-                                           {"training", false},
-                                           {"momentum", 0.0},
-                                           {"eps", node_.number("eps", 1e-5)},
-                                           {"cudnn_enabled", true}},
-                                          rewriter_.type(node_.results[0]), "normalised");
+    const ValueId result = normalised(x_, statistics, given("weight"), given("bias"), rewriter_.type(node_.results[0]));
     rewriter_.adopt(node_.results[0], result, NumericTag::kReassociates);
   }
 
- private:
-  int64_t count() const { return type_.elements() / type_.shape[1]; }  // elements of a channel
+  // As a norm of one batch whose channels are the samples' groups; weights and biases are of the samples' own channels.
+  void normalise_samples() {
+    const Shape of_groups = {1, sample_groups(), count(sample_groups())};
+    const Term x = Term(rewriter_, wide_x()), grouped = view(x, of_groups);
+    const Statistics statistics = channels_ ? together() : statistics_of(grouped.id());
+    found_ = statistics;
+    Term value = view(
+        Term(rewriter_, normalised(grouped.id(), statistics, None{}, None{}, rewriter_.type(grouped.id()))),
+        x.type().shape);
+    value = scaled_by_channel(value);
+    rewriter_.adopt(node_.results[0], cast(value.id(), type_.dtype), NumericTag::kReassociates);
+  }
+
+  Term scaled_by_channel(Term value) {
+    Shape of_channels(type_.rank() - 1, 1);
+    of_channels[0] = type_.shape[1];
+    const auto along_channels = [&](const char* name) {
+      return view(Term(rewriter_, cast(node_.value(name), DType::f32)), of_channels);
+    };
+    if (node_.value("weight") != kNoValue) value = value * along_channels("weight");
+    if (node_.value("bias") != kNoValue) value = value + along_channels("bias");
+    return value;
+  }
+
+  int64_t groups() const {  // of a sample's channels
+    const std::string_view base = base_name(node_.op);
+    if (base == "instance_norm") return type_.shape[1];
+    return std::max<int64_t>(node_.integer(base == "group_norm" ? "num_groups" : "group", 1), 1);
+  }
+  int64_t sample_groups() const { return type_.shape[0] * groups(); }
+  int64_t count(int64_t channels) const { return type_.elements() / channels; }  // elements of each
+
+  ValueId cast(ValueId value, DType to) {
+    if (rewriter_.type(value).dtype == to) return value;
+    return rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{value}}, {"dtype", to}});
+  }
 
   // A running statistic moves towards the batch's by the share `momentum`.
   void update(ValueId result, ValueId running, ValueId fresh) {
-    const TensorType own = rewriter_.type(result), wide = rewriter_.type(fresh);
-    const auto cast = [&](ValueId value, const TensorType& to) {
-      if (rewriter_.type(value).dtype == to.dtype) return value;
-      return rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{value}}, {"dtype", to.dtype}});
-    };
+    const DType own = rewriter_.type(result).dtype, wide = rewriter_.type(fresh).dtype;
     const double momentum = node_.number("momentum", 0.1);
     const Term kept = Term(rewriter_, cast(running, wide)) * (1.0 - momentum),
                moved = Term(rewriter_, fresh) * momentum;
@@ -117,25 +224,68 @@ class Expansion {
   const Node& node_;
   const ValueId x_;
   const TensorType type_;  // a copy: those of the graph move when it grows
+  std::optional<Channels> channels_;
+  std::optional<Statistics> found_;
 };
+
+// Over every position of a sample's channels, and perhaps over channels and samples: a mean over these dimensions.
+std::optional<IntList> averaged_positions(const Graph& graph, const Node& node) {
+  if (!node.op.starts_with("aten.") || node.results.size() != 1 || node.value("self") == kNoValue) return std::nullopt;
+  const TensorType& type = graph.type(node.value("self"));
+  if (type.rank() < 3 || graph.type(node.results[0]).dtype != type.dtype) return std::nullopt;
+  const std::string_view base = base_name(node.op);
+  IntList dims;
+  if (base == "mean") {
+    for (int64_t dim : node.integers("dim")) dims.push_back(dim < 0 ? dim + type.rank() : dim);
+    std::sort(dims.begin(), dims.end());
+  } else if (base.starts_with("adaptive_avg_pool") && graph.type(node.results[0]).rank() == type.rank()) {
+    const IntList size = node.integers("output_size");
+    if (!std::all_of(size.begin(), size.end(), [](int64_t length) { return length == 1; })) return std::nullopt;
+    for (int64_t dim = 2; dim < type.rank(); ++dim) dims.push_back(dim);
+  }
+  for (int64_t dim = 2; dim < type.rank(); ++dim)
+    if (!std::binary_search(dims.begin(), dims.end(), dim)) return std::nullopt;
+  return dims;
+}
 
 }  // namespace
 
 RewriteCounts statistics(Graph& graph) {
+  std::map<ValueId, ValueId> pooled;  // of norms whose channels are averaged: these averages
   const std::vector<bool> after = after_convolutions(graph), before = before_convolutions(graph);
   const auto users = graph.users();
   const auto is_output = graph.is_output();
+  std::vector<bool> is_averaged(graph.values.size());
+  for (const Node& node : graph.nodes)
+    if (const ValueId self = node.value("self"); averaged_positions(graph, node)) is_averaged[self] = true;
   const auto is_read = [&](ValueId id) { return id != kNoValue && (is_output[id] || !users[id].empty()); };
   Rewriter rewriter(graph);
   return rewriter.run([&](Node& node) {
-    if (!is_training_norm(node) || node.results.empty() || node.results[0] == kNoValue) return false;
-    if (!after[node.value("input")] && !before[node.results[0]]) return false;
+    const auto from = pooled.find(node.value("self"));
+    if (auto averaged = from == pooled.end() ? std::nullopt : averaged_positions(rewriter.graph(), node)) {
+      IntList& dims = *averaged;
+      std::erase_if(dims, [](int64_t dim) { return dim > 1; });
+      Term value(rewriter, from->second);
+      if (!dims.empty()) value = mean(value, dims);
+      rewriter.adopt(node.results[0], view(value, rewriter.type(node.results[0]).shape).id(),
+                     NumericTag::kReassociates);
+      return true;
+    }
+    const bool of_samples = is_sample_norm(node);
+    if (!(of_samples || is_training_norm(node)) || node.results.empty() || node.results[0] == kNoValue) return false;
+    if (!after[node.value("input")] && (of_samples || !before[node.results[0]])) return false;
     // The statistics themselves are asked for by nobody.
     for (size_t place = 1; place < std::min<size_t>(node.results.size(), 3); ++place)
       if (is_read(node.results[place])) return false;
     Expansion expansion(rewriter, node);
     if (!expansion.is_taken()) return false;
-    expansion.run();
+    // A convolution has a block in one sample where it has many places: it can make statistics of its channels.
+    const ValueId result = node.results[0];
+    if (after[node.value("input")] && expansion.has_long_channels() && is_averaged[result]) {
+      pooled[result] = expansion.run_from_channels();
+    } else {
+      expansion.run();
+    }
     return true;
   });
 }

@@ -1,15 +1,14 @@
-// Batch normalisation in training mode beside a convolution, written as statistics of each channel and a pointwise
-// normalisation.
+// Normalisation beside a convolution, written as statistics of what it folds and a pointwise normalisation.
 #pragma once
 
 #include "passes/rewriter.hpp"
 
 namespace kw {
 
-// On a GPU, where the input comes from a convolution or the result goes to one, element by element: mean and variance
-// (var_mean, in f32), the new running statistics, and batch_norm with given statistics. Fusion makes one group of
-// them; where a neighbour gives the statistics or takes the normalisation, the two are scheduled apart
-// (plan/statistics.hpp).
+// On a GPU, batch norms in training mode whose input comes from a convolution or whose result goes to one, element by
+// element, and group and instance norms of what comes from one: mean and variance (var_mean, in f32), the new running
+// statistics, and batch_norm with given statistics. Fusion makes one group of them; where a neighbour gives the
+// statistics or takes the normalisation, the two are scheduled apart (plan/statistics.hpp).
 RewriteCounts statistics(Graph& graph);
 
 }  // namespace kw

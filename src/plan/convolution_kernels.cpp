@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "plan/axes.hpp"
 #include "plan/convolution_operands.hpp"
 #include "plan/split.hpp"
 
@@ -19,6 +20,7 @@ using lower::Mapping;
 
 constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
 constexpr int64_t kWalkers = 1024;        // blocks that look whether there is anything to compute again
+constexpr int64_t kMostFlags = 4096;      // of samples, that each of them reads
 constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};
 constexpr int64_t kTapDepth = 32;  // channels from which each tap is a loop's step, or several
 
@@ -51,9 +53,10 @@ class ConvolutionKernels : ConvolutionOperands {
     Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
     Index copy;                 // which of them
     std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
-    // Of a group with statistics: the part that the block makes, the lanes that it folds, how many of them count, and
-    // the sample and place of each, were there always so many; sample and place above are then others that exist.
-    Index part, stored_sample, stored_place;
+    // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
+    // count, and the sample and place of each, were there always so many; sample and place above are then others that
+    // exist.
+    Index block, stored_sample, stored_place;
     Symbol lane = -1;
     Index left;              // of places
     std::vector<Index> tap;  // along each dimension
@@ -69,9 +72,9 @@ class ConvolutionKernels : ConvolutionOperands {
   bool walks_rows(bool again) const { return !again && !walks_taps(again) && blocks_.depth == depth_of_tap_row(one_); }
 
   Axes declare(ScheduledDraft& draft, bool again) const {
-    // Most blocks of the second kernel only look at flags: there should not be too many of them. Where a sample has
-    // several, one of them can look for many.
-    const bool walks = again && is_of_one_sample() && !group_.statistics, wide = again && is_large() && !walks;
+    // Most blocks of the second kernel only look at flags: there should not be too many of them, and one of them can
+    // look for many.
+    const bool walks = again && can_walk(), wide = again && is_large() && !walks;
     const int64_t side = wide ? 128 : 64;  // of a block of the kernel that computes again
     const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, side) : width; };
     const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
@@ -169,7 +172,7 @@ class ConvolutionKernels : ConvolutionOperands {
     const int64_t width = blocks_.positions;
     const Index block = draft.grid("block", ceil_divide(all, width));
     axes.lane = draft.mapped("place", width, {.mapping = Mapping::kTile, .width = width});
-    axes.part = (is_of_one_sample() ? axes.sample * Index(ceil_divide(all, width)) : Index(0)) + block;
+    axes.block = block;
     axes.left = Index(all) - block * Index(width);
     const Index place = block * Index(width) + symbol_index(axes.lane);
     find(place, axes.stored_sample, axes.stored_place);
@@ -200,7 +203,13 @@ class ConvolutionKernels : ConvolutionOperands {
   }
 
   // Does a block lie in one sample?
-  bool is_of_one_sample() const { return one_.is_direct() || one_.places() >= kManyBlocksOfOne * blocks_.positions; }
+  bool is_of_one_sample() const {
+    return one_.is_direct() || one_.places() >= kManyBlocksOfOne * blocks_.positions ||
+           (group_.statistics && group_.statistics->are_of_samples());
+  }
+
+  // Can a block tell from few flags that there is nothing to compute again, wherever it walks?
+  bool can_walk() const { return is_of_one_sample() || one_.samples <= kMostFlags; }
 
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
   bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
@@ -251,11 +260,12 @@ class ConvolutionKernels : ConvolutionOperands {
       sum = build.op(ScalarOp::kAdd, {sum, build.cast(DType::f32, draft.load(bias, {row}))});
     }
     Index position = 0, stored = 0;
+    ExprId exists = kernel::kNoExpr;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
-      mask = both(build, mask,
-                  both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
+      exists = both(build, exists,
+                    both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
       // What follows may load by position: those that are not stored are called by others that exist.
       position = position * Index(dim.output) +
@@ -264,14 +274,18 @@ class ConvolutionKernels : ConvolutionOperands {
     if (one_.phases() == 1 && blocks_.rows == 1) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
     if (!group_.statistics) {
-      store_results(draft, group_, {axes.sample, row, position}, result, mask, {axes.sample, row, stored});
+      store_results(draft, group_, {axes.sample, row, position}, result, both(build, mask, exists),
+                    {axes.sample, row, stored});
     } else {
-      const ExprId counts = within(draft, Index(counted_places()) - axes.left + symbol_index(axes.lane),
-                                   counted_places());
+      const ExprId counts = both(
+          build, within(draft, Index(counted_places()) - axes.left + symbol_index(axes.lane), counted_places()),
+          exists);
+      const std::vector<Index> at = one_.phases() > 1
+                                        ? std::vector<Index>{axes.sample, row, stored}
+                                        : std::vector<Index>{axes.stored_sample, row, stored_position(draft, axes)};
       const std::vector<ExprId> folded = store_results(draft, group_, {axes.sample, row, position}, result,
-                                                       both(build, mask, counts),
-                                                       {axes.stored_sample, row, stored_position(draft, axes)});
-      store_parts(draft, axes, row, folded, counts, mask);
+                                                       both(build, mask, counts), at);
+      store_parts(draft, axes, folded, counts, mask);
     }
     finish(draft, draft.schedule);
   }
@@ -288,55 +302,86 @@ class ConvolutionKernels : ConvolutionOperands {
   // --- Statistics: of each row, what the places of a block fold to ---
 
   int64_t blocks_of_places() const { return ceil_divide(counted_places(), blocks_.positions); }
-  int64_t parts() const { return (is_of_one_sample() ? one_.samples : 1) * blocks_of_places(); }
+
+  // Of each filter and sample the phases and blocks; so that all parts of one fold lie side by side.
+  Shape parts_shape() const {
+    const int64_t samples = is_of_one_sample() ? one_.samples : 1, filters = one_.groups * one_.filters,
+                  outer = product(outer_phases());
+    if (group_.statistics->are_of_samples()) return {samples, filters, rows_of_filter_, outer, blocks_of_places()};
+    return {filters, rows_of_filter_, samples, outer, blocks_of_places()};
+  }
+  std::vector<Index> place_of_part(const KernelDraft& draft, const Axes& axes) const {
+    const Index sample = is_of_one_sample() ? axes.sample : Index(0),
+                filter = axes.group * Index(one_.filters) + axes.filter,
+                inner = kernel::modulo(axes.row, rows_of_filter_, kernel::ranges_of(draft.build.kernel()));
+    if (group_.statistics->are_of_samples()) return {sample, filter, inner, axes.phase, axes.block};
+    return {filter, inner, sample, axes.phase, axes.block};
+  }
 
   void declare_parts() {
-    const Shape shape = {one_.groups * one_.filters, parts()};
+    const Shape shape = parts_shape();
+    const int64_t folds = parallel_points(group_.statistics->group->kernel);
     for (int buffer : group_.buffers) {
       if (buffer >= 0) continue;
       parts_.mean.push_back(scratch("part_mean", DType::f32, shape, contiguous_strides(shape)));
       parts_.squares.push_back(scratch("part_squares", DType::f32, shape, contiguous_strides(shape)));
     }
-    parts_.count = parts();
+    parts_.count = product(shape) / folds;
     parts_.length = blocks_.positions * blocks_.rows;
     parts_.period = blocks_of_places();
     parts_.last = counted_places() * blocks_.rows - (parts_.period - 1) * parts_.length;
+    if (one_.phases() > 1) parts_.elements = scratch("part_elements", DType::f32, shape, contiguous_strides(shape));
   }
 
   // The mean of those that count and the sum of their squared deviations from it, as exact as two walks make them.
-  void store_parts(ScheduledDraft& draft, const Axes& axes, const Index& row, const std::vector<ExprId>& folded,
-                   ExprId counts, ExprId mask) const {
+  void store_parts(ScheduledDraft& draft, const Axes& axes, const std::vector<ExprId>& folded, ExprId counts,
+                   ExprId mask) const {
     kernel::Builder& build = draft.build;
-    const auto sum = [&](ExprId value) {
-      if (counts != kernel::kNoExpr) value = build.op(ScalarOp::kSelect, {counts, value, number(build, 0.0)});
-      return build.reduce(kernel::ReduceOp::kSum, {value}, axes.lanes);
+    const auto sum = [&](ExprId value) { return build.reduce(kernel::ReduceOp::kSum, {value}, axes.lanes); };
+    const auto scaled = [&](ExprId value, ExprId factor) { return build.op(ScalarOp::kMul, {value, factor}); };
+    const auto where_counted = [&](ExprId value) {
+      if (counts == kernel::kNoExpr) return value;
+      return build.op(ScalarOp::kSelect, {counts, value, number(build, 0.0)});
+    };
+    const auto store = [&](const std::string& name, int scratch, ExprId value) {
+      const int buffer = draft.buffer(name, DType::f32, parts_shape(), {}, kernel::BufferRole::kOutput, -1 - scratch);
+      draft.store(buffer, place_of_part(draft, axes), value, mask);
     };
     const auto width = static_cast<double>(blocks_.positions * blocks_.rows);
+    // What the sum of shares is of the mean: where a block has fewer than `width`, more.
+    ExprId missing = kernel::kNoExpr;
+    if (parts_.elements >= 0) {
+      const ExprId elements = draft.named("elements", sum(where_counted(number(build, 1.0))));
+      store("part_elements", parts_.elements, elements);
+      missing = build.op(ScalarOp::kMaximum, {elements, number(build, 1.0)});
+    } else if (counts != kernel::kNoExpr) {
+      const ExprId left = build.op(ScalarOp::kMinimum, {build.index(axes.left * Index(blocks_.rows), DType::i32),
+                                                        whole(build, blocks_.positions * blocks_.rows)});
+      missing = build.cast(DType::f32, left);
+    }
+    if (missing != kernel::kNoExpr) missing = build.op(ScalarOp::kDiv, {number(build, width), missing});
+    // Where lanes alone say what counts, those that do not have a number of the same fold: where it is infinite the
+    // statistics are NaN in any case. A phase that a row lacks has anything.
+    const auto weighed = [&](ExprId value, double weight) {
+      if (parts_.elements >= 0) return where_counted(weight == 1.0 ? value : scaled(value, number(build, weight)));
+      return counts == kernel::kNoExpr && weight == 1.0 ? value : scaled(value, where_counted(number(build, weight)));
+    };
     for (size_t fold = 0; fold < folded.size(); ++fold) {
       // Of shares, so that no sum is larger than the largest value.
-      ExprId mean = sum(build.op(ScalarOp::kMul, {folded[fold], number(build, 1.0 / width)}));
-      if (counts != kernel::kNoExpr) {
-        const ExprId left = build.op(ScalarOp::kMinimum, {build.index(axes.left * Index(blocks_.rows), DType::i32),
-                                                          whole(build, blocks_.positions * blocks_.rows)});
-        mean = build.op(ScalarOp::kMul,
-                        {mean, build.op(ScalarOp::kDiv, {number(build, width), build.cast(DType::f32, left)})});
-      }
+      ExprId mean = sum(weighed(folded[fold], 1.0 / width));
+      if (missing != kernel::kNoExpr) mean = scaled(mean, missing);
       mean = draft.named("mean", mean);
       const ExprId deviation = draft.named("deviation", build.op(ScalarOp::kSub, {folded[fold], mean}));
-      const ExprId squares = draft.named("squares", sum(build.op(ScalarOp::kMul, {deviation, deviation})));
-      const auto store = [&](const std::string& name, int scratch, ExprId value) {
-        const int buffer = draft.buffer(name, DType::f32, {one_.groups * one_.filters, parts()}, {},
-                                        kernel::BufferRole::kOutput, -1 - scratch);
-        draft.store(buffer, {row, axes.part}, value, mask);
-      };
+      ExprId squares = scaled(weighed(deviation, 1.0), deviation);
+      if (parts_.elements >= 0) squares = where_counted(scaled(deviation, deviation));
       store("part_mean", parts_.mean[fold], mean);
-      store("part_squares", parts_.squares[fold], squares);
+      store("part_squares", parts_.squares[fold], draft.named("squares", sum(squares)));
     }
   }
 
   void combine() {
     constexpr int64_t kWidest = 8192;  // parts that a program has in registers
-    LoweredGroup finish = combine_parts(*group_.statistics, parts_, result_.scratch);
+    LoweredGroup finish = combine_parts(*group_.statistics->group, parts_, result_.scratch);
     kernel_ir::Axis& parts = finish.kernel.axes.back();
     parts.block = std::min(next_power_of_two(parts.extent), kWidest);
     parts.looped = parts.extent > kWidest;
@@ -476,7 +521,7 @@ class ConvolutionKernels : ConvolutionOperands {
 
   // A fold over filters needs all of them again where one has no halves; one over places, where one of their samples
   // has none.
-  ExprId flagged(KernelDraft& draft, const Axes& axes) const {
+  ExprId flagged(ScheduledDraft& draft, const Axes& axes) const {
     kernel::Builder& build = draft.build;
     const auto is_set = [&](ExprId flag) { return build.op(ScalarOp::kGreater, {flag, whole(build, 0)}); };
     const auto largest = [&](ExprId flag, Symbol along) {
@@ -486,7 +531,15 @@ class ConvolutionKernels : ConvolutionOperands {
            of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
     if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.row));
     if (group_.statistics && kernel::uses(axes.sample, axes.lane)) of_samples = largest(of_samples, axes.lane);
-    return build.op(ScalarOp::kLogicalOr, {is_set(of_samples), is_set(of_filters)});
+    ExprId spoilt = is_set(of_samples);
+    // Walkers ask first whether there is any such sample.
+    if (!is_of_one_sample() && can_walk()) {
+      const lower::AxisSchedule whole_batch{.mapping = Mapping::kTile, .width = next_power_of_two(one_.samples)};
+      const Symbol each = draft.mapped("each_sample", one_.samples, whole_batch);
+      const ExprId of_any = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, symbol_index(each));
+      spoilt = build.op(ScalarOp::kLogicalAnd, {is_set(largest(of_any, each)), spoilt});
+    }
+    return build.op(ScalarOp::kLogicalOr, {spoilt, is_set(of_filters)});
   }
 
   MadeParts parts_;

@@ -132,8 +132,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     }
   sides.after.insert(std::upper_bound(sides.after.begin(), sides.after.end(), node), node);
   std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, true);
-  // Blocks of phases lie among each other, and not all of their places are in the result.
-  if (!group || (group->statistics && convolution->phases() > 1)) return std::nullopt;
+  if (!group || (group->statistics && convolution->phases() > 1 && convolution->is_direct())) return std::nullopt;
   if (const auto folded = folded_dimension(*group)) {
     constexpr size_t kFilters = 1;  // behind samples
     if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;

@@ -35,6 +35,15 @@ struct ImageProducer {
   const kernel_ir::Store& image_store(ValueId image) const;
 };
 
+// Means and squared deviations that a group folds of its product: of each row over everything else, or of each of a
+// sample's groups of rows over its columns.
+struct FoldedStatistics {
+  std::shared_ptr<const LoweredGroup> group;  // a kernel of what those folds lead to (new running statistics)
+  int64_t groups_of_sample = 0;               // 0: of rows
+
+  bool are_of_samples() const { return groups_of_sample > 0; }
+};
+
 struct LoweredGroup {
   kernel_ir::Kernel kernel;      // no blocks chosen, no body
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
@@ -47,10 +56,9 @@ struct LoweredGroup {
   // Of a group whose product is a convolution's: its operands and windows.
   std::optional<Convolution> convolution;
   std::optional<ImageProducer> producer;  // where nothing has made its image before
-  // Of a group that also folds means and squared deviations of its product's rows, over everything else: a kernel of
-  // what those folds lead to (new running statistics). The group's own kernel is pointwise; it "stores" what the k-th
-  // fold takes in buffer −1 − k, and blocks fold that into parts.
-  std::shared_ptr<const LoweredGroup> statistics;
+  // Of a group that also folds its product: the group's own kernel is pointwise; it "stores" what the k-th fold takes
+  // in buffer −1 − k, and blocks fold that into parts.
+  std::optional<FoldedStatistics> statistics;
   // Of a group that is a recurrent layer's node: no kernel but its name.
   std::optional<Recurrence> recurrence;
 };

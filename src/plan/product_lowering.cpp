@@ -69,11 +69,8 @@ bool uses_serial_axis(const Kernel& kernel, const kernel_ir::Access& access) {
   return false;
 }
 
-// Are its folds means and squared deviations, which nothing that is stored along their axes needs, of rows of the
-// product over all else?
-bool has_statistics_of_rows(const LoweredGroup& group) {
-  const Kernel& kernel = group.kernel;
-  const Product& product = *group.product;
+// Are its folds means and squared deviations, which nothing that is stored along their axes needs?
+bool folds_statistics_alone(const Kernel& kernel) {
   std::vector<bool> folded(kernel.exprs.size());  // is a fold, or made of one
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const kernel_ir::Expr& expr = kernel.exprs[id];
@@ -82,22 +79,40 @@ bool has_statistics_of_rows(const LoweredGroup& group) {
     if (folded[id] || expr.reduce != kernel_ir::ReduceOp::kMoments) return false;
     folded[id] = true;
   }
-  for (const kernel_ir::Store& store : kernel.stores)
-    if (folded[store.value] == uses_serial_axis(kernel, store.access)) return false;
+  return std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) {
+    return folded[store.value] != uses_serial_axis(kernel, store.access);
+  });
+}
+
+// Means and squared deviations of the product's rows over all else, or of neighbouring rows of one sample, without the
+// group that folds them. nullopt where it folds anything else.
+std::optional<FoldedStatistics> statistics_folded_by(const LoweredGroup& group) {
+  const Kernel& kernel = group.kernel;
+  const Product& product = *group.product;
+  if (!folds_statistics_alone(kernel)) return std::nullopt;
   const std::vector<int64_t> distances = distances_in_product(group);
   const Shape strides = product.result_strides();
-  const size_t row = product.batch.size();
-  int64_t rows = 0;
-  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-    if (kernel.axes[axis].extent == 1 || kernel_ir::is_serial(kernel.axes[axis])) continue;
-    if (rows > 0 || distances[axis] != strides[row]) return false;
-    rows = kernel.axes[axis].extent;
-  }
-  return rows == product.rows;
+  const int64_t row = strides[product.batch.size()];
+  std::vector<size_t> parallel;
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+    if (kernel.axes[axis].extent > 1 && !kernel_ir::is_serial(kernel.axes[axis])) parallel.push_back(axis);
+  const int64_t folds = std::accumulate(parallel.begin(), parallel.end(), int64_t{1},
+                                        [&](int64_t count, size_t axis) { return count * kernel.axes[axis].extent; });
+  const bool is_one_axis = parallel.size() == 1;
+  if (folds == product.rows && (folds == 1 || (is_one_axis && distances[parallel[0]] == row)))
+    return FoldedStatistics{};
+  // Samples and their groups in the order of memory, each of them without a gap.
+  const int64_t samples = product.batches(), groups = folds / samples;
+  const bool is_dense = row == product.columns && (samples == 1 || strides[0] == product.rows * row);
+  if (product.batch.size() > 1 || !is_dense || folds % samples != 0 || product.rows % groups != 0) return std::nullopt;
+  int64_t distance = product.rows / groups * row;
+  for (auto axis = parallel.rbegin(); axis != parallel.rend(); distance *= kernel.axes[*axis++].extent)
+    if (distances[*axis] != distance) return std::nullopt;
+  return FoldedStatistics{.group = nullptr, .groups_of_sample = groups};
 }
 
 // The kernel becomes a pointwise one, which stores what its folds take, and `statistics` the rest of it.
-void take_folds_out(LoweredGroup& group) {
+void take_folds_out(LoweredGroup& group, FoldedStatistics folded) {
   LoweredGroup statistics = group;
   Kernel& kernel = group.kernel;
   const auto runs_along = [&](const kernel_ir::Store& store) { return uses_serial_axis(kernel, store.access); };
@@ -122,7 +137,8 @@ void take_folds_out(LoweredGroup& group) {
   kernel.stores = std::move(stores);
   for (kernel_ir::Axis& axis : kernel.axes) axis.kind = kernel_ir::AxisKind::kParallel;
   drop_unused(kernel);
-  group.statistics = std::make_shared<const LoweredGroup>(std::move(statistics));
+  folded.group = std::make_shared<const LoweredGroup>(std::move(statistics));
+  group.statistics = std::move(folded);
 }
 
 }  // namespace
@@ -194,7 +210,8 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
       return std::nullopt;
   const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                                  [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-  if (folds && gives_parts && has_statistics_of_rows(*group)) take_folds_out(*group);
+  if (auto statistics = folds && gives_parts ? statistics_folded_by(*group) : std::nullopt)
+    take_folds_out(*group, *std::move(statistics));
   else if (folds && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;

@@ -273,16 +273,17 @@ class Splitter {
         if (operands.empty()) {
           const auto one = std::find_if(partials_.begin(), partials_.end(),
                                         [&](const Partial& partial) { return partial.first == first; });
-          for (int scratch : one->scratch) {
+          const auto load = [&](int scratch) {
             Expr load;
             load.kind = ExprKind::kLoad;
             load.dtype = expr.dtype;
             load.access = {scratch_buffer(finish, scratch, BufferRole::kScratch), place, {}, 0.0};
             operands.push_back(push(load));
-          }
-          if (expr.reduce == ReduceOp::kMoments) {
+          };
+          for (int scratch : one->scratch) load(scratch);
+          if (expr.reduce == ReduceOp::kMoments && parts_ && parts_->elements >= 0) load(parts_->elements);
+          else if (expr.reduce == ReduceOp::kMoments)
             operands.push_back(count_of_part(push, static_cast<int>(finish.kernel.axes.size()) - 1, expr.dtype));
-          }
         }
         expr.operands = operands;
         expr.reduce = combining(expr.reduce);

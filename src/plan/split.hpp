@@ -31,12 +31,13 @@ struct SplitKernels {
 std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics);
 
 // Parts that another kernel has made, of which every `period`-th, the last in memory order of its period, may be
-// shorter: it has `last` elements. Of the group's folds of means and squared deviations, in their order, `mean` and
-// `squares` are scratch tensors of [row][part].
+// shorter: it has `last` elements. Or each has as many as a scratch tensor says, perhaps none. Of the group's folds of
+// means and squared deviations, in their order, `mean` and `squares` are scratch tensors of [row][part].
 struct MadeParts {
   int64_t count = 1;  // of a row
   int64_t length = 1, last = 1;
   int64_t period = 1;
+  int elements = -1;  // such a tensor of [row][part]; −1: there is none
   std::vector<int> mean, squares;
 };
 // The group's stores that do not run along its reduce axes, whose folds combine those parts: a kernel with one reduce

@@ -12,7 +12,7 @@ import pytest
 import torch
 from case_checks import compile_for_gpu, interpreter_of, machine_code
 from interpreter_process import InterpreterProcess
-from norm_cases import CASES, Norm
+from norm_cases import AVERAGED, CASES, OF_SAMPLES, Norm
 
 from kernelwright import compile_only, library
 from kernelwright.capture import export
@@ -44,11 +44,13 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
     """What the norm folds as a group, alone or, with a choice of blocks, with the convolution; and what follows."""
     operators = _operators(graph, folder)
     whole = library.compile_graph(graph, "triton")["schedule"]
+    views = {node for node, operator in enumerate(operators) if operator == "view"}
     first, given = operators.index("var_mean"), operators.index("batch_norm")
     counter = [node for node, operator in enumerate(operators) if operator == "add" and node < first]
     before = [node for node in range(1, first) if node not in counter]
     of_channels = [node for node in range(first, given) if node not in before]
-    of_channels += [node for node in range(given, len(operators)) if operators[node] == "_to_copy"]
+    if "group_norm" not in str(graph["nodes"]):  # of running statistics, in 16 bits
+        of_channels += [node for node in range(given, len(operators)) if operators[node] == "_to_copy"]
     after = [node for node in range(given, len(operators)) if node not in of_channels]
     folded = {"scheduler": "reduction", "parameters": {"r_block": 64}}
     norm = {"scheduler": "pointwise", "parameters": {"block": 128}}
@@ -57,15 +59,15 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
     else:
         groups, folded = [], {"scheduler": "convolution", "parameters": convolution}
         before = [0, *before]
-    groups.append({"nodes": sorted({*before, *of_channels}), **folded})
-    groups.append({"nodes": sorted({*before, *after} - {0}), **norm})
+    groups.append({"nodes": sorted({*before, *of_channels} - views), **folded})
+    groups.append({"nodes": sorted({*before, *after} - {0} - views), **norm})
     if counter:
         groups.append({"nodes": counter, "scheduler": "pointwise", "parameters": {"block": 128}})
     return whole | {"groups": groups}
 
 
 @pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", CASES + OF_SAMPLES, ids=[case.name for case in CASES + OF_SAMPLES])
 def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     graph = _graph(case)
     schedule = None
@@ -78,6 +80,30 @@ def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProces
         schedule = _norm_apart(graph, tmp_path, blocks[how])
     emitted = library.compile_graph(graph, "triton", schedule=schedule)
     assert emitted["library_ops"] == ([] if how in ("half", "exact") else [f"aten.{_operators(graph, tmp_path)[0]}"])
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("how", ["one group", "half", "exact"])
+@pytest.mark.parametrize("case", AVERAGED, ids=[case.name for case in AVERAGED])
+def test_averages_of_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    """From the statistics that a convolution gives, which nobody reads its result for."""
+    graph = _graph(case)
+    schedule = library.compile_graph(graph, "triton")["schedule"]
+    if how != "one group":
+        first = _operators(graph, tmp_path).index("var_mean")
+        place = next(at for at, group in enumerate(schedule["groups"]) if first in group["nodes"])
+        statistics = schedule["groups"][place]
+        after = [node for node in statistics["nodes"] if node > first]
+        if after:  # of short channels
+            pytest.skip("the norm and its statistics are one group, as in test_norms_are_pytorchs")
+        statistics["nodes"] = sorted({0, *statistics["nodes"]})
+        parameters = SMALL | {"block_n": case.positions, "scheme": 0 if how == "half" else 1}
+        statistics |= {"scheduler": "convolution", "parameters": parameters}
+        schedule["groups"] = [group for group in schedule["groups"] if group is statistics or group["nodes"] != [0]]
+    emitted = library.compile_graph(graph, "triton", schedule=schedule)
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")

@@ -249,6 +249,48 @@ kernel twice {
             std::string::npos);
 }
 
+// What holds for whole rows or for single elements, and a share of each block that is stored: two masks, of which one
+// is an or of both kinds.
+TEST(Schedules, WalkersAskWhatAnyOfTheMasksNeeds) {
+  const Kernel kernel = kernel::parse_kernel(R"(
+kernel several {
+  axis row = 4, column = 22, each = 22
+  in x: f32[4, 22]
+  in wanted: f32[4]
+  in lone: f32[22]
+  inout y: f32[4, 22]
+  inout z: f32[4, 22]
+  any = max(lone[each]; each)
+  y[row, column] where (wanted[row] > 0.0 or any > 0.0 and lone[column] > 0.0) and column < 20 = x[row, column]
+  z[row, column] where wanted[row] > 0.0 = x[row, column]
+})");
+  for (const bool some : {false, true}) {
+    tile::Memory memory;
+    std::vector<double> y(88, -1.0), z(88, -1.0);
+    memory["wanted"].reals = {0, -1, some ? 1.0 : 0.0, 0};
+    memory["lone"].reals.assign(22, 0.0);
+    if (some) memory["lone"].reals[7] = 1;
+    for (int place = 0; place < 88; ++place) {
+      memory["x"].reals.push_back(place);
+      const bool row = some && place / 22 == 2;
+      if (place % 22 < 20 && (row || (some && place % 22 == 7))) y[place] = place;
+      if (row) z[place] = place;
+    }
+    memory["y"].reals.assign(88, -1.0);
+    memory["z"].reals.assign(88, -1.0);
+    const tile::Program program = arrange(
+        kernel, parse_schedule(std::string_view(R"({"row":{"grid":2},"column":{"grid":4},"each":{"tile":32},)"
+                                                R"("skip_masked":true,"walkers":4})"),
+                               kernel));
+    int64_t blocks = 1;
+    for (const tile::Symbol symbol : program.grid) blocks *= *kernel::as_constant(program.symbols[symbol].count);
+    EXPECT_EQ(blocks, 4) << tile::print_program(program);
+    const auto found = tile::interpret(program, memory);
+    EXPECT_EQ(found.at("y").reals, y) << tile::print_program(program);
+    EXPECT_EQ(found.at("z").reals, z) << tile::print_program(program);
+  }
+}
+
 TEST(Schedules, WhatBlocksCannotKnowBeforehandIsRefused) {
   std::string late = kWanted;
   late.replace(late.find("wanted[row] > 0.0"), 17, "total > 0.0");

@@ -186,19 +186,64 @@ TEST(PlanStatistics, AConvolutionGivesThemWhereTheResultWouldBeReadForThem) {
   EXPECT_NO_THROW(lower(planned.graph, joined, planned.device));
 }
 
-TEST(PlanStatistics, PhasesOfATransposedConvolutionGiveNone) {
-  Planned planned(replaced(branches("  %y = aten.conv_transpose2d.input(input=%x2, weight=%w2, bias=None, stride=[2, "
-                                    "2], padding=[0, 0]) : f32[16, 64, 100, 100]"),
-                           "  input %mean :",
-                           "  input %x2 : f32[16, 64, 50, 50] user args.1\n  input %w2 : f32[64, 64, 2, 2] parameter "
-                           "\"w2\"\n  input %mean :"));
-  const Schedule joined = join_products(planned.graph, planned.schedule, planned.device);
-  const bool found = std::any_of(joined.groups.begin(), joined.groups.end(), [&](const GroupSchedule& group) {
-    const auto ops = planned.ops_of(group.nodes);
-    return std::find(ops.begin(), ops.end(), "conv_transpose2d") != ops.end() &&
-           std::find(ops.begin(), ops.end(), "var_mean") != ops.end();
-  });
-  EXPECT_FALSE(found);
+TEST(PlanStatistics, PhasesOfATransposedConvolutionCountWhatTheyHave) {
+  // 33 by 33 places of each phase, of which one of three dimensions has one less.
+  const Planned planned(replaced(
+      replaced(kBlock, "%y = aten.conv2d.default(input=%x, weight=%w, padding=[1, 1])",
+               "%y = aten.conv_transpose2d.input(input=%x, weight=%w, bias=None, stride=[2, 2], padding=[1, 1])"),
+      "  input %x : f32[8, 32, 32, 32] user args.0\n  input %w : f32[64, 32, 3, 3] parameter \"w\"",
+      "  input %x : f32[8, 32, 16, 16] user args.0\n  input %w : f32[32, 64, 4, 4] parameter \"w\""));
+  const plan::ScheduledGroup scheduled = scheduled_with_statistics(planned, 64);
+  ASSERT_EQ(scheduled.behind.size(), 1u);
+  const std::string text = kernel_ir::print(scheduled.behind[0].kernel);
+  EXPECT_NE(text.find("part_elements"), std::string::npos) << text;
+  EXPECT_EQ(text.find("minimum"), std::string::npos) << text;
+}
+
+// Two samples' groups of six channels, whose parts lie side by side.
+constexpr const char* kOfSamples = R"(graph OfSamples on cuda {
+  input %x : f32[2, 8, 40, 40] user args.0
+  input %w : f32[18, 8, 3, 3] parameter "w"
+  input %weight : f32[18] parameter "weight"
+  input %bias : f32[18] parameter "bias"
+  %y = aten.conv2d.default(input=%x, weight=%w, padding=[1, 1]) : f32[2, 18, 40, 40]
+  %norm = aten.group_norm.default(input=%y, num_groups=3, weight=%weight, bias=%bias, eps=1e-05) : f32[2, 18, 40, 40]
+  return %norm
+}
+)";
+
+TEST(PlanStatistics, SamplesHaveStatisticsOfTheirOwn) {
+  const Planned planned(kOfSamples);
+  const auto ops = planned.ops_of({0, 1, 2, 3});
+  EXPECT_NE(std::find(ops.begin(), ops.end(), "var_mean"), ops.end());
+  const plan::GraphFacts facts(planned.graph);
+  std::vector<NodeId> nodes = {0};
+  for (NodeId node = 1; node < static_cast<NodeId>(planned.graph.nodes.size()); ++node)
+    if (plan::base_name(planned.graph.nodes[node]) == "var_mean") nodes.push_back(node);
+  const auto lowered = plan::lower_group(facts, nodes, plan::outputs_of(facts, nodes));
+  ASSERT_TRUE(lowered && lowered->convolution && lowered->statistics);
+  EXPECT_EQ(lowered->statistics->groups_of_sample, 3);
+  const auto scheduled = plan::kConvolutionScheduler.lower(*lowered, {{"block_m", 32}, {"block_n", 64}},
+                                                           planned.device);
+  ASSERT_EQ(scheduled.behind.size(), 1u);
+  const std::string text = kernel_ir::print(scheduled.behind[0].kernel);
+  EXPECT_NE(text.find("= 150 reduce"), std::string::npos) << text;  // 6 channels in 25 blocks
+}
+
+TEST(PlanStatistics, AveragesOfANormComeFromItsStatistics) {
+  std::string text = replaced(kOfSamples, "  return %norm",
+                              "  %mean = aten.mean.dim(self=%norm, dim=[2, 3]) : f32[2, 18]\n  return %mean");
+  const Planned planned(text);
+  for (const Node& node : planned.graph.nodes) {
+    if (plan::base_name(node) == "var_mean" || plan::base_name(node) == "conv2d" || plan::base_name(node) == "view")
+      continue;
+    for (ValueId result : node.results) EXPECT_LE(planned.graph.type(result).elements(), 2 * 18) << node.op;
+  }
+}
+
+TEST(PlanStatistics, OnTheCpuNormsOfSamplesStay) {
+  const Planned planned(replaced(kOfSamples, "on cuda", "on cpu"));
+  EXPECT_EQ(planned.ops_of({1}), std::vector<std::string>{"group_norm"});
 }
 
 // Of 8 samples of 32 by 32 places.

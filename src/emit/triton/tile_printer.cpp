@@ -44,7 +44,7 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         names_(program),
         windows_(program, names_),
-        sums_with_epsilon_(sums_with_epsilon(program)),
+        roots_(roots_of(program)),
         texts_(program.values.size()),
         mentions_(program.values.size()),
         uses_(program.values.size()),
@@ -255,8 +255,15 @@ class TilePrinter {
       std::vector<Text> operands;
       for (Value operand : one.operands) operands.push_back(text(operand, lanes));
       std::vector<std::string> helpers;
-      const bool roughly = one.op == ScalarOp::kRsqrt && sums_with_epsilon_[one.operands[0]];
-      const Text result = operation_text({one.op, type(value).dtype, operand_dtype, roughly}, operands, helpers);
+      const bool roughly = one.op == ScalarOp::kRsqrt && roots_.has_epsilon[one.operands[0]];
+      const bool to_the_bit = one.op == ScalarOp::kSigmoid ? roots_.has_steps
+                                                           : roots_.asks_exact_quotient(one.operands.back());
+      const Text result = operation_text({.op = one.op,
+                                          .dtype = type(value).dtype,
+                                          .operand_dtype = operand_dtype,
+                                          .roughly = roughly,
+                                          .to_the_bit = to_the_bit},
+                                         operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
       helpers_.insert(helpers.begin(), helpers.end());
       return give(value, result, one.operands);
@@ -582,7 +589,7 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   IndexNames names_;
   TileWindows windows_;
-  const std::vector<bool> sums_with_epsilon_;                // [value]
+  const TileRoots roots_;
   std::vector<Text> texts_;                                  // [value]
   std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
   std::vector<int> uses_;                                    // [value]

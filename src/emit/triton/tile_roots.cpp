@@ -7,30 +7,122 @@ namespace {
 
 using tile::Instruction;
 using tile::Kind;
+using tile::ScalarOp;
+using tile::Value;
 
 constexpr double kLeastEpsilon = 1e-30;
 
-struct Walk {
-  std::vector<bool> epsilons, sums;  // [value]
+class Walk {
+ public:
+  explicit Walk(const tile::Program& program)
+      : program_(program),
+        of_product_(program.values.size()),
+        multiplied_(program.values.size()),
+        epsilons_(program.values.size()) {
+    roots_.has_epsilon.resize(program.values.size());
+    roots_.known_to_the_bit.assign(program.values.size(), true);
+  }
 
-  void body(const std::vector<Instruction>& instructions) {
+  TileRoots run() {
+    body(program_.body, false);
+    roots_.contracts = has_product_ && !rounds_apart_ && !roots_.has_steps;
+    return std::move(roots_);
+  }
+
+ private:
+  DType dtype(Value value) const { return program_.values[value].type.dtype; }
+  bool any(const Instruction& one, const std::vector<bool>& of) const {
+    return std::any_of(one.operands.begin(), one.operands.end(), [&](Value operand) { return of[operand]; });
+  }
+  bool all_known(const std::vector<Value>& values) const {
+    return std::all_of(values.begin(), values.end(), [&](Value value) { return roots_.known_to_the_bit[value]; });
+  }
+
+  void body(const std::vector<Instruction>& instructions, bool in_loop) {
     for (const Instruction& one : instructions) {
-      if (one.kind == Kind::kConstant) epsilons[one.results[0]] = one.number >= kLeastEpsilon;
-      if (one.kind == Kind::kOp && one.op == tile::ScalarOp::kAdd)
-        sums[one.results[0]] = std::any_of(one.operands.begin(), one.operands.end(),
-                                           [&](tile::Value operand) { return epsilons[operand]; });
-      body(one.body);
-      body(one.otherwise_body);
+      if (one.kind == Kind::kFor) loop(one);
+      else see(one, in_loop);
+      body(one.kind == Kind::kFor ? std::vector<Instruction>{} : one.body, in_loop);
+      body(one.otherwise_body, in_loop);
+      if (one.kind == Kind::kIf) results(one, {one.yields, one.otherwise_yields});
     }
   }
+
+  // What is carried is known where it is at the start and after every iteration.
+  void loop(const Instruction& one) {
+    for (int pass = 0; pass < 2; ++pass) {
+      for (size_t at = 0; at < one.arguments.size(); ++at) {
+        const bool again = pass > 0;
+        const Value argument = one.arguments[at], operand = one.operands[at];
+        roots_.known_to_the_bit[argument] = roots_.known_to_the_bit[operand] &&
+                                            (!again || roots_.known_to_the_bit[one.yields[at]]);
+        of_product_[argument] = of_product_[operand] || (again && of_product_[one.yields[at]]);
+      }
+      body(one.body, true);
+    }
+    results(one, {one.operands, one.yields});
+  }
+
+  void results(const Instruction& one, const std::vector<std::vector<Value>>& from) {
+    for (size_t at = 0; at < one.results.size(); ++at)
+      for (const std::vector<Value>& values : from) {
+        if (at >= values.size()) continue;
+        const Value result = one.results[at];
+        roots_.known_to_the_bit[result] = roots_.known_to_the_bit[result] && roots_.known_to_the_bit[values[at]];
+        of_product_[result] = of_product_[result] || of_product_[values[at]];
+      }
+  }
+
+  void see(const Instruction& one, bool in_loop) {
+    if (one.kind == Kind::kStore && dtype(one.operands[0]) == DType::b1) roots_.has_steps = true;
+    if (one.results.empty()) return;
+    const Value result = one.results[0];
+    const bool is_float = is_floating(dtype(result));
+    const bool folds = one.kind == Kind::kFold || one.kind == Kind::kScan;
+    const bool sums = folds && one.reduce != tile::ReduceOp::kMax && one.reduce != tile::ReduceOp::kMin;
+    has_product_ = has_product_ || one.kind == Kind::kDot;
+    if (one.kind == Kind::kConstant) epsilons_[result] = one.number >= kLeastEpsilon;
+    if (one.kind == Kind::kOp) {
+      roots_.has_steps = roots_.has_steps || makes_steps(one);
+      if (one.op == ScalarOp::kAdd) roots_.has_epsilon[result] = any(one, epsilons_);
+      multiplied_[result] = is_float && one.op == ScalarOp::kMul;
+    }
+    const bool adds = is_float && (sums || one.op == ScalarOp::kAdd || one.op == ScalarOp::kSub);
+    for (Value operand : one.operands)
+      if (multiplied_[operand] && (in_loop || (adds && !of_product_[operand]))) rounds_apart_ = true;
+    const bool rough = is_float && (one.kind == Kind::kDot || sums || is_transcendental(one));
+    for (Value value : one.results) {
+      roots_.known_to_the_bit[value] = !rough && all_known(one.operands);
+      of_product_[value] = one.kind == Kind::kDot || any(one, of_product_);
+    }
+  }
+
+  static bool is_transcendental(const Instruction& one) {
+    if (one.kind != Kind::kOp || one.op == ScalarOp::kSqrt || one.op == ScalarOp::kRsqrt) return false;
+    return one.op == ScalarOp::kSigmoid || (one.op >= ScalarOp::kExp && one.op <= ScalarOp::kPow);
+  }
+
+  bool makes_steps(const Instruction& one) const {
+    const DType from = dtype(one.operands[0]);
+    if (one.op == ScalarOp::kCast) {
+      if (from == DType::b1) return dtype(one.results[0]) != DType::b1 && is_floating(dtype(one.results[0]));
+      return is_floating(from) && (!is_floating(dtype(one.results[0])) || is_eight_bit_float(dtype(one.results[0])));
+    }
+    if (!is_floating(from)) return false;
+    return one.op == ScalarOp::kSign || one.op == ScalarOp::kEqual || one.op == ScalarOp::kNotEqual ||
+           (one.op >= ScalarOp::kFloorDiv && one.op <= ScalarOp::kFmod) ||
+           (one.op >= ScalarOp::kFloor && one.op <= ScalarOp::kRound);
+  }
+
+  const tile::Program& program_;
+  std::vector<bool> of_product_, multiplied_, epsilons_;  // [value]
+  bool has_product_ = false;
+  bool rounds_apart_ = false;  // some product that a sum takes is to be rounded as PyTorch does
+  TileRoots roots_;
 };
 
 }  // namespace
 
-std::vector<bool> sums_with_epsilon(const tile::Program& program) {
-  Walk walk{std::vector<bool>(program.values.size()), std::vector<bool>(program.values.size())};
-  walk.body(program.body);
-  return walk.sums;
-}
+TileRoots roots_of(const tile::Program& program) { return Walk(program).run(); }
 
 }  // namespace kw::triton

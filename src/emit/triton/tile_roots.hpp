@@ -1,4 +1,4 @@
-// Which values of a tile program are far enough from zero for the hardware's inverse root.
+// What the values of a tile program are made of, as far as it says how exactly they have to be computed.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,23 @@
 
 namespace kw::triton {
 
-// [value] Is it a sum with a constant that is no denormal? The hardware's inverse root takes denormals for zero, which
-// the epsilon of a normalisation rules out.
-std::vector<bool> sums_with_epsilon(const tile::Program& program);
+struct TileRoots {
+  // [value] Is it a sum with a constant that is no denormal? The hardware's inverse root takes denormals for zero,
+  // which the epsilon of a normalisation rules out.
+  std::vector<bool> has_epsilon;
+  // [value] Do its operators alone, each rounded as PyTorch's, say every bit of it? The last places of sums depend on
+  // their order, those of transcendental functions on who wrote them.
+  std::vector<bool> known_to_the_bit;
+  // Does something turn the last place of a float into a whole step: a rounding, a cast to few bits, a stored truth?
+  bool has_steps = false;
+  // May products and sums round once? Those behind a product of matrices, where nothing has steps: what the order of
+  // its sums leaves open is more.
+  bool contracts = false;
+
+  // Has a quotient to be PyTorch's own? Triton's division of single floats is two units off at worst.
+  bool asks_exact_quotient(tile::Value divisor) const { return has_steps || known_to_the_bit[divisor]; }
+};
+
+TileRoots roots_of(const tile::Program& program);
 
 }  // namespace kw::triton

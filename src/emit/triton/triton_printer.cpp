@@ -15,6 +15,7 @@
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
+#include "emit/triton/tile_roots.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -124,6 +125,10 @@ std::string signature_of(const Launchable& one) {
       one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
 
+std::string_view contracts(const tile::Program& program) {
+  return triton::roots_of(program).contracts ? "True" : "False";
+}
+
 std::string signature_of(const tile::Program& program) {
   const tile::Program tiles = triton::with_python_names(program);
   std::vector<std::string> pointers, aligned;
@@ -134,11 +139,10 @@ std::string signature_of(const tile::Program& program) {
   for (const tile::SymbolInfo& symbol : tiles.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) pointers.push_back(fmt::format("\"{}\": \"i32\"", symbol.name));
   return fmt::format(
-      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": "
-      "False, "
+      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": {}, "
       "\"divisible_by_16\": [{}]}},\n",
       tiles.name, join(pointers, ", "), tiles.warps,
-      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion,
+      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion, contracts(tiles),
       join(aligned, ", "));
 }
 
@@ -229,7 +233,7 @@ class TritonPrinter : public TargetPrinter {
     if (step.repetition) arguments.push_back(step.repetition->size);
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
-    arguments.push_back(fmt::format("{}=False", kFusion));
+    arguments.push_back(fmt::format("{}={}", kFusion, contracts(tiles)));
     if (triton::takes_tensors_alone(step)) return call(tiles.name, {blocks}, arguments);
     return python::wrapped_call(fmt::format("{}[({},)](", tiles.name, blocks), arguments, ")") + "\n";
   }
