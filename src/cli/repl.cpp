@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
-#include <nlohmann/json.hpp>
 
 #include "archive/archive.hpp"
 #include "cli/commands.hpp"
@@ -17,7 +16,6 @@
 #include "support/suggest.hpp"
 #include "run/conversation.hpp"
 #include "run/output_files.hpp"
-#include "run/answer_judge.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
 #include "support/scratch.hpp"
@@ -26,7 +24,6 @@
 namespace kw::cli {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -260,16 +257,12 @@ class Repl {
   }
 
   std::string verdict_text(const Turn& turn, size_t count) const {
-    const Json& record = turn.record;
-    const bool good = passed(record);
-    std::string text = fmt::format("answer {}   {}", count, good ? "right" : record.value("code", "failed"));
-    if (const std::string reason = record.value("reason", ""); !good && !reason.empty()) text += ": " + reason;
+    const AnswerRecord& record = turn.record;
+    const bool good = record.passed();
+    std::string text = fmt::format("answer {}   {}", count, good ? "right" : record.outcome.code);
+    if (const std::string& reason = record.outcome.reason; !good && !reason.empty()) text += ": " + reason;
     text += fmt::format("  ({} tokens, {:.1f} s)\n", turn.tokens, turn.seconds);
-    if (record.contains("repairs") && !record["repairs"].empty()) {
-      std::vector<std::string> repairs;
-      for (const Json& one : record["repairs"]) repairs.push_back(one.get<std::string>());
-      text += "  mended     " + join(repairs, "; ") + "\n";
-    }
+    if (!record.repairs.empty()) text += "  mended     " + join(record.repairs, "; ") + "\n";
     if (good) {
       const Measurement& built_in = conversation_.built_in().timing.measured;
       if (const auto& eager = built_in.time_ms(Contender::kEager))
@@ -289,9 +282,9 @@ class Repl {
     size_t count = 0;
     for (const Turn& turn : conversation_.turns()) {
       text += fmt::format("{:>3}  {:<16}{}\n", ++count,
-                          !turn.judged          ? "stopped"
-                          : passed(turn.record) ? "right"
-                                                : turn.record.value("code", "failed"),
+                          !turn.judged           ? "stopped"
+                          : turn.record.passed() ? "right"
+                                                 : turn.record.outcome.code,
                           ratio_text(turn.times));
     }
     return text.empty() ? "No answers yet.\n" : text;
@@ -324,8 +317,8 @@ class Repl {
     const Turn* kept = which.empty() ? nullptr : &turn(which);
     if (!kept)
       for (const Turn& one : conversation_.turns())
-        if (one.judged && passed(one.record) && !one.source.empty()) kept = &one;
-    if (!kept || !passed(kept->record))
+        if (one.judged && one.record.passed() && !one.source.empty()) kept = &one;
+    if (!kept || !kept->record.passed())
       throw Error(ErrorKind::kUser, which.empty() ? "No answer was right yet." : "That answer was not right.",
                   ":show prints it all the same; `kw optimize` has the compiler's.");
     const std::string path = file.empty() ? stem_ + "_kw.py" : file;

@@ -223,13 +223,13 @@ std::optional<RelativeError> movement_of(const OutputFigures& output) {
   return RelativeError{std::max(moved.norm, output.rounding->norm), std::max(moved.max, output.rounding->max)};
 }
 
-struct JudgedOutput {
+struct OutputFinding {
   OutputVerdict verdict;
   std::optional<Fault> fault;
 };
 
-JudgedOutput judge_output(const OutputFigures& output, const DrawFigures& draw, Policy policy, bool weak_reference) {
-  JudgedOutput judged;
+OutputFinding judge_output(const OutputFigures& output, const DrawFigures& draw, Policy policy, bool weak_reference) {
+  OutputFinding judged;
   OutputVerdict& verdict = judged.verdict;
   verdict.draw = draw.kind;
   verdict.output = output.name;
@@ -288,7 +288,7 @@ Verdict judge(const Figures& figures, Policy policy) {
     const DrawFigures& draw = figures.draws[draw_index];
     if (draw.skipped) verdict.skipped.push_back(draw.kind + ": " + *draw.skipped);
     for (const OutputFigures& output : draw.outputs) {
-      JudgedOutput judged = judge_output(output, draw, policy, weak);
+      OutputFinding judged = judge_output(output, draw, policy, weak);
       judged.verdict.draw_index = static_cast<int>(draw_index);
       if (!first) first = judged.fault;
       verdict.errors.push_back(std::move(judged.verdict));

@@ -28,6 +28,11 @@ struct OutputVerdict {
   std::string fault;         // empty when it passes; otherwise the sentence that says what is wrong
 };
 
+// An output on one draw, and the largest share of its bound that its errors take; none where that is no number.
+struct JudgedOutput : OutputVerdict {
+  std::optional<double> of_bound;
+};
+
 // A trivial answer ("zeros", "input[0] itself") that this problem's contract could not tell from a right one.
 struct VacuousOutput {
   std::string output, trivial;
@@ -60,10 +65,14 @@ RelativeError error_bound(Policy policy, RelativeError eager, const std::optiona
                           const OutputFacts& output, bool weak_reference);
 
 nlohmann::ordered_json to_json(const OutputVerdict& output);
+nlohmann::ordered_json to_json(const std::vector<JudgedOutput>& errors);
 nlohmann::ordered_json to_json(const Check& check);
 nlohmann::ordered_json to_json(const VacuousOutput& output);
 nlohmann::ordered_json to_json(const Gate& gate);
 nlohmann::ordered_json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const nlohmann::ordered_json& json);
+
+// None where it is no list. Fields that are missing or of another type are as if they were not there.
+std::optional<std::vector<JudgedOutput>> errors_from_json(const nlohmann::ordered_json& rows);
 
 }  // namespace kw

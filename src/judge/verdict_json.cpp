@@ -5,6 +5,8 @@
 #include "judge/contract.hpp"
 #include "judge/json_number.hpp"
 #include "measure/worker_answers.hpp"
+#include "support/json_fields.hpp"
+#include "support/json_write.hpp"
 
 namespace kw {
 
@@ -24,6 +26,11 @@ Json error_json(const RelativeError& error) {
 
 RelativeError error_from(const Json& json) { return {number_of(json.at("norm")), number_of(json.at("max"))}; }
 
+RelativeError error_of(const Json& json, const char* name) {
+  const Json& error = member(json, name);
+  return {number_of(member(error, "norm")), number_of(member(error, "max"))};
+}
+
 }  // namespace
 
 Json to_json(const OutputVerdict& output) {
@@ -37,6 +44,33 @@ Json to_json(const OutputVerdict& output) {
   if (output.conditioned) row["conditioned"] = true;
   if (!output.fault.empty()) row["fault"] = output.fault;
   return row;
+}
+
+Json to_json(const std::vector<JudgedOutput>& errors) {
+  Json rows = Json::array();
+  for (const JudgedOutput& output : errors) {
+    rows.push_back(to_json(static_cast<const OutputVerdict&>(output)));
+    rows.back()["of_bound"] = or_null(output.of_bound);
+  }
+  return rows;
+}
+
+std::optional<std::vector<JudgedOutput>> errors_from_json(const Json& rows) {
+  if (!rows.is_array()) return std::nullopt;
+  std::vector<JudgedOutput> errors;
+  for (const Json& row : rows) {
+    JudgedOutput& output = errors.emplace_back();
+    output.draw = text_of(row, "draw");
+    output.draw_index = static_cast<int>(count_of(row, "draw_index").value_or(0));
+    output.output = text_of(row, "output");
+    output.ours = error_of(row, "ours");
+    output.eager = error_of(row, "eager");
+    output.bound = error_of(row, "bound");
+    output.conditioned = flag_of(row, "conditioned");
+    output.fault = text_of(row, "fault");
+    output.of_bound = figure_of(row, "of_bound");
+  }
+  return errors;
 }
 
 Json to_json(const Check& check) {

@@ -35,16 +35,20 @@ struct Sampling {
   std::string schema;   // the same as a JSON Schema, for servers; both or neither
 };
 
-struct Completion {
-  std::string text;
+// How an answer ended, and what it took.
+struct Usage {
   std::string finish;  // "stop", "length" (max_tokens or the context), "repetition" (it went round in a circle),
                        // "cancelled"
-  std::string model;   // as the backend names it
   int prompt_tokens = 0, completion_tokens = 0;
   bool tokens_estimated = false;  // the backend did not say
-  double first_token_seconds = 0, seconds = 0;
+  double seconds = 0, first_token_seconds = 0;
   int retries = 0;
   double waited_seconds = 0;  // between them
+};
+
+struct Completion : Usage {
+  std::string text;
+  std::string model;  // as the backend names it
 };
 
 // Called with each piece of text as it comes; false ends the completion ("cancelled").

@@ -256,11 +256,11 @@ class ModelEdits : public search::Proposer {
                    .change = ""};
         one.completion.text = known->second.text;
         one.completion.model = log_.model = known->second.model;
-        const Json usage = Json::parse(known->second.usage, nullptr, false);
-        one.completion.finish = usage.value("finish", "stop");
-        one.completion.completion_tokens = usage.value("completion_tokens", 0);
-        one.completion.prompt_tokens = usage.value("prompt_tokens", 0);
-        one.completion.seconds = usage.value("seconds", 0.0);
+        const llm::Usage usage = usage_from_text(known->second.usage);
+        one.completion.finish = usage.finish;
+        one.completion.completion_tokens = usage.completion_tokens;
+        one.completion.prompt_tokens = usage.prompt_tokens;
+        one.completion.seconds = usage.seconds;
         batch_.push_back(std::move(one));
       } else {
         asked.push_back(next_);
@@ -324,25 +324,23 @@ class ModelEdits : public search::Proposer {
   }
 
   std::string store(const Answer& one, const llm::Prompt& prompt) {
-    Json request;
-    for (const llm::Message& message : prompt.messages)
-      request["messages"].push_back({{"role", message.role}, {"content", message.content}});
-    if (prompt.messages.empty()) request["prompt"] = prompt.raw;
-    request.update({{"template", form_.name},
-                    {"temperature", options_.temperature},
-                    {"top_p", options_.top_p},
-                    {"seed", seed_of(one.sample)},
-                    {"schema", Json::parse(schema_)},
-                    {"target", context_.first.target}});
+    const AnswerRequest request{.prompt = prompt,
+                                .form = form_.name,
+                                .temperature = options_.temperature,
+                                .top_p = options_.top_p,
+                                .max_tokens = std::nullopt,
+                                .seed = seed_of(one.sample),
+                                .schema = schema_,
+                                .target = context_.first.target};
     return context_.archive.add(
         CompletionRecord{.problem = context_.problem_hash,
                          .run = log_.run,
                          .sample = one.sample,
                          .turn = 0,
                          .model = one.completion.model.empty() ? log_.model : one.completion.model,
-                         .request = request.dump(-1, ' ', false, Json::error_handler_t::replace),
+                         .request = to_text(request),
                          .text = one.completion.text,
-                         .usage = usage_json(one.completion).dump(),
+                         .usage = to_text(one.completion),
                          .hash = "",
                          .created = ""});
   }
@@ -413,23 +411,22 @@ class ModelEdits : public search::Proposer {
     if (judged && !good) log_.answers.back().reason = known ? told.outcome.reason : told.reason;
     if (told.kind == search::Told::Kind::kEvaluated)
       tried_.push_back({one.text, one.picked, ran && !told.refused ? told.outcome.ratio : 0});
-    if (!judged) return log_.samples.add_unjudged(usage_json(one.completion));
-    Json record = {{"model", one.completion.model},
-                   {"usage", usage_json(one.completion)},
-                   {"repairs", Json::array()},
-                   {"verdict", good ? "pass" : "fail"},
-                   {"code", code},
-                   {"reason", known ? told.outcome.reason : told.reason},
-                   {"ran", told.kind == search::Told::Kind::kEvaluated},
-                   {"last", true}};
-    if (told.kind == search::Told::Kind::kRepeated) record["same_as_before"] = true;
-    if (one.reused) record["reused"] = true;
-    if (known) record["candidate"] = told.identity;
-    if (known && told.outcome.ratio > 0) record["ratio"] = told.outcome.ratio;
-    if (!one.change.empty()) record["change"] = one.change;
-    log_.samples.add(one.sample, 0, record, good);
-    context_.archive.add(JudgementRecord{one.hash, known ? told.identity : "", "", good,
-                                         record.dump(-1, ' ', false, Json::error_handler_t::replace)});
+    if (!judged) return log_.samples.add_unjudged(one.completion);
+    AnswerRecord record;
+    record.model = one.completion.model;
+    record.usage = one.completion;
+    record.outcome.verdict = good ? "pass" : "fail";
+    record.outcome.code = code;
+    record.outcome.reason = known ? told.outcome.reason : told.reason;
+    record.ran = told.kind == search::Told::Kind::kEvaluated;
+    record.same_as_before = told.kind == search::Told::Kind::kRepeated;
+    record.reused = one.reused;
+    record.candidate = known ? told.identity : "";
+    record.pick = AnswerPick{one.change,
+                             known && told.outcome.ratio > 0 ? std::optional(told.outcome.ratio) : std::nullopt};
+    record.is_last = true;
+    context_.archive.add(JudgementRecord{one.hash, record.candidate, "", good, to_text(record)});
+    log_.samples.add(one.sample, 0, std::move(record));
   }
 
   EditContext context_;

@@ -8,8 +8,6 @@
 
 namespace kw {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 constexpr int kAsked[] = {1, 5, 10, 20, 50, 100};
@@ -42,22 +40,11 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Json usage_json(const llm::Completion& completion) {
-  return {{"finish", completion.finish},
-          {"prompt_tokens", completion.prompt_tokens},
-          {"completion_tokens", completion.completion_tokens},
-          {"estimated", completion.tokens_estimated},
-          {"seconds", completion.seconds},
-          {"first_token_seconds", completion.first_token_seconds},
-          {"retries", completion.retries},
-          {"waited_seconds", completion.waited_seconds}};
-}
-
-void SampleLog::add(int sample, int turn, const Json& record, bool passed) {
+void SampleLog::add(int sample, int turn, AnswerRecord record) {
   Sample& one = samples_[sample];
-  one.turns[turn] = record;
-  one.passed = one.passed || passed;
-  if (turn == 0) one.passed_at_first = passed;
+  one.passed = one.passed || record.passed();
+  if (turn == 0) one.passed_at_first = record.passed();
+  one.turns[turn] = std::move(record);
 }
 
 int SampleLog::passed() const {
@@ -68,9 +55,8 @@ int SampleLog::passed() const {
 int SampleLog::turns(int sample, bool good) const {
   const auto found = samples_.find(sample);
   if (found == samples_.end()) return 0;
-  return static_cast<int>(std::count_if(found->second.turns.begin(), found->second.turns.end(), [&](const auto& one) {
-    return (one.second.value("verdict", "") == "pass") == good;
-  }));
+  return static_cast<int>(std::count_if(found->second.turns.begin(), found->second.turns.end(),
+                                        [&](const auto& one) { return one.second.passed() == good; }));
 }
 
 std::map<int, double> SampleLog::best_at_k(const std::map<std::string, double>& speedups) const {
@@ -78,7 +64,7 @@ std::map<int, double> SampleLog::best_at_k(const std::map<std::string, double>& 
   for (const auto& [number, sample] : samples_) {
     double best = 1;
     for (const auto& [turn, record] : sample.turns)
-      if (const auto found = speedups.find(record.value("candidate", "")); found != speedups.end())
+      if (const auto found = speedups.find(record.candidate); found != speedups.end())
         best = std::max(best, found->second);
     values.push_back(best);
   }
@@ -87,7 +73,7 @@ std::map<int, double> SampleLog::best_at_k(const std::map<std::string, double>& 
 
 std::string SampleLog::commonest_fault() const {
   std::map<std::string, int> reasons;
-  for (const auto& [number, sample] : samples_) ++reasons[sample.turns.rbegin()->second.value("reason", "")];
+  for (const auto& [number, sample] : samples_) ++reasons[sample.turns.rbegin()->second.outcome.reason];
   const auto most = std::max_element(reasons.begin(), reasons.end(),
                                      [](const auto& one, const auto& other) { return one.second < other.second; });
   return most == reasons.end() ? "" : most->first;
@@ -98,32 +84,25 @@ Sampling SampleLog::sampling(const llm::ModelOptions& model) const {
   int at_first = 0, prompt_tokens = 0, completion_tokens = 0;
   double writing = 0;
   std::vector<double> overheads;
-  const auto count = [&](const Json& usage) {
-    prompt_tokens += usage.value("prompt_tokens", 0);
-    completion_tokens += usage.value("completion_tokens", 0);
-    writing += usage.value("seconds", 0.0);
+  const auto count = [&](const llm::Usage& usage) {
+    prompt_tokens += usage.prompt_tokens;
+    completion_tokens += usage.completion_tokens;
+    writing += usage.seconds;
   };
-  for (const Json& usage : unjudged_) count(usage);
+  std::ranges::for_each(unjudged_, count);
   for (const auto& [number, sample] : samples_) {
     at_first += sample.passed_at_first;
     Sampling::Sample& shown = out.samples.emplace_back();
     shown.number = number;
     shown.passed = sample.passed;
     for (const auto& [turn, record] : sample.turns) {
-      Json row;
-      for (const char* field : {"verdict", "code", "reason", "repairs", "ran", "candidate", "usage", "seconds", "times",
-                                "reused", "same_as_before"})
-        if (record.contains(field)) row[field] = record[field];
-      shown.turns.push_back(std::move(row));
-      count(record.value("usage", Json::object()));
-      out.ran += record.value("ran", false);
-      for (const Json& repair : record.value("repairs", Json::array())) {
-        const std::string text = repair;
-        count_one(out.repairs, text.substr(0, text.find(':')));
-      }
-      if (record.contains("seconds")) overheads.push_back(record["seconds"].value("overhead", 0.0));
+      shown.turns.push_back(record);
+      count(record.usage);
+      out.ran += record.ran;
+      for (const std::string& repair : record.repairs) count_one(out.repairs, repair.substr(0, repair.find(':')));
+      if (record.seconds) overheads.push_back(record.seconds->overhead.value_or(0));
     }
-    count_one(out.codes, sample.passed ? "pass" : sample.turns.rbegin()->second.value("code", ""));
+    count_one(out.codes, sample.passed ? "pass" : sample.turns.rbegin()->second.outcome.code);
   }
   out.judged = judged();
   out.passed = passed();

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "llm/backend.hpp"
+#include "propose/answer_record.hpp"
 
 namespace kw {
 
@@ -22,7 +21,7 @@ struct Sampling {
   struct Sample {
     int64_t number = 0;
     bool passed = false;
-    std::vector<nlohmann::ordered_json> turns;  // of their records what reports show (docs/json.md)
+    std::vector<AnswerRecord> turns;
   };
 
   int64_t judged = 0, passed = 0, passed_at_first = 0, ran = 0;
@@ -34,15 +33,13 @@ struct Sampling {
   std::vector<Sample> samples;
 };
 
-nlohmann::ordered_json usage_json(const llm::Completion& completion);
-
 class SampleLog {
  public:
-  // One turn of one sample, judged; turns of a sample come in order. `record` as it is stored.
-  void add(int sample, int turn, const nlohmann::ordered_json& record, bool passed);
+  // One turn of one sample, judged; turns of a sample come in order.
+  void add(int sample, int turn, AnswerRecord record);
 
   // An answer that nobody judged: its tokens count.
-  void add_unjudged(const nlohmann::ordered_json& usage) { unjudged_.push_back(usage); }
+  void add_unjudged(const llm::Usage& usage) { unjudged_.push_back(usage); }
 
   int judged() const { return static_cast<int>(samples_.size()); }
   int passed() const;
@@ -58,11 +55,11 @@ class SampleLog {
 
  private:
   struct Sample {
-    std::map<int, nlohmann::ordered_json> turns;
+    std::map<int, AnswerRecord> turns;
     bool passed = false, passed_at_first = false;
   };
   std::map<int, Sample> samples_;
-  std::vector<nlohmann::ordered_json> unjudged_;  // their usage
+  std::vector<llm::Usage> unjudged_;
 };
 
 }  // namespace kw

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "judge/environment.hpp"
 #include "judge/judgement.hpp"
 #include "judge/target.hpp"
 #include "llm/extract.hpp"
 #include "propose/device_facts.hpp"
-#include "propose/sample_log.hpp"
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
 #include "run/report_parts.hpp"
@@ -24,27 +24,18 @@ namespace {
 
 constexpr double kFactsSeconds = 60;
 
-Json of_verdict(const Json& record) {
-  Json out;
-  for (const char* field : {"verdict", "code", "reason", "errors", "notes"})
-    if (record.contains(field)) out[field] = record[field];
-  return out;
-}
-
 // As eager_errors() of the verdict that the record was made of, which may be an earlier run's.
-std::map<std::string, double> eager_errors_of(const Json& record) {
+std::map<std::string, double> eager_errors_of(const std::vector<JudgedOutput>& outputs) {
   std::map<std::string, double> errors;
-  for (const Json& row : record["errors"])
-    if (row["eager"].is_object() && row["eager"]["norm"].is_number()) {
-      double& known = errors[row["output"].get<std::string>()];
-      known = std::max(known, row["eager"]["norm"].get<double>());
+  for (const JudgedOutput& output : outputs)
+    if (std::isfinite(output.eager.norm)) {
+      double& known = errors[output.output];
+      known = std::max(known, output.eager.norm);
     }
   return errors;
 }
 
 }  // namespace
-
-bool passed(const Json& record) { return record.value("verdict", "") == "pass"; }
 
 JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
   JudgedAnswer judged;
@@ -52,24 +43,27 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
       {completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target,
        context_.problem.source},
       [&](const std::string& source) { return facts_of(source); });
-  Json& record = judged.record;
-  record = {{"model", model},    {"usage", usage_json(completion)}, {"repairs", extraction.repairs},
-            {"verdict", "fail"}, {"code", extraction.fault.code},   {"reason", extraction.fault.message},
-            {"ran", false}};
+  AnswerRecord& record = judged.record;
+  AnswerVerdict& outcome = record.outcome;
+  record.model = model;
+  record.usage = completion;
+  record.repairs = extraction.repairs;
+  outcome.code = extraction.fault.code;
+  outcome.reason = extraction.fault.message;
   if (completion.finish == "repetition" && !extraction.fault.code.empty())
-    record["code"] = "repetition", record["reason"] = "The model went round in a circle.";
+    outcome.code = "repetition", outcome.reason = "The model went round in a circle.";
   judged.feedback = feedback_on(extraction.fault);
   if (!extraction.fault.code.empty()) return judged;
 
   judged.source = stamped(
       fmt::format("# Made by Kernelwright with {} from {}.\n\n{}", model, context_.problem.title(), extraction.source));
-  judged.candidate = context_.archive.add_candidate(judged.source);
-  if (const auto known = known_.find(judged.candidate); known != known_.end()) {
+  record.candidate = context_.archive.add_candidate(judged.source);
+  if (const auto known = known_.find(record.candidate); known != known_.end()) {
     // Verdicts are of the source; the model wrote it again.
-    record.update(known->second.record);
+    outcome = known->second.outcome;
     judged.verdict = known->second.verdict;
-    record["same_as_before"] = true;
-    judged.feedback = {record.value("reason", ""), ""};
+    record.same_as_before = true;
+    judged.feedback = {outcome.reason, ""};
     return judged;
   }
   const double began = seconds_now();
@@ -78,17 +72,17 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   add_judgement(report, judgement);
   judged.seconds = seconds_now() - began;
   context_.judges.get_ready();
-  record["ran"] = true;
-  record.update(of_verdict(to_json(report)));
+  record.ran = true;
+  outcome = {report.verdict, report.code, report.reason, report.errors, report.notes};
   judged.feedback = feedback_on(judgement);
   context_.archive.together([&] {
-    context_.archive.add(ProposalRecord{context_.problem_hash, judged.candidate, context_.target, "llm:" + model,
+    context_.archive.add(ProposalRecord{context_.problem_hash, record.candidate, context_.target, "llm:" + model,
                                         emitter_version(), ""});
-    judged.verdict = context_.archive.add(VerdictRecord{context_.problem_hash, judged.candidate,
+    judged.verdict = context_.archive.add(VerdictRecord{context_.problem_hash, record.candidate,
                                                         context_.environment_hash, context_.policy, judgement.passed(),
                                                         judgement.verdict.reason, judgement.reply});
   });
-  known_[judged.candidate] = {of_verdict(record), judged.verdict};
+  known_[record.candidate] = {outcome, judged.verdict};
   return judged;
 }
 
@@ -105,7 +99,7 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
                                       cache_bytes(plain, device)});
 }
 
-Report AnswerJudge::time(const std::string& source, const std::string& candidate, const Json& record,
+Report AnswerJudge::time(const std::string& source, const AnswerRecord& record,
                          const std::vector<std::string>& baselines, double seconds) {
   Report report;
   report.policy = context_.policy;
@@ -116,13 +110,14 @@ Report AnswerJudge::time(const std::string& source, const std::string& candidate
     request.budget_seconds = seconds;
     request.policy = context_.policy;
     request.input_bytes = context_.input_bytes;
-    if (record.contains("errors")) request.eager_errors = eager_errors_of(record);
+    if (record.outcome.errors) request.eager_errors = eager_errors_of(*record.outcome.errors);
     // A C++ kernel's name is nothing that a profiler sees.
     if (context_.target == "triton") request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
     const Json reply = context_.judges.measure(source, std::move(request));
     add_measurement(report, timing_reply_from_json(reply));
     if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);
-    context_.archive.add(MeasurementRecord{context_.problem_hash, candidate, context_.environment_hash, reply.dump()});
+    context_.archive.add(
+        MeasurementRecord{context_.problem_hash, record.candidate, context_.environment_hash, reply.dump()});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
     report = {};

@@ -13,6 +13,7 @@
 #include "judge/problem_file.hpp"
 #include "llm/backend.hpp"
 #include "llm/host.hpp"
+#include "propose/answer_record.hpp"
 #include "propose/feedback.hpp"
 #include "run/report.hpp"
 
@@ -33,13 +34,11 @@ struct JudgeContext {
 };
 
 struct JudgedAnswer {
-  nlohmann::ordered_json record;  // model, usage, repairs, verdict, code, reason, ran, errors, notes, same_as_before
-  Feedback feedback;              // empty where there is nothing to say to the model
-  std::string source, candidate, verdict;  // the file and hashes; empty where there was no code
-  double seconds = 0;                      // of the verification
+  AnswerRecord record;          // what is known of it before its times and what the model is told
+  Feedback feedback;            // empty where there is nothing to say to the model
+  std::string source, verdict;  // the file, and the verdict's hash; empty where there was no code
+  double seconds = 0;           // of the verification
 };
-
-bool passed(const nlohmann::ordered_json& record);
 
 class AnswerJudge {
  public:
@@ -49,12 +48,12 @@ class AnswerJudge {
   JudgedAnswer judge(const llm::Completion& completion, const std::string& model);
 
   // Times one that passed: a report of the times alone, with verdict "fail" where it did not hold. Throws Interrupted.
-  Report time(const std::string& source, const std::string& candidate, const nlohmann::ordered_json& record,
-              const std::vector<std::string>& baselines, double seconds);
+  Report time(const std::string& source, const AnswerRecord& record, const std::vector<std::string>& baselines,
+              double seconds);
 
  private:
   struct Known {
-    nlohmann::ordered_json record;
+    AnswerVerdict outcome;
     std::string verdict;
   };
   struct DeviceLimits {

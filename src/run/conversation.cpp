@@ -15,7 +15,6 @@
 #include "llm/prompts.hpp"
 #include "llm/tokens.hpp"
 #include "propose/prompt_facts.hpp"
-#include "propose/sample_log.hpp"
 #include "propose/sampling.hpp"
 #include "run/answer_judge.hpp"
 #include "run/optimize.hpp"
@@ -270,7 +269,7 @@ Turn& Conversation::ask(const std::string& message, const llm::OnToken& on_piece
   turn.finish = completion.finish;
   turn.tokens = completion.completion_tokens;
   turn.seconds = completion.seconds;
-  turn.record = {{"usage", usage_json(completion)}};
+  turn.record.usage = completion;
   now.turns.push_back(std::move(turn));
   return now.turns.back();
 }
@@ -283,32 +282,30 @@ void Conversation::judge(Turn& turn) {
   completion.finish = turn.finish;
   completion.completion_tokens = turn.tokens;
   completion.seconds = turn.seconds;
-  Json request;
-  for (const llm::Message& message : now.last_prompt.messages)
-    request["messages"].push_back({{"role", message.role}, {"content", message.content}});
-  if (now.last_prompt.messages.empty()) request["prompt"] = now.last_prompt.raw;
-  request.update({{"template", state.options.prompt},
-                  {"temperature", state.options.temperature},
-                  {"top_p", state.options.top_p},
-                  {"max_tokens", state.options.max_tokens},
-                  {"target", state.target}});
+  const AnswerRequest request{.prompt = now.last_prompt,
+                              .form = state.options.prompt,
+                              .temperature = state.options.temperature,
+                              .top_p = state.options.top_p,
+                              .max_tokens = state.options.max_tokens,
+                              .seed = std::nullopt,
+                              .schema = "",
+                              .target = state.target};
   // A conversation is a run of its own: what is said in it depends on the person.
   const std::string run = sha256_hex(Json{
       {"conversation", kConversationVersion},
       {"problem", now.hash},
       {"model", state.options.model.model},
       {"began", state.began}}.dump());
-  const std::string hash = state.archive.add(
-      CompletionRecord{.problem = now.hash,
-                       .run = run,
-                       .sample = state.asked - 1,
-                       .turn = 0,
-                       .model = state.opened.name,
-                       .request = request.dump(-1, ' ', false, Json::error_handler_t::replace),
-                       .text = turn.text,
-                       .usage = usage_json(completion).dump(),
-                       .hash = "",
-                       .created = ""});
+  const std::string hash = state.archive.add(CompletionRecord{.problem = now.hash,
+                                                              .run = run,
+                                                              .sample = state.asked - 1,
+                                                              .turn = 0,
+                                                              .model = state.opened.name,
+                                                              .request = to_text(request),
+                                                              .text = turn.text,
+                                                              .usage = to_text(completion),
+                                                              .hash = "",
+                                                              .created = ""});
   JudgedAnswer judged;
   {
     const Stage stage(state.progress, "verify");
@@ -320,13 +317,12 @@ void Conversation::judge(Turn& turn) {
   now.last_feedback = judged.feedback.what.empty()
                           ? ""
                           : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
-  if (!judged.candidate.empty()) turn.record["candidate"] = judged.candidate;
-  turn.record["seconds"] = {{"write", turn.seconds}, {"judge", judged.seconds}};
-  state.archive.add(JudgementRecord{hash, judged.candidate, judged.verdict, passed(judged.record),
-                                    turn.record.dump(-1, ' ', false, Json::error_handler_t::replace)});
-  if (!passed(turn.record) || state.options.budget_seconds <= 0) return;
+  turn.record.seconds = AnswerSeconds{turn.seconds, judged.seconds, std::nullopt};
+  state.archive.add(
+      JudgementRecord{hash, turn.record.candidate, judged.verdict, turn.record.passed(), to_text(turn.record)});
+  if (!turn.record.passed() || state.options.budget_seconds <= 0) return;
   const Stage stage(state.progress, "measure");
-  const Report timed = now.judge->time(judged.source, judged.candidate, judged.record, state.options.baselines,
+  const Report timed = now.judge->time(judged.source, turn.record, state.options.baselines,
                                        state.options.budget_seconds);
   turn.times = timed.timing.measured;
   if (!timed.passed()) return;
@@ -362,7 +358,9 @@ Report Conversation::edits(int evaluations) {
   turn.finish = "stop";
   turn.judged = true;
   Report& report = outcome.report;
-  turn.record = {{"verdict", report.verdict}, {"code", report.code}, {"reason", report.reason}};
+  turn.record.outcome.verdict = report.verdict;
+  turn.record.outcome.code = report.code;
+  turn.record.outcome.reason = report.reason;
   turn.times = report.timing.measured;
   if (report.passed()) turn.source = read_file(options.output);
   now.turns.push_back(std::move(turn));

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,8 +20,8 @@ struct Turn {
   int tokens = 0;
   double seconds = 0;  // of writing
   bool judged = false;
-  nlohmann::ordered_json record;  // as answer_judge.hpp has it
-  Measurement times;              // where it passed and was timed
+  AnswerRecord record;
+  Measurement times;  // where it passed and was timed
 };
 
 class Conversation {

@@ -30,7 +30,6 @@
 #include "support/error.hpp"
 #include "support/hash.hpp"
 #include "support/interrupt.hpp"
-#include "support/json_fields.hpp"
 #include "support/text.hpp"
 
 namespace kw {
@@ -213,37 +212,24 @@ class Generation {
   void take_up(const std::vector<JudgedCompletion>& turns) {
     for (const JudgedCompletion& one : turns) {
       const CompletionRecord& completion = one.completion;
-      Json record = one.judged ? Json::parse(one.judgement.record, nullptr, false) : Json();
-      if (!one.judged || !record.is_object()) {
-        SampleAnswer answer{.task = {completion.sample, completion.turn, prompt_of(completion.request), {}},
+      std::optional<AnswerRecord> record = one.judged ? answer_record_from_text(one.judgement.record) : std::nullopt;
+      if (!record) {
+        SampleAnswer answer{.task = {completion.sample, completion.turn, prompt_from_text(completion.request), {}},
                             .completion = {}};
         answer.completion.text = completion.text;
-        const Json usage = Json::parse(completion.usage, nullptr, false);
-        answer.completion.finish = usage.value("finish", "stop");
+        answer.completion.finish = usage_from_text(completion.usage).finish;
         ++open_;
         unjudged_.push_back(std::move(answer));
         return;
       }
-      record["reused"] = true;
-      log_.add(completion.sample, completion.turn, record, one.judgement.passed);
-      if (one.judgement.passed)
-        keep(one.judgement.candidate, archive_->candidate_source(one.judgement.candidate), record);
-      if (&one != &turns.back() || record.value("last", true)) continue;
+      record->reused = true;
+      log_.add(completion.sample, completion.turn, *record);
+      if (record->passed()) keep(one.judgement.candidate, archive_->candidate_source(one.judgement.candidate), *record);
+      if (&one != &turns.back() || record->is_last.value_or(true)) continue;
       continued_.push_back({completion.sample, completion.turn + 1,
-                            next_prompt(prompt_of(completion.request), completion.text, record.value("feedback", ""))});
+                            next_prompt(prompt_from_text(completion.request), completion.text, record->feedback)});
       ++open_;
     }
-  }
-
-  static llm::Prompt prompt_of(const std::string& request) {
-    const Json json = Json::parse(request, nullptr, false);
-    llm::Prompt prompt;
-    if (!json.is_object()) return prompt;
-    if (json.contains("messages"))
-      for (const Json& message : json["messages"])
-        prompt.messages.push_back({message.value("role", ""), message.value("content", "")});
-    prompt.raw = json.value("prompt", "");
-    return prompt;
   }
 
   void prepare_prompt(llm::Backend& backend) {
@@ -296,37 +282,31 @@ class Generation {
                      static_cast<double>(log_.judged()) / std::max(1, options_.samples));
   }
 
-  static Json request_json(const SampleTask& task, const GenerateOptions& options, const llm::Template& form) {
-    Json request;
-    if (task.prompt.messages.empty()) request["prompt"] = task.prompt.raw;
-    else
-      for (const llm::Message& message : task.prompt.messages)
-        request["messages"].push_back({{"role", message.role}, {"content", message.content}});
-    request["template"] = form.name;
-    request["temperature"] = task.sampling.temperature;
-    request["top_p"] = task.sampling.top_p;
-    request["max_tokens"] = task.sampling.max_tokens;
-    if (task.sampling.seed) request["seed"] = *task.sampling.seed;
-    request["target"] = options.target;
-    return request;
+  AnswerRequest request_of(const SampleTask& task) const {
+    return {.prompt = task.prompt,
+            .form = form_.name,
+            .temperature = task.sampling.temperature,
+            .top_p = task.sampling.top_p,
+            .max_tokens = task.sampling.max_tokens,
+            .seed = task.sampling.seed,
+            .schema = "",
+            .target = options_.target};
   }
 
   // An answer: stored, looked at, judged, stored again; then its sample is done or goes on.
   void take(SampleAnswer answer, bool is_new) {
     const double began = seconds_now();
     const llm::Completion& completion = answer.completion;
-    CompletionRecord stored{.problem = problem_hash_,
-                            .run = run_name_,
-                            .sample = answer.task.sample,
-                            .turn = answer.task.turn,
-                            .model = completion.model.empty() ? model_ : completion.model,
-                            .request = "",
-                            .text = completion.text,
-                            .usage = "",
-                            .hash = "",
-                            .created = ""};
-    stored.request = request_json(answer.task, options_, form_).dump(-1, ' ', false, Json::error_handler_t::replace);
-    stored.usage = usage_json(completion).dump();
+    const CompletionRecord stored{.problem = problem_hash_,
+                                  .run = run_name_,
+                                  .sample = answer.task.sample,
+                                  .turn = answer.task.turn,
+                                  .model = completion.model.empty() ? model_ : completion.model,
+                                  .request = to_text(request_of(answer.task)),
+                                  .text = completion.text,
+                                  .usage = to_text(completion),
+                                  .hash = "",
+                                  .created = ""};
     std::string hash;
     if (is_new) hash = archive_->add(stored);
     else
@@ -334,44 +314,36 @@ class Generation {
         if (one.completion.sample == stored.sample && one.completion.turn == stored.turn) hash = one.completion.hash;
 
     const JudgedAnswer judged = answers_->judge(completion, stored.model);
-    Json record = judged.record;
+    AnswerRecord record = judged.record;
     judging_seconds_ += judged.seconds;
-    const bool good = passed(record);
-    if (!judged.candidate.empty()) record["candidate"] = judged.candidate;
-    if (good) keep(judged.candidate, judged.source, record);
+    if (record.passed()) keep(record.candidate, judged.source, record);
     const double timed = seconds_now();
     const std::string message = message_after(answer, judged, record);
-    const double timing = record.contains("times") ? seconds_now() - timed : 0;
+    const double timing = record.times ? seconds_now() - timed : 0;
     judging_seconds_ += timing;
-    const bool last = message.empty();
-    record["last"] = last;
-    if (!last) record["feedback"] = message;
-    const double overhead = seconds_now() - began - judged.seconds - timing;
-    record["seconds"] = {{"write", completion.seconds}, {"judge", judged.seconds}, {"overhead", overhead}};
-    archive_->add(JudgementRecord{hash, judged.candidate, judged.verdict, good,
-                                  record.dump(-1, ' ', false, Json::error_handler_t::replace)});
-    log_.add(answer.task.sample, answer.task.turn, record, good);
+    record.is_last = message.empty();
+    record.feedback = message;
+    record.seconds = AnswerSeconds{completion.seconds, judged.seconds, seconds_now() - began - judged.seconds - timing};
+    archive_->add(JudgementRecord{hash, record.candidate, judged.verdict, record.passed(), to_text(record)});
+    log_.add(answer.task.sample, answer.task.turn, std::move(record));
     --open_;
-    if (last) return;
+    if (message.empty()) return;
     ++open_;
     ask(answer.task.sample, answer.task.turn + 1, next_prompt(answer.task.prompt, completion.text, message));
   }
 
   // What the model is told next in this conversation; empty: it ends.
-  std::string message_after(const SampleAnswer& answer, const JudgedAnswer& judged, Json& record) {
+  std::string message_after(const SampleAnswer& answer, const JudgedAnswer& judged, AnswerRecord& record) {
     // A model that gives the same answer twice will give it again.
-    if (record.value("same_as_before", false) && answer.task.turn > 0) return "";
-    if (!passed(record))
+    if (record.same_as_before && answer.task.turn > 0) return "";
+    if (!record.passed())
       return judged.feedback.what.empty() || log_.turns(answer.task.sample, false) >= options_.repair
                  ? ""
                  : llm::repair_message(judged.feedback.what, judged.feedback.evidence);
     if (log_.turns(answer.task.sample, true) >= options_.improve) return "";
-    const Report timed = answers_->time(judged.source, judged.candidate, record, {"eager"}, kLeastTiming);
+    const Report timed = answers_->time(judged.source, record, {"eager"}, kLeastTiming);
     judges_->get_ready();
-    record["times"] = Json::object();
-    const Json timing = to_json(timed);
-    for (const char* field : {"time_ms", "speedup", "noise", "roofline", "profile"})
-      if (timing.contains(field)) record["times"][field] = timing[field];
+    record.times = timed.timing;
     const Feedback said = timed.passed() ? feedback_on_times(timed.timing) : Feedback{};
     return said.what.empty() ? "" : llm::improvement_message(said.what, said.evidence);
   }
@@ -393,7 +365,7 @@ class Generation {
   }
 
   // The first that passed is written at once; which of several is the best shows when they are timed.
-  void keep(const std::string& hash, const std::string& source, const Json& record) {
+  void keep(const std::string& hash, const std::string& source, const AnswerRecord& record) {
     if (std::any_of(good_.begin(), good_.end(), [&](const Good& one) { return one.hash == hash; })) return;
     good_.push_back({hash, source, record, std::nullopt});
     if (!best_hash_.empty()) return;
@@ -421,12 +393,12 @@ class Generation {
 
   struct Good {
     std::string hash, source;
-    Json record;
+    AnswerRecord record;
     std::optional<Report> timed;  // of the times alone, with verdict "fail" where it did not hold
   };
 
   void time(Good& one, const std::vector<std::string>& baselines, double seconds) {
-    one.timed = answers_->time(one.source, one.hash, one.record, baselines, seconds);
+    one.timed = answers_->time(one.source, one.record, baselines, seconds);
   }
 
   Good* chosen() {
@@ -527,8 +499,8 @@ class Generation {
       report.worth.beside_eager = best.timed->worth.beside_eager;
       report.notes = best.timed->notes;
     }
-    if (best.record.contains("errors")) report.errors = errors_from_json(best.record["errors"]);
-    report.repairs = texts_of(best.record, "repairs");
+    report.errors = best.record.outcome.errors;
+    report.repairs = best.record.repairs;
     report.candidate_hash = best.hash;
     report.candidate = output_.absolute_path();
   }

@@ -18,11 +18,6 @@
 
 namespace kw {
 
-// An output on one draw, and the largest share of its bound that its errors take; none where that is no number.
-struct JudgedOutput : OutputVerdict {
-  std::optional<double> of_bound;
-};
-
 // What the contract found beside the outputs' errors.
 struct Findings {
   std::string reference, reference_note;
@@ -178,7 +173,6 @@ nlohmann::ordered_json to_json(const Report& report);
 
 // Fields that are missing or of another type are as if they were not there.
 Report report_from_json(const nlohmann::ordered_json& json);
-std::vector<JudgedOutput> errors_from_json(const nlohmann::ordered_json& rows);
 std::vector<CompiledKernel> compiled_kernels_from_json(const nlohmann::ordered_json& rows);
 
 // The report of `kw device`.

@@ -1,6 +1,5 @@
 #include <nlohmann/json.hpp>
 
-#include "measure/worker_answers.hpp"
 #include "run/report.hpp"
 #include "support/json_fields.hpp"
 
@@ -9,24 +8,6 @@ namespace kw {
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-RelativeError error_from_json(const Json& json) {
-  return {number_of(member(json, "norm")), number_of(member(json, "max"))};
-}
-
-JudgedOutput output_from_json(const Json& json) {
-  JudgedOutput output;
-  output.draw = text_of(json, "draw");
-  output.draw_index = static_cast<int>(count_of(json, "draw_index").value_or(0));
-  output.output = text_of(json, "output");
-  output.ours = error_from_json(member(json, "ours"));
-  output.eager = error_from_json(member(json, "eager"));
-  output.bound = error_from_json(member(json, "bound"));
-  output.conditioned = flag_of(json, "conditioned");
-  output.fault = text_of(json, "fault");
-  output.of_bound = figure_of(json, "of_bound");
-  return output;
-}
 
 std::optional<Findings> findings_from_json(const Json& json) {
   if (!member(json, "checks").is_array()) return std::nullopt;
@@ -78,16 +59,6 @@ Worth worth_from_json(const Json& json) {
   return worth;
 }
 
-std::optional<bool> flag_where_told(const Json& json, const char* name) {
-  const Json& value = member(json, name);
-  return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
-}
-
-std::optional<std::string> text_where_told(const Json& json, const char* name) {
-  const Json& value = member(json, name);
-  return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
-}
-
 std::optional<Kernels> kernels_from_json(const Json& json) {
   if (!member(json, "kernels").is_array()) return std::nullopt;
   return Kernels{.names = texts_of(json, "kernels"),
@@ -136,7 +107,7 @@ Sampling sampling_from_json(const Json& json) {
   for (const Json& row : rows_of(json, "samples")) {
     Sampling::Sample sample{
         .number = count_of(row, "sample").value_or(0), .passed = flag_of(row, "passed"), .turns = {}};
-    for (const Json& turn : rows_of(row, "turns")) sample.turns.push_back(turn);
+    for (const Json& turn : rows_of(row, "turns")) sample.turns.push_back(answer_record_from_json(turn));
     sampling.samples.push_back(std::move(sample));
   }
   return sampling;
@@ -217,13 +188,6 @@ std::vector<CompiledKernel> compiled_kernels_from_json(const Json& rows) {
   return kernels;
 }
 
-std::vector<JudgedOutput> errors_from_json(const Json& rows) {
-  std::vector<JudgedOutput> errors;
-  if (rows.is_array())
-    for (const Json& row : rows) errors.push_back(output_from_json(row));
-  return errors;
-}
-
 Report report_from_json(const Json& json) {
   Report report{.command = text_of(json, "command"),
                 .problem = text_of(json, "problem"),
@@ -265,7 +229,7 @@ Report report_from_json(const Json& json) {
                 .interrupted = flag_where_told(json, "interrupted"),
                 .created = text_of(json, "created"),
                 .seconds = seconds_from_json(json)};
-  if (const Json& errors = member(json, "errors"); errors.is_array()) report.errors = errors_from_json(errors);
+  report.errors = errors_from_json(member(json, "errors"));
   if (const Json& sandbox = member(json, "sandbox"); sandbox.is_object())
     report.missing_protections = texts_of(sandbox, "missing");
   if (const Json& compiled = member(json, "compiled"); compiled.is_object())

@@ -12,12 +12,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json to_json(const JudgedOutput& output) {
-  Json row = kw::to_json(static_cast<const OutputVerdict&>(output));
-  row["of_bound"] = or_null(output.of_bound);
-  return row;
-}
-
 Json to_json(const Advice& one) { return {{"command", one.command}, {"effect", one.effect}}; }
 
 Json to_json(const CompiledKernel& kernel) {
@@ -58,7 +52,9 @@ Json to_json(const EditAnswer& one) {
 }
 
 Json to_json(const Sampling::Sample& one) {
-  return {{"sample", one.number}, {"passed", one.passed}, {"turns", one.turns}};
+  Json turns = Json::array();
+  for (const AnswerRecord& turn : one.turns) turns.push_back(turn_json(turn));
+  return {{"sample", one.number}, {"passed", one.passed}, {"turns", std::move(turns)}};
 }
 
 template <typename Part>
@@ -96,7 +92,7 @@ void write_findings(Json& json, const Report& report) {
     json["reason"] = report.reason;
   }
   put_text(json, "policy", report.policy);
-  if (report.errors) json["errors"] = rows_json(*report.errors);
+  if (report.errors) json["errors"] = to_json(*report.errors);
   if (report.findings) {
     const Findings& found = *report.findings;
     json["reference"] = found.reference;

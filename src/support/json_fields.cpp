@@ -34,14 +34,18 @@ const Json& rows_of(const Json& json, const char* name) {
   return rows.is_array() ? rows : none;
 }
 
-std::string text_of(const Json& json, const char* name) {
+std::string text_of(const Json& json, const char* name) { return text_where_told(json, name).value_or(""); }
+
+bool flag_of(const Json& json, const char* name) { return flag_where_told(json, name).value_or(false); }
+
+std::optional<std::string> text_where_told(const Json& json, const char* name) {
   const Json& value = member(json, name);
-  return value.is_string() ? value.get<std::string>() : "";
+  return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
 }
 
-bool flag_of(const Json& json, const char* name) {
+std::optional<bool> flag_where_told(const Json& json, const char* name) {
   const Json& value = member(json, name);
-  return value.is_boolean() && value.get<bool>();
+  return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
 }
 
 std::optional<double> figure_of(const Json& json, const char* name) {

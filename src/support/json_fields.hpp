@@ -19,6 +19,8 @@ const nlohmann::ordered_json& rows_of(const nlohmann::ordered_json& json, const 
 
 std::string text_of(const nlohmann::ordered_json& json, const char* name);  // empty where there is none
 bool flag_of(const nlohmann::ordered_json& json, const char* name);         // false where there is none
+std::optional<std::string> text_where_told(const nlohmann::ordered_json& json, const char* name);
+std::optional<bool> flag_where_told(const nlohmann::ordered_json& json, const char* name);
 std::optional<double> figure_of(const nlohmann::ordered_json& json, const char* name);
 std::optional<int64_t> count_of(const nlohmann::ordered_json& json, const char* name);
 std::vector<std::string> texts_of(const nlohmann::ordered_json& json, const char* name);
