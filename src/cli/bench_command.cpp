@@ -44,14 +44,12 @@ int default_jobs(const BenchOptions& options) {
 
 std::string line_text(const ResultLine& line, size_t done, size_t of) {
   const Report& report = line.report;
-  const std::string verdict = line.error ? "error" : report.verdict.empty() ? "?" : report.verdict;
-  std::string text = fmt::format("[{}/{}] {:<8} {:<44}", done, of, verdict, line.name);
+  std::string text = fmt::format("[{}/{}] {:<8} {:<44}", done, of, report.verdict, line.name);
   for (const Contender baseline : kBaselines)
     if (const auto& speedup = report.timing.measured.speedup_over(baseline))
       text += fmt::format("  {:.2f}x {}", speedup->ratio.value, name_of(baseline));
   if (!report.timing.measured.noise.empty()) text += "  noisy";
-  if (line.error) text += "  " + *line.error;
-  else if (!report.passed() && !report.emitted()) text += "  " + report.reason;
+  if (!report.passed() && !report.emitted()) text += "  " + report.reason;
   return text;
 }
 
@@ -103,17 +101,14 @@ int bench(BenchArguments options, Console& console) {
   bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
   const std::vector<BenchProblem> problems = find_problems(options.paths);
   const BenchRun run = run_bench(
-      problems, bench,
-      [&](const Json& line, size_t done, size_t of) { console.note(line_text(result_line_from_json(line), done, of)); },
+      problems, bench, [&](const ResultLine& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },
       [&](const std::string& whom) { console.waiting(whom, 0); });
 
   Json summary = {{"version", kReportVersion},     {"target", bench.target},
                   {"policy", bench.policy},        {"results", bench.out + "/results.jsonl"},
                   {"of", problems.size()},         {"skipped", run.skipped},
                   {"interrupted", run.interrupted}};
-  std::vector<ResultLine> lines;
-  for (const Json& line : run.lines) lines.push_back(result_line_from_json(line));
-  const Summary figures = summarise(lines);
+  const Summary figures = summarise(run.lines);
   summary.update(to_json(figures));
   write_file_atomically(bench.out + "/summary.json",
                         summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -10,12 +10,11 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
-#include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
+#include "run/bench_messages.hpp"
 #include "run/output_files.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
@@ -26,11 +25,9 @@
 namespace kw {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kLineVersion = 1;
 // Of a problem's time what is left to timing and reporting, when nothing else is tried any more: torch.compile alone
 // may take four minutes.
 constexpr double kReportSeconds = 300, kReportShare = 0.5;
@@ -44,8 +41,8 @@ class ResultsFile {
     if (fs::exists(path_, error)) {
       const std::string text = read_file(path_);
       for (const std::string& line : split_lines(text)) {
-        Json json = Json::parse(line, nullptr, false);
-        if (json.is_object() && json.contains("key")) earlier_.push_back(std::move(json));
+        std::optional<ResultLine> read = result_line_from_text(line);
+        if (read && !read->key.empty()) earlier_.push_back(std::move(*read));
       }
       ends_whole_ = text.empty() || text.back() == '\n';
     }
@@ -59,8 +56,8 @@ class ResultsFile {
   ResultsFile(const ResultsFile&) = delete;
   ResultsFile& operator=(const ResultsFile&) = delete;
 
-  const std::vector<Json>& earlier() const { return earlier_; }
-  void append(const Json& line) { write_all(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
+  const std::vector<ResultLine>& earlier() const { return earlier_; }
+  void append(const std::string& line) { write_all(line + "\n"); }
 
  private:
   void write_all(const std::string& text) {
@@ -74,34 +71,30 @@ class ResultsFile {
   std::string path_;
   int descriptor_ = -1;
   bool ends_whole_ = true;
-  std::vector<Json> earlier_;
+  std::vector<ResultLine> earlier_;
 };
-
-// What must agree for an earlier line to stand.
-Json key_of(const std::string& source_hash, const BenchOptions& options) {
-  Json key = {{"source", source_hash},          {"kw", emitter_version()},
-              {"target", options.target},       {"policy", options.policy},
-              {"emit_only", options.emit_only}, {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
-  if (options.target == "triton") key["graphs"] = options.graphs;
-  if (options.proposer.model.model.empty()) return key;
-  key["proposer"] = to_json(options.proposer);
-  key["after_compiler"] = options.after_compiler;
-  for (const char* price : {"price_read", "price_written"}) key["proposer"].erase(price);
-  return key;
-}
 
 struct Job {
   size_t index = 0;
-  Json request, line;  // line: what is known before the run
+  BenchRequest request;
 };
 
-Json failed_line(const char* verdict, const std::string& reason, double seconds) {
-  return {{"verdict", verdict}, {"reason", reason}, {"seconds", {{"total", seconds}}}};
+struct Result {
+  ResultLine line;
+  std::string text;  // as it is written
+};
+
+Result failed(const BenchRequest& request, const char* verdict, const std::string& reason, double seconds) {
+  ResultLine line = line_of(request);
+  line.report.verdict = verdict;
+  line.report.reason = reason;
+  line.report.seconds.total = seconds;
+  return {line, to_text(line)};
 }
 
 class SuiteRunner {
  public:
-  SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Json)> on_result,
+  SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Result)> on_result,
               std::function<void(const std::string&)> on_wait)
       : options_(options), jobs_(std::move(jobs)), on_result_(std::move(on_result)), on_wait_(std::move(on_wait)) {}
 
@@ -118,7 +111,7 @@ class SuiteRunner {
     std::unique_ptr<Subprocess> child;
     while (const Job* job = next()) {
       try {
-        std::optional<Json> result = run_one(*job, device, child);
+        std::optional<Result> result = run_one(*job, device, child);
         if (!result) result = run_one(*job, device, child, true);  // its process was killed: who knows by whom
         const std::lock_guard lock(mutex_);
         on_result_(*job, std::move(*result));
@@ -152,8 +145,8 @@ class SuiteRunner {
   }
 
   // Nothing where the process was killed, but the `last` time.
-  std::optional<Json> run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child,
-                              bool last = false) {
+  std::optional<Result> run_one(const Job& job, const std::string& device, std::unique_ptr<Subprocess>& child,
+                                bool last = false) {
     if (!child) {
       Subprocess::Options start;
       start.command = {fs::read_symlink("/proc/self/exe").string(), "bench-worker"};
@@ -162,16 +155,17 @@ class SuiteRunner {
     }
     const double began = steady_seconds();
     double deadline = began + options_.timeout_seconds;
-    auto outcome = child->write(job.request.dump() + "\n", deadline);
+    auto outcome = child->write(to_text(job.request) + "\n", deadline);
     while (outcome == Subprocess::Outcome::kDone) {
       std::string answer;
       outcome = child->read_line(deadline, answer);
       if (outcome != Subprocess::Outcome::kDone) break;
-      Json result = Json::parse(answer, nullptr, false);
-      if (!result.is_object()) break;
-      if (!result.contains("waiting")) return result;
-      deadline += result["seconds"].get<double>();
-      if (on_wait_) on_wait_(result["waiting"]);
+      std::optional<BenchReply> reply = bench_reply_from_text(answer);
+      if (!reply) break;
+      if (auto* line = std::get_if<ResultLine>(&*reply)) return Result{std::move(*line), std::move(answer)};
+      const BenchWait& wait = std::get<BenchWait>(*reply);
+      deadline += wait.seconds;
+      if (on_wait_) on_wait_(wait.whom);
     }
     const double seconds = steady_seconds() - began;
     throw_if_interrupted();
@@ -180,19 +174,19 @@ class SuiteRunner {
     child.reset();
     throw_if_interrupted();
     if (outcome == Subprocess::Outcome::kTimedOut)
-      return failed_line(
-          "timeout", "not done within " + std::to_string(static_cast<int>(options_.timeout_seconds)) + " s", seconds);
+      return failed(job.request, "timeout",
+                    "not done within " + std::to_string(static_cast<int>(options_.timeout_seconds)) + " s", seconds);
     if (outcome == Subprocess::Outcome::kEnded && status.signal == SIGKILL && !last) return std::nullopt;
-    return failed_line("crash",
-                       status.signal ? std::string("kw ended with signal ") + std::to_string(status.signal) + " (" +
-                                           strsignal(status.signal) + ")"
-                                     : "kw ended with exit code " + std::to_string(status.code),
-                       seconds);
+    return failed(job.request, "crash",
+                  status.signal ? std::string("kw ended with signal ") + std::to_string(status.signal) + " (" +
+                                      strsignal(status.signal) + ")"
+                                : "kw ended with exit code " + std::to_string(status.code),
+                  seconds);
   }
 
   const BenchOptions& options_;
   std::vector<Job> jobs_;
-  std::function<void(const Job&, Json)> on_result_;
+  std::function<void(const Job&, Result)> on_result_;
   std::function<void(const std::string&)> on_wait_;
   std::mutex mutex_;
   size_t next_ = 0;
@@ -219,25 +213,47 @@ std::vector<bool> takes_size(const std::vector<BenchProblem>& problems) {
   return takes;
 }
 
+BenchRequest request_for(const BenchProblem& problem, const std::string& key, const std::string& candidate,
+                         const std::string& size, const BenchOptions& options) {
+  BenchRequest request;
+  request.problem = problem;
+  request.key = key;
+  OptimizeOptions& asked = request.options;
+  asked.output = candidate;
+  asked.target = options.target;
+  asked.size = size;
+  asked.policy = options.policy;
+  asked.graphs = options.graphs;
+  asked.baselines = options.baselines;
+  asked.budget_seconds = options.budget_seconds;
+  asked.try_seconds = options.timeout_seconds - std::min(kReportSeconds, kReportShare * options.timeout_seconds);
+  asked.draws = options.draws;
+  asked.emit_only = options.emit_only;
+  asked.force = options.force;
+  if (options.proposer.model.model.empty()) return request;
+  request.proposer = options.proposer;
+  request.proposer->fresh = options.redo;
+  request.after_compiler = options.after_compiler;
+  return request;
+}
+
 }  // namespace
 
 BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line,
                    const std::function<void(const std::string& whom)>& on_wait) {
   std::error_code error;
   ResultsFile file(options.out + "/results.jsonl");
-  std::map<std::string, Json> earlier;  // the latest line of each key
+  std::map<std::string, ResultLine> earlier;  // the latest line of each key
   if (!options.redo)
-    for (const Json& line : file.earlier()) earlier[line["key"].dump() + line.value("problem", "")] = line;
+    for (const ResultLine& line : file.earlier()) earlier[line.key + line.problem] = line;
 
   const std::vector<bool> is_sized = takes_size(problems);
   BenchRun run;
-  std::vector<Json> lines(problems.size());
+  std::vector<std::optional<ResultLine>> lines(problems.size());
   std::vector<Job> jobs;
   size_t done = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     const BenchProblem& problem = problems[i];
-    Json line = {
-        {"version", kLineVersion}, {"problem", problem.path}, {"name", problem.name}, {"category", problem.category}};
     std::string hash, size = options.size;
     try {
       if (!is_sized[i]) size.clear();
@@ -245,8 +261,8 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     } catch (const Error&) {
       // The child says what is wrong with it.
     }
-    line["key"] = key_of(hash, options);
-    if (const auto found = earlier.find(line["key"].dump() + problem.path); found != earlier.end()) {
+    const std::string key = bench_key(hash, options);
+    if (const auto found = earlier.find(key + problem.path); found != earlier.end()) {
       lines[i] = found->second;
       ++run.skipped;
       ++done;
@@ -255,34 +271,21 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     const std::string candidate = candidate_path(options, problem);
     fs::create_directories(fs::path(candidate).parent_path(), error);
     if (!options.force) check_replaceable(candidate);
-    Json request = {{"problem", problem.path},        {"output", candidate},
-                    {"target", options.target},       {"size", size},
-                    {"policy", options.policy},       {"budget", options.budget_seconds},
-                    {"emit_only", options.emit_only}, {"baselines", options.baselines},
-                    {"draws", options.draws},         {"graphs", options.graphs}};
-    if (!options.proposer.model.model.empty())
-      request.update({{"proposer", to_json(options.proposer)}, {"after_compiler", options.after_compiler}});
-    request["fresh"] = options.redo;
-    request["force"] = options.force;
-    request["try_seconds"] = options.timeout_seconds - std::min(kReportSeconds, kReportShare * options.timeout_seconds);
-    jobs.push_back({i, std::move(request), std::move(line)});
+    jobs.push_back({i, request_for(problem, key, candidate, size, options)});
   }
   SuiteRunner runner(
       options, std::move(jobs),
-      [&](const Job& job, Json result) {
-        Json line = job.line;
-        for (const auto& [key, value] : result.items())
-          if (!line.contains(key)) line[key] = value;
-        file.append(line);
-        lines[job.index] = line;
-        on_line(line, ++done, problems.size());
+      [&](const Job& job, Result result) {
+        file.append(result.text);
+        on_line(result.line, ++done, problems.size());
+        lines[job.index] = std::move(result.line);
       },
       on_wait);
   runner.run();
   remove_left_over_scratch();  // of children that were killed
   run.interrupted = interrupted();
-  for (Json& line : lines)
-    if (line.is_object()) run.lines.push_back(std::move(line));
+  for (std::optional<ResultLine>& line : lines)
+    if (line) run.lines.push_back(std::move(*line));
   return run;
 }
 

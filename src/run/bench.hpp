@@ -3,11 +3,11 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "run/generate.hpp"
+#include "run/result_line.hpp"
 
 namespace kw {
 
@@ -41,21 +41,21 @@ struct BenchOptions {
 };
 
 struct BenchRun {
-  std::vector<nlohmann::ordered_json> lines;  // one per problem that has a result, in the order of the problems
-  int skipped = 0;                            // of them, from an earlier run
+  std::vector<ResultLine> lines;  // one per problem that has a result, in the order of the problems
+  int skipped = 0;                // of them, from an earlier run
   bool interrupted = false;
 };
 
 // Called with each new line, one at a time; `done` counts those that were skipped too.
-using OnBenchLine = std::function<void(const nlohmann::ordered_json& line, size_t done, size_t of)>;
+using OnBenchLine = std::function<void(const ResultLine& line, size_t done, size_t of)>;
 
 // Appends a line to OUT/results.jsonl as each problem ends. An interrupt ends the run early and leaves everything so
 // far. `on_wait` is told, again and again, who else has a device that is waited for; "" when the wait is over.
 BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions& options, const OnBenchLine& on_line,
                    const std::function<void(const std::string& whom)>& on_wait = {});
 
-// The child's side: reads one JSON request a line from standard input and answers each with one JSON line on standard
-// output, before which there may be lines that tell of waits (`waiting`, `seconds`).
+// The child's side: reads requests from standard input, a line each, and answers each on standard output with its line
+// of results.jsonl, before which there may be lines that tell of waits (run/bench_messages.hpp).
 int serve_bench_requests();
 
 }  // namespace kw

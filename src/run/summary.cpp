@@ -130,7 +130,7 @@ Summary summarise(const std::vector<ResultLine>& lines) {
     }
     if (!made.noise.empty()) summary.noisy.push_back({line.problem, made.noise});
     if (!report.passed() && !report.emitted())
-      summary.failures.push_back({line.problem, line.category, report.verdict, line.reason});
+      summary.failures.push_back({line.problem, line.category, report.verdict, line.reason()});
   }
   for (const auto& [name, members] : categories) summary.categories[name.empty() ? "." : name] = figures_of(members);
   summary.all = figures_of(all);

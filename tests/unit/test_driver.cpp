@@ -123,8 +123,13 @@ Summary summary_of(const std::vector<nlohmann::ordered_json>& json) {
 
 TEST(Summary, NamesWhatIsRightAndSlower) {
   const auto line = [](const Report& report) {
-    return ResultLine{
-        .problem = "timed.py", .name = "timed", .category = "", .error = {}, .reason = "", .report = report};
+    return ResultLine{.problem = "timed.py",
+                      .name = "timed",
+                      .category = "",
+                      .key = "",
+                      .report = report,
+                      .error = {},
+                      .error_text = ""};
   };
   const Summary summary = summarise({line(timed(0.58, 0.61, 0.64)), line(timed(0.9, 0.97, 1.02))});
   ASSERT_EQ(summary.slower.size(), 1u);
