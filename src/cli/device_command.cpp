@@ -27,9 +27,9 @@ void define_device(CLI::App& app, Invocation& invocation) {
                "synchronisation, for the cost model of the search")
       ->group(kSearchAndTime);
   invocation.run = [options](Console& console) {
-    const auto report = measure_device(options->target, options->fresh, options->calibrate, console);
-    console.print(device_text(device_report_from_json(report)));
-    console.write_json(report);
+    const DeviceReport report = measure_device(options->target, options->fresh, options->calibrate, console);
+    console.print(device_text(report));
+    console.write_json(to_json(report));
     return kGood;
   };
 }

@@ -323,18 +323,19 @@ std::string measure_text(const Report& report) {
 }
 
 std::string device_text(const DeviceReport& report) {
-  std::string text = (report.name.empty() ? "device" : report.name) + "\n";
+  const Ceilings& ceilings = report.ceilings;
+  std::string text = (ceilings.name.empty() ? "device" : ceilings.name) + "\n";
   const auto line = [&](const std::string& what, const std::optional<double>& value, const char* unit) {
     if (value) text += fmt::format("  {:<18} {}\n", what, rate(*value, unit));
   };
   const auto microseconds = [&](const char* what, const std::optional<double>& seconds) {
     if (seconds) text += fmt::format("  {:<18} {:.2g} us\n", what, *seconds * 1e6);
   };
-  line("copy", report.copy_bytes_per_second, "B/s");
-  line("read", report.read_bytes_per_second, "B/s");
-  for (const auto& [dtype, value] : report.flops) line(dtype + " matrix product", value, "FLOP/s");
-  microseconds("kernel launch", report.launch_seconds);
-  const DeviceReport::Calibration& calibration = report.calibration;
+  line("copy", ceilings.copy_bytes_per_second, "B/s");
+  line("read", ceilings.read_bytes_per_second, "B/s");
+  for (const auto& [dtype, value] : ceilings.flops) line(dtype + " matrix product", value, "FLOP/s");
+  microseconds("kernel launch", ceilings.launch_seconds);
+  const Calibration calibration = report.calibration.value_or(Calibration{});
   line("strided reads", calibration.strided_bytes_per_second, "B/s of use");
   line("scattered reads", calibration.gather_bytes_per_second, "B/s of use");
   line("last cache", calibration.cache_bytes_per_second, "B/s");

@@ -1,31 +1,19 @@
 // The roofline: the least time a device could take for the bytes and products that a problem cannot do without.
 #pragma once
 
-#include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "measure/ceilings.hpp"
+
 namespace kw {
-
-// A device's measured ceilings: the worker's method "ceilings" (docs/worker-protocol.md).
-struct Ceilings {
-  std::string name;
-  double copy_bytes_per_second = 0.0;
-  double read_bytes_per_second = 0.0;
-  std::map<std::string, double> flops;  // "fp32", "tf32", "bf16", "fp16", "fp64": products and sums a second
-  double launch_seconds = 0.0;
-};
-
-Ceilings ceilings_from_json(const nlohmann::ordered_json& json);
-nlohmann::ordered_json to_json(const Ceilings& ceilings);
 
 // What a problem cannot do without: every input read once, every output written once, its products.
 struct Work {
   double read_bytes = 0.0;
   double write_bytes = 0.0;
   double flops = 0.0;
-  std::string precision;  // key of Ceilings::flops that the products run in; empty for none
+  std::string precision;  // of Ceilings::flops, that the products run in; empty for none
 };
 
 struct Roofline {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "judge/target.hpp"
+#include "support/json_fields.hpp"
 
 namespace kw {
 
@@ -13,54 +13,66 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// The fact of that name, or what `measure` finds, kept under it.
-Json fact(Archive& archive, const std::string& environment, const std::string& name, bool fresh,
-          const std::function<Json()>& measure) {
-  if (!fresh)
-    if (const auto known = archive.find_fact(environment, name)) {
-      Json json = Json::parse(*known, nullptr, false);
-      if (json.is_object()) {
-        json["from_archive"] = true;
-        return json;
-      }
-    }
-  Json found = measure();
-  archive.add_fact(environment, name, found.dump());
-  found["from_archive"] = false;
-  return found;
-}
+constexpr const char* kCeilings = "ceilings ";
+constexpr const char* kCalibration = "calibration ";
 
 }  // namespace
 
-Json device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device,
-                     bool fresh) {
-  return fact(archive, environment, "ceilings " + device, fresh, [&] { return session.ceilings(device); });
+std::optional<Ceilings> known_ceilings(Archive& archive, const std::string& environment, const std::string& device) {
+  const auto fact = archive.find_fact(environment, kCeilings + device);
+  return fact ? ceilings_from_text(*fact) : std::nullopt;
 }
 
-Json device_calibration(Session& session, Archive& archive, const std::string& environment, const std::string& device,
-                        bool fresh) {
-  return fact(archive, environment, "calibration " + device, fresh, [&] { return session.calibrate(device); });
+std::optional<Calibration> known_calibration(Archive& archive, const std::string& environment,
+                                             const std::string& device) {
+  const auto fact = archive.find_fact(environment, kCalibration + device);
+  return fact ? calibration_from_text(*fact) : std::nullopt;
+}
+
+Ceilings measure_ceilings(Session& session, Archive& archive, const std::string& environment,
+                          const std::string& device) {
+  const Json found = session.ceilings(device);
+  archive.add_fact(environment, kCeilings + device, found.dump());
+  return ceilings_from_json(found);
+}
+
+Calibration measure_calibration(Session& session, Archive& archive, const std::string& environment,
+                                const std::string& device) {
+  const Json found = session.calibrate(device);
+  archive.add_fact(environment, kCalibration + device, found.dump());
+  return calibration_from_json(found);
+}
+
+Ceilings device_ceilings(Session& session, Archive& archive, const std::string& environment,
+                         const std::string& device) {
+  const auto known = known_ceilings(archive, environment, device);
+  return known ? *known : measure_ceilings(session, archive, environment, device);
 }
 
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,
                                const std::string& target) {
-  Json description = Json::parse(device_to_json(default_device(target)));
+  DeviceDescription description = default_device(target);
   const std::string device = device_of(target);
-  for (const char* name : {"ceilings ", "calibration "}) {
-    const auto known = archive.find_fact(environment_hash, name + device);
-    const Json json = known ? Json::parse(*known, nullptr, false) : Json();
-    if (!json.is_object()) continue;
-    for (const auto& [field, value] : json.items())
-      if (value.is_number() && description.contains(field)) description[field] = value;
-    if (json.contains("flops") && json["flops"].is_object() && json["flops"].contains("fp32") &&
-        json["flops"]["fp32"].is_number())
-      description["fp32_flops"] = json["flops"]["fp32"];
+  const auto take = [](double& field, const std::optional<double>& figure) { field = figure.value_or(field); };
+  if (const auto ceilings = known_ceilings(archive, environment_hash, device)) {
+    take(description.copy_bytes_per_second, ceilings->copy_bytes_per_second);
+    take(description.read_bytes_per_second, ceilings->read_bytes_per_second);
+    take(description.launch_seconds, ceilings->launch_seconds);
+    if (const double flops = ceilings->flops_in("fp32"); flops > 0) description.fp32_flops = flops;
+  }
+  if (const auto calibration = known_calibration(archive, environment_hash, device)) {
+    take(description.strided_bytes_per_second, calibration->strided_bytes_per_second);
+    take(description.gather_bytes_per_second, calibration->gather_bytes_per_second);
+    take(description.cache_bytes_per_second, calibration->cache_bytes_per_second);
+    take(description.shared_bytes_per_second, calibration->shared_bytes_per_second);
+    take(description.launch_seconds, calibration->launch_seconds);
+    take(description.synchronise_seconds, calibration->synchronise_seconds);
   }
   if (target == "cpu") {
-    description["units"] = environment.cpu_threads;
-    if (const double cache = cpu_cache_bytes(); cache > 0) description["cache_bytes"] = static_cast<int64_t>(cache);
+    description.units = environment.cpu_threads;
+    if (const double cache = cpu_cache_bytes(); cache > 0) description.cache_bytes = static_cast<int64_t>(cache);
   }
-  return device_from_json(description.dump());
+  return description;
 }
 
 double cpu_cache_bytes() {
@@ -76,7 +88,8 @@ double cpu_cache_bytes() {
 double cache_bytes(Session& session, const std::string& device) {
   if (device != "cuda") return cpu_cache_bytes();
   const Json hello = session.hello();
-  return hello["cuda"].is_array() && !hello["cuda"].empty() ? hello["cuda"][0].value("l2_bytes", 0.0) : 0.0;
+  const Json& cards = rows_of(hello, "cuda");
+  return cards.empty() ? 0.0 : figure_of(cards[0], "l2_bytes").value_or(0);
 }
 
 }  // namespace kw

@@ -1,23 +1,30 @@
 // What is known of the device that a worker runs on; measured once, then kept in the archive.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "archive/archive.hpp"
 #include "judge/environment.hpp"
 #include "judge/session.hpp"
+#include "measure/ceilings.hpp"
 #include "target/device.hpp"
 
 namespace kw {
 
-// docs/worker-protocol.md, "ceilings"; from the archive unless `fresh`, then with "from_archive".
-nlohmann::ordered_json device_ceilings(Session& session, Archive& archive, const std::string& environment,
-                                       const std::string& device, bool fresh = false);
+// Of the archive; none where it knows none.
+std::optional<Ceilings> known_ceilings(Archive& archive, const std::string& environment, const std::string& device);
+std::optional<Calibration> known_calibration(Archive& archive, const std::string& environment,
+                                             const std::string& device);
 
-// docs/worker-protocol.md, "calibrate"; kept like the ceilings.
-nlohmann::ordered_json device_calibration(Session& session, Archive& archive, const std::string& environment,
-                                          const std::string& device, bool fresh = false);
+// Measured now, and kept in the archive.
+Ceilings measure_ceilings(Session& session, Archive& archive, const std::string& environment,
+                          const std::string& device);
+Calibration measure_calibration(Session& session, Archive& archive, const std::string& environment,
+                                const std::string& device);
+
+// Known, or else measured.
+Ceilings device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device);
 
 // What the cost model goes by: the target's defaults with whatever the archive knows of this device. Measures nothing.
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,

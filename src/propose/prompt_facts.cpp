@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "judge/target.hpp"
+#include "propose/device_facts.hpp"
 #include "propose/example_form.hpp"
 
 namespace kw {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -44,14 +42,11 @@ std::string device_in_words(Archive& archive, const Environment& environment, co
                                                   std::to_string(environment.cpu_threads) + " threads"
                       : environment.gpus.empty() ? "an NVIDIA GPU"
                                                  : "a GPU: " + environment.gpus.front();
-  const auto fact = archive.find_fact(environment_hash, "ceilings " + device_of(target));
-  const Json ceilings = fact ? Json::parse(*fact, nullptr, false) : Json();
-  if (ceilings.is_object() && ceilings.contains("copy_bytes_per_second") &&
-      ceilings["copy_bytes_per_second"].is_number())
-    words += fmt::format(", {:.3g} GB/s of memory bandwidth", ceilings["copy_bytes_per_second"].get<double>() / 1e9);
-  if (ceilings.is_object() && ceilings.contains("flops") && ceilings["flops"].is_object() &&
-      ceilings["flops"].contains("fp32") && ceilings["flops"]["fp32"].is_number())
-    words += fmt::format(", {:.3g} TFLOP/s in fp32", ceilings["flops"]["fp32"].get<double>() / 1e12);
+  const Ceilings ceilings = known_ceilings(archive, environment_hash, device_of(target)).value_or(Ceilings{});
+  if (const auto& copy = ceilings.copy_bytes_per_second)
+    words += fmt::format(", {:.3g} GB/s of memory bandwidth", *copy / 1e9);
+  if (const double flops = ceilings.flops_in("fp32"); flops > 0)
+    words += fmt::format(", {:.3g} TFLOP/s in fp32", flops / 1e12);
   return words;
 }
 

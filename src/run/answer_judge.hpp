@@ -57,7 +57,7 @@ class AnswerJudge {
     std::string verdict;
   };
   struct DeviceLimits {
-    nlohmann::ordered_json ceilings;
+    Ceilings ceilings;
     double cache_bytes = 0;
   };
   nlohmann::ordered_json facts_of(const std::string& source);  // the worker's "source_facts"

@@ -12,7 +12,6 @@
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
 #include "run/report_parts.hpp"
-#include "run/report_version.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -125,18 +124,21 @@ Report measure_problem(const MeasureOptions& options, Progress& progress) {
   return report;
 }
 
-Json measure_device(const std::string& asked, bool fresh, bool calibrate, Progress& progress) {
+DeviceReport measure_device(const std::string& asked, bool fresh, bool calibrate, Progress& progress) {
   const Environment environment = find_environment();
   const std::string target = resolve_target(asked, environment, true);
   Archive archive;
   Session session(environment, progress);
-  Json report = {{"version", kReportVersion}, {"command", "device"}, {"target", target}};
-  const std::string environment_hash = archive.add_environment(environment.description_json());
-  report.update(device_ceilings(session, archive, environment_hash, device_of(target), fresh));
-  if (calibrate) {
-    report["calibration"] = device_calibration(session, archive, environment_hash, device_of(target), fresh);
-    report["calibration"].erase("from_archive");
-  }
+  const std::string environment_hash = archive.add_environment(environment.description_json()),
+                    device = device_of(target);
+  const auto known = fresh ? std::nullopt : known_ceilings(archive, environment_hash, device);
+  DeviceReport report{.target = target,
+                      .ceilings = known ? *known : measure_ceilings(session, archive, environment_hash, device),
+                      .from_archive = known.has_value(),
+                      .calibration = std::nullopt};
+  if (!calibrate) return report;
+  if (!fresh) report.calibration = known_calibration(archive, environment_hash, device);
+  if (!report.calibration) report.calibration = measure_calibration(session, archive, environment_hash, device);
   return report;
 }
 

@@ -459,7 +459,7 @@ class Optimisation {
                         cache_bytes(session(), device()))) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
-        add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device(), true),
+        add_roofline(report_, compiled_.graph, measure_ceilings(session(), archive, environment_hash_, device()),
                      cache_bytes(session(), device()));
       }
     } catch (const Error& error) {

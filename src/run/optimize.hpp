@@ -68,6 +68,6 @@ Report measure_problem(const MeasureOptions& options, Progress& progress);
 
 // Measured ceilings of the target's device, with `calibrate` also what the cost model wants; from the archive unless
 // `fresh`.
-nlohmann::ordered_json measure_device(const std::string& target, bool fresh, bool calibrate, Progress& progress);
+DeviceReport measure_device(const std::string& target, bool fresh, bool calibrate, Progress& progress);
 
 }  // namespace kw

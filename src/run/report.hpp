@@ -12,6 +12,7 @@
 #include "judge/contract.hpp"
 #include "judge/measurement.hpp"
 #include "judge/problem_file.hpp"
+#include "measure/ceilings.hpp"
 #include "propose/edit_proposer.hpp"
 #include "propose/sample_log.hpp"
 #include "propose/search_outcome.hpp"
@@ -177,15 +178,12 @@ std::vector<CompiledKernel> compiled_kernels_from_json(const nlohmann::ordered_j
 
 // The report of `kw device`.
 struct DeviceReport {
-  std::string name;
-  std::optional<double> copy_bytes_per_second, read_bytes_per_second, launch_seconds;
-  std::vector<std::pair<std::string, double>> flops;  // by dtype
-  struct Calibration {
-    std::optional<double> strided_bytes_per_second, gather_bytes_per_second, cache_bytes_per_second,
-        shared_bytes_per_second, synchronise_seconds;
-  } calibration;
+  std::string target;
+  Ceilings ceilings;
   bool from_archive = false;
+  std::optional<Calibration> calibration;
 };
-DeviceReport device_report_from_json(const nlohmann::ordered_json& json);
+
+nlohmann::ordered_json to_json(const DeviceReport& report);
 
 }  // namespace kw

@@ -239,22 +239,4 @@ Report report_from_json(const Json& json) {
   return report;
 }
 
-DeviceReport device_report_from_json(const Json& json) {
-  DeviceReport report;
-  report.name = text_of(json, "name");
-  report.copy_bytes_per_second = figure_of(json, "copy_bytes_per_second");
-  report.read_bytes_per_second = figure_of(json, "read_bytes_per_second");
-  report.launch_seconds = figure_of(json, "launch_seconds");
-  if (const Json& flops = member(json, "flops"); flops.is_object())
-    for (const auto& [dtype, rate] : flops.items())
-      if (rate.is_number()) report.flops.emplace_back(dtype, rate.get<double>());
-  const Json& calibration = member(json, "calibration");
-  report.calibration = {
-      figure_of(calibration, "strided_bytes_per_second"), figure_of(calibration, "gather_bytes_per_second"),
-      figure_of(calibration, "cache_bytes_per_second"), figure_of(calibration, "shared_bytes_per_second"),
-      figure_of(calibration, "synchronise_seconds")};
-  report.from_archive = flag_of(json, "from_archive");
-  return report;
-}
-
 }  // namespace kw

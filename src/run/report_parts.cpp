@@ -113,15 +113,14 @@ void add_measurement(Report& report, const TimingReply& reply) {
   report.fail("timed-" + timed.code, "The result of a timed call was not right. " + timed.reason);
 }
 
-bool add_roofline(Report& report, const Graph& graph, const Json& ceilings_json, double cache_bytes) {
+bool add_roofline(Report& report, const Graph& graph, const Ceilings& ceilings, double cache_bytes) {
   Timing& timing = report.timing;
   timing.is_held_to_roofline = true;
   timing.roofline.reset();
   const auto& ours = timing.measured.time_ms(Contender::kOurs);
   const auto& time = ours ? ours : timing.measured.time_ms(Contender::kEager);
-  if (!time || !ceilings_json.is_object()) return true;
+  if (!time) return true;
   const Work work = work_of(graph);
-  const Ceilings ceilings = ceilings_from_json(ceilings_json);
   const Roofline line = roofline(work, ceilings, time->value);
   timing.roofline = RooflineShare{line, work.read_bytes + work.write_bytes, work.flops, ceilings.name};
   const auto doubt = ours ? too_fast_to_be_true(work, ceilings, cache_bytes, ours->value) : std::nullopt;

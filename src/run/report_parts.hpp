@@ -18,7 +18,7 @@ void add_measurement(Report& report, const TimingReply& reply);
 
 // `graph` after the passes: what it reads, writes and computes is the floor's work. A time that no memory could have
 // served turns the verdict to "fail". Returns whether the ceilings allow the time.
-bool add_roofline(Report& report, const Graph& graph, const nlohmann::ordered_json& ceilings, double cache_bytes);
+bool add_roofline(Report& report, const Graph& graph, const Ceilings& ceilings, double cache_bytes);
 
 void add_kernels(Report& report, const Compiled& compiled);
 

@@ -221,4 +221,12 @@ Json to_json(const Report& report) {
   return json;
 }
 
+Json to_json(const DeviceReport& report) {
+  Json json = {{"version", kReportVersion}, {"command", "device"}, {"target", report.target}};
+  json.update(to_json(report.ceilings));
+  json["from_archive"] = report.from_archive;
+  if (report.calibration) json["calibration"] = to_json(*report.calibration);
+  return json;
+}
+
 }  // namespace kw

@@ -26,14 +26,8 @@ struct DeviceDescription {
   double cache_bytes_per_second = 0;    // of the last level
   double shared_bytes_per_second = 0;   // shared memory of a multiprocessor, first level of a core; all units together
   double synchronise_seconds = 0;       // the host waits for an idle device, or for the other threads
-
-  bool operator==(const DeviceDescription&) const = default;
 };
 
 DeviceDescription default_device(std::string_view target);  // an H200 for "triton", a small AVX2 machine for "cpu"
-
-// Fields as named above, all optional but "target"; those left out keep default_device's. Throws kUser.
-DeviceDescription device_from_json(std::string_view text);
-std::string device_to_json(const DeviceDescription& device);
 
 }  // namespace kw

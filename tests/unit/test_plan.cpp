@@ -186,13 +186,5 @@ TEST(Cost, ResultsAreHeldUntilTheirLastReader) {
   EXPECT_EQ(bytes_in_work(graph), 2 * 3 * 4096 / 3 + 2 * 4096);
 }
 
-TEST(Device, ReadsBackFromJson) {
-  DeviceDescription device = default_device("cpu");
-  device.units = 64;
-  EXPECT_EQ(device_from_json(device_to_json(device)), device);
-  EXPECT_THROW(device_from_json("[]"), Error);
-  EXPECT_THROW(device_from_json(R"({"target": "cpu", "units": "many"})"), Error);
-}
-
 }  // namespace
 }  // namespace kw

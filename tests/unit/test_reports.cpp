@@ -212,14 +212,24 @@ TEST(Reports, TimesSurviveTheirJson) {
   EXPECT_EQ(made.samples, read.samples);
 }
 
-TEST(Reports, ADevicesFiguresAreRead) {
-  const DeviceReport read = device_report_from_json({{"name", "H200"},
-                                                     {"copy_bytes_per_second", 4e12},
-                                                     {"flops", {{"fp32", 5e13}, {"fp64", nullptr}}},
-                                                     {"calibration", {{"synchronise_seconds", 1e-5}}}});
-  EXPECT_EQ(read.name, "H200");
-  EXPECT_EQ(read.copy_bytes_per_second, 4e12);
-  EXPECT_FALSE(read.read_bytes_per_second);
-  ASSERT_EQ(read.flops.size(), 1u);
-  EXPECT_EQ(read.calibration.synchronise_seconds, 1e-5);
+TEST(Reports, ADevicesFiguresAreWrittenAsTheWorkerSaysThem) {
+  const DeviceReport report{.target = "triton",
+                            .ceilings = {.name = "H200",
+                                         .copy_bytes_per_second = 4e12,
+                                         .read_bytes_per_second = std::nullopt,
+                                         .flops = {{"fp32", 5e13}, {"bf16", std::nullopt}},
+                                         .launch_seconds = 2e-6,
+                                         .threads = 8},
+                            .from_archive = true,
+                            .calibration = Calibration{.strided_bytes_per_second = 1e9,
+                                                       .gather_bytes_per_second = {},
+                                                       .cache_bytes_per_second = {},
+                                                       .shared_bytes_per_second = {},
+                                                       .launch_seconds = {},
+                                                       .synchronise_seconds = 0.0}};
+  EXPECT_EQ(
+      to_json(report).dump(),
+      R"({"version":1,"command":"device","target":"triton","name":"H200","copy_bytes_per_second":4000000000000.0,)"
+      R"("flops":{"fp32":50000000000000.0,"bf16":null},"launch_seconds":2e-06,"threads":8,"from_archive":true,)"
+      R"("calibration":{"strided_bytes_per_second":1000000000.0,"synchronise_seconds":0.0}})");
 }

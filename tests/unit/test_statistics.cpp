@@ -161,4 +161,13 @@ TEST(Roofline, ATimeUnderFourFifthsOfTheMemoryFloorIsToldWithItsFigures) {
 
 TEST(Roofline, CeilingsSurviveTheirJson) {
   EXPECT_EQ(to_json(ceilings_from_json(to_json(device()))), to_json(device()));
+  EXPECT_EQ(device().flops_in("tf32"), 0);
+  // In the worker's order, and nothing where it had nothing to say.
+  for (const char* said : {R"({"name":"d","copy_bytes_per_second":1.5,"read_bytes_per_second":2.5,)"
+                           R"("flops":{"fp32":3.5,"tf32":null,"bf16":4.5},"launch_seconds":1e-06,"threads":2})",
+                           R"({"name":"d","launch_seconds":1e-06})"})
+    EXPECT_EQ(to_json(ceilings_from_text(said).value()).dump(), said);
+  const char* const calibrated = R"({"strided_bytes_per_second":1.5,"launch_seconds":1e-06,"synchronise_seconds":0.0})";
+  EXPECT_EQ(to_json(calibration_from_text(calibrated).value()).dump(), calibrated);
+  EXPECT_FALSE(ceilings_from_text("[]") || calibration_from_text("no JSON"));
 }
