@@ -120,6 +120,11 @@ int64_t Convolution::rows_of_filter() const {
                          [](int64_t rows, const ConvolutionDim& dim) { return rows * dim.row_phases(); });
 }
 
+int64_t Convolution::window() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         [](int64_t n, const auto& dim) { return n * dim.window; });
+}
+
 int64_t Convolution::taps() const {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, [](int64_t n, const auto& dim) { return n * dim.taps; });
 }

@@ -25,6 +25,7 @@ struct ConvolutionDim {
   bool flipped = false;                     // the filter's taps, last first
   int64_t first_tap = 0, tap_distance = 1;  // where flipped
   int64_t least_padded = 0;                 // positions that are laid out whether or not some place reads them
+  int64_t window = 1;                       // what follows folds so many neighbours of the result, and none twice
 
   // Do some taps of the window lie outside of the filter in one phase and inside in another?
   bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
@@ -50,6 +51,7 @@ struct Convolution {
   bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   bool folds_filters = false;          // what follows folds the result over them: a block has all filters
 
+  int64_t window() const;  // points of the result that what follows folds together
   int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together
   int64_t places() const;  // of a phase in one sample

@@ -51,7 +51,8 @@ class ConvolutionKernels : ConvolutionOperands {
     Index filter;               // of a group
     std::vector<Index> phases;  // along each dimension
     Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
-    Index copy;                 // which of them
+    Index copy;                 // which of them; of those of a window, where what follows folds them
+    Symbol window = -1;         // that window
     std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
     // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
     // count, and the sample and place of each, were there always so many; sample and place above are then others that
@@ -134,6 +135,11 @@ class ConvolutionKernels : ConvolutionOperands {
   void declare_places(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
     declare_lanes(draft, axes, how);
     if (axes.lane >= 0) axes.lanes.push_back(axes.lane);
+    if (one_.window() > 1) {
+      axes.window = draft.mapped("window", one_.window(),
+                                 {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"});
+      axes.copy = symbol_index(axes.window);
+    }
     if (blocks_.rows == 1) return;
     const Symbol copy = draft.mapped(
         "row_of_thread", blocks_.rows,
@@ -142,9 +148,18 @@ class ConvolutionKernels : ConvolutionOperands {
     axes.lanes.push_back(copy);
   }
 
-  // The place along each dimension, of the number of one.
+  // The place along each dimension, of the number of one, or of a window and a point of it.
   std::vector<Index> along_dims(const KernelDraft& draft, const Index& number, const Index& copy) const {
     std::vector<int64_t> lengths = places();
+    if (one_.window() > 1) {
+      const std::vector<int64_t> windows = each([](const ConvolutionDim& dim) { return dim.window; });
+      for (size_t dim = 0; dim < dims(); ++dim) lengths[dim] /= windows[dim];
+      const Digits of_window(draft, number, lengths), within_window(draft, copy, windows);
+      std::vector<Index> along;
+      for (size_t dim = 0; dim < dims(); ++dim)
+        along.push_back(of_window[dim] * Index(windows[dim]) + within_window[dim]);
+      return along;
+    }
     if (blocks_.rows > 1) lengths[dims() - 2] = ceil_divide(lengths[dims() - 2], blocks_.rows);
     const Digits digits(draft, number, lengths);
     std::vector<Index> along;
@@ -161,12 +176,14 @@ class ConvolutionKernels : ConvolutionOperands {
         place = number;
         return;
       }
-      const Digits at(draft, number, {one_.samples, places_of_threads(one_, blocks_.rows)});
+      const Digits at(draft, number, {one_.samples, places_of_sample()});
       sample = at[0];
       place = at[1];
     };
     if (!group_.statistics) {
-      find(symbol_index(draft.mapped("place", all, how)), axes.sample, axes.place);
+      lower::AxisSchedule counted = how;
+      counted.width = std::max<int64_t>(how.width / one_.window(), 2);
+      find(symbol_index(draft.mapped("place", all, counted)), axes.sample, axes.place);
       return;
     }
     const int64_t width = blocks_.positions;
@@ -180,10 +197,15 @@ class ConvolutionKernels : ConvolutionOperands {
          axes.place);
   }
 
-  // Of those a block has some.
-  int64_t counted_places() const {
-    return (is_of_one_sample() ? 1 : one_.samples) * places_of_threads(one_, blocks_.rows);
+  // As many as are counted of a sample: threads have several rows of them, windows several places.
+  int64_t places_of_sample() const {
+    if (one_.window() == 1) return places_of_threads(one_, blocks_.rows);
+    return std::accumulate(one_.dims.begin(), one_.dims.end(), int64_t{1},
+                           [](int64_t count, const ConvolutionDim& dim) { return count * (dim.places / dim.window); });
   }
+
+  // Of those a block has some.
+  int64_t counted_places() const { return (is_of_one_sample() ? 1 : one_.samples) * places_of_sample(); }
 
   // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
   void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
@@ -273,7 +295,11 @@ class ConvolutionKernels : ConvolutionOperands {
     }
     if (one_.phases() == 1 && blocks_.rows == 1) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
-    if (!group_.statistics) {
+    if (axes.window >= 0) {
+      std::vector<Index> at = {axes.sample, row};
+      at.insert(at.end(), place.begin(), place.end());
+      store_results(draft, group_, at, result, mask, {}, axes.window);
+    } else if (!group_.statistics) {
       store_results(draft, group_, {axes.sample, row, position}, result, both(build, mask, exists),
                     {axes.sample, row, stored});
     } else {

@@ -1,6 +1,7 @@
 #include "plan/convolution_lowering.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "plan/axes.hpp"
@@ -98,6 +99,23 @@ std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vec
   return covers(made.group->kernel, made.image_store(image).access, elements) ? std::optional(made) : std::nullopt;
 }
 
+bool folds(const kernel_ir::Kernel& kernel) {
+  return std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                     [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
+}
+
+// Of which a block has several whole: tiles have powers of two. Phases lie among each other, and a thread of a
+// depthwise convolution has places of its own.
+std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const Convolution& convolution,
+                                               const Shape& lengths) {
+  constexpr int64_t kLargest = 64;
+  if (!folds(group.kernel) || convolution.phases() > 1 || convolution.is_direct()) return std::nullopt;
+  const auto windows = folded_windows(group, lengths);
+  const int64_t points = windows ? product(*windows) : 0;
+  return points > 1 && points <= kLargest && std::has_single_bit(static_cast<uint64_t>(points)) ? windows
+                                                                                                : std::nullopt;
+}
+
 }  // namespace
 
 const kernel_ir::Store& ImageProducer::image_store(ValueId image) const {
@@ -131,12 +149,18 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
       dim.least_padded = dim.padding + dim.input;
     }
   sides.after.insert(std::upper_bound(sides.after.begin(), sides.after.end(), node), node);
-  std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, true);
+  Shape lengths;
+  for (const ConvolutionDim& dim : convolution->dims) lengths.push_back(dim.output);
+  std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, lengths);
   if (!group || (group->statistics && convolution->phases() > 1 && convolution->is_direct())) return std::nullopt;
   if (const auto folded = folded_dimension(*group)) {
     constexpr size_t kFilters = 1;  // behind samples
     if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
     convolution->folds_filters = true;
+  } else if (const auto windows = group->statistics ? std::nullopt : windows_of(*group, *convolution, lengths)) {
+    for (size_t dim = 0; dim < lengths.size(); ++dim) convolution->dims[dim].window = (*windows)[dim];
+  } else if (!group->statistics && folds(group->kernel)) {
+    return std::nullopt;
   }
   group->convolution = std::move(convolution);
   group->producer = std::move(producer);

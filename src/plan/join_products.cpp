@@ -224,9 +224,9 @@ class ProductJoiner {
   }
 
   // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
-  // filters. Such a block has all of these and fewer of the others: two kernels may still be faster.
+  // filters or over windows. Such a block has all of these and fewer of the others: two kernels may still be faster.
   bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
-    const auto reader = reader_after(group, result, {"reduction", "normalisation"});
+    const auto reader = reader_after(group, result, {"reduction", "normalisation", plan::kSlidingScheduler.name});
     if (!reader || stores_phases_apart(group, result, *reader)) return false;
     auto together = joined({group, *reader}, scheduler);
     if (!together) return false;

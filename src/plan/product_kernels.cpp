@@ -143,9 +143,17 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 }
 
 // What follows a product, over the product's axes in a kernel.
-Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places, ExprId value) {
+Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places, ExprId value,
+                kernel::Symbol window = -1) {
   const Product& product = *after.product;
-  const Shape shape = product.result_shape(), strides = product.result_strides();
+  Shape shape = product.result_shape(), strides = product.result_strides();
+  if (window >= 0) {
+    shape.pop_back();
+    for (const ConvolutionDim& dim : after.convolution->dims) shape.push_back(dim.output);
+    const size_t first = strides.size() - 1;
+    strides.resize(shape.size(), strides.back());
+    for (size_t dim = shape.size() - 1; dim-- > first;) strides[dim] = strides[dim + 1] * shape[dim + 1];
+  }
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
   const std::vector<int64_t> distances = distances_in_product(after);
   std::vector<kernel::Index> axes;
@@ -185,7 +193,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
     return access;
   };
   return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place,
-              folded ? kernel::as_symbol(places[*folded]).value() : -1);
+              folded && window < 0 ? kernel::as_symbol(places[*folded]).value() : window);
 }
 
 }  // namespace
@@ -447,8 +455,8 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
 
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
-                                                  const std::vector<kernel::Index>& stored) {
-  Lift lift = lift_after(draft, after, places, value);
+                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window) {
+  Lift lift = lift_after(draft, after, places, value, window);
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
   for (const kernel_ir::Store& store : after.kernel.stores) {

@@ -121,10 +121,12 @@ class ProductKernels {
 
   // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
-  // holds (none: those). Returns what the group's statistics fold, for each fold in order.
+  // holds (none: those). Returns what the group's statistics fold, for each fold in order. Where the group folds
+  // windows, the places are along each dimension of the columns, and `window` counts those of one window.
   static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
-                                                   kernel::ExprId mask, const std::vector<kernel::Index>& stored = {});
+                                                   kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
+                                                   kernel::Symbol window = -1);
   // The one value that such a group stores.
   static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                     kernel::ExprId value);

@@ -63,6 +63,13 @@ void store_product(LoweredGroup& group, const GraphFacts& facts) {
   group.kernel.stores.push_back(store);
 }
 
+bool reads_in_one_order(const Kernel& kernel, int buffer) {
+  const kernel_ir::Access& first = *load_of(kernel, buffer);
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return !kernel_ir::is_load(expr) || expr.access.buffer != buffer || expr.access.index == first.index;
+  });
+}
+
 bool uses_serial_axis(const Kernel& kernel, const kernel_ir::Access& access) {
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
     if (kernel_ir::is_serial(kernel.axes[axis]) && uses_axis(access, static_cast<int>(axis))) return true;
@@ -191,9 +198,54 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group) {
   return std::nullopt;
 }
 
+std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths) {
+  const Kernel& kernel = group.kernel;
+  const Product& product = *group.product;
+  if (product.batch.size() > 1 || kw::product(lengths) != product.columns) return std::nullopt;
+  const kernel_ir::Access& load = *load_of(kernel, product_buffer(group));
+  const bool is_plain = load.index.constant == 0 && load.guards.empty() &&
+                        std::all_of(load.index.terms.begin(), load.index.terms.end(),
+                                    [](const auto& term) { return term.divisor == 1 && term.modulus == 0; });
+  if (!is_plain || load.index.terms.size() != kernel.axes.size()) return std::nullopt;
+  const std::vector<int64_t> distances = distances_in_product(group);
+  const Shape strides = product.result_strides();
+  std::vector<int64_t> windows(lengths.size(), 1), of_dims(lengths.size(), strides.back());
+  for (size_t dim = lengths.size() - 1; dim-- > 0;) of_dims[dim] = of_dims[dim + 1] * lengths[dim + 1];
+  std::vector<size_t> parallel;
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
+    if (!kernel_ir::is_serial(kernel.axes[axis])) {
+      parallel.push_back(axis);
+      continue;
+    }
+    const auto dim = std::find(of_dims.rbegin(), of_dims.rend(), distances[axis]);
+    if (dim == of_dims.rend()) return std::nullopt;
+    windows[of_dims.rend() - dim - 1] = kernel.axes[axis].extent;
+  }
+  // What the other axes count, the closest first: places along each dimension, rows, samples. An axis may be several.
+  struct Digit {
+    int64_t distance, extent;
+  };
+  std::vector<Digit> digits;
+  for (size_t dim = lengths.size(); dim-- > 0;)
+    digits.push_back({of_dims[dim] * windows[dim], lengths[dim] / windows[dim]});
+  digits.push_back({strides[product.batch.size()], product.rows});
+  if (!product.batch.empty()) digits.push_back({strides[0], product.batch[0]});
+  std::erase_if(digits, [](const Digit& digit) { return digit.extent == 1; });
+  std::erase_if(parallel, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
+  std::sort(parallel.begin(), parallel.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
+  auto digit = digits.begin();
+  for (size_t axis : parallel) {
+    int64_t points = 1;
+    for (; points < kernel.axes[axis].extent && digit != digits.end(); points *= digit++->extent)
+      if (digit->distance != distances[axis] * points) return std::nullopt;
+    if (points != kernel.axes[axis].extent) return std::nullopt;
+  }
+  return digit == digits.end() ? std::optional(windows) : std::nullopt;
+}
+
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs,
-                                                bool gives_parts) {
+                                                const Shape& lengths) {
   std::vector<ValueId> after = outputs;
   const bool is_stored = std::erase(after, product.result) > 0;
   if (nodes.empty() != after.empty()) return std::nullopt;
@@ -205,14 +257,17 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
   coalesce(kernel);
   const int64_t elements = facts.graph.type(product.result).elements();
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !covers(kernel, expr.access, elements))
-      return std::nullopt;
   const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                                  [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-  if (auto statistics = folds && gives_parts ? statistics_folded_by(*group) : std::nullopt)
+  const bool has_windows = folds && !lengths.empty() && !is_stored && reads_in_one_order(kernel, buffer) &&
+                           folded_windows(*group, lengths);
+  for (const kernel_ir::Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !has_windows &&
+        !covers(kernel, expr.access, elements))
+      return std::nullopt;
+  if (auto statistics = folds && !lengths.empty() ? statistics_folded_by(*group) : std::nullopt)
     take_folds_out(*group, *std::move(statistics));
-  else if (folds && !folded_dimension(*group)) return std::nullopt;
+  else if (folds && !has_windows && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
 }
@@ -228,10 +283,10 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 }
 
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs, bool gives_parts) {
+                                       const std::vector<ValueId>& outputs, const Shape& lengths) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
-  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, gives_parts);
+  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, lengths);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
   group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
@@ -242,7 +297,7 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
                                                const std::vector<ValueId>& outputs) {
   const std::optional<Product> product = product_of(facts, node);
   if (!product || makes_operand(facts, nodes, node)) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs, false);
+  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs, {});
   if (!group) return std::nullopt;
   if (const auto folded = folded_dimension(*group);
       folded && (*folded <= product->batch.size() || product->columns > kMostFolded))

@@ -17,20 +17,26 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
                                                const std::vector<ValueId>& outputs);
 
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
-// dimension of the product; `gives_parts`: or to means and variances of its rows over all others.
+// dimension of the product; where its columns are the points of several dimensions (`lengths`, outermost first), also
+// to means and variances of rows over all others, or over windows of columns.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs,
-                                                bool gives_parts = false);
+                                                const Shape& lengths = {});
 
 // Do the nodes (ascending) make an operand of this one, other than views of `but_for`?
 bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node, ValueId but_for = kNoValue);
 
 // Such a group of a product among `nodes`, named for all of them.
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs, bool gives_parts);
+                                       const std::vector<ValueId>& outputs, const Shape& lengths);
 
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
+
+// Along each of these dimensions of the product's columns, how many neighbours the group's kernel folds together, all
+// of it but folds of that kind being for each such window, sample and row. nullopt: it folds something else. Columns
+// beyond the last whole window count for nothing.
+std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths);
 
 // Does the access meet every one of `elements` once, in the order of memory along some order of the kernel's axes?
 bool covers(const kernel_ir::Kernel& kernel, const kernel_ir::Access& access, int64_t elements);

@@ -142,7 +142,16 @@ def _with_itself(y: Tensor) -> tuple[Tensor, Tensor]:
     return y, y.amax(1, keepdim=True)
 
 
+def _of_pool(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return 2.0 * F.max_pool2d(bound, 2)  # of steeper functions than the identity, too
+
+
+def _of_large_pool(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return F.max_pool2d(bound, 4)
+
+
 PLANE = ((2, 5, 9, 11), (18, 5, 3, 3), (18,))
+POOLED = ((2, 5, 8, 12), (18, 5, 3, 3), (18,))
 
 FOLDS = [
     _fold("amin", conv(padding=1), lambda y: torch.tanh(torch.tanh(y.amin(1, keepdim=True))), _of_largest, PLANE),
@@ -209,6 +218,47 @@ FOLDS = [
     _fold(
         "amax_of_channels_last", conv(), lambda y: y.amax(1, keepdim=True), _of_largest, PLANE, arrange=_channels_last
     ),
+    _fold("max_pool", conv(padding=1), lambda y: F.max_pool2d(F.hardswish(y - 0.5), 2), _of_pool, POOLED),
+    _fold(
+        "max_pool_of_rows_and_what_follows",
+        conv(),
+        lambda y: torch.tanh(F.max_pool2d(y, (2, 1)) * 2.0),
+        lambda bound, magnitude: 2.0 * F.max_pool2d(bound, (2, 1)) + 2.0**-20,
+        ((2, 5, 10, 11), (18, 5, 3, 3), (18,)),
+    ),
+    _fold(
+        "average_pool",
+        conv(padding=1),
+        lambda y: F.avg_pool2d(torch.tanh(y - 0.5) - 0.2, 2),
+        lambda bound, magnitude: F.avg_pool2d(bound, 2) + 2.0**-20,
+        POOLED,
+    ),
+    _fold("pool_with_a_border", conv(), lambda y: F.max_pool2d(y, 4), _of_large_pool, ((2, 5, 13, 15), (18, 5, 3, 3))),
+    _fold(
+        "pool_of_one_sample", conv(padding=1), lambda y: F.max_pool2d(y, 2), _of_pool, ((1, 4, 20, 24), (18, 4, 3, 3))
+    ),
+    _fold(
+        "pool_in_one_dimension",
+        conv(),
+        lambda y: F.max_pool1d(y, 8) + 1.0,
+        lambda bound, magnitude: F.max_pool1d(bound, 8),
+        ((3, 5, 60), (18, 5, 4), (18,)),
+    ),
+    _fold(
+        "pool_in_three_dimensions",
+        conv(padding=1),
+        lambda y: F.max_pool3d(y, 2),
+        lambda bound, magnitude: F.max_pool3d(bound, 2),
+        ((2, 3, 4, 6, 5), (18, 3, 3, 3, 3), (18,)),
+    ),
+    _fold(
+        "pool_of_transposed",
+        transposed(padding=1),
+        lambda y: F.hardtanh(F.max_pool2d(y, 2)),
+        _of_pool,
+        ((2, 5, 8, 6), (5, 18, 3, 3), (18,)),
+    ),
+    _fold("pool_of_groups", conv(groups=2), lambda y: F.max_pool2d(y, 2), _of_pool, ((2, 6, 8, 8), (36, 3, 3, 3))),
     _fold("amin_of_halves", conv(), lambda y: y.amin(1, keepdim=True), _of_largest, PLANE, dtype=torch.float16),
     _fold("softmax_of_bfloat16", conv(), lambda y: torch.softmax(y, 1), _of_shares, PLANE, dtype=torch.bfloat16),
 ]

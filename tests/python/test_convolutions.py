@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
 from convolution_cases import CASES, FOLDS, conv
 from convolution_images import PRODUCED
@@ -130,6 +131,9 @@ FOLDED = {
     "minimum": (torch.nn.Conv2d(16, 64, 3), (32, 16, 128, 128), lambda y: torch.tanh(y.amin(1, keepdim=True))),
     "softmax": (torch.nn.ConvTranspose2d(64, 128, 4, padding=1), (32, 64, 64, 64), _softmax),
     "phases": (torch.nn.ConvTranspose2d(64, 128, 4, stride=2, padding=1), (32, 64, 32, 32), lambda y: y.amin(1)),
+    "max_pool": (torch.nn.Conv2d(32, 64, 3), (32, 32, 66, 66), lambda y: F.max_pool2d(F.hardswish(y), 2)),
+    "pool_with_a_border": (torch.nn.Conv2d(8, 64, 3), (32, 8, 128, 128), lambda y: F.max_pool2d(torch.tanh(y), 4)),
+    "average_pool": (torch.nn.Conv3d(32, 64, 3), (16, 32, 18, 34, 34), lambda y: F.avg_pool3d(torch.tanh(y), 2)),
     "many_filters": (torch.nn.Conv2d(32, 256, 3), (32, 32, 64, 64), lambda y: torch.logsumexp(y, 1)),
     "not_rounded": (torch.nn.Conv3d(3, 16, 3), (32, 3, 16, 32, 32), _softmax),
     "bfloat16": (torch.nn.Conv2d(64, 96, 3).bfloat16(), (64, 64, 64, 64), lambda y: y.mean(1)),
@@ -137,7 +141,7 @@ FOLDED = {
 
 
 @pytest.mark.parametrize("name", FOLDED)
-def test_folds_over_channels_are_done_where_the_result_is_made(name: str, tmp_path: Path) -> None:
+def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name: str, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     part, shape, after = FOLDED[name]
     emitted = compile_for_gpu(Module(part, after), torch.randn(shape, dtype=part.weight.dtype))

@@ -39,11 +39,11 @@ TEST(TileRoots, NothingIsContractedWhereALastPlaceDecides) {
   const TileRoots roots = roots_after_product("  z[row, column] = floor(total * 0.5 + r[row])");
   EXPECT_TRUE(roots.has_steps);
   EXPECT_FALSE(roots.contracts);
-  EXPECT_TRUE(roots.asks_exact_quotient(0));
+  EXPECT_TRUE(roots.asks_exact_quotient(0, 0));
 }
 
 TEST(TileRoots, AQuotientByASumNeedNotBeExact) {
-  const auto quotients_by = [](const std::string& divisor) {
+  const auto quotients_by = [](const std::string& divisor, const std::string& dividend = "r[row]") {
     const auto kernel = kernel::parse_kernel(R"(
 kernel quotient {
   axis row = 32, column = 32, depth = 64
@@ -52,7 +52,8 @@ kernel quotient {
   in r: f32[32]
   out z: f32[32, 32]
   total = dot(x[row, depth], y[depth, column]; depth)
-  z[row, column] = total / )" + divisor + "\n}");
+  z[row, column] = total * 0.0 + )" + dividend +
+                                             " / " + divisor + "\n}");
     const auto program = lower::arrange(
         kernel, lower::parse_schedule(
                     std::string_view(R"({"row":{"grid":32},"column":{"tile":32},"depth":{"loop":16}})"), kernel));
@@ -60,13 +61,14 @@ kernel quotient {
     bool exact = false;
     tile::for_each(program.body, [&](const tile::Instruction& one) {
       if (one.kind == tile::Kind::kOp && one.op == tile::ScalarOp::kDiv)
-        exact = roots.asks_exact_quotient(one.operands.back());
+        exact = roots.asks_exact_quotient(one.operands[0], one.operands[1]);
     });
     return exact;
   };
   EXPECT_TRUE(quotients_by("r[row]"));
   EXPECT_FALSE(quotients_by("(total + 2.0)"));
   EXPECT_FALSE(quotients_by("(exp(r[row]) + 2.0)"));
+  EXPECT_FALSE(quotients_by("6.0", "total"));
 }
 
 }  // namespace

@@ -256,8 +256,9 @@ class TilePrinter {
       for (Value operand : one.operands) operands.push_back(text(operand, lanes));
       std::vector<std::string> helpers;
       const bool roughly = one.op == ScalarOp::kRsqrt && roots_.has_epsilon[one.operands[0]];
-      const bool to_the_bit = one.op == ScalarOp::kSigmoid ? roots_.has_steps
-                                                           : roots_.asks_exact_quotient(one.operands.back());
+      const bool to_the_bit = one.op == ScalarOp::kSigmoid
+                                  ? roots_.has_steps
+                                  : roots_.asks_exact_quotient(one.operands.front(), one.operands.back());
       const Text result = operation_text({.op = one.op,
                                           .dtype = type(value).dtype,
                                           .operand_dtype = operand_dtype,

@@ -20,6 +20,7 @@ class Walk {
         multiplied_(program.values.size()),
         epsilons_(program.values.size()) {
     roots_.has_epsilon.resize(program.values.size());
+    roots_.is_of_product.resize(program.values.size());
     roots_.known_to_the_bit.assign(program.values.size(), true);
   }
 
@@ -57,6 +58,8 @@ class Walk {
         roots_.known_to_the_bit[argument] = roots_.known_to_the_bit[operand] &&
                                             (!again || roots_.known_to_the_bit[one.yields[at]]);
         of_product_[argument] = of_product_[operand] || (again && of_product_[one.yields[at]]);
+        const auto& element_wise = roots_.is_of_product;
+        roots_.is_of_product[argument] = element_wise[operand] || (again && element_wise[one.yields[at]]);
       }
       body(one.body, true);
     }
@@ -70,6 +73,7 @@ class Walk {
         const Value result = one.results[at];
         roots_.known_to_the_bit[result] = roots_.known_to_the_bit[result] && roots_.known_to_the_bit[values[at]];
         of_product_[result] = of_product_[result] || of_product_[values[at]];
+        roots_.is_of_product[result] = roots_.is_of_product[result] || roots_.is_of_product[values[at]];
       }
   }
 
@@ -94,6 +98,7 @@ class Walk {
     for (Value value : one.results) {
       roots_.known_to_the_bit[value] = !rough && all_known(one.operands);
       of_product_[value] = one.kind == Kind::kDot || any(one, of_product_);
+      roots_.is_of_product[value] = one.kind == Kind::kDot || (!folds && any(one, roots_.is_of_product));
     }
   }
 
@@ -115,7 +120,7 @@ class Walk {
   }
 
   const tile::Program& program_;
-  std::vector<bool> of_product_, multiplied_, epsilons_;  // [value]
+  std::vector<bool> of_product_, multiplied_, epsilons_;  // [value] of_product_: through folds, too
   bool has_product_ = false;
   bool rounds_apart_ = false;  // some product that a sum takes is to be rounded as PyTorch does
   TileRoots roots_;

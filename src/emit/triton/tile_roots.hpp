@@ -14,14 +14,19 @@ struct TileRoots {
   // [value] Do its operators alone, each rounded as PyTorch's, say every bit of it? The last places of sums depend on
   // their order, those of transcendental functions on who wrote them.
   std::vector<bool> known_to_the_bit;
+  // [value] Is it made, element by element, of a product of matrices?
+  std::vector<bool> is_of_product;
   // Does something turn the last place of a float into a whole step: a rounding, a cast to few bits, a stored truth?
   bool has_steps = false;
   // May products and sums round once? Those behind a product of matrices, where nothing has steps: what the order of
   // its sums leaves open is more.
   bool contracts = false;
 
-  // Has a quotient to be PyTorch's own? Triton's division of single floats is two units off at worst.
-  bool asks_exact_quotient(tile::Value divisor) const { return has_steps || known_to_the_bit[divisor]; }
+  // Has a quotient to be PyTorch's own? Triton's division of single floats is two units off at worst; but the mean of
+  // equal powers of two is that power of two.
+  bool asks_exact_quotient(tile::Value dividend, tile::Value divisor) const {
+    return has_steps || (known_to_the_bit[divisor] && !is_of_product[dividend]);
+  }
 };
 
 TileRoots roots_of(const tile::Program& program);
