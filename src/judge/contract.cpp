@@ -36,6 +36,14 @@ constexpr double kBucketUnits = 8.0;
 constexpr double kBucketWidth = 16.0;
 constexpr double kUnderflow = 1.1754943508222875e-38;  // the smallest normal fp32: kernels may flush what is below
 
+// Of a bucket half of which a candidate leaves out, eager may know no digit: it answers zero below half of the spacing
+// s of its intermediate results and errs by s / √12, which is a half of such elements or more. What it knows to an
+// eighth has another spacing in the candidate, eight times as wide, or none: it was never computed. Fewer values than
+// these may be luck, of which eager's moved runs tell twice as much.
+constexpr double kKnownPart = 1.0 / 8;
+constexpr double kMovedPart = 1.0 / 4;
+constexpr int64_t kLeastLeftOut = 8;
+
 // Under `relaxed`: a few units of bfloat16's rounding, the coarsest product allowed.
 constexpr double kRelaxedError = 1.0 / 128;
 
@@ -117,6 +125,14 @@ bool shows_errors(const std::vector<SizeBucket>& buckets) {
                              [](const SizeBucket& bucket) { return bucket.eager.max > 0 || bucket.moved.max > 0; });
 }
 
+// Has the candidate nothing in half of a bucket where eager has something?
+bool leaves_out(const SizeBucket& bucket, double epsilon) {
+  if (!bucket.left_out) return false;
+  const auto& [count, values, size, eager] = *bucket.left_out;
+  return values >= kLeastLeftOut && 2 * count >= bucket.count && within(eager, kKnownPart * size) &&
+         within(bucket.moved.rms, kMovedPart * size) && size > kBucketUnits * epsilon * bucket.low + kUnderflow;
+}
+
 // The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
 std::optional<Fault> bucket_fault(const OutputFigures& output, const std::string& place) {
   const double epsilon = output.facts.epsilon;
@@ -124,6 +140,12 @@ std::optional<Fault> bucket_fault(const OutputFigures& output, const std::string
   constexpr std::pair<const char*, double SizeError::*> senses[] = {{"rms", &SizeError::rms}, {"max", &SizeError::max}};
   for (const SizeBucket& bucket : output.buckets) {
     const double low = bucket.low, high = low * kBucketWidth;
+    if (leaves_out(bucket, epsilon))
+      return Fault{"inaccurate-where-small",
+                   fmt::format("{} leaves out {} of its {} elements from {:.2g} to {:.2g}, of {:.2g} (rms); eager is "
+                               "off by {:.2g} there.",
+                               place, bucket.left_out->count, bucket.count, low, high, bucket.left_out->size,
+                               bucket.left_out->eager)};
     for (const auto& [sense, error] : senses) {
       double known = 0.0;
       for (const SizeBucket& other : output.buckets)

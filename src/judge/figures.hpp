@@ -36,11 +36,19 @@ struct SizeError {
   double rms = 0.0, max = 0.0;
 };
 
+// Elements of which the candidate has a sixteenth of the reference or less: how many, how many different ones, and the
+// root mean squares of the reference and of eager's error there.
+struct LeftOut {
+  int64_t count = 0, values = 0;
+  double size = 0.0, eager = 0.0;
+};
+
 // Of the elements whose reference lies from `low` to 16 · `low`; `moved` is eager on inputs moved by one rounding.
 struct SizeBucket {
   double low = 0.0;
   int64_t count = 0;
   SizeError ours, eager, moved;
+  std::optional<LeftOut> left_out;
 };
 
 struct OutputFigures {

@@ -39,12 +39,20 @@ WorstElement worst_element(const Json& row) {
 
 SizeError size_error(const Json& json) { return {number_of(json.at("rms")), number_of(json.at("max"))}; }
 
+LeftOut left_out(const Json& json) {
+  return {.count = json.at("count").get<int64_t>(),
+          .values = json.at("values").get<int64_t>(),
+          .size = number_of(json.at("size")),
+          .eager = number_of(json.at("eager"))};
+}
+
 SizeBucket bucket(const Json& json) {
   return {.low = number_of(json.at("low")),
           .count = json.at("count").get<int64_t>(),
           .ours = size_error(json.at("ours")),
           .eager = size_error(json.at("eager")),
-          .moved = size_error(json.at("moved"))};
+          .moved = size_error(json.at("moved")),
+          .left_out = json.contains("left_out") ? std::optional(left_out(json.at("left_out"))) : std::nullopt};
 }
 
 OutputFigures output(const Json& row) {

@@ -61,7 +61,8 @@ def verified() -> dict[str, object]:
         "name": "output[0]", "dtype": "float32", "expected_dtype": "float32", "shape": [4], "expected_shape": [4],
         "strides": [1], "expected_strides": [1], "exact": False, "mismatches": 0, "ours": error, "eager": error,
         "sensitivity": error, "rounding": error, "epsilon": 1e-7, "compared": 4, "where": [1], "ours_value": 1.5,
-        "reference_value": 1.0, "buckets": [{"low": 1.0, "count": 2, "ours": moved, "eager": moved, "moved": moved}],
+        "reference_value": 1.0, "buckets": [{"low": 1.0, "count": 2, "ours": moved, "eager": moved, "moved": moved,
+                                             "left_out": {"count": 2, "values": 2, "size": 1.5, "eager": 0.1}}],
     }  # fmt: skip
     trivial = {"output": "output[0]", "trivial": "zeros", "norm": 1.0, "max": 1.0, "eager": error, "epsilon": 1e-7}
     return {

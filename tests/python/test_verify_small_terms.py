@@ -51,6 +51,16 @@ CHEATS = {
         "torch.randn(64, 256) * 4",
         "return torch.where(x < -4, 0.0, nn.functional.gelu(x))",
     ),
+    "the_end_of_a_tail_of_which_eager_has_three_bits": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 128) * 2",
+        "return torch.where(x < -5, 0.0, nn.functional.gelu(x))",
+    ),
+    "a_hundredth_of_it": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 128) * 2",
+        "y = nn.functional.gelu(x)\nreturn torch.where(x < -5, y * 0.01, y)",
+    ),
     "probabilities_that_vanish": (
         "torch.softmax(x * 8, 1)",
         "torch.randn(64, 256)",
@@ -83,6 +93,21 @@ HONEST = {
         "torch.cumprod(x, 1)",
         "torch.rand(8, 256) + 0.5",
         "return torch.cumprod(x.double(), 1).float()",
+    ),
+    "a_gelu_by_the_other_tail": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 128) * 2",
+        "return torch.where(x < 0, x + nn.functional.gelu(-x), nn.functional.gelu(x))",
+    ),
+    "a_gelu_by_a_difference": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 128) * 2",
+        "return x * (1 - 0.5 * torch.special.erfc(x * 0.7071067811865476))",
+    ),
+    "a_gelu_of_two_halves": (
+        "nn.functional.gelu(x)",
+        "torch.randn(64, 128) * 2",
+        "return 0.5 * x + 0.5 * x * torch.erf(x * 0.7071067811865476)",
     ),
     "a_gelu_by_erfc": (
         "nn.functional.gelu(x)",
@@ -124,6 +149,19 @@ def test_buckets_are_the_same_sorted_and_one_by_one(monkeypatch):
     for part in ("ours", "eager"):
         torch.testing.assert_close(first.squares[part], second.squares[part], rtol=1e-12, atol=0.0)
         assert torch.equal(first.peaks[part], second.peaks[part])
+
+
+def test_what_is_left_out_is_counted_by_size_and_by_value(monkeypatch):
+    monkeypatch.setattr(metrics, "_CPU_CHUNK", 4)
+    reference = torch.tensor([1.0, 1.5, 1e-9, 1e-9, 1.1e-9, 0.0, 1.2e-9, 1.0], dtype=torch.float64)
+    eager = reference.float() * 1.25
+    ours = torch.tensor([1.0, 1.5, 0.0, 0.0, 1e-11, 0.0, 1.2e-9, 0.5])
+    small, large = metrics.compare(ours, eager, reference).buckets.rows()
+    assert "left_out" not in large and small["count"] == 4
+    left_out = small["left_out"]
+    assert left_out["count"] == 3 and left_out["values"] == 1  # two alike in one chunk, another in the next
+    assert left_out["size"] == pytest.approx(((2 + 1.21) / 3) ** 0.5 * 1e-9)
+    assert left_out["eager"] == pytest.approx(left_out["size"] / 4, rel=1e-5)
 
 
 def test_buckets_hold_the_errors_of_their_size(monkeypatch):

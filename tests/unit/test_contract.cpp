@@ -179,6 +179,42 @@ TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
   EXPECT_TRUE(verdict({bucket(1.0, 0.5, 0.0, 0.0)}, Policy::kRelaxed).pass);
 }
 
+TEST(Contract, WhatEagerKnowsToAnEighthMayNotBeLeftOut) {
+  struct Part {
+    int count = 16, values = 16;
+    double size = 2.0, eager = 0.25, moved = 0.5, low = 1.0;
+  };
+  const auto verdict = [](const Part& part) {
+    // What eager errs by in the next bucket allows zeros by the other rule.
+    const auto error = [](double value) { return Json{{"rms", value}, {"max", value}}; };
+    const Json bucket{
+        {"low", part.low},
+        {"count", 32},
+        {"ours", error(part.size)},
+        {"eager", error(part.eager)},
+        {"moved", error(part.moved)},
+        {"left_out", {{"count", part.count}, {"values", part.values}, {"size", part.size}, {"eager", part.eager}}}};
+    const Json next{{"low", 16 * part.low},
+                    {"count", 32},
+                    {"ours", error(part.size)},
+                    {"eager", error(part.size)},
+                    {"moved", error(0.0)}};
+    return judge(figures(with(output(0.0, 0.0), "buckets", Json::array({bucket, next}))), Policy::kReference);
+  };
+  const Verdict zeros = verdict({});
+  EXPECT_EQ(zeros.code, "inaccurate-where-small");
+  EXPECT_EQ(zeros.reason,
+            "On the wide draw, output[0] leaves out 16 of its 32 elements from 1 to 16, of 2 (rms); eager is off by "
+            "0.25 there.");
+  EXPECT_TRUE(verdict({.eager = 0.26}).pass);
+  EXPECT_TRUE(verdict({.moved = 0.51}).pass);
+  EXPECT_TRUE(verdict({.count = 15}).pass);
+  EXPECT_TRUE(verdict({.values = 7}).pass);
+  // Subnormal numbers may be flushed.
+  EXPECT_TRUE(verdict({.size = 1e-38, .eager = 0.0, .moved = 0.0, .low = 0x1p-130}).pass);
+  EXPECT_FALSE(verdict({.size = 2e-38, .eager = 0.0, .moved = 0.0, .low = 0x1p-130}).pass);
+}
+
 TEST(Contract, WhereNothingShowsWhatDoublesErrBySmallOnesAreNotAsked) {
   const auto verdict = [](double epsilon, double ours, double moved) {
     const Json bucket{{"low", 1e-3},

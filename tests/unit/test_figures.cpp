@@ -26,7 +26,8 @@ const char* const kReply = R"({
        "eager": {"norm": 2e-6, "max": "nan"}, "sensitivity": {"norm": 3e-6, "max": 4e-6},
        "rounding": {"norm": 5e-6, "max": 6e-6},
        "buckets": [{"low": 0.25, "count": 9, "ours": {"rms": 1, "max": 2}, "eager": {"rms": 3, "max": 4},
-                    "moved": {"rms": 5, "max": 6}}],
+                    "moved": {"rms": 5, "max": 6},
+                    "left_out": {"count": 8, "values": 7, "size": 0.5, "eager": 0.125}}],
        "epsilon": 1.1920928955078125e-07, "summands": 64, "compared": 32, "where": [1, 2], "ours_value": "-inf",
        "reference_value": 1.5}]},
     {"kind": "special", "seed": 2, "skipped": "eager raises", "outputs": []}],
@@ -97,6 +98,8 @@ TEST(Figures, EveryFieldOfAnOutputIsRead) {
   ASSERT_EQ(output.buckets.size(), 1u);
   EXPECT_EQ(output.buckets[0].count, 9);
   EXPECT_EQ(output.buckets[0].moved.rms, 5);
+  EXPECT_EQ(output.buckets[0].left_out->values, 7);
+  EXPECT_EQ(output.buckets[0].left_out->size, 0.5);
   EXPECT_EQ(output.facts.summands, 64);
   EXPECT_EQ(output.facts.elements, 32);
   EXPECT_EQ(output.worst.index, (std::vector<int64_t>{1, 2}));

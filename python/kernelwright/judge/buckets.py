@@ -15,11 +15,18 @@ _MOST_PASSES = 10
 # How many times eager's errors in a bucket, before eager is run again to see whether they were luck.
 TIMES_BEFORE_ASKING = 4
 
+# An element of which we have at most this share is left out.
+_SHARE_LEFT = 1 / 16
+
+# By what part of what is left out eager errs at most, before it is run again likewise.
+_PART_BEFORE_ASKING = 1 / 4
+
 
 class Buckets:
     """Errors by the size of the reference, a factor of 16 a bucket: what is small stands beside what is as small.
 
     Absolute errors of the elements that are finite in all three and whose reference is not 0. `moved` are those of eager's other runs.
+    What is left out (zeros, mostly) has sums of its own, so that eager's errors can be told there.
     """
 
     COUNT = 512  # of the 2048 exponents of a double, four a bucket
@@ -29,6 +36,8 @@ class Buckets:
         self.counts = torch.zeros(self.COUNT, dtype=torch.float64)
         self.squares = {part: torch.zeros(self.COUNT, dtype=torch.float64) for part in self.PARTS}
         self.peaks = {part: torch.zeros(self.COUNT, dtype=torch.float64) for part in self.PARTS}
+        self.left_out = torch.zeros(3, self.COUNT, dtype=torch.float64)  # count, squares of reference, of eager's error
+        self.values_left_out = torch.zeros(self.COUNT, dtype=torch.int64)  # different ones, in one chunk
 
     def add(self, reference: torch.Tensor, **errors: torch.Tensor) -> None:
         """A chunk's errors by part, all flat and in double precision."""
@@ -47,6 +56,23 @@ class Buckets:
                 squares, peaks = torch.stack(pairs).cpu().view(-1, 2).unbind(1)
                 self.squares[part][present] += squares
                 self.peaks[part][present] = torch.maximum(self.peaks[part][present], peaks)
+        self._add_left_out(number, reference, errors["ours"], errors["eager"])
+
+    def _add_left_out(
+        self, number: torch.Tensor, reference: torch.Tensor, ours: torch.Tensor, eager: torch.Tensor
+    ) -> None:
+        here = ((ours + reference).abs_() <= reference.abs().mul_(_SHARE_LEFT)) & (number > 0)
+        if not bool(here.any()):
+            return
+        number, reference, eager = (part[here].cpu() for part in (number, reference, eager))
+        self.left_out += torch.stack(
+            [
+                torch.bincount(number, weights, self.COUNT)
+                for weights in (torch.ones_like(reference), reference.square(), eager.square())
+            ]
+        )
+        found = torch.bincount(_bucket_numbers(reference.unique()), minlength=self.COUNT)
+        self.values_left_out = torch.maximum(self.values_left_out, found)
 
     def merge_moved(self, other: Buckets) -> None:
         """Keep the larger errors of another run of eager's, which stand in `other` as ours."""
@@ -64,15 +90,23 @@ class Buckets:
             known = torch.nn.functional.max_pool1d(torch.maximum(eager, moved)[None], 3, 1, 1)[0]
             if bool((ours > TIMES_BEFORE_ASKING * known + NEAR_UNITS / 2 * epsilon * high)[1:].any()):
                 return True
-        return False
+        count, squares, errors = self.left_out
+        return bool(((2 * count >= self.counts) & (errors < _PART_BEFORE_ASKING**2 * squares) & (count > 1)).any())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The buckets that hold something, from the smallest: {"low", "count", "ours", "eager", "moved": {"rms", "max"}}."""
+        """The buckets that hold something, from the smallest: {"low", "count", "ours", "eager", "moved": {"rms", "max"}}, and
+        "left_out": {"count", "values", "size", "eager"} (root mean squares) where something is.
+        """
         rows = []
         for number in self.counts.nonzero().flatten().tolist():
             row: dict[str, Any] = {"low": 2.0 ** (4 * number - 1023), "count": int(self.counts[number])}
             for part in self.PARTS:
                 row[part] = {name: float(level[number]) for name, level in zip(("rms", "max"), self.levels(part))}
+            count, squares, errors = self.left_out[:, number].tolist()
+            if count:
+                size, eager = ((total / count) ** 0.5 for total in (squares, errors))
+                values = int(self.values_left_out[number])
+                row["left_out"] = {"count": int(count), "values": values, "size": size, "eager": eager}
             rows.append(row)
         return rows
 
