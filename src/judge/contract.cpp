@@ -34,7 +34,6 @@ constexpr double kMostSummands = 1024.0;
 constexpr double kBucketTimesEager = 16.0;
 constexpr double kBucketUnits = 8.0;
 constexpr double kBucketWidth = 16.0;
-constexpr double kUnderflow = 1.1754943508222875e-38;  // the smallest normal fp32: kernels may flush what is below
 
 // Of a bucket half of which a candidate leaves out, eager may know no digit: it answers zero below half of the spacing
 // s of its intermediate results and errs by s / √12, which is a half of such elements or more. What it knows to an
@@ -126,11 +125,12 @@ bool shows_errors(const std::vector<SizeBucket>& buckets) {
 }
 
 // Has the candidate nothing in half of a bucket where eager has something?
-bool leaves_out(const SizeBucket& bucket, double epsilon) {
+bool leaves_out(const SizeBucket& bucket, const OutputFacts& facts) {
   if (!bucket.left_out) return false;
   const auto& [count, values, size, eager] = *bucket.left_out;
   return values >= kLeastLeftOut && 2 * count >= bucket.count && within(eager, kKnownPart * size) &&
-         within(bucket.moved.rms, kMovedPart * size) && size > kBucketUnits * epsilon * bucket.low + kUnderflow;
+         within(bucket.moved.rms, kMovedPart * size) &&
+         size > kBucketUnits * facts.epsilon * bucket.low + facts.underflow;
 }
 
 // The first bucket of the reference's magnitudes whose errors are beyond all that eager shows there and beside it.
@@ -140,7 +140,7 @@ std::optional<Fault> bucket_fault(const OutputFigures& output, const std::string
   constexpr std::pair<const char*, double SizeError::*> senses[] = {{"rms", &SizeError::rms}, {"max", &SizeError::max}};
   for (const SizeBucket& bucket : output.buckets) {
     const double low = bucket.low, high = low * kBucketWidth;
-    if (leaves_out(bucket, epsilon))
+    if (leaves_out(bucket, output.facts))
       return Fault{"inaccurate-where-small",
                    fmt::format("{} leaves out {} of its {} elements from {:.2g} to {:.2g}, of {:.2g} (rms); eager is "
                                "off by {:.2g} there.",
@@ -151,7 +151,7 @@ std::optional<Fault> bucket_fault(const OutputFigures& output, const std::string
       for (const SizeBucket& other : output.buckets)
         if (other.low >= low / kBucketWidth && other.low <= high)
           known = std::max({known, other.eager.*error, other.moved.*error});
-      const double bound = kBucketTimesEager * known + kBucketUnits * epsilon * high + kUnderflow;
+      const double bound = kBucketTimesEager * known + kBucketUnits * epsilon * high + output.facts.underflow;
       const double ours = bucket.ours.*error;
       if (within(ours, bound)) continue;
       return Fault{"inaccurate-where-small",

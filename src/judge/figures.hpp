@@ -15,10 +15,13 @@ struct RelativeError {
   double max = 0.0;
 };
 
+// The smallest normal fp32: kernels may flush what is below.
+inline constexpr double kFlushedBelow = 1.1754943508222875e-38;
+
 // What the bound of an output rests on, beside eager's error: its dtype's epsilon, how many terms the longest sum of
-// forward has, and in how many elements errors are compared.
+// forward has, in how many elements errors are compared, and what may be lost to underflow.
 struct OutputFacts {
-  double epsilon = 0.0, summands = 1.0, elements = 0.0;
+  double epsilon = 0.0, summands = 1.0, elements = 0.0, underflow = kFlushedBelow;
 };
 
 struct OutputForm {

@@ -21,7 +21,8 @@ std::optional<RelativeError> relative_error_if_any(const Json& row, const char* 
 OutputFacts facts(const Json& row) {
   return {.epsilon = number_of(row.at("epsilon")),
           .summands = row.value("summands", 1.0),
-          .elements = row.value("compared", 0.0)};
+          .elements = row.value("compared", 0.0),
+          .underflow = row.value("underflow", kFlushedBelow)};
 }
 
 OutputForm form(const Json& row, const std::string& prefix) {

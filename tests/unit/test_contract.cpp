@@ -176,6 +176,9 @@ TEST(Contract, WhatIsSmallIsHeldToEagersErrorsAmongWhatIsAsSmall) {
   EXPECT_TRUE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(16.0, 1e-3, 1e-3, 0.0)}).pass);
   EXPECT_FALSE(verdict({bucket(1.0, 1e-3, 0.0, 0.0), bucket(256.0, 1e-3, 1e-3, 0.0)}).pass);
   EXPECT_TRUE(verdict({bucket(0x1p-140, 1e-39, 0.0, 0.0)}).pass);
+  const Json keeps_subnormals = with(output(0.0, 0.0), "underflow", 0x1p-146);
+  const Json small = Json::array({bucket(0x1p-140, 1e-39, 0.0, 0.0)});
+  EXPECT_FALSE(judge(figures(with(keeps_subnormals, "buckets", small)), Policy::kReference).pass);
   EXPECT_TRUE(verdict({bucket(1.0, 0.5, 0.0, 0.0)}, Policy::kRelaxed).pass);
 }
 

@@ -28,8 +28,8 @@ const char* const kReply = R"({
        "buckets": [{"low": 0.25, "count": 9, "ours": {"rms": 1, "max": 2}, "eager": {"rms": 3, "max": 4},
                     "moved": {"rms": 5, "max": 6},
                     "left_out": {"count": 8, "values": 7, "size": 0.5, "eager": 0.125}}],
-       "epsilon": 1.1920928955078125e-07, "summands": 64, "compared": 32, "where": [1, 2], "ours_value": "-inf",
-       "reference_value": 1.5}]},
+       "epsilon": 1.1920928955078125e-07, "summands": 64, "underflow": 0.5, "compared": 32, "where": [1, 2],
+       "ours_value": "-inf", "reference_value": 1.5}]},
     {"kind": "special", "seed": 2, "skipped": "eager raises", "outputs": []}],
   "checks": [{"name": "guard-bands", "ok": true, "detail": "", "unchecked": "no memory"}],
   "vacuous": [{"output": "output[0]", "draw": "generator", "draw_index": 0, "trivial": "zeros", "norm": 0.5, "max": 0.25,
@@ -101,6 +101,7 @@ TEST(Figures, EveryFieldOfAnOutputIsRead) {
   EXPECT_EQ(output.buckets[0].left_out->values, 7);
   EXPECT_EQ(output.buckets[0].left_out->size, 0.5);
   EXPECT_EQ(output.facts.summands, 64);
+  EXPECT_EQ(output.facts.underflow, 0.5);
   EXPECT_EQ(output.facts.elements, 32);
   EXPECT_EQ(output.worst.index, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(output.worst.ours, -std::numeric_limits<double>::infinity());
@@ -110,7 +111,8 @@ TEST(Figures, EveryFieldOfAnOutputIsRead) {
 TEST(Figures, WhatIsOnlyThereWhereItWasNeededMayBeMissing) {
   Json json = reply();
   Json& row = json["draws"][0]["outputs"][0];
-  for (const char* name : {"sensitivity", "rounding", "buckets", "unexplained", "summands"}) row.erase(name);
+  for (const char* name : {"sensitivity", "rounding", "buckets", "unexplained", "summands", "underflow"})
+    row.erase(name);
   for (const char* name : {"vacuous", "kernelbench_gate", "runs_original", "missing_protections", "seed"})
     json.erase(name);
   const Figures figures = figures_from_json(json);

@@ -21,6 +21,10 @@ _CHUNK = 1 << 24
 _SAMPLES_TO_ONE_SMALL, _MOST_SMALL = 8, 16
 
 
+# Inputs of fewer elements have no place to spare for subnormal numbers.
+_LEAST_TO_MEET = 64
+
+
 def kinds(count: int) -> list[str]:
     """The kinds of `count` draws: one of each first, then more of the problem's own generator."""
     return [KINDS[index] if index < len(KINDS) else "generator" for index in range(count)]
@@ -33,13 +37,19 @@ def derive_seed(seed: int, *labels: object) -> int:
 
 
 def redraw_inputs(
-    inputs: list[Any], kind: str, seed: int, *, bounded: bool = False, constants: tuple[float, ...] = ()
+    inputs: list[Any],
+    kind: str,
+    seed: int,
+    *,
+    bounded: bool = False,
+    constants: tuple[float, ...] = (),
+    subnormals: bool = False,
 ) -> list[Any]:
     """`inputs` with every floating tensor refilled in place as `kind` asks; a "generator" draw stays as it is.
 
     `bounded` keeps the values within the range that the generator showed, for problems with operators that abort the process outside
     of it (binary cross-entropy on a GPU, say). `constants` are numbers that the problem's operators are given; the
-    special draw holds them.
+    special draw holds them. `subnormals`: in a few places all inputs of one size have subnormal numbers there.
     """
     if kind == "generator":
         return inputs
@@ -58,6 +68,8 @@ def redraw_inputs(
                 fill_bounded(flat, kind, generator)
             else:
                 fill(flat, kind, generator, constants)
+                if kind == "special" and subnormals:
+                    _meet_subnormals(flat, derive_seed(seed, kind, "subnormals"), len(done))
                 if kind == "signed":
                     _shrink_samples(tensor, generator)
         return tensor
@@ -148,6 +160,18 @@ def _strew(flat: torch.Tensor, generator: torch.Generator, constants: tuple[floa
         # Rounded, a constant would lie on one side of itself in this precision and on the other in double.
         exact = [value for value in constants if 0 < abs(value) < largest and _is_exact(value, flat.dtype)]
         _place_once(flat, exact, generator)
+
+
+def _meet_subnormals(flat: torch.Tensor, seed: int, number: int) -> None:
+    """Put subnormal numbers at places that follow from the seed and the size alone, other ones for each `number`."""
+    if flat.numel() < _LEAST_TO_MEET or flat.itemsize == 1:
+        return
+    tiny = torch.finfo(flat.dtype).tiny
+    values = [tiny / 8, -tiny / 16, tiny / 32, tiny * 3 / 64]
+    values = values[number % 4 :] + values[: number % 4]
+    generator = torch.Generator(device=flat.device).manual_seed(seed)
+    where = torch.randint(flat.numel() // 2, (len(values),), generator=generator, device=flat.device)
+    flat[where] = torch.tensor(values, device=flat.device, dtype=torch.float64).to(flat.dtype)
 
 
 def _is_exact(value: float, dtype: torch.dtype) -> bool:

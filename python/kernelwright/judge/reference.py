@@ -21,7 +21,7 @@ from ..running.limits import free_memory
 from ..running.problem import Problem
 from ..running.seeding import seed_everything
 from ..running.state import copy_state, to_double
-from .work import summands
+from .work import keeps_signs_of_zeros, summands
 
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}
 _NARROWING = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
@@ -89,6 +89,7 @@ class Record(Mode):
         self.operators: set[str] = set()
         self.calls: Counter[torch._ops.OpOverload] = Counter()
         self.summands = 1  # terms of the longest sum
+        self.keeps_signs_of_zeros = True
         self.constants: set[float] = set()
         self.drawn: list[tuple[str, Any]] = []
 
@@ -98,6 +99,7 @@ class Record(Mode):
         self.operators.add(func.name())
         self.calls[func] += 1
         self.summands = max(self.summands, summands(func, args, result))
+        self.keeps_signs_of_zeros &= keeps_signs_of_zeros(func, args, kwargs)
         self.constants |= _numbers(func, args, kwargs)
         if _draws_random_numbers(func, args, kwargs):
             self.drawn.append((func._schema.name, tree_map_only(torch.Tensor, torch.clone, result)))

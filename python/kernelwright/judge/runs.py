@@ -26,10 +26,14 @@ class Inputs:
         self.values: list[Any] = []
 
     @torch.no_grad()
-    def fill(self, kind: str, seed: int, bounded: bool, constants: tuple[float, ...] = ()) -> None:
-        """Draw afresh; equal arguments give equal contents. `constants`: numbers of the problem's, for the special draw."""
+    def fill(
+        self, kind: str, seed: int, bounded: bool, constants: tuple[float, ...] = (), subnormals: bool = False
+    ) -> None:
+        """Draw afresh; equal arguments give equal contents. `constants`: numbers of the problem's, for the special draw;
+        `subnormals`: in which all inputs have some in the same places.
+        """
         fresh = self.problem.inputs(draws.derive_seed(seed, "inputs"), self.device)
-        draws.redraw_inputs(fresh, kind, seed, bounded=bounded, constants=constants)
+        draws.redraw_inputs(fresh, kind, seed, bounded=bounded, constants=constants, subnormals=subnormals)
         old, old_structure = pytree.tree_flatten(self.values)
         new, new_structure = pytree.tree_flatten(fresh)
         if old_structure != new_structure or not all(map(_same_form, old, new)) or _share_storage(new):

@@ -18,6 +18,15 @@ _MOVING = {
     ).split()
 }
 
+# Odd functions that rise through the origin: of −0 they are −0, in C's Annex F, in CUDA's mathematical functions and in
+# what torch.compile makes of them. Its atanh and expm1 in C++ answer +0.
+_ODD = {f"aten::{name}" for name in "tanh sin asin asinh atan sinh tan erf".split()}
+
+# One rounding each, and of a subnormal result as of any other.
+_BASIC = {
+    f"aten::{name}"
+    for name in "add sub rsub mul neg abs relu maximum minimum clamp clamp_min clamp_max threshold where".split()
+}
 
 # Means, alone or beside a variance: one pass moves them step by step.
 _STATISTICS = {
@@ -34,9 +43,23 @@ _SUMS = {
 }
 
 
-def only_moves(calls: Counter) -> bool:
-    """Whether every element of the outputs is one of the inputs or a constant, by the operators called."""
-    return bool(calls) and all(map(_moves, calls))
+def keeps_signs_of_zeros(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether each element that a call answers with is one that it was given or a constant, or comes of one by an odd
+    function or a positive factor: of −0 that is −0 in any honest kernel.
+    """
+    if _moves(func) or func._schema.name in _ODD:
+        return True
+    if func._schema.name not in ("aten::mul", "aten::div") or kwargs:
+        return False
+    factor = args[1] if len(args) > 1 else None
+    return type(factor) in (int, float) and 0 < factor < float("inf")
+
+
+def keeps_subnormals(calls: Counter) -> bool:
+    """Whether every operator that computes rounds once, so that nothing but a flag of the compiler's or the processor's
+    flushes its subnormal results.
+    """
+    return bool(calls) and all(_moves(func) or func._schema.name in _BASIC for func in calls)
 
 
 def is_one_function(calls: Counter) -> bool:

@@ -24,7 +24,7 @@ from .reference import Record, Reference
 from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
 from .ties import Ties
 from .ties import operators as operators_with_ties
-from .work import is_one_function, only_moves, reorders_sums
+from .work import is_one_function, keeps_subnormals, reorders_sums
 
 # Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
 _ASSERTING = {
@@ -56,7 +56,8 @@ class Draw:
     reference: dict[str, torch.Tensor] | None = None
     is_double: bool = True
     leaves_ties_open: bool = False
-    only_moves: bool = False
+    keeps_signs_of_zeros: bool = False
+    keeps_subnormals: bool = False
     is_one_function: bool = False
     reorders_sums: bool = False
     summands: int = 1
@@ -105,6 +106,7 @@ class Yardstick:
         self.inputs = Inputs(self.problem, self.device)
         self.seconds_ahead = 0.0
         self._bounded = False
+        self._keeps_subnormals = False
         self.constants: tuple[float, ...] = ()
         self._buffers: OtherBuffers | None = None
         self._kept: dict[int, _Kept] = {}
@@ -151,7 +153,13 @@ class Yardstick:
 
     def fill(self, draw: Draw, seed: int | None = None) -> None:
         """The inputs of this draw, or with another seed other inputs of its kind."""
-        self.inputs.fill(draw.kind, draw.seed if seed is None else seed, self._bounded, self.constants)
+        self.inputs.fill(
+            draw.kind,
+            draw.seed if seed is None else seed,
+            self._bounded,
+            self.constants,
+            subnormals=self._keeps_subnormals,
+        )
 
     def run_eager(self, seed: int, around: contextlib.AbstractContextManager | None = None) -> tuple[Outcome, Record]:
         """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes. `around`: a mode to run it in."""
@@ -209,8 +217,11 @@ class Yardstick:
         if draw.number == 0:
             self._bounded = bool(record.operators & _ASSERTING)
             self.constants = tuple(sorted(record.constants))
+            self._keeps_subnormals = self.device.type == "cpu" and keeps_subnormals(record.calls)
         draw.leaves_ties_open = bool(record.operators & operators_with_ties())
-        draw.only_moves, draw.is_one_function = only_moves(record.calls), is_one_function(record.calls)
+        draw.keeps_signs_of_zeros = record.keeps_signs_of_zeros and bool(record.calls)
+        draw.keeps_subnormals = self.device.type == "cpu" and keeps_subnormals(record.calls)
+        draw.is_one_function = is_one_function(record.calls)
         draw.reorders_sums, draw.summands = reorders_sums(record.calls), record.summands
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
