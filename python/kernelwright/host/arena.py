@@ -147,6 +147,11 @@ def shaped(
     )
 
 
+def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """All of the memory that a tensor's storage holds."""
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
 def describe(tensor: torch.Tensor) -> dict[str, Any]:
     """The form of a tensor, as messages have it."""
     return {

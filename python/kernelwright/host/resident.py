@@ -29,7 +29,7 @@ from ..running import candidate as candidates
 from ..running import fallbacks
 from ..running import problem as problems
 from ..running.guards import GuardedAllocations, address_range
-from ..running.limits import free_memory, is_scarce, limit_memory
+from ..running.limits import free_memory, is_scarce, limit_memory, size_text
 from ..running.seeding import generator_state, seed_everything
 from ..running.settings import ENVIRONMENT, Functions, GlobalState, Operators
 from ..running.state import marks_of, slots
@@ -61,6 +61,7 @@ class Resident:
         self.made: torch.nn.Module | None = None
         self.called: Any = None  # `made`, or what stands for it
         self.device = torch.device("cpu")
+        self.share: int | None = None  # bytes of a GPU's memory
         self.path = ""
         self.outputs = "outputs"
         self.values: list[Any] = []
@@ -121,7 +122,10 @@ class Resident:
                     f"The candidate raised KeyboardInterrupt while {message['doing']}.",
                     hint="Let no such exception out of the module.",
                 )
-            return candidates.explain(error, self.path, message["doing"], message["code"])
+            explained = candidates.explain(error, self.path, message["doing"], message["code"])
+            if explained.code == "out-of-memory" and self.share is not None:
+                explained.message += f" It may have {size_text(self.share)} of this GPU's memory."
+            return explained
         except errors.Error as explained:
             return explained
         except BaseException:
@@ -154,6 +158,7 @@ class Resident:
         before = GlobalState()
         self.functions, self.operators = Functions(), Operators()
         limit_memory(message["memory_limit_bytes"], self.device)
+        self.share = message["memory_limit_bytes"] if self.device.type == "cuda" else None
         problems.look_beside(message["problem"])
         loaded = (
             candidates.load(self.path)

@@ -13,9 +13,9 @@ from typing import Any, Iterator
 import torch
 
 from ..errors import Error, candidate_error
-from ..host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
+from ..host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped, storage_bytes
 from ..running import problem as problems
-from ..running.limits import free_memory, is_scarce
+from ..running.limits import free_memory, is_scarce, share_of_candidate
 from ..running.state import slots
 from ..timing.clocks import Clocks
 from ..timing.noise import wait_until_idle
@@ -77,6 +77,7 @@ class Remote:
         self.shares_large = shares_large
         self.private = False
         self.inputs_of = inputs_of
+        self.memory_share = memory_limit or (share_of_candidate(device) if role == "candidate" else None)
         try:
             message = {
                 "op": "construct",
@@ -87,7 +88,7 @@ class Remote:
                 "size": size,
                 "seed": seed,
                 "training": model.training,
-                "memory_limit_bytes": memory_limit,
+                "memory_limit_bytes": self.memory_share,
                 "arguments": constructor_arguments(problem, seed),
                 "state": {
                     name: _form(value) for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)
@@ -226,7 +227,7 @@ class Remote:
         places: dict[int, tuple[int, torch.Tensor]] = {}
         forms, end = [], 0
         for tensor in tensors:
-            memory = _storage_bytes(tensor)
+            memory = storage_bytes(tensor)
             key = memory.data_ptr()
             if key not in places:
                 places[key] = end, memory
@@ -593,8 +594,3 @@ def _is_large(size: int, device: torch.device) -> bool:
 
 def _form(tensor: torch.Tensor) -> dict[str, Any]:
     return {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)}
-
-
-def _storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the memory that a tensor's storage holds."""
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())

@@ -23,6 +23,7 @@ from . import draws, metrics
 from .activity import growth
 from .contestants import Activity, Contestant, Local
 from .decoys import Decoys
+from .hoarding import answer_for_memory
 from .nonfinite import NonFinite
 from .nursing import Confinement
 from .preparation import yardstick_for
@@ -150,7 +151,7 @@ class Verification:
             with turn():
                 if isinstance(self.contestant, Remote):
                     self.contestant.grant(time.monotonic() - asked)  # the wait for the device was not its own
-                self.draw(number)
+                self._draw(number)
             if self.faults["guard-bands"]:
                 # Without guards the same writes would hit this process's own memory, and its last words would be lost.
                 break
@@ -175,11 +176,29 @@ class Verification:
             "missing_protections": self.contestant.missing if self.confinement.namespaces else None,
         }
 
+    def _draw(self, number: int) -> None:
+        try:
+            self.draw(number)
+        except torch.OutOfMemoryError as error:
+            self._answer_for_memory(error, number)
+            raise
+
+    def _answer_for_memory(self, error: BaseException, number: int) -> None:
+        def again() -> None:
+            draw = self.yardstick.completed(Draw(number, self.yardstick.kinds[number], self.yardstick.seed))
+            if isinstance(draw.error, torch.OutOfMemoryError):
+                raise draw.error
+
+        if isinstance(self.contestant, Remote):
+            answer_for_memory(self.contestant, error, again)
+
     def draw(self, number: int) -> None:
         draw = self.yardstick.draw(number)
         report: dict[str, Any] = {"kind": draw.kind, "seed": draw.seed, "outputs": []}
         self.draws.append(report)
         if draw.error is not None:
+            if isinstance(draw.error, torch.OutOfMemoryError):
+                self._answer_for_memory(draw.error, number)
             if draw.kind == "generator":
                 raise errors.blame(draw.error, self.problem.path, "running forward", "forward-raised") from None
             report["skipped"] = f"Model raises on this draw: {errors.summary(draw.error)}"

@@ -36,6 +36,27 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+# Of a GPU's memory: what a candidate leaves to who judges it, and what it may have however little others leave free.
+_LEFT_TO_JUDGE, _LEAST_SHARE = 1 / 8, 1 / 4
+
+# A candidate may have so many times what this process has held at once, which is inputs and weights at least, and eager
+# and the reference where they have run.
+_TIMES_OURS = 4
+
+
+def share_of_candidate(device: torch.device) -> int | None:
+    """How many bytes of a GPU's memory PyTorch may allocate in a candidate's process; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    _, total = torch.cuda.mem_get_info(device)
+    free, ours = free_memory(device), torch.cuda.max_memory_allocated(device)
+    return min(total, int(max(free - _LEFT_TO_JUDGE * total, _LEAST_SHARE * total, _TIMES_OURS * ours)))
+
+
+def size_text(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
 # Of a GPU's memory: with less free, no process keeps what it does not use.
 _SCARCE = 0.5
 

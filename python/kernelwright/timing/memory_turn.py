@@ -46,14 +46,14 @@ def in_memory_turn(
         try:
             return work(params, progress)
         except BaseException as error:
-            _let_go(error)
+            let_go(error)
             raise
         finally:
             gc.collect()
             torch.cuda.empty_cache()
 
 
-def _let_go(error: BaseException | None) -> None:
+def let_go(error: BaseException | None) -> None:
     """Forget the variables of the functions that an exception has come through, and those before it."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
