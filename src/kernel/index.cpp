@@ -231,6 +231,28 @@ Index ceil_divide(const Index& index, const Index& divisor, SymbolRanges ranges)
   return floor_divide(index + divisor - Index(1), divisor, ranges);
 }
 
+Index recombined(const Index& index, SymbolRanges ranges) {
+  for (const IndexTerm& term : index.terms) {
+    if (term.factors.size() != 1 || term.factors[0].kind != Kind::kRemainder) continue;
+    const IndexFactor& remainder = term.factors[0];
+    const auto divisor = as_constant(*remainder.divisor);
+    if (!divisor) continue;
+    const Index quotient = floor_divide(*remainder.dividend, *divisor, ranges) * Index(term.coefficient * *divisor);
+    const bool has_quotient = quotient.constant == 0 && !quotient.terms.empty() &&
+                              std::all_of(quotient.terms.begin(), quotient.terms.end(), [&](const IndexTerm& wanted) {
+                                return std::any_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& one) {
+                                  return compare(one.factors, wanted.factors) == 0 &&
+                                         one.coefficient == wanted.coefficient;
+                                });
+                              });
+    if (!has_quotient) continue;
+    Index apart;
+    apart.terms = {term};
+    return recombined(index - quotient - apart + *remainder.dividend * Index(term.coefficient), ranges);
+  }
+  return index;
+}
+
 int compare(const Index& left, const Index& right) {
   for (size_t i = 0; i < std::min(left.terms.size(), right.terms.size()); ++i) {
     if (const int order = compare(left.terms[i].factors, right.terms[i].factors)) return order;

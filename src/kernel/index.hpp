@@ -58,6 +58,9 @@ Index floor_divide(const Index& index, const Index& divisor, SymbolRanges ranges
 Index modulo(const Index& index, const Index& divisor, SymbolRanges ranges);
 Index ceil_divide(const Index& index, const Index& divisor, SymbolRanges ranges);
 
+// The same number, with n in the place of d · floor(n / d) + n % d.
+Index recombined(const Index& index, SymbolRanges ranges);
+
 // A total order, and equality of what is written.
 int compare(const Index& left, const Index& right);
 inline bool operator==(const Index& left, const Index& right) { return compare(left, right) == 0; }

@@ -186,7 +186,9 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
       for (size_t dim = 0; dim < shape.size(); ++dim)
         if (after.kernel.buffers[buffer].role == kernel_ir::BufferRole::kOutput && shape[dim] == 1)
           where = where + places[dim];
-      access.coordinates.push_back({where, kernel::kNoExpr});
+      // Neighbours of a window's place are to be known as such.
+      access.coordinates.push_back(
+          {kernel::recombined(where, kernel::ranges_of(draft.build.kernel())), kernel::kNoExpr});
       return access;
     }
     for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});

@@ -95,10 +95,21 @@ TEST(Index, RandomIndicesMeanWhatTheirArithmeticDoes) {
       const int64_t expected = both.direct(at);
       ASSERT_EQ(evaluate(both.index, at), expected) << text;
       ASSERT_EQ(evaluate(again, at), expected) << text;
+      ASSERT_EQ(evaluate(recombined(both.index, kRanges), at), expected) << text;
       ASSERT_TRUE(range.low <= expected && expected <= range.high) << text;
       ASSERT_TRUE(divisor == 0 ? expected == 0 : expected % divisor == 0) << text << " by " << divisor;
     }
   }
+}
+
+TEST(Index, DigitsOfANumberAreThatNumber) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"i / 3 * 3 + i % 3", "i"},
+      {"i / 3 * 6 + i % 3 * 2 + j", "i * 2 + j"},
+      {"i / 6 * 6 + i / 3 % 2 * 3 + i % 3", "i"},
+      {"i / 3 * 4 + i % 3", "i / 3 * 4 + i % 3"},
+  };
+  for (const auto& [given, expected] : cases) EXPECT_EQ(recombined(parsed(given), kRanges), parsed(expected)) << given;
 }
 
 TEST(Index, SimplifiesByWhatIsKnown) {
