@@ -35,7 +35,7 @@ ALIASES = {
     "dropout of nothing": lambda x: F.dropout(input=x, p=0.0),
     "torch.dropout": lambda x: torch.dropout(x, 0.5, False),
     "aten.dropout": lambda x: ATEN.dropout.default(x, 0.5, False),
-    "nn.Dropout": nn.Dropout(),
+    "nn.Dropout": nn.Dropout().eval(),
     "lift_fresh": lambda x: ATEN.lift_fresh(x),
 }
 
