@@ -10,7 +10,6 @@
 namespace kw::plan {
 
 namespace {
-
 using kernel::ExprId;
 using kernel::Index;
 using kernel::ScalarOp;
