@@ -11,7 +11,7 @@
 namespace kw::triton {
 namespace {
 
-TileRoots roots_after_product(const std::string& after) {
+tile::Program after_product(const std::string& after) {
   const auto kernel = kernel::parse_kernel(R"(
 kernel product {
   axis row = 32, column = 32, depth = 64
@@ -21,10 +21,12 @@ kernel product {
   out z: f32[32, 32]
   total = dot(x[row, depth], y[depth, column]; depth)
 )" + after + "\n}");
-  const auto schedule = lower::parse_schedule(
-      std::string_view(R"({"row":{"grid":32},"column":{"tile":32},"depth":{"loop":16}})"), kernel);
-  return roots_of(lower::arrange(kernel, schedule));
+  return lower::arrange(
+      kernel, lower::parse_schedule(std::string_view(R"({"row":{"grid":32},"column":{"tile":32},"depth":{"loop":16}})"),
+                                    kernel));
 }
+
+TileRoots roots_after_product(const std::string& after) { return roots_of(after_product(after)); }
 
 TEST(TileRoots, ProductsBehindAProductMayBeRoundedWithTheirSums) {
   EXPECT_TRUE(roots_after_product("  z[row, column] = total * 0.5 + r[row]").contracts);
@@ -42,21 +44,13 @@ TEST(TileRoots, NothingIsContractedWhereALastPlaceDecides) {
   EXPECT_TRUE(roots.asks_exact_quotient(0, 0));
 }
 
+TEST(TileRoots, SignsAndSharesOfLanesHideNoProduct) {
+  EXPECT_FALSE(roots_after_product("  z[row, column] = total + (r[row] - -(r[row] * 0.3))").contracts);
+}
+
 TEST(TileRoots, AQuotientByASumNeedNotBeExact) {
-  const auto quotients_by = [](const std::string& divisor, const std::string& dividend = "r[row]") {
-    const auto kernel = kernel::parse_kernel(R"(
-kernel quotient {
-  axis row = 32, column = 32, depth = 64
-  in x: f16[32, 64]
-  in y: f16[64, 32]
-  in r: f32[32]
-  out z: f32[32, 32]
-  total = dot(x[row, depth], y[depth, column]; depth)
-  z[row, column] = total * 0.0 + )" + dividend +
-                                             " / " + divisor + "\n}");
-    const auto program = lower::arrange(
-        kernel, lower::parse_schedule(
-                    std::string_view(R"({"row":{"grid":32},"column":{"tile":32},"depth":{"loop":16}})"), kernel));
+  const auto is_exact = [](const std::string& quotient) {
+    const tile::Program program = after_product("  z[row, column] = total * 0.0 + " + quotient);
     const TileRoots roots = roots_of(program);
     bool exact = false;
     tile::for_each(program.body, [&](const tile::Instruction& one) {
@@ -65,10 +59,10 @@ kernel quotient {
     });
     return exact;
   };
-  EXPECT_TRUE(quotients_by("r[row]"));
-  EXPECT_FALSE(quotients_by("(total + 2.0)"));
-  EXPECT_FALSE(quotients_by("(exp(r[row]) + 2.0)"));
-  EXPECT_FALSE(quotients_by("6.0", "total"));
+  EXPECT_TRUE(is_exact("r[row] / r[row]"));
+  EXPECT_FALSE(is_exact("r[row] / (total + 2.0)"));
+  EXPECT_FALSE(is_exact("r[row] / (exp(r[row]) + 2.0)"));
+  EXPECT_FALSE(is_exact("total / 6.0"));
 }
 
 }  // namespace

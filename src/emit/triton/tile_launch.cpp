@@ -87,8 +87,35 @@ bool has_windows(const tile::Program& program) {
   return found;
 }
 
-std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names) {
-  return GridLines(program, names).run();
+std::vector<std::string> definition_lines(const tile::Program& program) {
+  std::vector<std::string> parameters, kept;
+  for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
+  for (const tile::SymbolInfo& symbol : program.symbols) {
+    if (symbol.kind != tile::SymbolKind::kSize) continue;
+    parameters.push_back(symbol.name);
+    // Triton makes a number of an argument that is 1: one that may be is kept as it is.
+    if (symbol.range.low <= 1 && symbol.range.high >= 1) kept.push_back("\"" + symbol.name + "\"");
+  }
+  return {kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")),
+          fmt::format("def {}({}):", program.name, join(parameters, ", "))};
+}
+
+std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names) {
+  std::vector<std::string> lines = GridLines(program, names).run();
+  std::vector<bool> used(program.symbols.size());
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    collect_symbols(one.index, used);
+    if (one.mode == tile::CopyMode::kPlain)
+      for (const tile::Coordinate& coordinate : one.access.coordinates) collect_symbols(coordinate.index, used);
+    const bool finds_place = one.reduce == tile::ReduceOp::kArgMax || one.reduce == tile::ReduceOp::kArgMin;
+    if (one.kind == tile::Kind::kFold && finds_place)
+      for (Symbol lane : one.lanes) used[lane] = true;
+  });
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (const tile::SymbolInfo& info = program.symbols[symbol]; used[symbol] && info.kind == tile::SymbolKind::kLane)
+      lines.push_back(
+          fmt::format("{} = tl.arange(0, {})", info.name, tile::width_of(program, static_cast<Symbol>(symbol))));
+  return lines;
 }
 
 int64_t block_count(const tile::Program& program) {

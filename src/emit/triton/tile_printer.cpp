@@ -96,37 +96,12 @@ class TilePrinter {
   // --- Head ---
 
   void print_head() {
-    std::vector<std::string> parameters;
-    for (const tile::Buffer& buffer : program_.buffers) {
+    for (const tile::Buffer& buffer : program_.buffers)
       if (buffer.space != tile::Space::kGlobal) refuse("shared memory of its own");
-      parameters.push_back(buffer.name);
-    }
-    for (const tile::SymbolInfo& symbol : program_.symbols)
-      if (symbol.kind == SymbolKind::kSize) parameters.push_back(symbol.name);
-    // Triton makes a number of an argument that is 1: one that may be is kept as it is.
-    std::vector<std::string> kept;
-    for (const tile::SymbolInfo& symbol : program_.symbols)
-      if (symbol.kind == SymbolKind::kSize && symbol.range.low <= 1 && symbol.range.high >= 1)
-        kept.push_back("\"" + symbol.name + "\"");
-    line(kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")));
-    line(fmt::format("def {}({}):", program_.name, join(parameters, ", ")));
+    for (const std::string& text : definition_lines(program_)) line(text);
     indent_ = 4;
     if (!program_.doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", program_.doc));
-    for (const std::string& text : grid_lines(program_, names_)) line(text);
-    std::vector<bool> used;
-    tile::for_each(program_.body, [&](const Instruction& one) {
-      collect_symbols(one.index, used);
-      if (one.mode == tile::CopyMode::kPlain)
-        for (const tile::Coordinate& coordinate : one.access.coordinates) collect_symbols(coordinate.index, used);
-      if (one.kind == Kind::kFold && is_place(one.reduce))
-        for (Symbol lane : one.lanes) {
-          if (static_cast<size_t>(lane) >= used.size()) used.resize(lane + 1);
-          used[lane] = true;
-        }
-    });
-    for (size_t symbol = 0; symbol < used.size(); ++symbol)
-      if (used[symbol] && program_.symbols[symbol].kind == SymbolKind::kLane)
-        line(fmt::format("{} = tl.arange(0, {})", program_.symbols[symbol].name, width(static_cast<Symbol>(symbol))));
+    for (const std::string& text : symbol_lines(program_, names_)) line(text);
     print_definitions(nullptr);
     for (const TileWindows::Window& window : windows_.all())
       assign(window.name, call(window.name.size() + 3, "tl.make_tensor_descriptor", windows_.arguments(window)));

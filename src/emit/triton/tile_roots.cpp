@@ -41,11 +41,14 @@ class Walk {
 
   void body(const std::vector<Instruction>& instructions, bool in_loop) {
     for (const Instruction& one : instructions) {
-      if (one.kind == Kind::kFor) loop(one);
-      else see(one, in_loop);
-      body(one.kind == Kind::kFor ? std::vector<Instruction>{} : one.body, in_loop);
-      body(one.otherwise_body, in_loop);
-      if (one.kind == Kind::kIf) results(one, {one.yields, one.otherwise_yields});
+      if (one.kind == Kind::kFor) {
+        loop(one);
+      } else {
+        see(one, in_loop);
+        body(one.body, in_loop);
+        body(one.otherwise_body, in_loop);
+        if (one.kind == Kind::kIf) results(one, {one.yields, one.otherwise_yields});
+      }
     }
   }
 
@@ -89,8 +92,12 @@ class Walk {
     if (one.kind == Kind::kOp) {
       roots_.has_steps = roots_.has_steps || makes_steps(one);
       if (one.op == ScalarOp::kAdd) roots_.has_epsilon[result] = any(one, epsilons_);
-      multiplied_[result] = is_float && one.op == ScalarOp::kMul;
     }
+    // A product, be its sign, its lanes or their order another.
+    const bool passes_on = one.kind == Kind::kRelabel || one.kind == Kind::kSplit ||
+                           (one.kind == Kind::kOp && one.op == ScalarOp::kNeg);
+    multiplied_[result] = is_float && ((one.kind == Kind::kOp && one.op == ScalarOp::kMul) ||
+                                       (passes_on && multiplied_[one.operands[0]]));
     const bool adds = is_float && (sums || one.op == ScalarOp::kAdd || one.op == ScalarOp::kSub);
     for (Value operand : one.operands)
       if (multiplied_[operand] && (in_loop || (adds && !of_product_[operand]))) rounds_apart_ = true;

@@ -125,7 +125,8 @@ std::string signature_of(const Launchable& one) {
       one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
 }
 
-std::string_view contracts(const tile::Program& program) {
+// Whether the compiler may round a product and the sum that takes it once.
+std::string_view fusion_of(const tile::Program& program) {
   return triton::roots_of(program).contracts ? "True" : "False";
 }
 
@@ -142,7 +143,7 @@ std::string signature_of(const tile::Program& program) {
       "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": {}, "
       "\"divisible_by_16\": [{}]}},\n",
       tiles.name, join(pointers, ", "), tiles.warps,
-      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion, contracts(tiles),
+      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion, fusion_of(tiles),
       join(aligned, ", "));
 }
 
@@ -233,7 +234,7 @@ class TritonPrinter : public TargetPrinter {
     if (step.repetition) arguments.push_back(step.repetition->size);
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
-    arguments.push_back(fmt::format("{}={}", kFusion, contracts(tiles)));
+    arguments.push_back(fmt::format("{}={}", kFusion, fusion_of(tiles)));
     if (triton::takes_tensors_alone(step)) return call(tiles.name, {blocks}, arguments);
     return python::wrapped_call(fmt::format("{}[({},)](", tiles.name, blocks), arguments, ")") + "\n";
   }
