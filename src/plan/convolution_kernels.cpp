@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/axes.hpp"
-#include "plan/convolution_operands.hpp"
-#include "plan/split.hpp"
+#include "plan/convolution_statistics.hpp"
 
 namespace kw::plan {
 
 namespace {
+
 using kernel::ExprId;
 using kernel::Index;
 using kernel::ScalarOp;
@@ -17,15 +16,15 @@ using kernel::Symbol;
 using kernel::symbol_index;
 using lower::Mapping;
 
-constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
-constexpr int64_t kWalkers = 1024;        // blocks that look whether there is anything to compute again
-constexpr int64_t kMostFlags = 4096;      // of samples, that each of them reads
+constexpr int64_t kWalkers = 1024;    // blocks that look whether there is anything to compute again
+constexpr int64_t kMostFlags = 4096;  // of samples, that each of them reads
 constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};
 constexpr int64_t kTapDepth = 32;  // channels from which each tap is a loop's step, or several
 
-class ConvolutionKernels : ConvolutionOperands {
+class ConvolutionKernels : ConvolutionStatistics {
  public:
-  ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) : ConvolutionOperands(group, blocks) {}
+  ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks)
+      : ConvolutionStatistics(group, blocks) {}
 
   ScheduledGroup run() {
     if (group_.statistics) declare_parts();
@@ -50,8 +49,8 @@ class ConvolutionKernels : ConvolutionOperands {
     Index filter;               // of a group
     std::vector<Index> phases;  // along each dimension
     Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
-    Index copy;                 // which of them; of those of a window, where what follows folds them
-    Symbol window = -1;         // that window
+    Index copy;                 // which of them; where what follows folds windows, which place of one
+    Symbol window = -1;         // counts those
     std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
     // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
     // count, and the sample and place of each, were there always so many; sample and place above are then others that
@@ -181,7 +180,7 @@ class ConvolutionKernels : ConvolutionOperands {
     };
     if (!group_.statistics) {
       lower::AxisSchedule counted = how;
-      counted.width = std::max<int64_t>(how.width / one_.window(), 2);
+      if (one_.window() > 1) counted.width = std::max<int64_t>(how.width / one_.window(), 2);
       find(symbol_index(draft.mapped("place", all, counted)), axes.sample, axes.place);
       return;
     }
@@ -195,16 +194,6 @@ class ConvolutionKernels : ConvolutionOperands {
     find(all % width == 0 ? place : kernel::modulo(place, all, kernel::ranges_of(draft.build.kernel())), axes.sample,
          axes.place);
   }
-
-  // As many as are counted of a sample: threads have several rows of them, windows several places.
-  int64_t places_of_sample() const {
-    if (one_.window() == 1) return places_of_threads(one_, blocks_.rows);
-    return std::accumulate(one_.dims.begin(), one_.dims.end(), int64_t{1},
-                           [](int64_t count, const ConvolutionDim& dim) { return count * (dim.places / dim.window); });
-  }
-
-  // Of those a block has some.
-  int64_t counted_places() const { return (is_of_one_sample() ? 1 : one_.samples) * places_of_sample(); }
 
   // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
   void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
@@ -221,12 +210,6 @@ class ConvolutionKernels : ConvolutionOperands {
       if (dim + stacked_ < dims()) axes.phase = axes.phase * Index(one_.dims[dim].phases) + along[dim];
       else axes.row = axes.row * Index(one_.dims[dim].row_phases()) + along[dim];
     }
-  }
-
-  // Does a block lie in one sample?
-  bool is_of_one_sample() const {
-    return one_.is_direct() || one_.places() >= kManyBlocksOfOne * blocks_.positions ||
-           (group_.statistics && group_.statistics->are_of_samples());
   }
 
   // Can a block tell from few flags that there is nothing to compute again, wherever it walks?
@@ -310,7 +293,15 @@ class ConvolutionKernels : ConvolutionOperands {
                                         : std::vector<Index>{axes.stored_sample, row, stored_position(draft, axes)};
       const std::vector<ExprId> folded = store_results(draft, group_, {axes.sample, row, position}, result,
                                                        both(build, mask, counts), at);
-      store_parts(draft, axes, folded, counts, mask);
+      store_parts(draft,
+                  {.sample = axes.sample,
+                   .filter = row,
+                   .row = axes.row,
+                   .phase = axes.phase,
+                   .block = axes.block,
+                   .left = axes.left,
+                   .lanes = axes.lanes},
+                  folded, counts, mask);
     }
     finish(draft, draft.schedule);
   }
@@ -322,97 +313,6 @@ class ConvolutionKernels : ConvolutionOperands {
     Index stored = 0;
     for (size_t at = 0; at < dims(); ++at) stored = stored * Index(one_.dims[at].output) + place[at];
     return stored;
-  }
-
-  // --- Statistics: of each row, what the places of a block fold to ---
-
-  int64_t blocks_of_places() const { return ceil_divide(counted_places(), blocks_.positions); }
-
-  // Of each filter and sample the phases and blocks; so that all parts of one fold lie side by side.
-  Shape parts_shape() const {
-    const int64_t samples = is_of_one_sample() ? one_.samples : 1, filters = one_.groups * one_.filters,
-                  outer = product(outer_phases());
-    if (group_.statistics->are_of_samples()) return {samples, filters, rows_of_filter_, outer, blocks_of_places()};
-    return {filters, rows_of_filter_, samples, outer, blocks_of_places()};
-  }
-  std::vector<Index> place_of_part(const KernelDraft& draft, const Axes& axes) const {
-    const Index sample = is_of_one_sample() ? axes.sample : Index(0),
-                filter = axes.group * Index(one_.filters) + axes.filter,
-                inner = kernel::modulo(axes.row, rows_of_filter_, kernel::ranges_of(draft.build.kernel()));
-    if (group_.statistics->are_of_samples()) return {sample, filter, inner, axes.phase, axes.block};
-    return {filter, inner, sample, axes.phase, axes.block};
-  }
-
-  void declare_parts() {
-    const Shape shape = parts_shape();
-    const int64_t folds = parallel_points(group_.statistics->group->kernel);
-    for (int buffer : group_.buffers) {
-      if (buffer >= 0) continue;
-      parts_.mean.push_back(scratch("part_mean", DType::f32, shape, contiguous_strides(shape)));
-      parts_.squares.push_back(scratch("part_squares", DType::f32, shape, contiguous_strides(shape)));
-    }
-    parts_.count = product(shape) / folds;
-    parts_.length = blocks_.positions * blocks_.rows;
-    parts_.period = blocks_of_places();
-    parts_.last = counted_places() * blocks_.rows - (parts_.period - 1) * parts_.length;
-    if (one_.phases() > 1) parts_.elements = scratch("part_elements", DType::f32, shape, contiguous_strides(shape));
-  }
-
-  // The mean of those that count and the sum of their squared deviations from it, as exact as two walks make them.
-  void store_parts(ScheduledDraft& draft, const Axes& axes, const std::vector<ExprId>& folded, ExprId counts,
-                   ExprId mask) const {
-    kernel::Builder& build = draft.build;
-    const auto sum = [&](ExprId value) { return build.reduce(kernel::ReduceOp::kSum, {value}, axes.lanes); };
-    const auto scaled = [&](ExprId value, ExprId factor) { return build.op(ScalarOp::kMul, {value, factor}); };
-    const auto where_counted = [&](ExprId value) {
-      if (counts == kernel::kNoExpr) return value;
-      return build.op(ScalarOp::kSelect, {counts, value, number(build, 0.0)});
-    };
-    const auto store = [&](const std::string& name, int scratch, ExprId value) {
-      const int buffer = draft.buffer(name, DType::f32, parts_shape(), {}, kernel::BufferRole::kOutput, -1 - scratch);
-      draft.store(buffer, place_of_part(draft, axes), value, mask);
-    };
-    const auto width = static_cast<double>(blocks_.positions * blocks_.rows);
-    // What the sum of shares is of the mean: where a block has fewer than `width`, more.
-    ExprId missing = kernel::kNoExpr;
-    if (parts_.elements >= 0) {
-      const ExprId elements = draft.named("elements", sum(where_counted(number(build, 1.0))));
-      store("part_elements", parts_.elements, elements);
-      missing = build.op(ScalarOp::kMaximum, {elements, number(build, 1.0)});
-    } else if (counts != kernel::kNoExpr) {
-      const ExprId left = build.op(ScalarOp::kMinimum, {build.index(axes.left * Index(blocks_.rows), DType::i32),
-                                                        whole(build, blocks_.positions * blocks_.rows)});
-      missing = build.cast(DType::f32, left);
-    }
-    if (missing != kernel::kNoExpr) missing = build.op(ScalarOp::kDiv, {number(build, width), missing});
-    // Where lanes alone say what counts, those that do not have a number of the same fold: where it is infinite the
-    // statistics are NaN in any case. A phase that a row lacks has anything.
-    const auto weighed = [&](ExprId value, double weight) {
-      if (parts_.elements >= 0) return where_counted(weight == 1.0 ? value : scaled(value, number(build, weight)));
-      return counts == kernel::kNoExpr && weight == 1.0 ? value : scaled(value, where_counted(number(build, weight)));
-    };
-    for (size_t fold = 0; fold < folded.size(); ++fold) {
-      // Of shares, so that no sum is larger than the largest value.
-      ExprId mean = sum(weighed(folded[fold], 1.0 / width));
-      if (missing != kernel::kNoExpr) mean = scaled(mean, missing);
-      mean = draft.named("mean", mean);
-      const ExprId deviation = draft.named("deviation", build.op(ScalarOp::kSub, {folded[fold], mean}));
-      ExprId squares = scaled(weighed(deviation, 1.0), deviation);
-      if (parts_.elements >= 0) squares = where_counted(scaled(deviation, deviation));
-      store("part_mean", parts_.mean[fold], mean);
-      store("part_squares", parts_.squares[fold], draft.named("squares", sum(squares)));
-    }
-  }
-
-  void combine() {
-    constexpr int64_t kWidest = 8192;  // parts that a program has in registers
-    LoweredGroup finish = combine_parts(*group_.statistics->group, parts_, result_.scratch);
-    kernel_ir::Axis& parts = finish.kernel.axes.back();
-    parts.block = std::min(next_power_of_two(parts.extent), kWidest);
-    parts.looped = parts.extent > kWidest;
-    finish.kernel.num_warps = static_cast<int>(std::clamp<int64_t>(parts.block / 256, 1, 16));
-    finish.kernel.num_stages = 1;
-    result_.behind.push_back(as_scheduled(std::move(finish)));
   }
 
   // Each result's few products, added one after another.
@@ -566,8 +466,6 @@ class ConvolutionKernels : ConvolutionOperands {
     }
     return build.op(ScalarOp::kLogicalOr, {spoilt, is_set(of_filters)});
   }
-
-  MadeParts parts_;
 };
 
 }  // namespace

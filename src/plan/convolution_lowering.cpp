@@ -73,10 +73,7 @@ class Divider {
   std::set<NodeId> before_, after_;
 };
 
-bool is_pointwise(const kernel_ir::Kernel& kernel) {
-  return can_lift(kernel) && std::none_of(kernel.axes.begin(), kernel.axes.end(),
-                                          [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-}
+bool is_pointwise(const kernel_ir::Kernel& kernel) { return can_lift(kernel) && !folds(kernel); }
 
 // Of which the image is a view that has every element once, in whatever order.
 std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vector<NodeId>& nodes,
@@ -97,11 +94,6 @@ std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vec
   coalesce(group->kernel);
   made.group = std::make_shared<const LoweredGroup>(*std::move(group));
   return covers(made.group->kernel, made.image_store(image).access, elements) ? std::optional(made) : std::nullopt;
-}
-
-bool folds(const kernel_ir::Kernel& kernel) {
-  return std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                     [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
 }
 
 // Of which a block has several whole: tiles have powers of two. Phases lie among each other, and a thread of a

@@ -150,6 +150,11 @@ void take_folds_out(LoweredGroup& group, FoldedStatistics folded) {
 
 }  // namespace
 
+bool folds(const Kernel& kernel) {
+  return std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                     [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
+}
+
 bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
   if (access.index.constant != 0 || !access.guards.empty()) return false;
   std::vector<size_t> order(kernel.axes.size());
@@ -201,7 +206,7 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group) {
 std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths) {
   const Kernel& kernel = group.kernel;
   const Product& product = *group.product;
-  if (product.batch.size() > 1 || kw::product(lengths) != product.columns) return std::nullopt;
+  if (!folds(kernel) || product.batch.size() > 1 || kw::product(lengths) != product.columns) return std::nullopt;
   const kernel_ir::Access& load = *load_of(kernel, product_buffer(group));
   const bool is_plain = load.index.constant == 0 && load.guards.empty() &&
                         std::all_of(load.index.terms.begin(), load.index.terms.end(),
@@ -218,7 +223,7 @@ std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, co
       continue;
     }
     const auto dim = std::find(of_dims.rbegin(), of_dims.rend(), distances[axis]);
-    if (dim == of_dims.rend()) return std::nullopt;
+    if (dim == of_dims.rend() || windows[of_dims.rend() - dim - 1] > 1) return std::nullopt;
     windows[of_dims.rend() - dim - 1] = kernel.axes[axis].extent;
   }
   // What the other axes count, the closest first: places along each dimension, rows, samples. An axis may be several.
@@ -257,17 +262,15 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
   coalesce(kernel);
   const int64_t elements = facts.graph.type(product.result).elements();
-  const bool folds = std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                                 [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
-  const bool has_windows = folds && !lengths.empty() && !is_stored && reads_in_one_order(kernel, buffer) &&
+  const bool has_windows = !lengths.empty() && !is_stored && reads_in_one_order(kernel, buffer) &&
                            folded_windows(*group, lengths);
   for (const kernel_ir::Expr& expr : kernel.exprs)
     if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !has_windows &&
         !covers(kernel, expr.access, elements))
       return std::nullopt;
-  if (auto statistics = folds && !lengths.empty() ? statistics_folded_by(*group) : std::nullopt)
+  if (auto statistics = folds(kernel) && !lengths.empty() ? statistics_folded_by(*group) : std::nullopt)
     take_folds_out(*group, *std::move(statistics));
-  else if (folds && !has_windows && !folded_dimension(*group)) return std::nullopt;
+  else if (folds(kernel) && !has_windows && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
 }

@@ -30,6 +30,9 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
                                        const std::vector<ValueId>& outputs, const Shape& lengths);
 
+// Does the kernel fold anything?
+bool folds(const kernel_ir::Kernel& kernel);
+
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
 
