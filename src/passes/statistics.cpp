@@ -63,12 +63,16 @@ std::vector<bool> before_convolutions(const Graph& graph) {
 class Expansion {
  public:
   Expansion(Rewriter& rewriter, const Node& node)
-      : rewriter_(rewriter), node_(node), x_(node.value("input")), type_(rewriter.type(x_)) {}
+      : rewriter_(rewriter),
+        node_(node),
+        of_samples_(is_sample_norm(node)),
+        x_(node.value("input")),
+        type_(rewriter.type(x_)) {}
 
   bool is_taken() const {
     const bool dtype = type_.dtype == DType::f32 || type_.dtype == DType::f16 || type_.dtype == DType::bf16;
     if (!dtype || type_.device.starts_with("cpu") || type_.rank() < 2 || type_.elements() == 0) return false;
-    if (!is_sample_norm(node_)) return count(type_.shape[1]) > 1;
+    if (!of_samples_) return count(type_.shape[1]) > 1;
     return type_.is_contiguous() && type_.rank() > 2 && type_.shape[1] % groups() == 0 && count(sample_groups()) > 1;
   }
 
@@ -78,7 +82,7 @@ class Expansion {
   }
 
   void run() {
-    if (is_sample_norm(node_)) normalise_samples();
+    if (of_samples_) normalise_samples();
     else normalise_batch();
   }
 
@@ -88,16 +92,11 @@ class Expansion {
     const int64_t samples = type_.shape[0], channels = type_.shape[1];
     const Term x = Term(rewriter_, wide_x());
     const Statistics each = statistics_of(view(x, {1, samples * channels, count(samples * channels)}).id());
-    const bool of_samples = is_sample_norm(node_);
-    const Shape shape = of_samples ? Shape{samples * groups(), channels / groups()} : Shape{samples, channels};
+    const Shape shape = of_samples_ ? Shape{samples * groups(), channels / groups()} : Shape{samples, channels};
     channels_ = Channels{view(Term(rewriter_, each.mean), shape), view(Term(rewriter_, each.variance), shape)};
     run();
-    const auto broadcast = [&](const Statistics& whole, bool variance) {
-      const Term term(rewriter_, variance ? whole.variance : whole.mean);
-      return of_samples ? view(term, {shape[0], 1}) : term;
-    };
-    Term pooled = (channels_->mean - broadcast(*found_, false)) *
-                  (broadcast(*found_, true) + node_.number("eps", 1e-5)).apply("rsqrt");
+    const Term deviation = channels_->mean - beside_channels(found_->mean);
+    Term pooled = deviation * (beside_channels(found_->variance) + node_.number("eps", 1e-5)).apply("rsqrt");
     Shape kept = type_.shape;
     std::fill(kept.begin() + 2, kept.end(), 1);
     pooled = scaled_by_channel(view(pooled, kept));
@@ -114,12 +113,17 @@ class Expansion {
 
   // From statistics of channels with as many elements each: the mean of variances and the variance of means.
   Statistics together() {
-    const IntList along = {is_sample_norm(node_) ? 1 : 0};
-    const Term mean_of_all = mean(channels_->mean, along);
-    const Term deviation = channels_->mean -
-                           (is_sample_norm(node_) ? view(mean_of_all, {mean_of_all.type().shape[0], 1}) : mean_of_all);
+    const IntList along = {of_samples_ ? 1 : 0};
+    const ValueId mean_of_all = mean(channels_->mean, along).id();
+    const Term deviation = channels_->mean - beside_channels(mean_of_all);
     const Term variance = mean(channels_->variance + deviation * deviation, along);
-    return {.mean = mean_of_all.id(), .variance = variance.id()};
+    return {.mean = mean_of_all, .variance = variance.id()};
+  }
+
+  // What was folded of `channels_`, in a shape that broadcasts along them.
+  Term beside_channels(ValueId folded) {
+    const Term term(rewriter_, folded);
+    return of_samples_ ? view(term, {term.type().shape[0], 1}) : term;
   }
 
   // Of each place along the second dimension.
@@ -222,6 +226,7 @@ class Expansion {
 
   Rewriter& rewriter_;
   const Node& node_;
+  const bool of_samples_;
   const ValueId x_;
   const TensorType type_;  // a copy: those of the graph move when it grows
   std::optional<Channels> channels_;
@@ -248,46 +253,73 @@ std::optional<IntList> averaged_positions(const Graph& graph, const Node& node) 
   return dims;
 }
 
-}  // namespace
+class StatisticsPass {
+ public:
+  explicit StatisticsPass(Graph& graph)
+      : after_(after_convolutions(graph)),
+        before_(before_convolutions(graph)),
+        is_averaged_(graph.values.size()),
+        is_read_(graph.is_output()),
+        rewriter_(graph) {
+    const auto users = graph.users();
+    for (size_t id = 0; id < users.size(); ++id)
+      if (!users[id].empty()) is_read_[id] = true;
+    for (const Node& node : graph.nodes)
+      if (averaged_positions(graph, node)) is_averaged_[node.value("self")] = true;
+  }
 
-RewriteCounts statistics(Graph& graph) {
-  std::map<ValueId, ValueId> pooled;  // of norms whose channels are averaged: these averages
-  const std::vector<bool> after = after_convolutions(graph), before = before_convolutions(graph);
-  const auto users = graph.users();
-  const auto is_output = graph.is_output();
-  std::vector<bool> is_averaged(graph.values.size());
-  for (const Node& node : graph.nodes)
-    if (const ValueId self = node.value("self"); averaged_positions(graph, node)) is_averaged[self] = true;
-  const auto is_read = [&](ValueId id) { return id != kNoValue && (is_output[id] || !users[id].empty()); };
-  Rewriter rewriter(graph);
-  return rewriter.run([&](Node& node) {
-    const auto from = pooled.find(node.value("self"));
-    if (auto averaged = from == pooled.end() ? std::nullopt : averaged_positions(rewriter.graph(), node)) {
-      IntList& dims = *averaged;
-      std::erase_if(dims, [](int64_t dim) { return dim > 1; });
-      Term value(rewriter, from->second);
-      if (!dims.empty()) value = mean(value, dims);
-      rewriter.adopt(node.results[0], view(value, rewriter.type(node.results[0]).shape).id(),
-                     NumericTag::kReassociates);
-      return true;
-    }
+  RewriteCounts run() {
+    return rewriter_.run([this](Node& node) { return takes_average(node) || takes_norm(node); });
+  }
+
+ private:
+  // An average of a norm's channels, from those that the norm's statistics gave.
+  bool takes_average(const Node& node) {
+    const auto from = pooled_.find(node.value("self"));
+    if (from == pooled_.end()) return false;
+    std::optional<IntList> dims = averaged_positions(rewriter_.graph(), node);
+    if (!dims) return false;
+    std::erase_if(*dims, [](int64_t dim) { return dim > 1; });
+    Term value(rewriter_, from->second);
+    if (!dims->empty()) value = mean(value, *dims);
+    rewriter_.adopt(node.results[0], view(value, rewriter_.type(node.results[0]).shape).id(),
+                    NumericTag::kReassociates);
+    return true;
+  }
+
+  bool takes_norm(const Node& node) {
     const bool of_samples = is_sample_norm(node);
     if (!(of_samples || is_training_norm(node)) || node.results.empty() || node.results[0] == kNoValue) return false;
-    if (!after[node.value("input")] && (of_samples || !before[node.results[0]])) return false;
-    // The statistics themselves are asked for by nobody.
-    for (size_t place = 1; place < std::min<size_t>(node.results.size(), 3); ++place)
-      if (is_read(node.results[place])) return false;
-    Expansion expansion(rewriter, node);
+    const bool is_after = after_[node.value("input")];
+    const ValueId result = node.results[0];
+    if (!is_after && (of_samples || !before_[result])) return false;
+    if (reads_statistics(node)) return false;
+    Expansion expansion(rewriter_, node);
     if (!expansion.is_taken()) return false;
     // A convolution has a block in one sample where it has many places: it can make statistics of its channels.
-    const ValueId result = node.results[0];
-    if (after[node.value("input")] && expansion.has_long_channels() && is_averaged[result]) {
-      pooled[result] = expansion.run_from_channels();
+    if (is_after && expansion.has_long_channels() && is_averaged_[result]) {
+      pooled_[result] = expansion.run_from_channels();
     } else {
       expansion.run();
     }
     return true;
-  });
-}
+  }
+
+  // Does anybody ask for the statistics themselves, the norm's second and third results?
+  bool reads_statistics(const Node& node) const {
+    for (size_t place = 1; place < std::min<size_t>(node.results.size(), 3); ++place)
+      if (const ValueId id = node.results[place]; id != kNoValue && is_read_[id]) return true;
+    return false;
+  }
+
+  const std::vector<bool> after_, before_;   // [value] convolutions, element by element
+  std::vector<bool> is_averaged_, is_read_;  // [value]
+  std::map<ValueId, ValueId> pooled_;        // of norms whose channels are averaged: these averages
+  Rewriter rewriter_;
+};
+
+}  // namespace
+
+RewriteCounts statistics(Graph& graph) { return StatisticsPass(graph).run(); }
 
 }  // namespace kw
