@@ -17,7 +17,7 @@ namespace kw {
 
 namespace {
 
-constexpr int kHopper = 90;
+constexpr int kHopper = 90, kTensorCores = 70;  // compute capabilities; GPUs have tensor cores from the second on
 
 class TritonTarget : public Target {
  public:
@@ -47,6 +47,8 @@ class TritonTarget : public Target {
       device.units = static_cast<int64_t>(units);
     if (const double cache = figure_of(card, "l2_bytes").value_or(0); cache > 0)
       device.cache_bytes = static_cast<int64_t>(cache);
+    if (const double capability = figure_of(card, "sm").value_or(0); capability > 0 && capability < kTensorCores)
+      device.half_flops = 0;
   }
 
   bool can_run(const Environment& environment) const override {
