@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
-from . import errors, library
+from . import errors, hello, library
 from .running import candidate as candidates
 from .running import problem as problems
 
@@ -80,11 +80,12 @@ def optimize(
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
         graph = export_module(module, arguments, keywords, device="cuda" if target == "triton" else "cpu")
+    card = hello.card("cuda") if target == "triton" else None
     report: dict[str, Any] = {}
     previous = None
     for caution in _CAUTIONS:
         try:
-            compiled = library.compile_graph(graph, target, caution, graphs=graphs)
+            compiled = library.compile_graph(graph, target, caution, graphs=graphs, card=card)
         except errors.Error as error:
             if error.kind != "internal" or caution == _CAUTIONS[-1]:
                 raise

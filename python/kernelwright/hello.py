@@ -42,20 +42,30 @@ def cuda_devices() -> list[dict[str, Any]] | None:
 
     if not torch.cuda.is_available():
         return None
-    found = []
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        found.append(
-            {
-                "index": index,
-                "name": properties.name,
-                "sm": properties.major * 10 + properties.minor,
-                "multiprocessors": properties.multi_processor_count,
-                "memory_bytes": properties.total_memory,
-                "l2_bytes": getattr(properties, "L2_cache_size", 0),
-            }
-        )
-    return found
+    return [_card(index) for index in range(torch.cuda.device_count())]
+
+
+def card(device: str) -> dict[str, Any] | None:
+    """The GPU that a device type stands for; None where it is none, or none is here."""
+    import torch
+
+    if device != "cuda" or not torch.cuda.is_available():
+        return None
+    return _card(torch.cuda.current_device())
+
+
+def _card(index: int) -> dict[str, Any]:
+    import torch
+
+    properties = torch.cuda.get_device_properties(index)
+    return {
+        "index": index,
+        "name": properties.name,
+        "sm": properties.major * 10 + properties.minor,
+        "multiprocessors": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "l2_bytes": getattr(properties, "L2_cache_size", 0),
+    }
 
 
 def cpu() -> dict[str, Any]:

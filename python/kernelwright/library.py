@@ -20,14 +20,16 @@ def compile_graph(
     problem_source: str = "",
     schedule: dict[str, Any] | None = None,
     graphs: str = "off",
+    card: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error.
 
     With `problem_source`, the text of a problem file, ModelNew is a subclass of its Model; without, it wraps a module.
     `schedule`: in place of the planner's own, in the form in which an answer has it. `graphs`: "off", "on" or "auto", of
-    CUDA graphs.
+    CUDA graphs. `card`: the GPU that the candidate will run on (hello.card), where it is here.
     """
     request = {"graph": graph, "target": target, "caution": caution, "problem_source": problem_source, "graphs": graphs}
+    request |= {} if card is None else {"card": card}
     return _call("kw_compile", request | ({} if schedule is None else {"schedule": schedule}))
 
 

@@ -14,7 +14,7 @@ struct ProblemRecord {
 
 struct ProposalRecord {
   std::string problem, candidate;  // hashes
-  std::string target;              // "triton", "cpu"
+  std::string target;              // its name
   std::string proposer;            // "scheduler", "search", "person", "llm:MODEL"
   std::string emitter;             // version of what printed it
   std::string schedule;            // JSON, or empty

@@ -4,12 +4,15 @@
 
 #include "capi/kernelwright.h"
 #include "capture/reader.hpp"
+#include "judge/environment.hpp"
 #include "llm/prompts.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/compile.hpp"
 #include "run/report_parts.hpp"
 #include "support/error.hpp"
 #include "support/error_json.hpp"
+#include "support/json_fields.hpp"
+#include "targets/targets.hpp"
 
 namespace {
 
@@ -46,9 +49,16 @@ Caution caution_of(const std::string& name) {
               "Use fused, exact-convolutions, no-graphs, library-draws, unfused or library.");
 }
 
+// `card`: the GPU that the caller has, as the worker's protocol describes it; null where it has none.
+DeviceDescription device_of(const Target& target, const Json& card) {
+  DeviceDescription device = target.default_device();
+  if (card.is_object()) target.look_at(device, {}, card);
+  return device;
+}
+
 Json compile_request(const Json& request) {
   CompileOptions options;
-  options.target = request.value("target", "cpu");
+  options.device = device_of(target_named(request.value("target", "cpu")), member(request, "card"));
   options.caution = caution_of(request.value("caution", "fused"));
   options.graphs = graph_use_of(request.value("graphs", "off"));
   options.passes.disabled = request.value("disabled_passes", std::vector<std::string>{});
@@ -69,13 +79,11 @@ Json compile_request(const Json& request) {
 }
 
 Json prompt_request(const Json& request) {
-  const llm::PromptFacts facts{.target = request.value("target", "triton"),
+  const llm::PromptFacts facts{.language = language_of(target_named(request.value("target", "triton"))),
                                .problem = request.at("problem"),
                                .hardware = request.value("hardware", ""),
                                .examples = {},
                                .shots = request.value("shots", 1)};
-  if (facts.target != "triton" && facts.target != "cpu")
-    throw Error(ErrorKind::kUser, "there is no target \"" + facts.target + "\".", "Use triton or cpu.");
   const llm::Prompt prompt = llm::fill(llm::load_template(request.value("template", "chat")), facts, 0,
                                        [](const llm::Prompt&) { return 0; })
                                  .prompt;

@@ -13,7 +13,8 @@ extern "C" {
 
 #define KW_API __attribute__((visibility("default")))
 
-/* {"graph": GRAPH (docs/worker-protocol.md), "target": "cpu"|"triton", "caution": "fused"|"unfused"|"library",
+/* {"graph": GRAPH (docs/worker-protocol.md), "target": "cpu"|"triton", "card": {…} (the GPU in hand, as
+ * "hello" describes it; left out: the target's default device), "caution": "fused"|"unfused"|"library",
  * "disabled_passes": [NAME…], "problem_name": TEXT, "problem_source": TEXT (empty for a module in memory), "schedule":
  * SCHEDULE (left out: the planner's own)} → {"source": TEXT, "kernels": [NAME…], "library_calls": N, "library_ops":
  * [OP…], "schedule": SCHEDULE, "seconds": {STAGE: S}} */

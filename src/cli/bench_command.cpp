@@ -12,7 +12,7 @@
 #include "cli/options.hpp"
 #include "cli/sampling_options.hpp"
 #include "judge/environment.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "run/bench.hpp"
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
@@ -94,9 +94,10 @@ int bench(BenchArguments options, Console& console) {
   choose_proposer(options.proposer, bench);
   if (!bench.proposer.model.model.empty() && !(bench.proposer.edits && bench.proposer.model.model == kSearchAsModel))
     llm::place_of(bench.proposer.model.model);
-  bench.target = resolve_target(bench.target, environment, !bench.emit_only);
+  const Target& target = resolve_target(bench.target, environment, !bench.emit_only);
+  bench.target = target.name();
   if (bench.emit_only) bench.devices = {""};
-  else if (bench.target == "cpu") bench.devices = {"cpu"};
+  else if (target.tensors() != "cuda") bench.devices = {std::string(target.tensors())};
   else if (bench.devices.empty()) bench.devices = {"0"};
   bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
   const std::vector<BenchProblem> problems = find_problems(options.paths);

@@ -12,11 +12,12 @@
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
 #include "judge/session.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "plan/program_text.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/captured.hpp"
 #include "propose/compile.hpp"
+#include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
 #include "run/report_version.hpp"
@@ -51,19 +52,22 @@ std::string kernels_text(const Compiled& compiled) {
 int inspect(const InspectArguments& options, Console& console) {
   read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const Environment environment = find_environment();
-  const std::string target = resolve_target(options.target, environment, false);
+  const Target& target = resolve_target(options.target, environment, false);
   const ProblemFile file = read_problem_file(options.problem, options.size, target);
   Session session(environment, console);
-  Graph graph = captured_graph(session, file.path, file.size, device_of(target));
+  Graph graph = captured_graph(session, file.path, file.size, std::string(target.tensors()));
   session.stop();
 
   std::string text;
-  CompileOptions compile_options{.target = target,
-                                 .graphs = graph_use_of(options.graphs),
-                                 .caution = Caution::kNone,
-                                 .passes = {},
-                                 .problem_name = file.title(),
-                                 .problem_source = file.source};
+  Archive archive;
+  CompileOptions compile_options{
+      .device = known_device(archive, environment, archive.add_environment(environment.description_json()), target,
+                             session.card()),
+      .graphs = graph_use_of(options.graphs),
+      .caution = Caution::kNone,
+      .passes = {},
+      .problem_name = file.title(),
+      .problem_source = file.source};
   for (const Caution caution : kCautions)
     if (name_of(caution) == options.caution) compile_options.caution = caution;
   compile_options.passes.disabled = options.disabled;
@@ -76,7 +80,7 @@ int inspect(const InspectArguments& options, Console& console) {
   Json json = {{"version", kReportVersion},
                {"command", "inspect"},
                {"problem", file.path},
-               {"target", target},
+               {"target", target.name()},
                {"stage", options.stage}};
   if (options.stage == "graph") {
     text = print(graph);

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ranges>
 
 #include "cli/help_text.hpp"
-#include "support/suggest.hpp"
 #include "passes/pipeline.hpp"
+#include "support/suggest.hpp"
+#include "support/text.hpp"
+#include "targets/targets.hpp"
 
 namespace kw::cli {
 
@@ -68,12 +71,17 @@ CLI::Option* add_problem(CLI::App& app, std::string& problem) {
 }
 
 void add_target(CLI::App& app, std::string& target) {
+  std::vector<std::string> choices = {"auto"}, described;
+  for (const Target* one : targets() | std::views::reverse) {
+    const std::string device(one->description());
+    choices.emplace_back(one->name());
+    described.push_back(choices.back() + (device.empty() ? "" : " for " + device));
+  }
   app.add_option("--target", target,
-                 "Where the kernels run: cpu, or triton for an NVIDIA GPU; auto takes the GPU "
-                 "where there is one")
+                 "Where the kernels run: " + join(described, ", or ") + "; auto takes the GPU where there is one")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "triton"}))
-      ->type_name("auto|cpu|triton")
+      ->check(CLI::IsMember(choices))
+      ->type_name(join(choices, "|"))
       ->group(kInputOutput);
 }
 

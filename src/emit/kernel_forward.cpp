@@ -11,7 +11,6 @@
 #include "emit/scratch_memory.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
-#include "judge/target.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

@@ -11,7 +11,6 @@
 #include "emit/graph_class.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
-#include "judge/target.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

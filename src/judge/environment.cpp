@@ -211,4 +211,14 @@ std::string emitter_version() {
   return version;
 }
 
+double cpu_cache_bytes() {
+  double largest = 0;
+  for (const char* index : {"2", "3"}) {
+    std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
+    double kilobytes = 0;
+    if (file >> kilobytes) largest = std::max(largest, kilobytes * 1024);
+  }
+  return largest;
+}
+
 }  // namespace kw

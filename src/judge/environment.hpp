@@ -31,6 +31,8 @@ Environment find_environment();
 // The same without throwing: what is missing stays empty, for `kw doctor`.
 Environment look_at_environment();
 
+double cpu_cache_bytes();  // of the last level; 0 where the system does not say
+
 // Version of everything that decides the emitted source; a stored result of another version does not answer.
 std::string emitter_version();
 

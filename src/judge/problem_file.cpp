@@ -12,6 +12,7 @@
 #include "archive/records.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -109,7 +110,7 @@ bool has_sizes(const std::string& source) {
   return table && taken;
 }
 
-ProblemFile read_problem_file(const std::string& path, const std::string& asked, const std::string& target) {
+ProblemFile read_problem_file(const std::string& path, const std::string& asked, const Target& target) {
   ProblemFile file = read_problem_file(path);
   if (!has_sizes(file.source)) {
     if (!asked.empty())
@@ -117,7 +118,7 @@ ProblemFile read_problem_file(const std::string& path, const std::string& asked,
              "Leave --size out, or add a table SIZES and write get_inputs(size=...) as docs/cli.md shows.");
     return file;
   }
-  file.size = !asked.empty() ? asked : target == "cpu" ? "cpu" : "full";
+  file.size = !asked.empty() ? asked : std::string(target.usual_size());
   file.source_with_imports += "\n# size: " + file.size + "\n";
   return file;
 }

@@ -6,6 +6,8 @@
 
 namespace kw {
 
+class Target;
+
 struct ProblemFile {
   std::string path;                  // absolute
   std::string name;                  // the file's stem
@@ -24,9 +26,9 @@ ProblemFile read_problem_file(const std::string& path);
 // Whether a file of this text has a table SIZES, and a get_inputs() that takes one of their names.
 bool has_sizes(const std::string& source);
 
-// The same at one of its sizes: `asked`, or when that is empty the one for `target` ("cpu", or "full" for a GPU). The
+// The same at one of its sizes: `asked`, or when that is empty the target's usual one. The
 // size becomes part of what the archive knows the problem by. Throws kUser when a size is asked for by name and the
 // file has none.
-ProblemFile read_problem_file(const std::string& path, const std::string& asked, const std::string& target);
+ProblemFile read_problem_file(const std::string& path, const std::string& asked, const Target& target);
 
 }  // namespace kw

@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "support/error.hpp"
+#include "support/json_fields.hpp"
 #include "support/scratch.hpp"
 #include "support/text.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -59,7 +61,8 @@ Session::Session(const Environment& environment, Progress& progress, double time
       worker_(WorkerOptions{environment.python, environment.module_path, {}}),
       timeout_(timeout_seconds),
       has_gpu_(environment.has_gpu()),
-      cpu_threads_(environment.cpu_threads) {
+      cpu_threads_(environment.cpu_threads),
+      card_(std::make_unique<Json>()) {
   remove_left_over_scratch();
   // On one core they would only take turns.
   if (workers == Workers::kTwo && environment.cpu_threads > 1)
@@ -193,7 +196,9 @@ std::string Session::capture(const std::string& problem, const std::string& size
   const double limit = std::min(kCaptureLimit, timeout_);
   try {
     const Json params = {{"problem", problem}, {"size", size_json(size)}, {"device", device}};
-    return twice(Deaths::kKills, [&] { return ask(tracer(), "capture", "capture", params, limit); })["graph"].dump();
+    const Json reply = twice(Deaths::kKills, [&] { return ask(tracer(), "capture", "capture", params, limit); });
+    *card_ = member(reply, "card");
+    return reply.at("graph").dump();
   } catch (const WorkerFailure& failure) {
     ErrorText text;
     text.detail = last_lines(failure.log, 40);
@@ -264,11 +269,10 @@ void Session::prepare_at_once(const VerifyRequest& request) {
   }
 }
 
-void Session::build(const std::string& candidate, const std::string& target) {
+void Session::build(const std::string& candidate, const Target& target) {
   if (!tracer_) return;
   try {
-    // Triton's kernels take seconds each.
-    const int jobs = target == "triton" ? std::max(1, cpu_threads_ / kCoresForOne) : 1;
+    const int jobs = target.build_command().one_by_one ? std::max(1, cpu_threads_ / kCoresForOne) : 1;
     ask(*tracer_, "build", "build", {{"candidates", Json::array({candidate})}, {"jobs", jobs}}, kCompileLimit);
   } catch (const Error&) {
   } catch (const WorkerFailure&) {}
@@ -375,9 +379,9 @@ Json Session::calibrate(const std::string& device) {
   } catch (const WorkerFailure& failure) { throw_for(failure, "measuring the device"); }
 }
 
-Json Session::compile_only(const std::string& candidate, int sm) {
+Json Session::compile_only(const std::string& candidate, const Target& target, int capability) {
   try {
-    const Json params = {{"candidate", candidate}, {"target", "triton"}, {"sm", sm}};
+    const Json params = {{"candidate", candidate}, {"target", target.name()}, {"sm", capability}};
     return twice(Deaths::kKills,
                  [&] { return ask(worker_, "compile kernels", "compile_only", params, kCompileLimit); });
   } catch (const WorkerFailure& failure) { throw_for(failure, "compiling the kernels"); }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -15,6 +16,8 @@
 #include "support/progress.hpp"
 
 namespace kw {
+
+class Target;
 
 constexpr double kShortWait = 0.05;  // seconds: less is the locks' own time and in no report
 
@@ -79,6 +82,8 @@ class Session {
   nlohmann::ordered_json hello();
   // The exported graph as the protocol's JSON text. A process that dies or hangs here is the problem's doing: kUser.
   std::string capture(const std::string& problem, const std::string& size, const std::string& device);
+  // The GPU that the last capture ran on, as the protocol has it; null where it was none.
+  const nlohmann::ordered_json& card() const { return *card_; }
   // With two workers: makes what the first verify() of the same problem, device, policy, seed and draws needs beside
   // the candidate. Does not wait.
   void prepare(const VerifyRequest& request);
@@ -86,7 +91,7 @@ class Session {
   void prepare_at_once(const VerifyRequest& request);
   // With two workers: compiles the candidate's kernels, so that no device's lock is held meanwhile. What does not
   // compile shows in its verification.
-  void build(const std::string& candidate, const std::string& target);
+  void build(const std::string& candidate, const Target& target);
   // Gives back the memory and the GPU context of the process that traced.
   void end_tracing();
   nlohmann::ordered_json verify(const VerifyRequest& request);    // may throw WorkerFailure
@@ -96,7 +101,7 @@ class Session {
   std::vector<std::string> missing_protections(const std::string& device);
   nlohmann::ordered_json ceilings(const std::string& device);
   nlohmann::ordered_json calibrate(const std::string& device);
-  nlohmann::ordered_json compile_only(const std::string& candidate, int sm);
+  nlohmann::ordered_json compile_only(const std::string& candidate, const Target& target, int capability);
 
   // Does the problem alone (eager, without a candidate) run? Empty, or what happens; to know whose fault a dead worker
   // is.
@@ -130,6 +135,7 @@ class Session {
   double timeout_;
   bool has_gpu_;
   int cpu_threads_;
+  std::unique_ptr<nlohmann::ordered_json> card_;
   std::optional<uint64_t> prepared_seed_;
   std::optional<Sandbox> sandbox_;  // made with the first candidate
   std::set<WorkerClient*> forked_;

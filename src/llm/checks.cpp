@@ -78,49 +78,12 @@ Fault forbidden_in(const Json& facts) {
   return {};
 }
 
-// The model's own class does the work through Triton: some kernel is launched as kernel[grid](…).
-Fault triton_kernels(const Json& facts) {
-  if (facts["kernels"].empty())
-    return {"no-kernel", "The file has no Triton kernel: no function is decorated with @triton.jit.", ""};
-  const auto launched = [&](const Json& kernel) {
-    return std::find(facts["launched"].begin(), facts["launched"].end(), kernel) != facts["launched"].end();
-  };
-  if (std::none_of(facts["kernels"].begin(), facts["kernels"].end(), launched))
-    return {"not-launched",
-            "The kernel " + facts["kernels"][0].get<std::string>() + " is never launched as kernel[grid](…).", ""};
-  return {};
-}
-
-Fault cpu_kernels(const Json& facts, const std::string& source) {
-  if (source.find("extern \"C\"") == std::string::npos)
-    return {"no-kernel", "The file has no C++ kernel: no string with extern \"C\" functions.", ""};
-  const auto calls = [&](std::string_view end) {
-    return std::any_of(facts["calls"].begin(), facts["calls"].end(),
-                       [&](const Json& call) { return call["name"].get<std::string>().ends_with(end); });
-  };
-  if (!calls("compile_cpp") && !calls("CDLL") && !calls("load_inline"))
-    return {"not-launched", "The C++ is never compiled: there is no call of compile_cpp.", ""};
-  // Some function of the C++ is called by its name.
-  for (const Json& call : facts["calls"]) {
-    const std::string name = call["name"];
-    const size_t point = name.rfind('.');
-    if (point == std::string::npos) continue;
-    const std::string function = name.substr(point + 1);
-    for (size_t at = source.find(function + "("); at != std::string::npos; at = source.find(function + "(", at + 1)) {
-      const size_t line = source.rfind('\n', at) + 1;
-      if (source.substr(line, at - line).find("extern \"C\"") != std::string::npos ||
-          source.substr(line, at - line).find("void ") != std::string::npos)
-        return {};
-    }
-  }
-  return {"not-launched", "No function of the C++ is called.", ""};
-}
-
 }  // namespace
 
-Fault check(const Json& facts, const std::string& source, const std::string& target) {
+Fault check(const Json& facts, const std::string& source, const KernelLanguage& language) {
   if (Fault fault = forbidden_in(facts); !fault.code.empty()) return fault;
-  return target == "cpu" ? cpu_kernels(facts, source) : triton_kernels(facts);
+  const KernelFault lacks = language.check(facts, source);
+  return {lacks.code, lacks.message, ""};
 }
 
 }  // namespace kw::llm

@@ -9,8 +9,8 @@
 
 namespace kw::llm {
 
-// `facts` of a source without a syntax error. Forbidden calls, whether there is a kernel of the target's kind, and
+// `facts` of a source without a syntax error. Forbidden calls, whether there is a kernel in the language, and
 // whether it is launched.
-Fault check(const nlohmann::ordered_json& facts, const std::string& source, const std::string& target);
+Fault check(const nlohmann::ordered_json& facts, const std::string& source, const KernelLanguage& language);
 
 }  // namespace kw::llm

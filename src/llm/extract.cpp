@@ -63,8 +63,8 @@ bool has_module_class(const std::string& code) {
   return false;
 }
 
-bool has_kernel(const std::string& code, const std::string& target) {
-  return code.find(target == "cpu" ? "extern \"C\"" : "@triton.jit") != std::string::npos;
+bool has_kernel(const std::string& code, const KernelLanguage& language) {
+  return code.find(language.mark()) != std::string::npos;
 }
 
 class Extractor {
@@ -98,9 +98,10 @@ class Extractor {
     // A line of our own never breaks the syntax; a model's `from __future__` further down does.
     if (!facts["syntax"].is_null())
       return failed("syntax-error", "The code is not valid Python: " + facts["syntax"].value("message", "") + ".");
-    result_.fault = check(facts, source(), input_.target);
-    if (input_.target == "cpu" && result_.fault.code.empty() && is_undefined(facts, "compile_cpp"))
-      prepend(std::string(embedded_text("cpu_helper.py")) + "\n\n", "");
+    result_.fault = check(facts, source(), input_.language);
+    const std::string_view helper = input_.language.helper();
+    if (!helper.empty() && result_.fault.code.empty() && is_undefined(facts, helper))
+      prepend(std::string(input_.language.helper_text()) + "\n\n", "");
     return result_;
   }
 
@@ -128,7 +129,7 @@ class Extractor {
     auto chosen = last_with([](const std::string& code) { return mentions_class(code, "ModelNew"); });
     if (chosen == blocks.end()) chosen = last_with(has_module_class);
     if (chosen == blocks.end())
-      chosen = last_with([&](const std::string& code) { return has_kernel(code, input_.target); });
+      chosen = last_with([&](const std::string& code) { return has_kernel(code, input_.language); });
     if (chosen == blocks.end()) chosen = std::prev(blocks.end());
     source() = dedented(chosen->code);
     if (!chosen->closed) repaired("fence closed");
@@ -138,11 +139,11 @@ class Extractor {
 
   // Kernel in one block, module in another.
   void join_kernels(const std::vector<Block>& blocks, const Block& chosen) {
-    if (has_kernel(source(), input_.target))
+    if (has_kernel(source(), input_.language))
       return repaired("one of " + std::to_string(blocks.size()) + " blocks taken");
     std::string before;
     for (const Block& block : blocks)
-      if (&block != &chosen && has_kernel(block.code, input_.target)) before += dedented(block.code) + "\n\n";
+      if (&block != &chosen && has_kernel(block.code, input_.language)) before += dedented(block.code) + "\n\n";
     if (before.empty()) return repaired("one of " + std::to_string(blocks.size()) + " blocks taken");
     source() = before + source();
     repaired("blocks joined");
@@ -217,7 +218,7 @@ class Extractor {
     return true;
   }
 
-  static bool is_undefined(const Json& facts, const char* name) {
+  static bool is_undefined(const Json& facts, std::string_view name) {
     return std::find(facts["undefined"].begin(), facts["undefined"].end(), name) != facts["undefined"].end();
   }
 

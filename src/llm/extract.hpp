@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "target/kernel_language.hpp"
+
 namespace kw::llm {
 
 // What Python's own parser says of a source: the worker's `source_facts` (docs/worker-protocol.md).
@@ -27,8 +29,8 @@ struct Extraction {
 struct ExtractionInput {
   std::string text;      // the completion
   bool cut_off = false;  // it ended because its tokens did
-  std::string target;    // "triton", "cpu"
-  std::string problem;   // source of the problem
+  const KernelLanguage& language;
+  std::string problem;  // source of the problem
 };
 
 // Code blocks, the choice among them, repairs, and the static checks (checks.hpp). Runs nothing of the candidate's.

@@ -86,13 +86,13 @@ std::string example_text(const Example& example) {
 }
 
 Prompt filled(const Template& form, const PromptFacts& facts, size_t archived) {
-  const std::string own_example = trimmed(std::string(embedded_text(facts.target + "_example.txt")));
+  const std::string own_example = trimmed(std::string(facts.language.example()));
   std::string examples;
   if (facts.shots > 0) examples = own_example;
   for (size_t i = 0; i < archived; ++i) examples += "\n\n" + example_text(facts.examples[i]);
-  const Values values = {{"language", facts.target == "cpu" ? "C++" : "Triton"},
+  const Values values = {{"language", std::string(facts.language.name())},
                          {"problem", trimmed(facts.problem)},
-                         {"form", trimmed(std::string(embedded_text(facts.target + "_form.txt")))},
+                         {"form", trimmed(std::string(facts.language.form()))},
                          {"example", examples},
                          {"examples", examples.empty() ? ""
                                                        : std::string(archived ? "Examples, of other modules:"

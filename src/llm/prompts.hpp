@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "llm/backend.hpp"
+#include "target/kernel_language.hpp"
 
 namespace kw::llm {
 
@@ -34,7 +35,7 @@ struct Example {
 };
 
 struct PromptFacts {
-  std::string target;             // "triton", "cpu"
+  const KernelLanguage& language;
   std::string problem;            // source of the problem file
   std::string hardware;           // what is known of the device, in words; empty: nothing
   std::vector<Example> examples;  // nearest first, from the archive

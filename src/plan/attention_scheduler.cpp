@@ -20,7 +20,7 @@ constexpr int64_t kSharedBytes = 200 << 10, kHalfOfShared = 100 << 10;
 
 bool can_take(const LoweredGroup& group) { return group.attention.has_value(); }
 
-const ParameterTable& takes(const DeviceDescription&) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {64, 128}},
       {.name = "block_n", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
@@ -52,12 +52,10 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"bulk", 1},          {"scheme", split ? kFp16x3 : kIeee}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription& device) {
-  return takes(device).ranges();
-}
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) { return takes().ranges(); }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   return attention_kernels(group, {.queries = read("block_m"),
                                    .keys = read("block_n"),
@@ -69,6 +67,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kAttentionScheduler{"attention", can_take, takes, defaults, space, lower};
+const Scheduler kAttentionScheduler{"attention", GroupWork::kProducts, can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

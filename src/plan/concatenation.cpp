@@ -88,7 +88,7 @@ class Splitter {
       for (ValueId part : concatenated_parts(facts_.graph, concatenation))
         if (made.contains(facts_.graph.values[facts_.roots[part]].producer)) stored.push_back(facts_.roots[part]);
       const auto lowered = plan::lower_group(facts_, maker.nodes, stored);
-      const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered) : nullptr;
+      const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered, device_) : nullptr;
       if (!scheduler) return std::nullopt;
       maker.scheduler = scheduler->name;
       maker.parameters = scheduler->defaults(*lowered, device_);
@@ -153,7 +153,7 @@ class Splitter {
     for (size_t group = 0; group < made.groups.size(); ++group) {
       const bool has_parts = std::any_of(outputs[group].begin(), outputs[group].end(),
                                          [&](ValueId value) { return places.contains(value); });
-      const plan::Scheduler* scheduler = plan::find_scheduler(made.groups[group].scheduler);
+      const plan::Scheduler* scheduler = plan::find_scheduler(made.groups[group].scheduler, device_);
       if (!has_parts || !scheduler) continue;
       const auto lowered = plan::lower_group(facts, made.groups[group].nodes, outputs[group]);
       if (!lowered || !plan::takes(*scheduler, *lowered)) return false;
@@ -202,7 +202,7 @@ std::map<ValueId, Place> places_of(const GraphFacts& facts, const Schedule& sche
   std::set<ValueId> made;  // by kernels of the schedule, in memory that is theirs to choose
   const auto outputs = stored_values(facts, nodes_of(schedule));
   for (size_t group = 0; group < schedule.groups.size(); ++group)
-    if (plan::find_scheduler(schedule.groups[group].scheduler))
+    if (plan::is_kernel(schedule.groups[group].scheduler))
       for (ValueId value : outputs[group])
         if (facts.classes[graph.values[value].producer] != plan::OpClass::kScatter) made.insert(value);
   for (const GroupSchedule& group : schedule.groups) {

@@ -22,7 +22,7 @@ constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has w
 
 bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
 
-const ParameterTable& takes(const DeviceDescription&) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
       {.name = "block_n", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
@@ -96,8 +96,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"scheme", split ? kFp16x3 : kIeee}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  std::vector<ParameterRange> ranges = takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
+  std::vector<ParameterRange> ranges = takes().ranges();
   // Blocks that have whole rows are no narrower than these.
   if (folded_dimension(group))
     for (ParameterRange& range : ranges)
@@ -106,8 +106,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   const Product& product = *group.product;
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   ContractionBlocks blocks{.rows = read("block_m"),
@@ -134,6 +134,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kContractionScheduler{"contraction", can_take, takes, defaults, space, lower};
+const Scheduler kContractionScheduler{"contraction", GroupWork::kProducts, can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

@@ -27,7 +27,7 @@ bool can_take(const LoweredGroup& group) {
   return group.convolution && !(group.convolution->folds_filters && group.convolution->is_direct());
 }
 
-const ParameterTable& takes(const DeviceDescription&) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {32, 64, 128, 256}},
       {.name = "block_n",
@@ -137,8 +137,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"scheme", one.exact ? kFp16x3 : kOneHalf}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  std::vector<ParameterRange> ranges = takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
+  std::vector<ParameterRange> ranges = takes().ranges();
   // Only depthwise convolutions have rows to share.
   if (!group.convolution->is_direct())
     std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "rows"; });
@@ -150,8 +150,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Convolution& one = *group.convolution;
   int64_t filters = read("block_m"), positions = read("block_n");
@@ -173,6 +173,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kConvolutionScheduler{"convolution", can_take, takes, defaults, space, lower};
+const Scheduler kConvolutionScheduler{"convolution", GroupWork::kProducts, can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/axes.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -11,23 +12,15 @@ using namespace kernel_ir;
 
 namespace {
 
-constexpr double kSectorBytes = 32;         // the least a GPU's memory moves
-constexpr double kLineBytes = 64;           // of a CPU's caches
-constexpr double kLatencySeconds = 0.7e-6;  // of one round trip to a GPU's memory
-constexpr double kProgramSeconds = 0.8e-6;  // from a program's start to its first load, and from its last store to its
-                                            // end
-constexpr double kFoldSeconds = 0.15e-6;    // one step of a reduction across warps
-constexpr double kRegistersOfUnit = 65536, kThreadsOfUnit = 2048, kMostRegisters = 255, kFixedRegisters = 24;
-
-class Estimation {
+class Counter {
  public:
-  Estimation(const Kernel& kernel, const DeviceDescription& device)
-      : kernel_(kernel), device_(device), is_gpu_(device.target == "triton") {
+  Counter(const Kernel& kernel, const DeviceDescription& device, const MemoryRules& rules)
+      : kernel_(kernel), device_(device), rules_(rules) {
     arrange(kernel_);
     expr_axes_ = axes_of_exprs(kernel_);
   }
 
-  KernelEstimate run() {
+  KernelWork run() {
     find_tile();
     for (const Stmt& stmt : kernel_.body) visit(stmt, false);
     find_neighbours();
@@ -39,10 +32,10 @@ class Estimation {
                  scatters ? value : kNoExpr);
     }
     for (const Neighbours& one : loads_)
-      add_access(*one.first, kernel_.exprs[one.index].dtype, load_passes_[one.index], one, one.index);
+      add_access(*one.first, kernel_.exprs[one.index].dtype, work_.load_passes[one.index], one, one.index);
     count_arithmetic();
-    result_.seconds = is_gpu_ ? gpu_seconds() : cpu_seconds(kernel_, result_, device_);
-    return result_;
+    work_.kernel = std::move(kernel_);
+    return std::move(work_);
   }
 
  private:
@@ -53,29 +46,29 @@ class Estimation {
 
   void find_tile() {
     for (const Axis& one : kernel_.axes) {
-      tile_ *= static_cast<double>(one.block);
-      if (one.kind == AxisKind::kParallel || one.cooperative) programs_ *= blocks_of(one);
+      work_.tile *= static_cast<double>(one.block);
+      if (one.kind == AxisKind::kParallel || one.cooperative) work_.programs *= blocks_of(one);
       else if (one.looped) steps_ *= blocks_of(one);
     }
-    load_passes_.assign(kernel_.exprs.size(), 0);
+    work_.load_passes.assign(kernel_.exprs.size(), 0);
   }
 
   void visit(const Stmt& stmt, bool in_loop) {
     switch (stmt.kind) {
       case StmtKind::kLoop:
-        iterations_ += steps_;
+        work_.iterations += steps_;
         for (const Stmt& inner : stmt.body) visit(inner, true);
         break;
       case StmtKind::kLet:
         if (is_load(kernel_.exprs[stmt.expr])) {
-          ++load_passes_[stmt.expr];
-          loads_in_loop_ += in_loop;
+          ++work_.load_passes[stmt.expr];
+          work_.loads_in_loop += in_loop;
         }
         break;
-      case StmtKind::kFinish: ++folds_; break;
+      case StmtKind::kFinish: ++work_.folds; break;
       case StmtKind::kScan:
         // Lanes of a block wait for those before them, in every block; where a thread walks alone, nobody waits.
-        if (axis(static_cast<size_t>(scan_axis_of(kernel_))).block > 1) folds_ += 2 * (in_loop ? steps_ : 1);
+        if (axis(static_cast<size_t>(scan_axis_of(kernel_))).block > 1) work_.folds += 2 * (in_loop ? steps_ : 1);
         break;
       default: break;
     }
@@ -102,8 +95,8 @@ class Estimation {
     for (size_t at = 0; at < kernel_.stores.size(); ++at)
       add(stores_, kernel_.stores[at].access, static_cast<int>(at), 1, true);
     for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-      if (load_passes_[id] > 0)
-        add(loads_, kernel_.exprs[id].access, static_cast<int>(id), load_passes_[id],
+      if (work_.load_passes[id] > 0)
+        add(loads_, kernel_.exprs[id].access, static_cast<int>(id), work_.load_passes[id],
             kernel_.exprs[id].kind == ExprKind::kLoad);
     for (std::vector<Neighbours>* all : {&stores_, &loads_})
       for (Neighbours& one : *all) {
@@ -130,7 +123,7 @@ class Estimation {
     for (bool grown = true; grown;) {
       grown = false;
       for (const IndexTerm& term : access.index.terms) {
-        const double block = static_cast<double>(is_gpu_ ? axis(term.axis).block : axis(term.axis).extent);
+        const double block = static_cast<double>(rules_.in_blocks ? axis(term.axis).block : axis(term.axis).extent);
         if (term.divisor != 1 || block <= 1 || static_cast<double>(term.coefficient) != run) continue;
         run *= term.modulus ? std::min(block, static_cast<double>(term.modulus)) : block;
         grown = true;
@@ -142,9 +135,9 @@ class Estimation {
 
   // Share of what the memory moves that is asked for.
   double used_share(const Access& access, double size) const {
-    const double line = is_gpu_ ? kSectorBytes : kLineBytes;
+    const double line = rules_.line_bytes;
     const double run = run_length(access) * size;
-    if (run >= line) return run / (run + (is_gpu_ ? 8 : 0));
+    if (run >= line) return run / (run + rules_.lost_bytes);
     // Along an axis that is walked one by one, neighbours share the line: out of a cache where it is still there.
     for (const IndexTerm& term : access.index.terms)
       if (term.coefficient == 1 && term.divisor == 1 && axis(term.axis).extent > 1) return std::max(run / line, 0.5);
@@ -164,7 +157,7 @@ class Estimation {
     for (const IndexTerm& term : access.index.terms)
       if (term.coefficient == 1 && term.divisor == 1 && !moves[term.axis] && axis(term.axis).extent > 1)
         return used_share(access, size);
-    return measured_share(device_.gather_bytes_per_second, size, size / (is_gpu_ ? kSectorBytes : kLineBytes));
+    return measured_share(device_.gather_bytes_per_second, size, size / rules_.line_bytes);
   }
 
   // How often each element is read where an index adds up axes: windows that overlap.
@@ -196,8 +189,9 @@ class Estimation {
       } else if (axis(i).kind == AxisKind::kParallel) {
         // Programs are numbered with the last axis fastest: those that differ only there read the same at about the
         // same time.
-        (static_cast<int>(i) > innermost ? again_near : again_far) *= is_gpu_ ? blocks_of(axis(i))
-                                                                              : static_cast<double>(axis(i).extent);
+        (static_cast<int>(i) > innermost ? again_near : again_far) *= rules_.in_blocks
+                                                                          ? blocks_of(axis(i))
+                                                                          : static_cast<double>(axis(i).extent);
       }
     }
     const double buffer = static_cast<double>(kernel_.buffers[access.buffer].elements),
@@ -209,13 +203,13 @@ class Estimation {
                                  : std::min(1.0, used_share(access, size) * side_by_side(neighbours));
     const double cache = static_cast<double>(device_.cache_bytes) * 0.8;
     const bool stays = unique <= cache;
-    const double in_flight = per_program * size * std::min(programs_, static_cast<double>(device_.units) * 2);
+    const double in_flight = per_program * size * std::min(work_.programs, static_cast<double>(device_.units) * 2);
     const double memory_passes = (stays || in_flight <= cache ? 1.0 : passes) * (stays ? 1.0 : again_far);
-    const double requests = static_cast<double>(passes) * again_far * (is_gpu_ ? again_near : 1.0) *
+    const double requests = static_cast<double>(passes) * again_far * (rules_.in_blocks ? again_near : 1.0) *
                             (gathers ? 1.0 : std::max(overlap(access, buffer), asked / elements));
-    result_.memory_bytes += unique * memory_passes / share;
-    result_.cache_bytes += unique * std::max(0.0, requests - memory_passes) / share;
-    bytes_asked_ += unique * static_cast<double>(passes);
+    work_.estimate.memory_bytes += unique * memory_passes / share;
+    work_.estimate.cache_bytes += unique * std::max(0.0, requests - memory_passes) / share;
+    work_.bytes_asked += unique * static_cast<double>(passes);
   }
 
   void count_arithmetic() {
@@ -229,61 +223,21 @@ class Estimation {
       double points = 1;
       for (size_t i = 0; i < over.size(); ++i) {
         if (over[i])
-          points *= is_gpu_ ? blocks_of(axis(i)) * static_cast<double>(axis(i).block)
-                            : static_cast<double>(axis(i).extent);
-        else if (axis(i).kind == AxisKind::kParallel && is_gpu_) points *= blocks_of(axis(i));
+          points *= rules_.in_blocks ? blocks_of(axis(i)) * static_cast<double>(axis(i).block)
+                                     : static_cast<double>(axis(i).extent);
+        else if (axis(i).kind == AxisKind::kParallel && rules_.in_blocks) points *= blocks_of(axis(i));
       }
-      result_.flops += weight * points;
+      work_.estimate.flops += weight * points;
     }
-  }
-
-  double gpu_seconds() {
-    const double threads = 32.0 * kernel_.num_warps;
-    const double each = std::max(1.0, tile_ / threads);
-    int loads = 0, folded = 0;
-    for (const int passes : load_passes_) loads += passes > 0;
-    for (const Expr& expr : kernel_.exprs) folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
-    const int live = iterations_ > 0 ? std::max(1, loads_in_loop_) + folded : std::max(1, loads) + 1;
-    const double registers = result_.registers = kFixedRegisters + each * live;
-    double resident = std::floor(
-        std::min({kRegistersOfUnit / (std::min(registers, kMostRegisters) * threads), kThreadsOfUnit / threads, 32.0}));
-    resident = std::max(1.0, resident);
-    const double spilled = std::max(0.0, registers - kMostRegisters) / kMostRegisters;
-
-    const double units = static_cast<double>(device_.units);
-    const double busy = std::min(programs_, units * resident);
-    // Little's law: what is under way at once over the time that it takes.
-    const double per_step = bytes_asked_ / std::max(1.0, programs_ * std::max(1.0, iterations_));
-    const double under_way = busy * std::max(per_step, 64.0);
-    const double needed = device_.copy_bytes_per_second * kLatencySeconds;
-    const double bandwidth = device_.copy_bytes_per_second * under_way / (under_way + 0.15 * needed) *
-                             std::min(1.0, busy / units);
-    const double cache_rate = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
-                                                                 : 2.5 * device_.copy_bytes_per_second;
-    const double memory = result_.memory_bytes / bandwidth;
-    const double cache = result_.cache_bytes / (cache_rate * std::min(1.0, busy / units));
-    const double arithmetic = result_.flops / (0.5 * device_.fp32_flops * std::min(1.0, busy / units));
-    const double narrow = std::min(1.0, 0.85 + 0.15 * std::min(each * 4, 16.0) / 16.0);
-    const double waves = std::ceil(programs_ / (units * resident));
-    const double folding = folds_ * kFoldSeconds * std::log2(2.0 * kernel_.num_warps);
-    const double chain = waves * (kProgramSeconds + iterations_ * kLatencySeconds + folding);
-    const double shared_rate = device_.shared_bytes_per_second > 0 ? device_.shared_bytes_per_second
-                                                                   : 8 * device_.copy_bytes_per_second;
-    const double exchanged = folds_ * programs_ * tile_ * 8 / (std::max(1.0, each) * shared_rate);
-    const double flowing = std::max({memory / narrow + cache, arithmetic, chain}) + exchanged;
-    return (flowing + 0.1 * chain) * (1 + 2 * spilled);
   }
 
   Kernel kernel_;
   const DeviceDescription& device_;
-  bool is_gpu_;
+  const MemoryRules& rules_;
   std::vector<std::vector<bool>> expr_axes_;
-  std::vector<int> load_passes_;
-  KernelEstimate result_;
-  double tile_ = 1, programs_ = 1, steps_ = 1, iterations_ = 0, bytes_asked_ = 0;
+  KernelWork work_;
+  double steps_ = 1;
   std::vector<Neighbours> stores_, loads_;
-  double folds_ = 0;
-  int loads_in_loop_ = 0;
 };
 
 }  // namespace
@@ -322,8 +276,30 @@ double weight_of(const Expr& expr) {
   }
 }
 
-KernelEstimate estimate(const Kernel& kernel, const DeviceDescription& device) {
-  return Estimation(kernel, device).run();
+KernelWork work_of(const Kernel& kernel, const DeviceDescription& device, const MemoryRules& rules) {
+  return Counter(kernel, device, rules).run();
 }
+
+KernelEstimate estimate(const Kernel& kernel, const DeviceDescription& device) {
+  return target_of(device).estimate(kernel, device);
+}
+
+double seconds_of(const tile::Program& program, const DeviceDescription& device) {
+  return target_of(device).seconds_of(program, device);
+}
+
+namespace plan {
+
+double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) {
+  double total = 0;
+  for (const auto* kernels : {&group.kernels, &group.behind})
+    for (const ScheduledKernel& one : *kernels) total += device.launch_seconds + estimate(one.kernel, device).seconds;
+  for (const ScheduledTiles& one : group.tiles)
+    total += static_cast<double>(one.repetition ? one.repetition->count : 1) *
+             (device.launch_seconds + kw::seconds_of(one.program, device));
+  return total;
+}
+
+}  // namespace plan
 
 }  // namespace kw

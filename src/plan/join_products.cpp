@@ -8,6 +8,7 @@
 
 #include "plan/attention.hpp"
 #include "plan/estimate.hpp"
+#include "plan/group_kinds.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
 #include "plan/statistics.hpp"
@@ -226,7 +227,7 @@ class ProductJoiner {
   // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
   // filters or over windows. Such a block has all of these and fewer of the others: two kernels may still be faster.
   bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
-    const auto reader = reader_after(group, result, {"reduction", "normalisation", plan::kSlidingScheduler.name});
+    const auto reader = reader_after(group, result, {plan::kReduction, plan::kNormalisation, plan::kSliding});
     if (!reader || stores_phases_apart(group, result, *reader)) return false;
     auto together = joined({group, *reader}, scheduler);
     if (!together) return false;
@@ -242,7 +243,7 @@ class ProductJoiner {
     const bool is_ours = alone && alone->seconds < kWorthIt * library_seconds;
     for (size_t reader = group + 1; reader < schedule_.groups.size(); ++reader) {
       const std::string& scheduler = schedule_.groups[reader].scheduler;
-      if (scheduler != plan::kReductionScheduler.name && scheduler != plan::kNormalisationScheduler.name) continue;
+      if (scheduler != plan::kReduction && scheduler != plan::kNormalisation) continue;
       if (std::none_of(facts_.readers[result].begin(), facts_.readers[result].end(),
                        [&](NodeId node) { return holds(reader, node); }))
         continue;
@@ -288,7 +289,7 @@ class ProductJoiner {
       const auto outputs = outputs_of(groups);
       const auto lowered = plan::lower_group(facts_, groups[at].nodes, outputs[at]);
       if (!lowered || (at == group && (!lowered->convolution || !lowered->statistics))) return std::nullopt;
-      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered);
+      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered, device_);
       if (!scheduler) return std::nullopt;
       groups[at].scheduler = scheduler->name;
       groups[at].parameters = scheduler->defaults(*lowered, device_);
@@ -320,7 +321,7 @@ class ProductJoiner {
   // parts orders their schedules, and is too much beside products.
   std::optional<double> memory_seconds(const GroupSchedule& group, const std::vector<ValueId>& outputs) const {
     const auto lowered = plan::lower_group(facts_, group.nodes, outputs);
-    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
+    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler, device_);
     if (!lowered || !scheduler) return std::nullopt;
     double total = 0;
     for (const plan::ScheduledKernel& one : scheduler->lower(*lowered, group.parameters, device_).kernels) {
@@ -368,7 +369,7 @@ class ProductJoiner {
       return std::find(stored.begin(), stored.end(), convolution->image.root) != stored.end();
     };
     const auto maker = static_cast<size_t>(std::find_if(outputs.begin(), outputs.end(), makes_image) - outputs.begin());
-    if (maker >= group || plan::find_scheduler(schedule_.groups[maker].scheduler) == nullptr) return;
+    if (maker >= group || plan::find_scheduler(schedule_.groups[maker].scheduler, device_) == nullptr) return;
     double now = 0;
     if (is_library_call(group)) {
       now = library_seconds(*convolution);
@@ -378,7 +379,7 @@ class ProductJoiner {
       now = alone->seconds;
     }
     const double share = is_library_call(group) || convolution->is_direct() ? kWorthIt : kWorthItOfOurs;
-    if (schedule_.groups[maker].scheduler == plan::kPointwiseScheduler.name) {
+    if (schedule_.groups[maker].scheduler == plan::kPointwise) {
       now += seconds_of(schedule_.groups[maker], outputs[maker]);
       if (auto joined = with_producer(schedule_, maker, group, share * now)) schedule_ = *std::move(joined);
     } else if (const auto apart = plan::with_statistics_apart(facts_, schedule_, maker, device_)) {

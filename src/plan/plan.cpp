@@ -10,11 +10,13 @@
 #include "ir/memory.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/cuda_graph.hpp"
+#include "plan/group_kinds.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
 #include "plan/scatters.hpp"
 #include "support/error.hpp"
 #include "tile/text.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -29,9 +31,9 @@ bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) 
 // Throws kUser.
 void check_schedule(const GraphFacts& facts, const Schedule& schedule, const DeviceDescription& device) {
   const Graph& graph = facts.graph;
-  if (schedule.target != device.target)
+  if (const std::string target(target_of(device).name()); schedule.target != target)
     throw Error(ErrorKind::kUser,
-                "the schedule is one for '" + schedule.target + "', and the target is '" + device.target + "'");
+                "the schedule is one for '" + schedule.target + "', and the target is '" + target + "'");
   std::vector<bool> placed(graph.nodes.size(), false);
   for (size_t index = 0; index < schedule.groups.size(); ++index) {
     const std::vector<NodeId>& group = schedule.groups[index].nodes;
@@ -194,7 +196,7 @@ class ProgramBuilder {
 
   void add_kernels(size_t index, const std::vector<ValueId>& outputs) {
     const GroupSchedule& group = schedule_.groups[index];
-    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler);
+    const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler, device_);
     KW_ASSERT(scheduler, "a scheduler that was checked is not there");
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
     if (!lowered || !plan::takes(*scheduler, *lowered))
@@ -378,7 +380,7 @@ std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts,
   return outputs;
 }
 
-Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device) {
+Schedule default_schedule(const Graph& graph, const DeviceDescription& device) {
   const GraphFacts facts(graph);
   std::vector<std::vector<NodeId>> groups = graph.groups;
   std::vector<bool> library(graph.nodes.size(), false);
@@ -396,6 +398,7 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
       const auto& nodes = groups[group];
       const bool call = is_library_call(facts, nodes) || (nodes.size() == 1 && library[nodes[0]]);
       if (!call && !outputs[group].empty()) lowered[group] = plan::lower_group(facts, nodes, outputs[group]);
+      if (lowered[group] && !plan::scheduler_for(*lowered[group], device)) lowered[group].reset();
       if (call || outputs[group].empty() || lowered[group]) {
         next.push_back(nodes);
         continue;
@@ -415,18 +418,17 @@ Schedule default_schedule(const Graph& graph, const std::string& target, const D
     groups = std::move(next);
   }
   Schedule schedule;
-  schedule.target = target;
+  schedule.target = target_of(device).name();
   for (size_t group = 0; group < groups.size(); ++group) {
     GroupSchedule one;
     one.nodes = groups[group];
     one.scheduler = "extern";
     if (lowered[group]) {
-      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered[group]);
-      KW_ASSERT(scheduler, "no scheduler takes a lowered group");
+      const plan::Scheduler* scheduler = plan::scheduler_for(*lowered[group], device);
       one.scheduler = scheduler->name;
       one.parameters = scheduler->defaults(*lowered[group], device);
     } else if (!is_library_call(facts, groups[group]) && !(groups[group].size() == 1 && library[groups[group][0]])) {
-      one.scheduler = "pointwise";  // stores nothing: every reader has its own copy
+      one.scheduler = plan::kPointwise;  // stores nothing: every reader has its own copy
     }
     schedule.groups.push_back(std::move(one));
   }
@@ -450,7 +452,7 @@ std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, 
   const auto outputs = stored_values(facts, groups);
   std::vector<std::vector<plan::ParameterRange>> space(groups.size());
   for (size_t group = 0; group < groups.size(); ++group) {
-    const plan::Scheduler* scheduler = plan::find_scheduler(schedule.groups[group].scheduler);
+    const plan::Scheduler* scheduler = plan::find_scheduler(schedule.groups[group].scheduler, device);
     if (!scheduler || outputs[group].empty()) continue;
     if (const auto lowered = plan::lower_group(facts, groups[group], outputs[group]))
       space[group] = scheduler->space(*lowered, device);

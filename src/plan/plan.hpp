@@ -14,8 +14,8 @@
 namespace kw {
 
 // The planner's own choice for a graph that fusion has grouped (passes/fusion.hpp); groups that cannot be one kernel
-// are taken apart, what no scheduler takes becomes a library call. `target` is "triton" or "cpu".
-Schedule default_schedule(const Graph& graph, const std::string& target, const DeviceDescription& device);
+// are taken apart, what no scheduler of the device's target takes becomes a library call.
+Schedule default_schedule(const Graph& graph, const DeviceDescription& device);
 
 // Throws kUser when the schedule does not fit the graph (unknown scheduler or parameter, a value that is not allowed,
 // nodes missing, a group that its scheduler cannot take) or is another target's.

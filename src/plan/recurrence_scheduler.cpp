@@ -23,7 +23,7 @@ constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
 
 bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); }
 
-const ParameterTable& takes(const DeviceDescription&) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
       {.name = "block_n", .least = 4, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
@@ -73,8 +73,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"gates", kAsColumns}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  std::vector<ParameterRange> ranges = takes(device).ranges();
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
+  std::vector<ParameterRange> ranges = takes().ranges();
   if (group.recurrence->gates() > 1) return ranges;
   // What has one gate has nothing to join, and blocks of 16 units at least.
   std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "gates"; });
@@ -83,8 +83,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const bool joined = read("gates") != kApart;
   return recurrence_kernels(group, {.batch = read("block_m"),
@@ -98,6 +98,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kRecurrenceScheduler{"recurrence", can_take, takes, defaults, space, lower};
+const Scheduler kRecurrenceScheduler{"recurrence", GroupWork::kRecurrences, can_take, takes, defaults, space, lower};
 
 }  // namespace kw::plan

@@ -14,13 +14,13 @@ namespace kw {
 // it does not take, or takes no such value of, is an error.
 struct GroupSchedule {
   std::vector<NodeId> nodes;
-  std::string scheduler;  // of plan::schedulers(), "extern": a library call, or "in_place" (concatenation.hpp)
+  std::string scheduler;  // of the target's schedulers, "extern": a library call, or "in_place" (concatenation.hpp)
   std::map<std::string, int64_t> parameters;
   bool operator==(const GroupSchedule&) const = default;
 };
 
 struct Schedule {
-  std::string target;                 // "triton" or "cpu"
+  std::string target;                 // its name
   std::vector<GroupSchedule> groups;  // in order of execution
   bool graphs = false;                // its launches are captured into a CUDA graph, where they can be (cuda_graph.hpp)
   bool operator==(const Schedule&) const = default;

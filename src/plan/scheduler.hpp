@@ -1,5 +1,5 @@
 // Schedulers: each takes lowered groups of one kind, offers parameters with defaults for a device, and turns the group
-// into kernels. One table, in scheduler.cpp; each scheduler in its own file.
+// into kernels. A table for each target (Target::schedulers); each scheduler in its own file.
 #pragma once
 
 #include <optional>
@@ -45,22 +45,24 @@ struct ScheduledGroup {
   std::vector<ScheduledKernel> behind;
 };
 
+enum class GroupWork { kElements, kProducts, kRecurrences };
+
 struct Scheduler {
-  std::string_view name;
+  std::string_view name;  // in schedules; schedulers of several targets may share it
+  GroupWork work;         // a group with a product is nobody's but theirs, and so with recurrences
   bool (*can_take)(const LoweredGroup& group);
-  const ParameterTable& (*takes)(const DeviceDescription& device);
+  const ParameterTable& (*takes)();
   Parameters (*defaults)(const LoweredGroup& group, const DeviceDescription& device);
   std::vector<ParameterRange> (*space)(const LoweredGroup& group, const DeviceDescription& device);
   // `parameters` have passed the check of takes(); what a group is too small for is shortened.
   ScheduledGroup (*lower)(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device);
 };
 
-const std::vector<Scheduler>& schedulers();  // in order of preference
-// The one that takes a group by itself; nullptr where none does. A group with a product is nobody's but the contraction
-// scheduler's, the attention scheduler's or the convolution scheduler's, and a recurrence the recurrence scheduler's.
-const Scheduler* scheduler_for(const LoweredGroup& group);
+// Of the device's target: the one that takes a group by itself, the one of that name; nullptr where there is none.
+const Scheduler* scheduler_for(const LoweredGroup& group, const DeviceDescription& device);
+const Scheduler* find_scheduler(std::string_view name, const DeviceDescription& device);
 bool takes(const Scheduler& scheduler, const LoweredGroup& group);
-const Scheduler* find_scheduler(std::string_view name);  // nullptr when there is none
+bool is_kernel(std::string_view scheduler);  // of a schedule's group: not "extern", a library call, nor "in_place"
 // Throws kUser where there is no such scheduler ("extern", a library call, takes no parameters), or it does not take
 // these. `group` names the group.
 void check_parameters(std::string_view scheduler, const Parameters& parameters, const DeviceDescription& device,
@@ -73,14 +75,8 @@ int64_t next_power_of_two(int64_t value);
 int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);
 ScheduledKernel as_scheduled(LoweredGroup group);
-// Order and merge; what the parameters (kernel_ir::LoopChoices, by name) do not say of loops, threads and SIMD, the CPU
-// printer chooses from the accesses.
-ScheduledGroup lower_for_cpu(LoweredGroup group, const Parameters& parameters);
-std::vector<ParameterRange> space_for_cpu(const LoweredGroup& group);
-const ParameterTable& parameters_for_cpu();
 
-extern const Scheduler kPointwiseScheduler, kReductionScheduler, kNormalisationScheduler, kSlidingScheduler,
-    kBagScheduler, kScanScheduler, kContractionScheduler, kAttentionScheduler, kConvolutionScheduler,
-    kRecurrenceScheduler;
+// Of tile programs, for targets whose printer takes them.
+extern const Scheduler kContractionScheduler, kAttentionScheduler, kConvolutionScheduler, kRecurrenceScheduler;
 
 }  // namespace kw::plan

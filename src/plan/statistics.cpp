@@ -4,6 +4,7 @@
 #include <set>
 
 #include "plan/plan.hpp"
+#include "plan/group_kinds.hpp"
 #include "plan/scheduler.hpp"
 
 namespace kw::plan {
@@ -154,8 +155,8 @@ std::optional<Schedule> with_statistics_apart(const GraphFacts& facts, const Sch
   const auto outputs = stored_values(facts, nodes_of(made));
   for (size_t at : {group, group + 1}) {
     const auto lowered = lower_group(facts, made.groups[at].nodes, outputs[at]);
-    const Scheduler* scheduler = lowered ? scheduler_for(*lowered) : nullptr;
-    const bool fits = scheduler && (scheduler->name == kPointwiseScheduler.name) == (at != group);
+    const Scheduler* scheduler = lowered ? scheduler_for(*lowered, device) : nullptr;
+    const bool fits = scheduler && (scheduler->name == kPointwise) == (at != group);
     if (!fits) return std::nullopt;
     made.groups[at].scheduler = scheduler->name;
     made.groups[at].parameters = scheduler->defaults(*lowered, device);

@@ -8,24 +8,17 @@
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/keep_mask.hpp"
-#include "plan/concatenation.hpp"
 #include "plan/cuda_graph.hpp"
-#include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "support/progress.hpp"
 #include "support/stamp.hpp"
 #include "support/text.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
 namespace {
-
-std::unique_ptr<TargetPrinter> printer_for(const std::string& target) {
-  if (target == "triton") return make_triton_printer();
-  if (target == "cpu") return make_cpu_printer();
-  throw Error(ErrorKind::kUser, "there is no target \"" + target + "\".", "Use triton or cpu.");
-}
 
 // Every node that is in a group, each once, as a library call.
 Schedule library_schedule(const Schedule& schedule) {
@@ -71,13 +64,17 @@ void count_steps(Compiled& compiled) {
     }
 }
 
-void decide_graphs(Compiled& compiled, const CompileOptions& options, const DeviceDescription& device) {
-  if (options.graphs == GraphUse::kOff || options.caution >= Caution::kNoGraphs || options.target != "triton") return;
+bool may_have_graphs(const CompileOptions& options) {
+  return options.graphs != GraphUse::kOff && target_of(options.device).has_cuda_graphs();
+}
+
+void decide_graphs(Compiled& compiled, const CompileOptions& options) {
+  if (!may_have_graphs(options) || options.caution >= Caution::kNoGraphs) return;
   compiled.why_no_graph = why_not_captured(compiled.graph, compiled.program);
   if (!compiled.why_no_graph.empty()) return;
   compiled.schedule.graphs = compiled.program.graphs = options.graphs == GraphUse::kOn ||
-                                                       graph_pays(
-                                                           launch_costs(compiled.graph, compiled.program, device));
+                                                       graph_pays(launch_costs(compiled.graph, compiled.program,
+                                                                               compiled.device));
 }
 
 }  // namespace
@@ -106,16 +103,17 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   compiled.graph = base.graph;
   compiled.passes = base.passes;
   compiled.schedule = std::move(schedule);
-  compiled.program = lower(compiled.graph, compiled.schedule, default_device(options.target));
+  compiled.device = options.device;
+  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
   count_steps(compiled);
   compiled.source = stamped(
-      write_module(compiled.graph, compiled.program, *printer_for(options.target),
+      write_module(compiled.graph, compiled.program, *target_of(options.device).printer(),
                    {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   return compiled;
 }
 
 std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions) {
-  const std::unique_ptr<TargetPrinter> printer = printer_for(compiled.schedule.target);
+  const std::unique_ptr<TargetPrinter> printer = target_of(compiled.device).printer();
   std::set<size_t> groups;
   const auto& steps = compiled.program.steps;
   for (size_t index = 0; index < steps.size(); ++index) {
@@ -132,9 +130,9 @@ std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::stri
 }
 
 Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) {
-  const std::unique_ptr<TargetPrinter> printer = printer_for(options.target);
-  const DeviceDescription device = default_device(options.target);
+  const Target& target = target_of(options.device);
   Compiled compiled;
+  compiled.device = options.device;
   double began = seconds_now();
   const auto lap = [&](const char* stage) {
     compiled.seconds.emplace_back(stage, seconds_now() - began);
@@ -152,26 +150,21 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   lap("passes");
   if (last == CompileStage::kPasses) return compiled;
 
-  compiled.schedule = default_schedule(compiled.graph, options.target, device);
-  const bool fuses = options.caution <= Caution::kLibraryDraws;
-  if (fuses && device.half_flops > 0) {
-    Schedule joined = join_products(compiled.graph, compiled.schedule, device);
-    compiled.schedule = with_concatenations_in_place(compiled.graph, compiled.schedule, std::move(joined), device);
-  }
+  compiled.schedule = default_schedule(compiled.graph, compiled.device);
+  if (options.caution <= Caution::kLibraryDraws) target.join_groups(compiled.graph, compiled.schedule, compiled.device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
-  const bool may_have_graphs = options.graphs != GraphUse::kOff && options.target == "triton";
-  if (last == CompileStage::kSchedule && !may_have_graphs) return compiled;
+  if (last == CompileStage::kSchedule && !may_have_graphs(options)) return compiled;
 
-  compiled.program = lower(compiled.graph, compiled.schedule, device);
-  decide_graphs(compiled, options, device);
+  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+  decide_graphs(compiled, options);
   if (last == CompileStage::kSchedule) return compiled;
   count_steps(compiled);
   lap("lower");
   if (last == CompileStage::kKernels) return compiled;
 
   compiled.source = stamped(
-      write_module(compiled.graph, compiled.program, *printer,
+      write_module(compiled.graph, compiled.program, *target.printer(),
                    {.header = header_of(compiled, options), .problem_source = options.problem_source}));
   lap("emit");
   return compiled;

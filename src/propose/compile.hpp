@@ -11,6 +11,7 @@
 #include "ir/graph.hpp"
 #include "passes/pipeline.hpp"
 #include "plan/schedule.hpp"
+#include "target/device.hpp"
 
 namespace kw {
 
@@ -37,7 +38,7 @@ enum class GraphUse {
 GraphUse graph_use_of(const std::string& name);  // "off", "on", "auto"; throws kUser
 
 struct CompileOptions {
-  std::string target;  // "triton" or "cpu"
+  DeviceDescription device;  // in hand, as far as it was measured; everything is lowered and priced for it
   GraphUse graphs = GraphUse::kOff;
   Caution caution = Caution::kNone;
   PassOptions passes;
@@ -49,6 +50,7 @@ struct Compiled {
   Graph graph;  // after the passes
   Schedule schedule;
   Program program;
+  DeviceDescription device;          // that it is lowered for
   std::string source;                // the candidate: one Python file
   std::vector<std::string> kernels;  // names
   int library_calls = 0;
@@ -61,7 +63,7 @@ struct Compiled {
 // Stages, for callers that want to stop half-way (`kw inspect`).
 enum class CompileStage { kPasses, kSchedule, kKernels, kSource };
 
-// Throws kUser for an unknown pass or target, kInternal for a fault of ours.
+// Throws kUser for an unknown pass, kInternal for a fault of ours.
 Compiled compile(Graph graph, const CompileOptions& options, CompileStage last = CompileStage::kSource);
 
 // The same problem under another schedule of `base`'s graph. Throws kUser when the schedule does not fit it.

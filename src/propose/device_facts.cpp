@@ -1,10 +1,8 @@
 #include "propose/device_facts.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "judge/target.hpp"
 #include "support/json_fields.hpp"
 
 namespace kw {
@@ -50,15 +48,18 @@ Ceilings device_ceilings(Session& session, Archive& archive, const std::string& 
 }
 
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                               const std::string& target) {
-  DeviceDescription description = default_device(target);
-  const std::string device = device_of(target);
+                               const Target& target, const Json& card) {
+  DeviceDescription description = target.default_device();
+  target.look_at(description, environment, card);
+  const std::string device(target.tensors());
   const auto take = [](double& field, const std::optional<double>& figure) { field = figure.value_or(field); };
   if (const auto ceilings = known_ceilings(archive, environment_hash, device)) {
     take(description.copy_bytes_per_second, ceilings->copy_bytes_per_second);
     take(description.read_bytes_per_second, ceilings->read_bytes_per_second);
     take(description.launch_seconds, ceilings->launch_seconds);
     if (const double flops = ceilings->flops_in("fp32"); flops > 0) description.fp32_flops = flops;
+    if (const double flops = ceilings->flops_in("fp16"); flops > 0 && description.half_flops > 0)
+      description.half_flops = flops;
   }
   if (const auto calibration = known_calibration(archive, environment_hash, device)) {
     take(description.strided_bytes_per_second, calibration->strided_bytes_per_second);
@@ -68,21 +69,7 @@ DeviceDescription known_device(Archive& archive, const Environment& environment,
     take(description.launch_seconds, calibration->launch_seconds);
     take(description.synchronise_seconds, calibration->synchronise_seconds);
   }
-  if (target == "cpu") {
-    description.units = environment.cpu_threads;
-    if (const double cache = cpu_cache_bytes(); cache > 0) description.cache_bytes = static_cast<int64_t>(cache);
-  }
   return description;
-}
-
-double cpu_cache_bytes() {
-  double largest = 0;
-  for (const char* index : {"2", "3"}) {
-    std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
-    double kilobytes = 0;
-    if (file >> kilobytes) largest = std::max(largest, kilobytes * 1024);
-  }
-  return largest;
 }
 
 double cache_bytes(Session& session, const std::string& device) {

@@ -8,7 +8,7 @@
 #include "judge/environment.hpp"
 #include "judge/session.hpp"
 #include "measure/ceilings.hpp"
-#include "target/device.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -26,11 +26,11 @@ Calibration measure_calibration(Session& session, Archive& archive, const std::s
 // Known, or else measured.
 Ceilings device_ceilings(Session& session, Archive& archive, const std::string& environment, const std::string& device);
 
-// What the cost model goes by: the target's defaults with whatever the archive knows of this device. Measures nothing.
+// What lowering and the cost model go by: the target's defaults with what is seen of this device (`card`: Session's)
+// and what the archive knows of it. Measures nothing.
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                               const std::string& target);
+                               const Target& target, const nlohmann::ordered_json& card);
 
-double cpu_cache_bytes();                                         // of the last level; 0 where the system does not say
 double cache_bytes(Session& session, const std::string& device);  // of the last level
 
 }  // namespace kw

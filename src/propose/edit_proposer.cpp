@@ -14,6 +14,7 @@
 #include "plan/schedule_json.hpp"
 #include "search/edit_space.hpp"
 #include "support/hash.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -50,7 +51,7 @@ std::string values_text(const std::vector<int64_t>& values) {
 }
 
 // The groups with their values, and below what each parameter decides.
-std::string space_text(const std::vector<search::EditedGroup>& space, const std::string& target) {
+std::string space_text(const std::vector<search::EditedGroup>& space, const Target& target) {
   std::string text = "Kernels, the most expensive first, and the values that their parameters may take:\n";
   std::map<std::string, std::string> meanings;
   for (const search::EditedGroup& group : space) {
@@ -59,13 +60,13 @@ std::string space_text(const std::vector<search::EditedGroup>& space, const std:
                         group.scheduler, group.seconds * 1e6);
     for (const plan::ParameterRange& range : group.ranges) {
       text += fmt::format("  \"{}\": {}\n", range.name, values_text(range.values));
-      meanings.emplace(range.name, search::meaning_of(range.name, target));
+      meanings.emplace(range.name, target.meaning_of(range.name));
     }
   }
   text += "Parameters:\n";
   for (const auto& [name, meaning] : meanings)
     if (!meaning.empty()) text += "- " + name + ": " + meaning + "\n";
-  if (target == "cpu") text += "A value of 0 leaves the choice to the compiler.\n";
+  if (!target.on_values().empty()) text += std::string(target.on_values()) + "\n";
   text.pop_back();
   return text;
 }
@@ -348,11 +349,12 @@ class ModelEdits : public search::Proposer {
   // With as much of what was tried as there is room for: the best, and the last.
   llm::Prompt prompt_within(int budget) {
     for (size_t best = kBestShown, last = kLastShown;; best /= 2, last /= 2) {
-      const llm::Prompt prompt = llm::rendered(form_, {{"hardware", hardware_.empty() ? "" : " for " + hardware_},
-                                                       {"space", space_text(space_, context_.first.target)},
-                                                       {"fastest", llm::picked_text(choices_, fastest().picked)},
-                                                       {"time", fmt::format("{:.3f}", fastest().ratio)},
-                                                       {"trials", trials_text(best, last)}});
+      const llm::Prompt prompt = llm::rendered(form_,
+                                               {{"hardware", hardware_.empty() ? "" : " for " + hardware_},
+                                                {"space", space_text(space_, target_of(context_.catalogue.device()))},
+                                                {"fastest", llm::picked_text(choices_, fastest().picked)},
+                                                {"time", fmt::format("{:.3f}", fastest().ratio)},
+                                                {"trials", trials_text(best, last)}});
       const int tokens = threads_.front().count_tokens(prompt);
       log_.prompt_tokens = std::max(log_.prompt_tokens, tokens);
       if (budget <= 0 || tokens <= budget) return prompt;
@@ -461,7 +463,7 @@ Json edit_prompt(const llm::Template& form, search::Catalogue& catalogue, const 
   const auto space = search::edit_space(catalogue, first);
   const llm::ChoiceSpace choices = choices_of(space);
   const llm::Prompt prompt = llm::rendered(form, {{"hardware", hardware.empty() ? "" : " for " + hardware},
-                                                  {"space", space_text(space, first.target)},
+                                                  {"space", space_text(space, target_of(catalogue.device()))},
                                                   {"fastest", llm::picked_text(choices, defaults_of(space))},
                                                   {"time", "1.000"},
                                                   {"trials", ""}});

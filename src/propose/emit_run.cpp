@@ -5,6 +5,7 @@
 
 #include "propose/emitted_sources.hpp"
 #include "support/interrupt.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -22,7 +23,7 @@ class EmitRun : public search::Evaluator {
         session_(session),
         archive_(archive),
         scratch_(scratch),
-        catalogue_(first.graph, request.description),
+        catalogue_(first.graph, request.compile.device),
         sources_(first, request.compile),
         began_(seconds_now()) {}
 
@@ -74,11 +75,11 @@ class EmitRun : public search::Evaluator {
 
  private:
   std::string compiler_fault(const Candidate& candidate) {
-    if (request_.sm == 0) return "";
+    if (request_.capability == 0) return "";
     session_.be_quiet(true);
     const Json reply = session_.compile_only(
         scratch_.write("emit_" + candidate.identity.substr(0, 16) + ".py", sources_.at(candidate.identity)),
-        request_.sm);
+        target_of(request_.compile.device), request_.capability);
     session_.be_quiet(false);
     for (const Json& kernel : reply["kernels"])
       if (!kernel.value("ok", false))

@@ -18,9 +18,8 @@ struct EmitRequest {
   std::shared_ptr<const MakeProposer> proposer;  // none: best-first
   uint64_t search_seed = 0;
   CompileOptions compile;
-  DeviceDescription description;
   std::string problem_hash, environment_hash;
-  int sm = 0;  // that Triton kernels are compiled for; 0: not compiled
+  int capability = 0;  // that kernels are compiled for; 0: not compiled
 };
 
 // Ratios are expectations. Nothing takes the first schedule's place: nothing was run.

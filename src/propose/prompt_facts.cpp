@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "judge/target.hpp"
 #include "propose/device_facts.hpp"
-#include "propose/example_form.hpp"
 
 namespace kw {
 
@@ -15,34 +13,13 @@ namespace {
 constexpr int64_t kMostResults = 2000;
 constexpr size_t kLongestExample = 8000;  // bytes; a long example teaches less than it costs
 
-// The part of a candidate that a model is to write: without the copy of the problem above what kw emits, and without
-// the helpers that a model's C++ is given. Empty where it is in a form that models are not asked for, or only calls the
-// library.
-std::string own_part(const std::string& source, const std::string& target) {
-  if (target == "cpu") {
-    const size_t helpers = source.find("integer, real = ctypes.c_int64");  // a model's own
-    if (helpers == std::string::npos) return in_models_form(source);
-    const std::string part = source.substr(std::min(source.size(), source.find('\n', helpers) + 1));
-    return part.find("extern \"C\"") == std::string::npos ? "" : part;
-  }
-  const size_t border = source.find("# --- Kernels and the module that runs them");
-  const std::string part = border == std::string::npos
-                               ? source
-                               : source.substr(std::min(source.size(), source.find('\n', border) + 1));
-  return part.find("@triton.jit") == std::string::npos ? "" : part;
-}
-
 }  // namespace
 
 std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                            const std::string& target) {
-  std::string words = target == "cpu"            ? environment.cpu_name.empty()
-                                                       ? "this CPU"
-                                                       : "a CPU: " + environment.cpu_name + ", " +
-                                                  std::to_string(environment.cpu_threads) + " threads"
-                      : environment.gpus.empty() ? "an NVIDIA GPU"
-                                                 : "a GPU: " + environment.gpus.front();
-  const Ceilings ceilings = known_ceilings(archive, environment_hash, device_of(target)).value_or(Ceilings{});
+                            const Target& target) {
+  std::string words = target.in_words(environment);
+  const Ceilings ceilings = known_ceilings(archive, environment_hash, std::string(target.tensors()))
+                                .value_or(Ceilings{});
   if (const auto& copy = ceilings.copy_bytes_per_second)
     words += fmt::format(", {:.3g} GB/s of memory bandwidth", *copy / 1e9);
   if (const double flops = ceilings.flops_in("fp32"); flops > 0)
@@ -51,8 +28,8 @@ std::string device_in_words(Archive& archive, const Environment& environment, co
 }
 
 llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                              const ProblemFile& problem, const std::string& target, int shots) {
-  llm::PromptFacts facts{.target = target,
+                              const ProblemFile& problem, const Target& target, int shots) {
+  llm::PromptFacts facts{.language = language_of(target),
                          .problem = problem.source,
                          .hardware = device_in_words(archive, environment, environment_hash, target),
                          .examples = {},
@@ -63,10 +40,10 @@ llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, 
     llm::Example example;
   };
   std::vector<Found> found;
-  for (const auto& [solved, hash] : archive.passed(target, kMostResults)) {
+  for (const auto& [solved, hash] : archive.passed(std::string(target.name()), kMostResults)) {
     if (solved == problem.hash()) continue;
     const std::string source = archive.problem_source(solved),
-                      candidate = own_part(archive.candidate_source(hash), target);
+                      candidate = facts.language.own_part(archive.candidate_source(hash));
     if (!candidate.empty() && candidate.size() <= kLongestExample && source != problem.source)
       found.push_back({llm::likeness(source, problem.source), {source, candidate}});
   }

@@ -11,9 +11,9 @@ namespace kw {
 
 // The device's name, and what was measured of it.
 std::string device_in_words(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                            const std::string& target);
+                            const Target& target);
 
 llm::PromptFacts prompt_facts(Archive& archive, const Environment& environment, const std::string& environment_hash,
-                              const ProblemFile& problem, const std::string& target, int shots);
+                              const ProblemFile& problem, const Target& target, int shots);
 
 }  // namespace kw

@@ -11,6 +11,7 @@
 #include "search/relief.hpp"
 #include "support/error.hpp"
 #include "support/interrupt.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -37,7 +38,7 @@ class SearchRun : public search::Evaluator {
         archive_(archive),
         scratch_(scratch),
         progress_(progress),
-        catalogue_(first.graph, request.description),
+        catalogue_(first.graph, request.compile.device),
         memory_(archive, request.environment_hash, emitter_version(), request.policy),
         sources_(first, request.compile) {}
 
@@ -255,8 +256,8 @@ class SearchRun : public search::Evaluator {
     try {
       archive_.together([&] {
         const std::string hash = archive_.add_candidate(sources_.at(candidate.identity));
-        archive_.add(ProposalRecord{request_.problem_hash, hash, request_.compile.target, request_.proposed_by,
-                                    emitter_version(), schedule_to_json(candidate.schedule)});
+        archive_.add(ProposalRecord{request_.problem_hash, hash, std::string(target_of(request_.compile.device).name()),
+                                    request_.proposed_by, emitter_version(), schedule_to_json(candidate.schedule)});
       });
     } catch (const Error&) {
       // The report tells of the archive's fault when the result is stored.

@@ -35,10 +35,9 @@ struct SearchRequest {
   int64_t input_bytes = 0;
   std::map<std::string, double> eager_errors;  // as MeasureRequest has them
   CompileOptions compile;
-  std::vector<size_t> spilling;   // groups of the first candidate whose kernels spill registers: schedules that ask for
-                                  // fewer are tried first
-  bool only_relief = false;       // and no others
-  DeviceDescription description;  // calibrated where it has been
+  std::vector<size_t> spilling;  // groups of the first candidate whose kernels spill registers: schedules that ask for
+                                 // fewer are tried first
+  bool only_relief = false;      // and no others
   // Verifies a better candidate and, when it passes, writes it where the user wants it.
   std::function<bool(Compiled)> accept;
   // Verifies any, before it is timed; empty, or what is wrong with it. accept() of the same one need not do it again.

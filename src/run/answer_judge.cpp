@@ -7,7 +7,6 @@
 
 #include "judge/environment.hpp"
 #include "judge/judgement.hpp"
-#include "judge/target.hpp"
 #include "llm/extract.hpp"
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
@@ -40,8 +39,8 @@ std::map<std::string, double> eager_errors_of(const std::vector<JudgedOutput>& o
 JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::string& model) {
   JudgedAnswer judged;
   const llm::Extraction extraction = llm::extract(
-      {completion.text, completion.finish == "length" || completion.finish == "repetition", context_.target,
-       context_.problem.source},
+      {completion.text, completion.finish == "length" || completion.finish == "repetition",
+       language_of(context_.target), context_.problem.source},
       [&](const std::string& source) { return facts_of(source); });
   AnswerRecord& record = judged.record;
   AnswerVerdict& outcome = record.outcome;
@@ -76,8 +75,8 @@ JudgedAnswer AnswerJudge::judge(const llm::Completion& completion, const std::st
   outcome = {report.verdict, report.code, report.reason, report.errors, report.notes};
   judged.feedback = feedback_on(judgement);
   context_.archive.together([&] {
-    context_.archive.add(ProposalRecord{context_.problem_hash, record.candidate, context_.target, "llm:" + model,
-                                        emitter_version(), ""});
+    context_.archive.add(ProposalRecord{context_.problem_hash, record.candidate, std::string(context_.target.name()),
+                                        "llm:" + model, emitter_version(), ""});
     judged.verdict = context_.archive.add(VerdictRecord{context_.problem_hash, record.candidate,
                                                         context_.environment_hash, context_.policy, judgement.passed(),
                                                         judgement.verdict.reason, judgement.reply});
@@ -94,7 +93,7 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
   if (limits_) return *limits_;
   Session plain(context_.environment, context_.progress, context_.timeout_seconds);
   plain.be_quiet(true);
-  const std::string device = device_of(context_.target);
+  const std::string device(context_.target.tensors());
   return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device),
                                       cache_bytes(plain, device)});
 }
@@ -111,8 +110,8 @@ Report AnswerJudge::time(const std::string& source, const AnswerRecord& record,
     request.policy = context_.policy;
     request.input_bytes = context_.input_bytes;
     if (record.outcome.errors) request.eager_errors = eager_errors_of(*record.outcome.errors);
-    // A C++ kernel's name is nothing that a profiler sees.
-    if (context_.target == "triton") request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
+    if (context_.target.profiler_sees_kernels())
+      request.kernels = facts_of(source).value("kernels", std::vector<std::string>{});
     const Json reply = context_.judges.measure(source, std::move(request));
     add_measurement(report, timing_reply_from_json(reply));
     if (context_.graph) add_roofline(report, *context_.graph, limits().ceilings, limits().cache_bytes);

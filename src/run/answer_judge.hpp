@@ -16,6 +16,7 @@
 #include "propose/answer_record.hpp"
 #include "propose/feedback.hpp"
 #include "run/report.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -27,7 +28,9 @@ struct JudgeContext {
   const Environment& environment;
   Progress& progress;
   const ProblemFile& problem;
-  std::string problem_hash, environment_hash, target, policy;
+  std::string problem_hash, environment_hash;
+  const Target& target;
+  std::string policy;
   double timeout_seconds = 120;
   int64_t input_bytes = 0;
   const Graph* graph = nullptr;  // for the roofline; nullptr: none

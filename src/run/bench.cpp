@@ -21,6 +21,7 @@
 #include "support/scratch.hpp"
 #include "support/subprocess.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 
@@ -257,7 +258,7 @@ BenchRun run_bench(const std::vector<BenchProblem>& problems, const BenchOptions
     std::string hash, size = options.size;
     try {
       if (!is_sized[i]) size.clear();
-      hash = read_problem_file(problem.path, size, options.target).hash();
+      hash = read_problem_file(problem.path, size, target_named(options.target)).hash();
     } catch (const Error&) {
       // The child says what is wrong with it.
     }

@@ -20,7 +20,7 @@ struct BenchProblem {
 std::vector<BenchProblem> find_problems(const std::vector<std::string>& paths);
 
 struct BenchOptions {
-  std::string target;  // "triton" or "cpu"
+  std::string target;  // its name
   std::string size;    // of the problems' SIZES; empty: the target's own
   std::string policy = "reference";
   std::string graphs = "auto";       // CUDA graphs, as OptimizeOptions has it

@@ -3,6 +3,7 @@
 #include "judge/environment.hpp"
 #include "run/bench_messages.hpp"
 #include "support/json_fields.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 
@@ -82,7 +83,7 @@ std::string bench_key(const std::string& source_hash, const BenchOptions& option
   Json key = {{"source", source_hash},          {"kw", emitter_version()},
               {"target", options.target},       {"policy", options.policy},
               {"emit_only", options.emit_only}, {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
-  if (options.target == "triton") key["graphs"] = options.graphs;
+  if (target_named(options.target).has_cuda_graphs()) key["graphs"] = options.graphs;
   if (!options.proposer.model.model.empty()) {
     key["proposer"] = to_json(options.proposer);
     key["after_compiler"] = options.after_compiler;

@@ -7,7 +7,7 @@
 #include "judge/judgement.hpp"
 #include "judge/problem_file.hpp"
 #include "judge/session.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "propose/captured.hpp"
 #include "propose/device_facts.hpp"
 #include "run/optimize.hpp"
@@ -46,10 +46,10 @@ Report verify_candidate(const VerifyOptions& options, Progress& progress) {
   read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const ProblemFile candidate = read_candidate_file(options.candidate);
   const Environment environment = find_environment();
-  const std::string target = resolve_target(options.target, environment, true);
+  const Target& target = resolve_target(options.target, environment, true);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
-  const std::string device = device_of(target);
-  Report report = report_on("verify", problem, target);
+  const std::string device(target.tensors());
+  Report report = report_on("verify", problem, std::string(target.name()));
   Session session(environment, progress, options.timeout_seconds);
   const Judgement judgement = judge(session, {.problem = problem.path,
                                               .size = problem.size,
@@ -71,15 +71,15 @@ Report measure_problem(const MeasureOptions& options, Progress& progress) {
   read_problem_file(options.problem);
   if (!options.candidate.empty()) read_candidate_file(options.candidate);
   const Environment environment = find_environment();
-  const std::string target = resolve_target(options.target, environment, true);
+  const Target& target = resolve_target(options.target, environment, true);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
-  const std::string device = device_of(target);
+  const std::string device(target.tensors());
   Archive archive;
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
   session.start();
   const Graph graph = captured_graph(session, problem.path, problem.size, device);
-  Report report = report_on("measure", problem, target);
+  Report report = report_on("measure", problem, std::string(target.name()));
   Json reply;
   try {
     reply = session.measure({.problem = problem.path,
@@ -126,13 +126,13 @@ Report measure_problem(const MeasureOptions& options, Progress& progress) {
 
 DeviceReport measure_device(const std::string& asked, bool fresh, bool calibrate, Progress& progress) {
   const Environment environment = find_environment();
-  const std::string target = resolve_target(asked, environment, true);
+  const Target& target = resolve_target(asked, environment, true);
   Archive archive;
   Session session(environment, progress);
   const std::string environment_hash = archive.add_environment(environment.description_json()),
-                    device = device_of(target);
+                    device(target.tensors());
   const auto known = fresh ? std::nullopt : known_ceilings(archive, environment_hash, device);
-  DeviceReport report{.target = target,
+  DeviceReport report{.target = std::string(target.name()),
                       .ceilings = known ? *known : measure_ceilings(session, archive, environment_hash, device),
                       .from_archive = known.has_value(),
                       .calibration = std::nullopt};

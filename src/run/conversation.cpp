@@ -10,7 +10,7 @@
 #include "judge/environment.hpp"
 #include "judge/judges.hpp"
 #include "judge/problem_file.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "llm/host.hpp"
 #include "llm/prompts.hpp"
 #include "llm/tokens.hpp"
@@ -118,7 +118,7 @@ struct Conversation::State {
   GenerateOptions options;
   Progress& progress;
   Environment environment;
-  std::string target;
+  const Target& target;
   Archive archive;
   llm::Host facts;
   std::string environment_hash, began;
@@ -166,7 +166,7 @@ const Report& Conversation::open(const std::string& path) {
   OptimizeOptions optimised;
   optimised.problem = path;
   optimised.output = state.scratch.folder() + "/built_in.py";
-  optimised.target = state.target;
+  optimised.target = state.target.name();
   optimised.size = state.options.size;
   optimised.policy = state.options.policy;
   optimised.baselines = state.options.baselines;
@@ -177,7 +177,7 @@ const Report& Conversation::open(const std::string& path) {
   now->built_in = optimize(optimised, state.progress);
   if (now->built_in.passed()) now->built_in_source = read_file(optimised.output);
   now->hash = state.archive.add(ProblemRecord{now->file.name, now->file.path, now->file.source_with_imports});
-  const std::string device = device_of(state.target);
+  const std::string device(state.target.tensors());
   now->judges = std::make_unique<Judges>(state.environment, state.progress,
                                          VerifyRequest{.problem = now->file.path,
                                                        .size = now->file.size,
@@ -289,7 +289,7 @@ void Conversation::judge(Turn& turn) {
                               .max_tokens = state.options.max_tokens,
                               .seed = std::nullopt,
                               .schema = "",
-                              .target = state.target};
+                              .target = std::string(state.target.name())};
   // A conversation is a run of its own: what is said in it depends on the person.
   const std::string run = sha256_hex(Json{
       {"conversation", kConversationVersion},
@@ -340,7 +340,7 @@ Report Conversation::edits(int evaluations) {
   options.problem = now.file.path;
   options.output = state.scratch.folder() + "/edits.py";
   options.min_speedup = 0;
-  options.target = state.target;
+  options.target = state.target.name();
   options.samples = evaluations;
   SamplingThreads& model = state.model();
   GenerateOutcome outcome;

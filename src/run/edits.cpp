@@ -8,7 +8,7 @@
 #include "archive/archive.hpp"
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "propose/captured.hpp"
 #include "propose/compile.hpp"
 #include "propose/device_facts.hpp"
@@ -75,8 +75,8 @@ void EditRun::join(OptimizeOptions& settings) {
   if (!state_->threads)
     state_->threads = &state_->own.emplace(
         llm::open_backends(options_.model, {environment.python, environment.module_path}));
-  const std::string target = resolve_target(settings.target, environment, !settings.emit_only);
-  settings.proposer = std::make_shared<MakeProposer>([this, target](const EditContext& context) {
+  const Target& target = resolve_target(settings.target, environment, !settings.emit_only);
+  settings.proposer = std::make_shared<MakeProposer>([this, &target](const EditContext& context) {
     return edit_proposer(context, options_,
                          device_in_words(context.archive, state_->environment, context.environment_hash, target),
                          *state_->threads, state_->log);
@@ -129,21 +129,22 @@ GenerateOutcome generate_edits(const GenerateOptions& options, Progress& progres
 
 Json edit_prompt_for(const GenerateOptions& options, Progress& progress) {
   const Environment environment = find_environment();
-  const std::string target = resolve_target(options.target, environment, false);
+  const Target& target = resolve_target(options.target, environment, false);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   Archive archive;
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
-  Graph graph = captured_graph(session, problem.path, problem.size, device_of(target));
+  Graph graph = captured_graph(session, problem.path, problem.size, std::string(target.tensors()));
+  const DeviceDescription device = known_device(archive, environment, environment_hash, target, session.card());
   session.stop();
   const Compiled compiled = compile(std::move(graph),
-                                    {.target = target,
+                                    {.device = device,
                                      .caution = Caution::kNone,
                                      .passes = {},
                                      .problem_name = problem.title(),
                                      .problem_source = problem.source},
                                     CompileStage::kSchedule);
-  search::Catalogue catalogue(compiled.graph, known_device(archive, environment, environment_hash, target));
+  search::Catalogue catalogue(compiled.graph, device);
   Json shown = edit_prompt(llm::load_template(options.template_name()), catalogue, compiled.schedule,
                            device_in_words(archive, environment, environment_hash, target));
   shown["version"] = kReportVersion;

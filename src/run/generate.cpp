@@ -12,7 +12,7 @@
 #include "judge/environment.hpp"
 #include "judge/judges.hpp"
 #include "judge/problem_file.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "llm/extract.hpp"
 #include "llm/host.hpp"
 #include "llm/tokens.hpp"
@@ -127,7 +127,7 @@ class Generation {
   }
 
  private:
-  std::string device() const { return device_of(target_); }
+  std::string device() const { return std::string(target_.tensors()); }
 
   // Does it load and trace? Also gives the graph that the roofline rests on.
   void look_at_the_problem() {
@@ -138,18 +138,12 @@ class Generation {
 
   // What samples of one kind share: the archive knows them by it.
   std::string run_name() const {
-    Json settings = {{"version", kRunVersion},
-                     {"problem", problem_hash_},
-                     {"target", target_},
-                     {"policy", options_.policy},
-                     {"model", options_.model.model},
-                     {"api", options_.model.api},
-                     {"template", form_.hash()},
-                     {"shots", options_.shots},
-                     {"repair", options_.repair},
-                     {"temperature", options_.temperature},
-                     {"top_p", options_.top_p},
-                     {"max_tokens", options_.max_tokens},
+    Json settings = {{"version", kRunVersion},        {"problem", problem_hash_},
+                     {"target", target_.name()},      {"policy", options_.policy},
+                     {"model", options_.model.model}, {"api", options_.model.api},
+                     {"template", form_.hash()},      {"shots", options_.shots},
+                     {"repair", options_.repair},     {"temperature", options_.temperature},
+                     {"top_p", options_.top_p},       {"max_tokens", options_.max_tokens},
                      {"seed", seeds_text(options_)}};
     if (options_.improve > 0) settings["improve"] = options_.improve;
     return sha256_hex(settings.dump());
@@ -438,7 +432,7 @@ class Generation {
   }
 
   Report finish() {
-    Report report = report_on("generate", problem_, target_);
+    Report report = report_on("generate", problem_, std::string(target_.name()));
     report.problem_hash = problem_hash_;
     report.policy = options_.policy;
     report.verdict = best_hash_.empty() ? "fail" : "pass";
@@ -513,7 +507,7 @@ class Generation {
   llm::Template form_;
   OutputFile output_;
   Environment environment_;
-  std::string target_;
+  const Target& target_;
   llm::Host facts_;
   Archive* archive_ = nullptr;
   Judges* judges_ = nullptr;
@@ -554,7 +548,7 @@ GenerateOutcome generate(const GenerateOptions& options, Progress& progress, Sam
 Json prompt_for(const GenerateOptions& options, Progress& progress) {
   if (options.edits) return edit_prompt_for(options, progress);
   const Environment environment = find_environment();
-  const std::string target = resolve_target(options.target, environment, false);
+  const Target& target = resolve_target(options.target, environment, false);
   const ProblemFile problem = read_problem_file(options.problem, options.size, target);
   Archive archive;
   const llm::FilledPrompt filled = llm::fill(

@@ -16,7 +16,7 @@
 #include "judge/judgement.hpp"
 #include "judge/problem_file.hpp"
 #include "judge/session.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "plan/cost.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/captured.hpp"
@@ -42,7 +42,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kHopper = 90;            // what --emit-only compiles Triton kernels for
 constexpr int kFewSpills = 16;         // bytes: cost less than the seconds that it takes to find out
 constexpr double kReliefSeconds = 30;  // for schedules that spill less, where no search was asked for; a few seconds
                                        // will do
@@ -65,7 +64,7 @@ class Optimisation {
   Report run() {
     Archive archive;  // before the work: a broken archive must not cost minutes
     environment_hash_ = archive.add_environment(environment_.description_json());
-    key_ = {file_.hash(), target_, options_.policy, emitter_version(), environment_hash_};
+    key_ = {file_.hash(), std::string(target_.name()), options_.policy, emitter_version(), environment_hash_};
     if (std::optional<Report> answer = from_archive(archive)) return *answer;
     if (!shared_)
       own_ = std::make_unique<Session>(environment_, progress_, options_.timeout_seconds,
@@ -74,6 +73,7 @@ class Optimisation {
     session().start();
     if (!options_.emit_only) session().prepare(verify_request());
     capture();
+    device_ = known_device(archive, environment_, environment_hash_, target_, session().card());
     begin_report();
     if (options_.emit_only) return emit(archive);
     propose_until_verified(archive);
@@ -104,7 +104,7 @@ class Optimisation {
 
  private:
   Session& session() { return shared_ ? *shared_ : *own_; }
-  std::string device() const { return device_of(target_); }
+  std::string device() const { return std::string(target_.tensors()); }
 
   std::optional<Report> from_archive(Archive& archive) {
     if (!may_come_from_archive(options_)) return std::nullopt;
@@ -135,15 +135,15 @@ class Optimisation {
   }
 
   void begin_report() {
-    report_ = report_on("optimize", file_, target_);
+    report_ = report_on("optimize", file_, std::string(target_.name()));
     report_.problem_hash = key_.problem;
     report_.policy = options_.policy;
     report_.verdict = "fail";
-    if (target_ == "triton") report_.graphs = options_.graphs;
+    if (target_.has_cuda_graphs()) report_.graphs = options_.graphs;
   }
 
   CompileOptions compile_options(Caution caution, std::optional<GraphUse> graphs = std::nullopt) const {
-    CompileOptions result{.target = target_,
+    CompileOptions result{.device = device_,
                           .graphs = graphs.value_or(graph_use_of(options_.graphs)),
                           .caution = caution,
                           .passes = {},
@@ -183,7 +183,7 @@ class Optimisation {
     add_kernels(report_, compiled_);
     output_.write(compiled_.source);
     report_.candidate = output_.absolute_path();
-    if (target_ == "triton" && !compiled_.kernels.empty() && !environment_.triton_version.empty()) compile_for_hopper();
+    if (target_.absent_capability(environment_) > 0 && !compiled_.kernels.empty()) compile_for_absent_device();
     if (options_.evaluations > 0) report_.searches.search = emit_edits(archive);
     finish();
     return report_;
@@ -196,22 +196,22 @@ class Optimisation {
         .proposer = options_.proposer,
         .search_seed = options_.search_seed,
         .compile = compile_options(Caution::kNone),
-        .description = known_device(archive, environment_, environment_hash_, target_),
         .problem_hash = archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports}),
         .environment_hash = environment_hash_,
-        .sm = target_ == "triton" && !environment_.triton_version.empty() ? kHopper : 0};
+        .capability = target_.absent_capability(environment_)};
     return emit_schedules(request, compiled_, session(), archive, scratch_);
   }
 
-  void compile_for_hopper() {
+  void compile_for_absent_device() {
     const double began = seconds_now();
-    const Json reply = session().compile_only(output_.path(), kHopper);
+    const int capability = target_.absent_capability(environment_);
+    const Json reply = session().compile_only(output_.path(), target_, capability);
     add_seconds("machine_code", began);
-    const MachineCode& code = report_.compiled.emplace(machine_code_of(reply, kHopper));
+    const MachineCode& code = report_.compiled.emplace(machine_code_of(reply, capability));
     const auto broken = std::ranges::find_if(code.each, [](const CompiledKernel& kernel) { return !kernel.ok; });
     if (broken == code.each.end()) return;
     report_.verdict = "fail";
-    report_.reason = fmt::format("{} does not compile for sm_{}: {}", broken->name, kHopper, broken->error);
+    report_.reason = fmt::format("{} does not compile for sm_{}: {}", broken->name, capability, broken->error);
   }
 
   // From the boldest schedule to plain library calls, until one passes.
@@ -222,7 +222,7 @@ class Optimisation {
       std::optional<Compiled> made = try_compile_at(caution);
       if (!made || made->source == previous) continue;  // more caution changed nothing
       Compiled& compiled = *made;
-      if (target_ == "cpu" && !compiled.kernels.empty()) need_compiler();
+      if (target_.build_command().needs_compiler && !compiled.kernels.empty()) need_compiler();
       previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
       double began = seconds_now();
@@ -279,14 +279,14 @@ class Optimisation {
   // Registers and spills of the verified candidate's kernels, which are in Triton's cache by now, into the report; the
   // groups whose kernels spill.
   std::vector<size_t> spilling_groups() {
-    if (target_ != "triton" || compiled_.kernels.empty()) return {};
+    if (target_.absent_capability(environment_) == 0 || compiled_.kernels.empty()) return {};
     try {
       const Json devices = session().hello()["cuda"];
       const int sm = devices.is_array() && !devices.empty() && devices[0]["sm"].is_number()
                          ? devices[0]["sm"].get<int>()
-                         : kHopper;
+                         : target_.absent_capability(environment_);
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled_.source);
-      report_.compiled = machine_code_of(session().compile_only(path, sm), sm);
+      report_.compiled = machine_code_of(session().compile_only(path, target_, sm), sm);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
       report_.add_note("spilled registers were not looked for: " + error.text().message);
@@ -298,7 +298,7 @@ class Optimisation {
     return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
   }
 
-  SearchRequest search_request(Archive& archive, double seconds) {
+  SearchRequest search_request(double seconds) const {
     return {.problem = file_.path,
             .size = file_.size,
             .problem_hash = key_.problem,
@@ -317,7 +317,6 @@ class Optimisation {
             .compile = compile_options(Caution::kNone),
             .spilling = {},
             .only_relief = false,
-            .description = known_device(archive, environment_, environment_hash_, target_),
             .accept = {},
             .check = {}};
   }
@@ -330,7 +329,7 @@ class Optimisation {
     const double began = seconds_now();
     const bool by_time = options_.search_seconds() > 0, by_count = options_.evaluations > 0;
     const std::vector<size_t> spilling = spilling_groups();
-    SearchRequest request = search_request(archive, by_time ? options_.search_seconds() : kReliefSeconds);
+    SearchRequest request = search_request(by_time ? options_.search_seconds() : kReliefSeconds);
     request.spilling = spilling;
     const std::string first = compiled_.source;
     const bool relieves = !spilling.empty() && (!by_count || options_.search_first);
@@ -367,7 +366,7 @@ class Optimisation {
     progress_.note(fmt::format("{:.2f}x eager's speed: other schedules are tried", speedup_over_eager(measured())));
     if (options_.search_seconds() <= 0 && !compiled_.kernels.empty()) {
       const std::string first = compiled_.source;
-      SearchRequest request = search_request(archive, options_.timing_seconds());
+      SearchRequest request = search_request(options_.timing_seconds());
       run_search(archive, request, &Searches::rescue);
       if (compiled_.source != first) measure(archive);
     }
@@ -518,7 +517,7 @@ class Optimisation {
       archive.together([&] {
         archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
         candidate = archive.add_candidate(compiled.source);
-        archive.add(ProposalRecord{key_.problem, candidate, target_, "scheduler", key_.emitter,
+        archive.add(ProposalRecord{key_.problem, candidate, std::string(target_.name()), "scheduler", key_.emitter,
                                    schedule_to_json(compiled.schedule)});
         verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy,
                                             judgement.passed(), judgement.verdict.reason, judgement.reply});
@@ -568,7 +567,8 @@ class Optimisation {
   ProblemFile file_;
   OutputFile output_;
   Environment environment_;
-  std::string target_;
+  const Target& target_;
+  DeviceDescription device_;
   Session* shared_;
   std::unique_ptr<Session> own_;
   Scratch scratch_;

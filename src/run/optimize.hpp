@@ -19,8 +19,8 @@ inline constexpr double kTimingSeconds = 10;
 struct OptimizeOptions {
   std::string problem;          // path
   std::string output;           // path; empty: STEM_kw.py in the current folder
-  std::string target = "auto";  // "auto", "cpu", "triton"
-  std::string size;             // of the problem's SIZES; empty: "cpu" for the CPU, "full" for a GPU
+  std::string target = "auto";  // or a name of targets()
+  std::string size;             // of the problem's SIZES; empty: the target's usual one
   std::string policy = "reference";
   std::string graphs = "auto";  // CUDA graphs: "auto", "on", "off" (propose/compile.hpp)
   std::vector<std::string> baselines = {"eager", "compile"};

@@ -12,6 +12,7 @@
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
 #include "support/json_fields.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 
@@ -129,7 +130,7 @@ bool add_roofline(Report& report, const Graph& graph, const Ceilings& ceilings, 
 }
 
 void add_kernels(Report& report, const Compiled& compiled) {
-  const bool has_graphs = compiled.schedule.target == "triton";
+  const bool has_graphs = target_of(compiled.device).has_cuda_graphs();
   report.kernels = Kernels{.names = compiled.kernels,
                            .library_calls = compiled.library_calls,
                            .library_ops = compiled.library_ops,

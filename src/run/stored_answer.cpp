@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "targets/targets.hpp"
+
 namespace kw {
 
 namespace {
@@ -18,7 +20,9 @@ bool may_come_from_archive(const OptimizeOptions& options) {
 }
 
 bool answers(const Report& stored, const OptimizeOptions& options) {
-  if (stored.target == "triton" && (stored.graphs.empty() ? "off" : stored.graphs) != options.graphs) return false;
+  const Target* target = find_target(stored.target);
+  if (target && target->has_cuda_graphs() && (stored.graphs.empty() ? "off" : stored.graphs) != options.graphs)
+    return false;
   if (options.budget_seconds > 0 &&
       !std::ranges::all_of(options.baselines, [&](const auto& one) { return stored.timing.answers_for(one); }))
     return false;

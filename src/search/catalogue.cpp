@@ -10,6 +10,7 @@
 #include "plan/cost.hpp"
 #include "plan/estimate.hpp"
 #include "support/error.hpp"
+#include "target/target.hpp"
 
 namespace kw::search {
 
@@ -24,7 +25,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   if (outputs.empty() || (nodes.size() == 1 && facts_.classes[nodes[0]] == OpClass::kExtern)) {
     entry.emplace();
     if (!outputs.empty()) {
-      const Schedule alone{.target = device_.target,
+      const Schedule alone{.target = std::string(target_of(device_).name()),
                            .groups = {{.nodes = nodes, .scheduler = "extern", .parameters = {}}}};
       entry->library_seconds = device_.launch_seconds +
                                roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
@@ -32,7 +33,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
     return &*entry;
   }
   auto lowered = plan::lower_group(facts_, nodes, outputs);
-  const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered) : nullptr;
+  const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered, device_) : nullptr;
   if (!scheduler) return nullptr;
   entry.emplace();
   entry->scheduler = scheduler;
@@ -128,7 +129,7 @@ std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> gro
   const auto outputs = stored_values(facts_, *ordered);
   const auto known_groups = nodes_of(known);
   const auto known_outputs = stored_values(facts_, known_groups);
-  Schedule schedule{.target = device_.target, .groups = {}, .graphs = known.graphs};
+  Schedule schedule{.target = std::string(target_of(device_).name()), .groups = {}, .graphs = known.graphs};
   for (size_t group = 0; group < ordered->size(); ++group) {
     const auto& nodes = (*ordered)[group];
     const auto same = std::find(known_groups.begin(), known_groups.end(), nodes);

@@ -14,41 +14,6 @@ namespace {
 
 constexpr size_t kMostOperations = 24;  // of a group that are named
 
-struct Meaning {
-  std::string_view parameter, target, text;
-};
-
-// CPU kernels take 0 for "what the printer would choose".
-constexpr Meaning kMeanings[] = {
-    {"across", "cpu", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
-    {"along", "cpu", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
-    {"columns", "cpu", "columns that are folded side by side; more keeps more partial results in registers and cache"},
-    {"keep", "cpu",
-     "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
-    {"piece", "cpu", "elements of a scan that are computed with SIMD at a time"},
-    {"rows", "cpu", "rows of a scan that are walked side by side"},
-    {"share", "cpu",
-     "number of elements from which on threads share the work; a small one uses all threads, a huge one only one"},
-    {"tile", "cpu", "side of the square tiles where an operand is transposed"},
-    {"block", "triton", "elements a program computes"},
-    {"columns", "triton", "results side by side in a row that a thread computes from what it has read"},
-    {"exchange", "triton",
-     "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not "
-     "shared"},
-    {"layout", "triton",
-     "0 flat, 1 row by row, 2 square tiles, 3 tiles of whole rows, 4 tiles of rows of several short axes"},
-    {"num_warps", "triton", "warps a program has, of 32 threads each"},
-    {"persistent", "triton", "1: a row is kept on chip and read once; 0: it is walked in blocks"},
-    {"r_block", "triton", "elements of the folded axis a program takes at a time"},
-    {"rows", "triton", "rows of results that a thread computes from what it has read"},
-    {"segments", "triton", "1: rows are cut into segments of one program each"},
-    {"slices", "triton", "slices of a volume that a thread computes from what it has read"},
-    {"split", "triton", "parts a row is cut into, so that more programs work on few rows"},
-    {"together", "triton", "1: the last program combines the parts in the same launch"},
-    {"x_block", "triton", "rows, or elements of the fastest axis, that a program computes"},
-    {"y_block", "triton", "rows of results that a program computes"},
-};
-
 std::string list_of(const Graph& graph, const std::set<ValueId>& values) {
   std::vector<std::string> names;
   for (const ValueId value : values) {
@@ -142,12 +107,6 @@ double combinations(const std::vector<EditedGroup>& space) {
   for (const EditedGroup& group : space)
     for (const plan::ParameterRange& range : group.ranges) count *= static_cast<double>(range.values.size());
   return count;
-}
-
-std::string_view meaning_of(std::string_view parameter, std::string_view target) {
-  for (const Meaning& meaning : kMeanings)
-    if (meaning.parameter == parameter && meaning.target == target) return meaning.text;
-  return "";
 }
 
 }  // namespace kw::search

@@ -29,7 +29,4 @@ std::string change_text(const std::vector<EditedGroup>& space, const Edit& edit)
                                                                                    // "softmax: keep 65536"
 double combinations(const std::vector<EditedGroup>& space);
 
-// What a parameter of this name decides, in a sentence; empty for one that nobody has described.
-std::string_view meaning_of(std::string_view parameter, std::string_view target);
-
 }  // namespace kw::search

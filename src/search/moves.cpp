@@ -41,7 +41,7 @@ class Grouping {
       : catalogue_(catalogue), schedule_(schedule), most_(most), standing_(standing_of(catalogue, schedule)) {
     for (const GroupSchedule& group : schedule.groups) {
       groups_.push_back(group.nodes);
-      library_.push_back(!plan::find_scheduler(group.scheduler));
+      library_.push_back(!plan::find_scheduler(group.scheduler, catalogue.device()));
     }
   }
 

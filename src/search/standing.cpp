@@ -33,7 +33,7 @@ GroupStanding standing_of(Catalogue& catalogue, const Schedule& schedule) {
     GroupEntry* entry = catalogue.find(now.nodes, outputs[group]);
     standing.seconds.push_back(entry ? catalogue.seconds(*entry, now.parameters) : 0.0);
     standing.total += standing.seconds.back();
-    const bool ours = entry && entry->scheduler && plan::find_scheduler(now.scheduler);
+    const bool ours = entry && entry->scheduler && plan::find_scheduler(now.scheduler, catalogue.device());
     standing.entries.push_back(ours ? entry : nullptr);
     standing.alike.emplace_back();
     if (!ours) continue;

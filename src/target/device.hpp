@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace kw {
 
+class Target;
+
 struct DeviceDescription {
   std::string name;
-  std::string target;            // "triton" or "cpu"
+  const Target* target = nullptr;
   int64_t units = 1;             // multiprocessors, or cores
   int64_t cache_bytes = 0;       // of the last level that all units share
   int64_t unit_cache_bytes = 0;  // registers of a multiprocessor, L2 of a core
@@ -28,6 +29,6 @@ struct DeviceDescription {
   double synchronise_seconds = 0;       // the host waits for an idle device, or for the other threads
 };
 
-DeviceDescription default_device(std::string_view target);  // an H200 for "triton", a small AVX2 machine for "cpu"
+const Target& target_of(const DeviceDescription& device);  // asserts that there is one
 
 }  // namespace kw

@@ -3,6 +3,7 @@
 #include "ir/text.hpp"
 #include "plan/plan.hpp"
 #include "plan/schedule_json.hpp"
+#include "targets/targets.hpp"
 #include "reads.hpp"
 
 namespace {

@@ -5,11 +5,13 @@
 
 #include "capture/reader.hpp"
 #include "emit/module_writer.hpp"
+#include "emit/target_printer.hpp"
 #include "ir/text.hpp"
 #include "passes/pipeline.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 int main(int count, char** arguments) {
   if (count != 3 && count != 4)
@@ -20,8 +22,8 @@ int main(int count, char** arguments) {
     kw::run_passes(graph);
     const std::string target = count == 4 ? arguments[3] : "triton";
     const kw::DeviceDescription device = kw::default_device(target);
-    const kw::Program program = kw::lower(graph, kw::default_schedule(graph, target, device), device);
-    const auto printer = target == "cpu" ? kw::make_cpu_printer() : kw::make_triton_printer();
+    const kw::Program program = kw::lower(graph, kw::default_schedule(graph, device), device);
+    const auto printer = device.target->printer();
     std::cout << kw::write_module(graph, program, *printer, {"", problem == "-" ? "" : kw::read_file(problem)});
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';

@@ -12,6 +12,7 @@
 #include "plan/program_text.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 int main(int count, char** arguments) {
   if (count < 2) return std::fputs("usage: plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]\n", stderr), 2;
@@ -31,7 +32,7 @@ int main(int count, char** arguments) {
       if (pass.name == "fusion") fusion = pass.seconds;
     const double passes = lap();
     const auto device = kw::default_device(target);
-    const kw::Schedule schedule = kw::default_schedule(graph, target, device);
+    const kw::Schedule schedule = kw::default_schedule(graph, device);
     const double planning = lap();
     const kw::Program program = kw::lower(graph, schedule, device);
     const double lowering = lap();

@@ -13,6 +13,7 @@
 #include "search/catalogue.hpp"
 #include "search/search.hpp"
 #include "support/interrupt.hpp"
+#include "targets/targets.hpp"
 
 namespace kw::search {
 
@@ -89,7 +90,7 @@ struct Setting {
   explicit Setting(const char* text, const char* target = "triton")
       : graph(fused(text)),
         device(default_device(target)),
-        first(default_schedule(graph, target, device)),
+        first(default_schedule(graph, device)),
         catalogue(graph, device) {}
   Graph graph;
   DeviceDescription device;

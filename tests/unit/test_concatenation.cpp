@@ -7,6 +7,7 @@
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "plan/program_text.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -26,7 +27,7 @@ constexpr const char* kParts = R"(
 struct Planned {
   explicit Planned(const std::string& text) : graph(parse_graph("graph G on cuda {\n" + text + "\n}")) {
     run_passes(graph);
-    const Schedule apart = default_schedule(graph, "triton", device);
+    const Schedule apart = default_schedule(graph, device);
     schedule = with_concatenations_in_place(graph, apart, join_products(graph, apart, device), device);
   }
 

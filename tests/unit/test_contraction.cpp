@@ -7,6 +7,7 @@
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
 #include "support/error.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -28,7 +29,7 @@ std::optional<plan::Product> product_in(const std::string& text) {
 
 Schedule joined(const Graph& graph) {
   const DeviceDescription device = default_device("triton");
-  return join_products(graph, default_schedule(graph, "triton", device), device);
+  return join_products(graph, default_schedule(graph, device), device);
 }
 
 std::vector<std::string> schedulers_of(const std::string& text) {
@@ -130,7 +131,7 @@ TEST(Joining, LeavesAllToTheLibraryWithoutTensorCores) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
   DeviceDescription device = default_device("triton");
   device.half_flops = 0;
-  const Schedule before = default_schedule(graph, "triton", device);
+  const Schedule before = default_schedule(graph, device);
   EXPECT_EQ(join_products(graph, before, device), before);
 }
 

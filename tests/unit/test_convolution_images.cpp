@@ -8,6 +8,7 @@
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -30,7 +31,7 @@ constexpr const char* kImage = R"(
 struct Joined {
   explicit Joined(const std::string& text) : graph(parse_graph("graph G on cuda {\n" + text + "\n}")) {
     run_passes(graph);
-    schedule = join_products(graph, default_schedule(graph, "triton", device), device);
+    schedule = join_products(graph, default_schedule(graph, device), device);
   }
 
   Names ops_of(size_t group) const {

@@ -7,13 +7,18 @@
 #include "plan/schedule_json.hpp"
 #include "propose/compile.hpp"
 #include "support/error.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
 
 Compiled compiled(const std::string& text, GraphUse graphs = GraphUse::kOn, Caution caution = Caution::kNone) {
-  CompileOptions options{
-      .target = "triton", .graphs = graphs, .caution = caution, .passes = {}, .problem_name = "", .problem_source = ""};
+  CompileOptions options{.device = default_device("triton"),
+                         .graphs = graphs,
+                         .caution = caution,
+                         .passes = {},
+                         .problem_name = "",
+                         .problem_source = ""};
   return compile(parse_graph("graph G on cuda {\n" + text + "\n}"), options);
 }
 
@@ -140,7 +145,8 @@ TEST(CudaGraphs, TheScheduleSaysSo) {
   EXPECT_NE(text.find("\"graphs\""), std::string::npos);
   EXPECT_EQ(schedule_to_json(without.schedule).find("\"graphs\""), std::string::npos);
   EXPECT_EQ(schedule_from_json(text), with.schedule);
-  const CompileOptions options{.target = "triton", .passes = {}, .problem_name = "", .problem_source = ""};
+  const CompileOptions options{
+      .device = default_device("triton"), .passes = {}, .problem_name = "", .problem_source = ""};
   EXPECT_EQ(with_schedule(without, schedule_from_json(text), options).source, with.source);
   EXPECT_EQ(with_schedule(with, without.schedule, options).source, without.source);
 }

@@ -5,7 +5,7 @@
 
 #include "ir/text.hpp"
 #include "judge/environment.hpp"
-#include "judge/target.hpp"
+#include "targets/targets.hpp"
 #include "propose/compile.hpp"
 #include "run/optimize.hpp"
 #include "run/summary.hpp"
@@ -30,9 +30,11 @@ constexpr const char* kThreeGroups = R"(graph G on cuda {
 }  // namespace
 
 TEST(Compile, KnowsWhoseWorkAFunctionDoes) {
-  const Compiled compiled = compile(
-      parse_graph(kThreeGroups),
-      {.target = "triton", .caution = Caution::kNone, .passes = {}, .problem_name = "", .problem_source = ""});
+  const Compiled compiled = compile(parse_graph(kThreeGroups), {.device = default_device("triton"),
+                                                                .caution = Caution::kNone,
+                                                                .passes = {},
+                                                                .problem_name = "",
+                                                                .problem_source = ""});
   ASSERT_EQ(compiled.schedule.groups.size(), 3u);
   const size_t at = compiled.source.find("_in_one_kernel, (");
   ASSERT_NE(at, std::string::npos);
@@ -50,10 +52,10 @@ TEST(Targets, AutoLeavesGpusThatAreHidden) {
   environment.driver_version = "580";
   environment.torch_cuda = "13.0";
   environment.triton_version = "3.6.0";
-  EXPECT_EQ(resolve_target("auto", environment, true), "triton");
+  EXPECT_EQ(resolve_target("auto", environment, true).name(), "triton");
   environment.gpus_hidden = true;
-  EXPECT_EQ(resolve_target("auto", environment, true), "cpu");
-  EXPECT_EQ(resolve_target("triton", environment, false), "triton");
+  EXPECT_EQ(resolve_target("auto", environment, true).name(), "cpu");
+  EXPECT_EQ(resolve_target("triton", environment, false).name(), "triton");
   EXPECT_THROW(resolve_target("triton", environment, true), Error);
 }
 

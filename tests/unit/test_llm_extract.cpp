@@ -11,6 +11,7 @@
 #include "llm/pass_at_k.hpp"
 #include "llm/prompts.hpp"
 #include "support/error.hpp"
+#include "targets/targets.hpp"
 
 namespace kw::llm {
 namespace {
@@ -61,7 +62,7 @@ std::string fenced(const std::string& code, const std::string& language = "pytho
 // One process of Python for all of them.
 Extraction extracted(const std::string& text, bool cut_off = false, const std::string& target = "triton") {
   static Host host(HostOptions{"python3", KW_PYTHON_DIR});
-  return extract({text, cut_off, target, kProblem},
+  return extract({text, cut_off, language_of(target_named(target)), kProblem},
                  [](const std::string& source) { return host.request("source_facts", {{"source", source}}, 60); });
 }
 
@@ -177,7 +178,7 @@ TEST(LlmExtract, CppNeedsAFunctionThatIsCompiledAndCalled) {
 
 TEST(LlmPrompts, HaveTheProblemAndTheFormAndKeepToTheirBudget) {
   PromptFacts facts{
-      .target = "cpu",
+      .language = language_of(target_named("cpu")),
       .problem = kProblem + "# {{form}}",
       .hardware = "a Xeon with 2 threads",
       .examples = {{"class Model: # near", "class ModelNew: # near"}, {"class Model: # far", "class ModelNew: # far"}},

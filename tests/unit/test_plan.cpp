@@ -15,6 +15,7 @@
 #include "plan/schedule_json.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -39,7 +40,7 @@ Planned plan_text(std::string_view text, const std::string& target = "triton") {
   Planned planned{parse_graph(text), {}, {}};
   fusion(planned.graph);
   const DeviceDescription device = default_device(target);
-  planned.schedule = default_schedule(planned.graph, target, device);
+  planned.schedule = default_schedule(planned.graph, device);
   planned.program = lower(planned.graph, planned.schedule, device);
   return planned;
 }

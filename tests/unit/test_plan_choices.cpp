@@ -10,6 +10,7 @@
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 Schedule schedule_of(std::string_view text) {
   Graph graph = parse_graph(text);
   fusion(graph);
-  return default_schedule(graph, "triton", default_device("triton"));
+  return default_schedule(graph, default_device("triton"));
 }
 
 TEST(Defaults, TwoLoadsAcrossRowsGetATileThatFitsTheRegisters) {
@@ -249,7 +250,7 @@ KernelEstimate estimate_of(std::string_view text) {
   Graph graph = parse_graph(text);
   fusion(graph);
   const DeviceDescription device = default_device("triton");
-  const Program program = lower(graph, default_schedule(graph, "triton", device), device);
+  const Program program = lower(graph, default_schedule(graph, device), device);
   return estimate(program.kernels.at(0), device);
 }
 
@@ -289,7 +290,7 @@ struct Told {
 Told told(std::string_view text, const char* target = "triton") {
   Told one{parse_graph(text), {}, default_device(target)};
   fusion(one.graph);
-  one.schedule = default_schedule(one.graph, target, one.device);
+  one.schedule = default_schedule(one.graph, one.device);
   return one;
 }
 
@@ -422,7 +423,7 @@ TEST(SchedulesFromOutside, RandomParametersAreTakenOrRefusedAsTheUsers) {
     for (const char* text : {kSum, kProducts, kPool, kRelu}) {
       Told one = told(text, target);
       GroupSchedule& group = one.schedule.groups.at(0);
-      const auto& specs = plan::find_scheduler(group.scheduler)->takes(one.device).specs();
+      const auto& specs = plan::find_scheduler(group.scheduler, one.device)->takes().specs();
       for (int round = 0; round < 50; ++round) {
         group.parameters.clear();
         for (const plan::ParameterSpec& spec : specs) {

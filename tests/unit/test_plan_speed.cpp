@@ -6,6 +6,7 @@
 
 #include "emit/target_printer.hpp"
 #include "search/moves.hpp"
+#include "targets/targets.hpp"
 #include "search_world.hpp"
 
 namespace kw::search {
@@ -18,7 +19,7 @@ TEST(PlanSpeed, AThousandNodesTakeASecond) {
     const std::clock_t start = std::clock();
     fusion(graph);
     const DeviceDescription device = default_device(target);
-    const Schedule schedule = default_schedule(graph, target, device);
+    const Schedule schedule = default_schedule(graph, device);
     const Program program = lower(graph, schedule, device);
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     RecordProperty(std::string("seconds_") + target, std::to_string(seconds));

@@ -10,6 +10,7 @@
 #include "plan/plan.hpp"
 #include "plan/schedule_json.hpp"
 #include "plan/statistics.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -36,7 +37,7 @@ constexpr const char* kBlock = R"(graph Block training on cuda {
 struct Planned {
   explicit Planned(const std::string& text) : graph(parse_graph(text)) {
     run_passes(graph);
-    schedule = default_schedule(graph, "triton", device);
+    schedule = default_schedule(graph, device);
   }
 
   std::vector<std::string> ops_of(const std::vector<NodeId>& nodes) const {

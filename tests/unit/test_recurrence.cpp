@@ -10,6 +10,7 @@
 #include "plan/recurrence.hpp"
 #include "support/error.hpp"
 #include "tile/text.hpp"
+#include "targets/targets.hpp"
 
 namespace kw {
 namespace {
@@ -86,7 +87,7 @@ struct Made {
 Made made_of(const Layer& layer) {
   const DeviceDescription device = default_device("triton");
   Made made{graph_of(layer), {}, {}};
-  made.schedule = join_products(made.graph, default_schedule(made.graph, "triton", device), device);
+  made.schedule = join_products(made.graph, default_schedule(made.graph, device), device);
   made.program = lower(made.graph, made.schedule, device);
   return made;
 }

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.export
 
-from .. import errors
+from .. import errors, hello
 from ..running import problem
 from . import decompositions, fake, graph_json, memory, modes, tracing
 from .access import contained_tensors
@@ -33,14 +33,14 @@ _CUDA_LIMIT_BYTES = 16 * 141_000_000_000
 
 
 def run(params: dict[str, Any], progress: Callable[[str, float], None]) -> dict[str, Any]:
-    """The `capture` method: {"problem": path, "size", "device"} → {"graph", "seconds"}."""
+    """The `capture` method: {"problem": path, "size", "device"} → {"graph", "card", "seconds"}."""
     device = problem.check_device(params.get("device", "cpu"))
     clock = _Clock()
     progress("import", 0.0)
     loaded = problem.load(params["problem"], params.get("size"))
     clock.lap("import")
     graph = capture(loaded, device, clock, progress)
-    return {"graph": graph, "seconds": clock.seconds}
+    return {"graph": graph, "card": hello.card(device), "seconds": clock.seconds}
 
 
 def capture(

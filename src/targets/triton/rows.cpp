@@ -4,11 +4,14 @@
 
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
-#include "plan/exchange.hpp"
-#include "plan/scheduler.hpp"
+#include "targets/triton/exchange.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/triton/schedulers.hpp"
 #include "plan/split.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
+
+using namespace plan;
 
 namespace {
 
@@ -296,18 +299,7 @@ int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription&
   return std::clamp<int64_t>(ceil_divide(12 * device.units, programs), 2, rows.length / least_part);
 }
 
-bool has_reduce_axes(const LoweredGroup& group) {
-  return parallel_axes(group.kernel) < static_cast<int>(group.kernel.axes.size());
-}
-bool takes_reductions(const LoweredGroup& group) {
-  return has_reduce_axes(group) && !stores_over_reduce_axes(group.kernel);
-}
-bool takes_normalisations(const LoweredGroup& group) {
-  return has_reduce_axes(group) && stores_over_reduce_axes(group.kernel);
-}
-
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
@@ -326,7 +318,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
-const ParameterTable& takes(const DeviceDescription& device) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "num_warps",
        .least = 1,
@@ -361,12 +353,11 @@ const ParameterTable& takes(const DeviceDescription& device) {
        .tried = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
       {.name = "together", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
   });
-  return device.target == "triton" ? table : parameters_for_cpu();
+  return table;
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return space_for_cpu(group);
-  const ParameterTable& table = takes(device);
+  const ParameterTable& table = takes();
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
@@ -468,8 +459,7 @@ bool join_last(Kernel& finish, const Kernel& before) {
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
-  const ParameterTable& table = takes(device);
+  const ParameterTable& table = takes();
   prepare(group.kernel);
   ScheduledGroup result;
   if (const int64_t exchange = table.read(parameters, "exchange"); exchange > 0) {
@@ -521,7 +511,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kReductionScheduler{"reduction", takes_reductions, takes, defaults, space, lower};
-const Scheduler kNormalisationScheduler{"normalisation", takes_normalisations, takes, defaults, space, lower};
+const Scheduler kReductionScheduler{kReduction, GroupWork::kElements, is_reduction, takes, defaults, space, lower};
+const Scheduler kNormalisationScheduler{kNormalisation, GroupWork::kElements, is_normalisation, takes, defaults, space,
+                                        lower};
 
-}  // namespace kw::plan
+}  // namespace kw::triton

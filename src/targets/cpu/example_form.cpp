@@ -1,4 +1,4 @@
-#include "propose/example_form.hpp"
+#include "targets/cpu/example_form.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "emit/python_text.hpp"
 #include "support/text.hpp"
 
-namespace kw {
+namespace kw::cpu {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::string in_models_form(const std::string& candidate) {
          "\n        return kernel_forward(" + arguments + ")\n";
 }
 
-}  // namespace kw
+}  // namespace kw::cpu

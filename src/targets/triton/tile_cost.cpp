@@ -3,9 +3,10 @@
 #include <cmath>
 #include <map>
 
-#include "plan/estimate.hpp"
+#include "targets/triton/cost.hpp"
 
-namespace kw {
+namespace kw::triton {
+
 namespace {
 
 using tile::Instruction;
@@ -136,21 +137,8 @@ class TileEstimate {
 
 }  // namespace
 
-double seconds_of(const tile::Program& program, const DeviceDescription& device) {
+double tile_seconds(const tile::Program& program, const DeviceDescription& device) {
   return TileEstimate(program, device).run();
 }
 
-namespace plan {
-
-double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) {
-  double total = 0;
-  for (const auto* kernels : {&group.kernels, &group.behind})
-    for (const ScheduledKernel& one : *kernels) total += device.launch_seconds + estimate(one.kernel, device).seconds;
-  for (const ScheduledTiles& one : group.tiles)
-    total += static_cast<double>(one.repetition ? one.repetition->count : 1) *
-             (device.launch_seconds + kw::seconds_of(one.program, device));
-  return total;
-}
-
-}  // namespace plan
-}  // namespace kw
+}  // namespace kw::triton

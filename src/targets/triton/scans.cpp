@@ -4,9 +4,12 @@
 #include <bit>
 
 #include "plan/axes.hpp"
-#include "plan/scheduler.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/triton/schedulers.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
+
+using namespace plan;
 
 namespace {
 
@@ -69,8 +72,6 @@ bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
   });
 }
 
-bool can_take(const LoweredGroup& group) { return kernel_ir::scan_axis_of(group.kernel) >= 0; }
-
 void choose_along_rows(const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length);
   chosen["persistent"] = width <= 1024;
@@ -130,7 +131,6 @@ void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, c
 }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
@@ -142,7 +142,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
-const ParameterTable& takes(const DeviceDescription& device) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "num_warps",
        .least = 1,
@@ -165,19 +165,14 @@ const ParameterTable& takes(const DeviceDescription& device) {
       {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "ahead", .least = 1, .most = 256, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4, 8, 16}},
   });
-  return device.target == "triton" ? table : parameters_for_cpu();
+  return table;
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") {
-    LoweredGroup facing = group;
-    if (!kernel_ir::sorts(facing.kernel)) face_forwards(facing.kernel);
-    return space_for_cpu(facing);
-  }
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
   Kernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
-  const ParameterTable& table = takes(device);
+  const ParameterTable& table = takes();
   if (kernel_ir::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
   std::vector<ParameterRange> ranges = {table.range("num_warps", 1, 8), table.range("x_block")};
   if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("ahead")};
@@ -207,16 +202,12 @@ void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& t
   kernel.num_stages = 1;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") {
-    if (!kernel_ir::sorts(group.kernel)) face_forwards(group.kernel);
-    return lower_for_cpu(std::move(group), parameters);
-  }
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
   const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   for (auto& expr : group.kernel.exprs)
     expr.network = in_order && expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd;
-  block(group.kernel, parameters, takes(device));
+  block(group.kernel, parameters, takes());
   ScheduledGroup result;
   result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
@@ -224,6 +215,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kScanScheduler{"scan", can_take, takes, defaults, space, lower};
+const Scheduler kScanScheduler{kScan, GroupWork::kElements, is_scan, takes, defaults, space, lower};
 
-}  // namespace kw::plan
+}  // namespace kw::triton

@@ -6,10 +6,13 @@
 #include <set>
 
 #include "plan/axes.hpp"
-#include "plan/scheduler.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/triton/schedulers.hpp"
 #include "plan/write_out.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
+
+using namespace plan;
 
 namespace {
 
@@ -120,8 +123,6 @@ int64_t block_for(int64_t extent, int64_t most) {
   return best;
 }
 
-bool can_take(const LoweredGroup& group) { return group.windowed && !stores_over_reduce_axes(group.kernel); }
-
 Parameters defaults_written_out(const Kernel& kernel, const kernel_ir::Access& load, const DeviceDescription& device) {
   const int inner = parallel_axes(kernel) - 1;
   const int64_t columns = side_by_side(kernel, load, inner);
@@ -164,7 +165,6 @@ Parameters defaults_written_out(const Kernel& kernel, const kernel_ir::Access& l
 }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
@@ -189,28 +189,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
-bool starts_anywhere(const Kernel& kernel) {
-  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
-           std::abs(stride_along(expr.access, last)) == 1;
-  });
-}
-
-// Of a scheduled kernel: the SIMD loop runs along neighbouring windows, unless those are few and long, or start
-// anywhere, so that it would read single elements.
-bool runs_across(const Kernel& kernel) {
-  const int inner = parallel_axes(kernel) - 1;
-  return kernel.axes.back().extent < 8 || (inner >= 0 && kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel));
-}
-
-const ParameterTable& takes(const DeviceDescription& device) {
-  static const ParameterTable on_cpu = [] {
-    std::vector<ParameterSpec> specs = parameters_for_cpu().specs();
-    specs.push_back({.name = "across", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}});
-    return ParameterTable(std::move(specs));
-  }();
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "segments", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "columns", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4}},
@@ -230,39 +209,13 @@ const ParameterTable& takes(const DeviceDescription& device) {
        .tried = {1, 2, 4, 8, 16}},
       {.name = "num_warps", .least = 1, .most = kMostWarps, .unsaid = 4, .powers_of_two = true, .tried = {1, 2, 4, 8}},
   });
-  return device.target == "triton" ? table : on_cpu;
+  return table;
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") {
-    std::vector<ParameterRange> ranges = space_for_cpu(group);
-    if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
-                    [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
-      ranges.push_back(takes(device).range("across"));  // shorter windows are never what the SIMD loop runs along
-      ranges.back().unsaid = runs_across(lower_for_cpu(group, {}).kernels.back().kernel) ? 1 : 0;
-    }
-    return ranges;
-  }
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) {
   std::vector<ParameterRange> ranges;
-  for (const ParameterSpec& spec : takes(device).specs()) ranges.push_back(takes(device).range(spec.name));
+  for (const ParameterSpec& spec : takes().specs()) ranges.push_back(takes().range(spec.name));
   return ranges;
-}
-
-void name_windows(Kernel& kernel) {
-  const int parallel = parallel_axes(kernel), count = static_cast<int>(kernel.axes.size());
-  static const std::vector<std::string> outer = {"column", "row", "slice", "batch"},
-                                        offsets = {"window_column", "window_row", "window_slice"};
-  const auto name = [&](int first, int end, const std::vector<std::string>& names, bool channels) {
-    for (int axis = end - 1; axis >= first; --axis) {
-      const auto place = static_cast<size_t>(end - 1 - axis);
-      const bool outermost = channels && axis == first && axis + 1 < end;
-      kernel.axes[axis].name = outermost              ? "plane"
-                               : place < names.size() ? names[place]
-                                                      : names.back() + "_" + std::to_string(place);
-    }
-  };
-  name(0, parallel, outer, true);
-  name(parallel, count, offsets, false);
 }
 
 ScheduledGroup scheduled(LoweredGroup group) {
@@ -272,18 +225,8 @@ ScheduledGroup scheduled(LoweredGroup group) {
   return result;
 }
 
-ScheduledGroup lower_on_cpu(LoweredGroup group, const Parameters& parameters) {
-  ScheduledGroup result = lower_for_cpu(std::move(group), parameters);
-  Kernel& kernel = result.kernels.back().kernel;
-  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
-  for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
-  name_windows(kernel);
-  return result;
-}
-
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_on_cpu(std::move(group), parameters);
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   Kernel& kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
@@ -324,6 +267,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kSlidingScheduler{"sliding", can_take, takes, defaults, space, lower};
+const Scheduler kSlidingScheduler{kSliding, GroupWork::kElements, is_sliding, takes, defaults, space, lower};
 
-}  // namespace kw::plan
+}  // namespace kw::triton

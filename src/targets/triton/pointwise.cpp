@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "plan/axes.hpp"
-#include "plan/scheduler.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/triton/schedulers.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
+
+using namespace plan;
 
 namespace {
 
@@ -89,12 +92,7 @@ int64_t flat_block(const Kernel& kernel, int64_t points, const DeviceDescription
   return block;
 }
 
-bool can_take(const LoweredGroup& group) {
-  return reduce_points(group.kernel) == 1 && parallel_axes(group.kernel) == static_cast<int>(group.kernel.axes.size());
-}
-
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return {};
   Kernel kernel = group.kernel;
   prepare(kernel);
   const int64_t points = parallel_points(kernel);
@@ -128,7 +126,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   return chosen;
 }
 
-const ParameterTable& takes(const DeviceDescription& device) {
+const ParameterTable& takes() {
   static const ParameterTable table({
       {.name = "block",
        .least = 1,
@@ -144,14 +142,13 @@ const ParameterTable& takes(const DeviceDescription& device) {
        .powers_of_two = false,
        .tried = {kFlat, kRows, kTransposed, kWholeRows, kShortAxes}},
   });
-  return device.target == "triton" ? table : parameters_for_cpu();
+  return table;
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  if (device.target != "triton") return space_for_cpu(group);
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
   Kernel kernel = group.kernel;
   prepare(kernel);
-  std::vector<ParameterRange> ranges = {takes(device).range("block"), takes(device).range("num_warps")};
+  std::vector<ParameterRange> ranges = {takes().range("block"), takes().range("num_warps")};
   if (kernel.axes.size() > 1) {
     std::vector<int64_t> layouts = {kFlat, kRows};
     if (transposed_axis(kernel) >= 0) layouts.push_back(kTransposed);
@@ -162,9 +159,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  if (device.target != "triton") return lower_for_cpu(std::move(group), parameters);
-  const ParameterTable& table = takes(device);
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = takes();
   Kernel& kernel = group.kernel;
   prepare(kernel);
   int64_t layout = table.read(parameters, "layout");
@@ -202,6 +198,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
 
 }  // namespace
 
-const Scheduler kPointwiseScheduler{"pointwise", can_take, takes, defaults, space, lower};
+const Scheduler kPointwiseScheduler{kPointwise, GroupWork::kElements, is_pointwise, takes, defaults, space, lower};
 
-}  // namespace kw::plan
+}  // namespace kw::triton

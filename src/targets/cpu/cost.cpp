@@ -1,15 +1,18 @@
+// Seconds of a CPU kernel by the loops that will be printed (emit/cpu/loop_nest.hpp).
+#include "targets/cpu/cost.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "emit/cpu/parts.hpp"
-#include "plan/estimate.hpp"
 
-namespace kw {
+namespace kw::cpu {
 
 using namespace kernel_ir;
 
 namespace {
 
+constexpr MemoryRules kMemory{.in_blocks = false, .line_bytes = 64, .lost_bytes = 0};
 constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
 constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
 constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
@@ -183,9 +186,7 @@ double points_of(const Kernel& kernel) {
   return points;
 }
 
-}  // namespace
-
-double cpu_seconds(const Kernel& kernel, const KernelEstimate& moved, const DeviceDescription& device) {
+double seconds_of(const Kernel& kernel, const KernelEstimate& moved, const DeviceDescription& device) {
   const std::vector<cpu::Part> parts = cpu::parts_of(kernel);
   double whole = 0, total = 0;
   for (const cpu::Part& part : parts) whole += points_of(part.simplified.kernel);
@@ -194,4 +195,12 @@ double cpu_seconds(const Kernel& kernel, const KernelEstimate& moved, const Devi
   return total;
 }
 
-}  // namespace kw
+}  // namespace
+
+KernelEstimate estimate_of(const Kernel& kernel, const DeviceDescription& device) {
+  KernelWork work = work_of(kernel, device, kMemory);
+  work.estimate.seconds = seconds_of(work.kernel, work.estimate, device);
+  return work.estimate;
+}
+
+}  // namespace kw::cpu

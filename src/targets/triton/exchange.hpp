@@ -4,7 +4,7 @@
 
 #include "plan/scheduler.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
 
 // The block of a row that one program keeps, for a kernel with ordered, coalesced axes whose reduce axes are contiguous
 // in memory; 0 where rows cannot be spread: a reduction whose parts do not combine in floating point, or more programs
@@ -14,6 +14,7 @@ int64_t choose_exchange_block(const kernel_ir::Kernel& kernel, int kept_loads, c
 
 // Spreads the rows over blocks of at most `block`; the exchange's buffers are new scratch tensors (buffer value −1 −
 // k). False: it cannot be done.
-bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& device, std::vector<Scratch>& scratch);
+bool spread_rows(plan::LoweredGroup& group, int64_t block, const DeviceDescription& device,
+                 std::vector<plan::Scratch>& scratch);
 
-}  // namespace kw::plan
+}  // namespace kw::triton

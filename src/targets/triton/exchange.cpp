@@ -1,4 +1,4 @@
-#include "plan/exchange.hpp"
+#include "targets/triton/exchange.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,9 @@
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
 
-namespace kw::plan {
+namespace kw::triton {
+
+using namespace plan;
 
 namespace {
 
@@ -156,4 +158,4 @@ bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& de
   return true;
 }
 
-}  // namespace kw::plan
+}  // namespace kw::triton

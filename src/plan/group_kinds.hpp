@@ -1,0 +1,22 @@
+// The kinds of groups that targets have schedulers for, under the names that schedules call them by.
+#pragma once
+
+#include "plan/group_lowering.hpp"
+
+namespace kw::plan {
+
+inline constexpr std::string_view kPointwise = "pointwise", kScan = "scan", kBags = "bags", kSliding = "sliding",
+                                  kReduction = "reduction", kNormalisation = "normalisation";
+
+bool is_pointwise(const LoweredGroup& group);
+bool is_scan(const LoweredGroup& group);     // and sorts
+bool is_bags(const LoweredGroup& group);     // folds over rows of which only the data tell where they begin and end
+bool is_sliding(const LoweredGroup& group);  // folds over windows of neighbouring elements
+bool is_reduction(const LoweredGroup& group);
+bool is_normalisation(const LoweredGroup& group);  // stores along what it folds
+
+// Readable names of their axes, once those are ordered: "bag", "entry"; "row", "window_row".
+void name_bags(kernel_ir::Kernel& kernel);
+void name_windows(kernel_ir::Kernel& kernel);
+
+}  // namespace kw::plan

@@ -1,0 +1,31 @@
+#include "targets/cpu/meanings.hpp"
+
+#include <utility>
+
+namespace kw::cpu {
+
+namespace {
+
+using Meaning = std::pair<std::string_view, std::string_view>;
+
+constexpr Meaning kMeanings[] = {
+    {"across", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
+    {"along", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
+    {"columns", "columns that are folded side by side; more keeps more partial results in registers and cache"},
+    {"keep", "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
+    {"piece", "elements of a scan that are computed with SIMD at a time"},
+    {"rows", "rows of a scan that are walked side by side"},
+    {"share",
+     "number of elements from which on threads share the work; a small one uses all threads, a huge one only one"},
+    {"tile", "side of the square tiles where an operand is transposed"},
+};
+
+}  // namespace
+
+std::string_view meaning_of(std::string_view parameter) {
+  for (const auto& [name, meaning] : kMeanings)
+    if (name == parameter) return meaning;
+  return "";
+}
+
+}  // namespace kw::cpu

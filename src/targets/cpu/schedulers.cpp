@@ -1,0 +1,169 @@
+// A CPU kernel keeps its ordered, merged axes. What the parameters (kernel_ir::LoopChoices, by name) do not say of
+// loops, threads and SIMD, the printer chooses from the accesses.
+#include <algorithm>
+
+#include "emit/cpu/parts.hpp"
+#include "emit/kernel_names.hpp"
+#include "plan/axes.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/cpu/schedulers.hpp"
+
+namespace kw::cpu {
+
+using namespace plan;
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
+
+namespace {
+
+const ParameterTable& loop_choices() {
+  static const ParameterTable table = [] {
+    std::vector<ParameterSpec> specs;
+    for (const cpu::ChoiceLimits& limits : cpu::choice_limits())
+      for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+        if (choice == limits.choice)
+          specs.push_back({.name = name,
+                           .least = 0,
+                           .most = limits.most,
+                           .unsaid = 0,
+                           .powers_of_two = limits.powers_of_two,
+                           .tried = limits.tried});
+    return ParameterTable(std::move(specs));
+  }();
+  return table;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+    group.kernel.loops.*choice = loop_choices().read(parameters, name);
+  if (kernel_ir::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
+  order_by_stride(group.kernel);
+  coalesce(group.kernel);
+  for (auto& axis : group.kernel.axes) {
+    axis.block = 1;
+    axis.looped = kernel_ir::is_serial(axis);
+  }
+  // The SIMD loop runs along the axis on which most traffic is contiguous.
+  for (const auto& one : traffic_of(group.kernel)) {
+    for (int axis = static_cast<int>(group.kernel.axes.size()); axis-- > 0;)
+      if (stride_along(*one.access, axis) == 1) {
+        group.kernel.axes[axis].vector = true;
+        ScheduledGroup result;
+        result.kernels.push_back(as_scheduled(std::move(group)));
+        return result;
+      }
+  }
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  return result;
+}
+
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  const ScheduledGroup scheduled = lower(group, {}, device);
+  std::vector<ParameterRange> ranges;
+  for (int64_t kernel_ir::LoopChoices::* made : cpu::choices_of(scheduled.kernels.front().kernel))
+    for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+      if (choice == made) ranges.push_back(loop_choices().range(name));
+  return ranges;
+}
+
+Parameters defaults(const LoweredGroup&, const DeviceDescription&) { return {}; }
+
+// Scans are walked as their rows lie in memory.
+LoweredGroup facing_forwards(LoweredGroup group) {
+  if (!kernel_ir::sorts(group.kernel)) face_forwards(group.kernel);
+  return group;
+}
+
+std::vector<ParameterRange> space_of_scans(const LoweredGroup& group, const DeviceDescription& device) {
+  return space(facing_forwards(group), device);
+}
+
+ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  return lower(facing_forwards(std::move(group)), parameters, device);
+}
+
+bool starts_anywhere(const Kernel& kernel) {
+  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
+  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
+           std::abs(stride_along(expr.access, last)) == 1;
+  });
+}
+
+// Of a scheduled kernel: the SIMD loop runs along neighbouring windows, unless those are few and long, or start
+// anywhere, so that it would read single elements.
+bool runs_across(const Kernel& kernel) {
+  const int inner = parallel_axes(kernel) - 1;
+  return kernel.axes.back().extent < 8 || (inner >= 0 && kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel));
+}
+
+const ParameterTable& choices_of_windows() {
+  static const ParameterTable table = [] {
+    std::vector<ParameterSpec> specs = loop_choices().specs();
+    specs.push_back({.name = "across", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}});
+    return ParameterTable(std::move(specs));
+  }();
+  return table;
+}
+
+std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const DeviceDescription& device) {
+  std::vector<ParameterRange> ranges = space(group, device);
+  if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
+                  [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
+    ranges.push_back(choices_of_windows().range("across"));  // shorter windows are never what the SIMD loop runs along
+    ranges.back().unsaid = runs_across(lower(group, {}, device).kernels.back().kernel) ? 1 : 0;
+  }
+  return ranges;
+}
+
+ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  ScheduledGroup result = lower(std::move(group), parameters, device);
+  Kernel& kernel = result.kernels.back().kernel;
+  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
+  for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
+  name_windows(kernel);
+  return result;
+}
+
+const ParameterTable& no_choices() {
+  static const ParameterTable table({});
+  return table;
+}
+
+std::vector<ParameterRange> space_of_bags(const LoweredGroup&, const DeviceDescription&) { return {}; }
+
+// The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis does.
+ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDescription&) {
+  Kernel& kernel = group.kernel;
+  order_by_stride(kernel);
+  const int inner = parallel_axes(kernel) - 1;
+  for (auto& axis : kernel.axes) {
+    const bool serial = axis.kind == AxisKind::kReduce;
+    axis.block = 1;
+    axis.looped = serial;
+    axis.vector = serial && inner == 0;
+    axis.unrolled = serial && inner > 0;
+  }
+  kernel.num_stages = 1;
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  name_bags(result.kernels.back().kernel);
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Scheduler>& schedulers() {
+  static const std::vector<Scheduler> table = {
+      {kPointwise, GroupWork::kElements, is_pointwise, loop_choices, defaults, space, lower},
+      {kScan, GroupWork::kElements, is_scan, loop_choices, defaults, space_of_scans, lower_scans},
+      {kBags, GroupWork::kElements, is_bags, no_choices, defaults, space_of_bags, lower_bags},
+      {kSliding, GroupWork::kElements, is_sliding, choices_of_windows, defaults, space_of_windows, lower_windows},
+      {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower},
+      {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower}};
+  return table;
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,72 @@
+#include "targets/cpu/target.hpp"
+
+#include "emit/target_printer.hpp"
+#include "judge/environment.hpp"
+#include "support/error.hpp"
+#include "targets/cpu/cost.hpp"
+#include "targets/cpu/language.hpp"
+#include "targets/cpu/meanings.hpp"
+#include "targets/cpu/schedulers.hpp"
+
+namespace kw {
+
+namespace {
+
+class CpuTarget : public Target {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  std::string_view tensors() const override { return "cpu"; }
+  std::string_view usual_size() const override { return "cpu"; }
+  std::string_view description() const override { return ""; }
+
+  DeviceDescription default_device() const override {
+    DeviceDescription device;  // a small AVX2 machine
+    device.target = this;
+    device.name = "generic CPU";
+    device.units = 2;
+    device.cache_bytes = 32 << 20;
+    device.unit_cache_bytes = 1 << 20;
+    device.vector_bytes = 32;
+    device.copy_bytes_per_second = 1.5e10;
+    device.fp32_flops = 1e11;
+    device.launch_seconds = 3e-6;
+    return device;
+  }
+
+  void look_at(DeviceDescription& device, const Environment& environment,
+               const nlohmann::ordered_json& /*card*/) const override {
+    device.units = environment.cpu_threads;
+    if (const double cache = cpu_cache_bytes(); cache > 0) device.cache_bytes = static_cast<int64_t>(cache);
+  }
+
+  BuildCommand build_command() const override { return {.one_by_one = false, .needs_compiler = true}; }
+
+  const std::vector<plan::Scheduler>& schedulers() const override { return cpu::schedulers(); }
+
+  KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
+    return cpu::estimate_of(kernel, device);
+  }
+  double seconds_of(const tile::Program&, const DeviceDescription&) const override {
+    fail_internal(__FILE__, __LINE__, "tile programs are not for CPUs");
+  }
+
+  std::unique_ptr<TargetPrinter> printer() const override { return make_cpu_printer(); }
+
+  std::string_view meaning_of(std::string_view parameter) const override { return cpu::meaning_of(parameter); }
+  std::string_view on_values() const override { return "A value of 0 leaves the choice to the compiler."; }
+  const KernelLanguage* language() const override { return &cpu::language(); }
+  std::string in_words(const Environment& environment) const override {
+    return environment.cpu_name.empty()
+               ? "this CPU"
+               : "a CPU: " + environment.cpu_name + ", " + std::to_string(environment.cpu_threads) + " threads";
+  }
+};
+
+}  // namespace
+
+const Target& cpu_target() {
+  static const CpuTarget target;
+  return target;
+}
+
+}  // namespace kw

@@ -1,0 +1,82 @@
+// Bags of rows: a program takes one bag and some columns, and walks the bag's entries several at a time, so that their
+// rows are on the way together.
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/group_kinds.hpp"
+#include "targets/triton/schedulers.hpp"
+
+namespace kw::triton {
+
+using namespace plan;
+
+namespace {
+
+using kernel_ir::AxisKind;
+using kernel_ir::Kernel;
+
+constexpr int64_t kLanes = 1024;  // of a program at the most: columns times entries at once
+constexpr int64_t kEntries = 16;  // at once
+
+Parameters defaults(const LoweredGroup& group, const DeviceDescription&) {
+  Kernel kernel = group.kernel;
+  order_by_stride(kernel);
+  const int inner = parallel_axes(kernel) - 1;
+  const int64_t columns = inner < 0 ? 1 : std::min<int64_t>(next_power_of_two(kernel.axes[inner].extent), 256);
+  const int64_t entries = std::min({kEntries, kLanes / columns, next_power_of_two(reduce_points(kernel))});
+  return {
+      {"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
+}
+
+const ParameterTable& takes() {
+  static const ParameterTable table({
+      {.name = "x_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {16, 32, 64, 128, 256, 512}},
+      {.name = "r_block",
+       .least = 1,
+       .most = kMostLanes,
+       .unsaid = 1,
+       .powers_of_two = true,
+       .tried = {1, 4, 8, 16, 32}},
+      {.name = "num_warps", .least = 1, .most = kMostWarps, .unsaid = 4, .powers_of_two = true, .tried = {1, 2, 4}},
+  });
+  return table;
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) {
+  std::vector<ParameterRange> ranges;
+  for (const ParameterSpec& spec : takes().specs()) ranges.push_back(takes().range(spec.name));
+  return ranges;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  Kernel& kernel = group.kernel;
+  order_by_stride(kernel);
+  const ParameterTable& table = takes();
+  const int inner = parallel_axes(kernel) - 1;
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    auto& one = kernel.axes[axis];
+    const bool serial = one.kind == AxisKind::kReduce;
+    one.block = 1;
+    if (axis == inner && inner > 0)
+      one.block = std::min(table.read(parameters, "x_block"), next_power_of_two(one.extent));
+    if (serial) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
+    one.looped = serial && one.block < one.extent;
+  }
+  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
+  kernel.num_stages = 1;
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  name_bags(result.kernels.back().kernel);
+  return result;
+}
+
+}  // namespace
+
+const Scheduler kBagScheduler{kBags, GroupWork::kElements, is_bags, takes, defaults, space, lower};
+
+}  // namespace kw::triton

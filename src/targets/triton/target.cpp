@@ -1,0 +1,142 @@
+#include "targets/triton/target.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "emit/target_printer.hpp"
+#include "judge/environment.hpp"
+#include "plan/concatenation.hpp"
+#include "plan/join_products.hpp"
+#include "support/error.hpp"
+#include "support/json_fields.hpp"
+#include "targets/triton/cost.hpp"
+#include "targets/triton/language.hpp"
+#include "targets/triton/meanings.hpp"
+#include "targets/triton/schedulers.hpp"
+
+namespace kw {
+
+namespace {
+
+constexpr int kHopper = 90, kTensorCores = 70;  // compute capabilities; GPUs have tensor cores from the second on
+
+class TritonTarget : public Target {
+ public:
+  std::string_view name() const override { return "triton"; }
+  std::string_view tensors() const override { return "cuda"; }
+  std::string_view usual_size() const override { return "full"; }
+  std::string_view description() const override { return "an NVIDIA GPU"; }
+
+  DeviceDescription default_device() const override {
+    DeviceDescription device;
+    device.target = this;
+    device.name = "NVIDIA H200";
+    device.units = 132;
+    device.cache_bytes = 50 << 20;
+    device.unit_cache_bytes = 256 << 10;
+    device.vector_bytes = 16;
+    device.copy_bytes_per_second = 4.3e12;
+    device.fp32_flops = 51e12;
+    device.half_flops = 650e12;
+    device.launch_seconds = 2.5e-6;
+    return device;
+  }
+
+  void look_at(DeviceDescription& device, const Environment&, const nlohmann::ordered_json& card) const override {
+    if (std::string name = text_of(card, "name"); !name.empty()) device.name = std::move(name);
+    if (const double units = figure_of(card, "multiprocessors").value_or(0); units > 0)
+      device.units = static_cast<int64_t>(units);
+    if (const double cache = figure_of(card, "l2_bytes").value_or(0); cache > 0)
+      device.cache_bytes = static_cast<int64_t>(cache);
+    if (const double capability = figure_of(card, "sm").value_or(0); capability > 0 && capability < kTensorCores)
+      device.half_flops = 0;
+  }
+
+  bool can_run(const Environment& environment) const override {
+    return environment.has_gpu() && !environment.triton_version.empty();
+  }
+
+  void need_device(const Environment& environment) const override {
+    if (environment.driver_version.empty())
+      throw Error(
+          ErrorKind::kMissing,
+          ErrorText{.message = "--target triton needs an NVIDIA GPU, and this machine has none (no driver is loaded).",
+                    .where = "",
+                    .source = "",
+                    .hint = "Use --target cpu, or add --emit-only to write the file without running it.",
+                    .detail = "",
+                    .code = "no-gpu"});
+    if (environment.gpus_hidden)
+      throw Error(
+          ErrorKind::kMissing,
+          ErrorText{
+              .message = "--target triton needs an NVIDIA GPU, and CUDA_VISIBLE_DEVICES hides all of this machine's.",
+              .where = "",
+              .source = "",
+              .hint = "Unset CUDA_VISIBLE_DEVICES or name a GPU in it, or use --target cpu.",
+              .detail = "",
+              .code = "no-gpu"});
+    if (environment.torch_cuda.empty())
+      throw Error(ErrorKind::kMissing,
+                  ErrorText{.message = "--target triton needs a PyTorch with CUDA; " + environment.python + " has " +
+                                       environment.torch_version + ", a CPU build.",
+                            .where = "",
+                            .source = "",
+                            .hint = "Install PyTorch's CUDA build, or use --target cpu.",
+                            .detail = "",
+                            .code = "no-cuda-torch"});
+    if (environment.triton_version.empty())
+      throw Error(ErrorKind::kMissing,
+                  ErrorText{.message = "--target triton needs Triton, which " + environment.python + " does not have.",
+                            .where = "",
+                            .source = "",
+                            .hint = environment.python + " -m pip install triton",
+                            .detail = "",
+                            .code = "no-triton"});
+  }
+
+  BuildCommand build_command() const override { return {.one_by_one = true}; }
+  int absent_capability(const Environment& environment) const override {
+    return environment.triton_version.empty() ? 0 : kHopper;
+  }
+
+  const std::vector<plan::Scheduler>& schedulers() const override {
+    static const std::vector<plan::Scheduler> table = {triton::kPointwiseScheduler, triton::kScanScheduler,
+                                                       triton::kBagScheduler,       triton::kSlidingScheduler,
+                                                       triton::kReductionScheduler, triton::kNormalisationScheduler,
+                                                       plan::kContractionScheduler, plan::kAttentionScheduler,
+                                                       plan::kConvolutionScheduler, plan::kRecurrenceScheduler};
+    return table;
+  }
+
+  void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
+    if (device.half_flops <= 0) return;
+    Schedule joined = join_products(graph, schedule, device);
+    schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
+  }
+
+  KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
+    return triton::estimate_of(kernel, device);
+  }
+  double seconds_of(const tile::Program& program, const DeviceDescription& device) const override {
+    return triton::tile_seconds(program, device);
+  }
+
+  std::unique_ptr<TargetPrinter> printer() const override { return make_triton_printer(); }
+  bool has_cuda_graphs() const override { return true; }
+
+  bool profiler_sees_kernels() const override { return true; }
+  std::string_view meaning_of(std::string_view parameter) const override { return triton::meaning_of(parameter); }
+  const KernelLanguage* language() const override { return &triton::language(); }
+  std::string in_words(const Environment& environment) const override {
+    return environment.gpus.empty() ? "an NVIDIA GPU" : "a GPU: " + environment.gpus.front();
+  }
+};
+
+}  // namespace
+
+const Target& triton_target() {
+  static const TritonTarget target;
+  return target;
+}
+
+}  // namespace kw

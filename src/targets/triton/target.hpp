@@ -1,0 +1,10 @@
+// Triton kernels, for NVIDIA's GPUs.
+#pragma once
+
+#include "target/target.hpp"
+
+namespace kw {
+
+const Target& triton_target();
+
+}  // namespace kw

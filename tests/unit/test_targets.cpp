@@ -1,0 +1,156 @@
+// What a target has to say, and that a new one needs nothing of src: the toy is compiled for end to end.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "emit/target_printer.hpp"
+#include "ir/text.hpp"
+#include "plan/plan.hpp"
+#include "plan/schedule_json.hpp"
+#include "propose/compile.hpp"
+#include "search/catalogue.hpp"
+#include "search/edit_space.hpp"
+#include "support/error.hpp"
+#include "targets/targets.hpp"
+#include "toy/target.hpp"
+
+using namespace kw;
+
+namespace {
+
+// The table of src/targets with one more line.
+std::vector<const Target*> with_toy() {
+  std::vector<const Target*> all = targets();
+  all.push_back(&toy_target());
+  return all;
+}
+
+constexpr const char* kSumsOfProducts = R"(
+graph SumsOfProducts on cpu {
+  input %x : f32[6, 5] user args.0
+  input %y : f32[6, 5] user args.1
+  %product = aten.mul.Tensor(self=%x, other=%y) : f32[6, 5]
+  %sum = aten.sum.dim_IntList(self=%product, dim=[1]) : f32[6]
+  %sign = aten.neg.default(self=%sum) : f32[6]
+  return %sign
+})";
+
+constexpr const char* kOfTheLibrary = R"(
+graph Sine on cpu {
+  input %x : f32[6, 5] user args.0
+  %twice = aten.add.Tensor(self=%x, other=%x) : f32[6, 5]
+  %sine = aten.sin.default(self=%twice) : f32[6, 5]
+  return %sine
+})";
+
+CompileOptions options_for(const DeviceDescription& device) {
+  return {.device = device, .passes = {}, .problem_name = "", .problem_source = ""};
+}
+
+// Softmax over rows that no single program keeps.
+Compiled long_rows_on(int64_t units) {
+  DeviceDescription device = default_device("triton");
+  device.units = units;
+  return compile(parse_graph(R"(
+graph LongRows on cuda {
+  input %x : f32[32, 393216] user args.0
+  %y = aten._softmax.default(self=%x, dim=1, half_to_float=false) : f32[32, 393216]
+  return %y
+})"),
+                 options_for(device));
+}
+
+}  // namespace
+
+TEST(Targets, HaveNamesOfTheirOwnAndDevicesThatNameThem) {
+  std::set<std::string_view> names;
+  for (const Target* target : with_toy()) {
+    EXPECT_TRUE(names.insert(target->name()).second) << target->name();
+    const DeviceDescription device = target->default_device();
+    EXPECT_EQ(device.target, target);
+    EXPECT_GT(device.units, 0);
+    EXPECT_GT(device.copy_bytes_per_second, 0);
+    EXPECT_FALSE(target->schedulers().empty());
+    EXPECT_EQ(target->printer()->device(), target->tensors());
+  }
+}
+
+TEST(Targets, AreFoundByNameAndTheErrorSaysWhichThereAre) {
+  for (const Target* target : targets()) EXPECT_EQ(find_target(target->name()), target);
+  try {
+    target_named("vulkan");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_EQ(error.text().hint, "Use triton or cpu.");
+  }
+}
+
+TEST(Targets, DescribeTheParametersThatTheirSchedulersHave) {
+  for (const Target* target : targets())
+    for (const plan::Scheduler& scheduler : target->schedulers()) {
+      if (scheduler.work != plan::GroupWork::kElements) continue;
+      for (const plan::ParameterSpec& spec : scheduler.takes().specs())
+        EXPECT_NE(target->meaning_of(spec.name), "") << target->name() << " " << spec.name;
+    }
+}
+
+TEST(Toy, IsCompiledForFromTheGraphToTheFile) {
+  const Compiled compiled = compile(parse_graph(kSumsOfProducts), options_for(toy_target().default_device()));
+  EXPECT_EQ(compiled.schedule.target, "toy");
+  ASSERT_EQ(compiled.schedule.groups.size(), 1u);
+  EXPECT_EQ(compiled.schedule.groups[0].scheduler, "reduction");
+  EXPECT_EQ(compiled.schedule.groups[0].parameters, (plan::Parameters{{"chunk", 2}}));
+  EXPECT_EQ(compiled.library_calls, 0);
+  EXPECT_NE(compiled.source.find("sum("), std::string::npos) << compiled.source;
+  EXPECT_NE(compiled.source.find("class ModelNew"), std::string::npos);
+  EXPECT_EQ(groups_of(compiled, {compiled.kernels.at(0)}), std::vector<size_t>{0});
+}
+
+TEST(Toy, LeavesToTheLibraryWhatItHasNoSchedulerFor) {
+  const Compiled compiled = compile(parse_graph(kOfTheLibrary), options_for(toy_target().default_device()));
+  EXPECT_EQ(compiled.kernels.size(), 1u);
+  EXPECT_EQ(compiled.library_ops, std::vector<std::string>{"aten.sin"});
+}
+
+TEST(Toy, HasSchedulesThatAreReadCheckedAndSearched) {
+  const CompileOptions options = options_for(toy_target().default_device());
+  const Compiled compiled = compile(parse_graph(kSumsOfProducts), options);
+  Schedule other = schedule_from_json(schedule_to_json(compiled.schedule));
+  EXPECT_EQ(other, compiled.schedule);
+  other.groups[0].parameters["chunk"] = 4;
+  EXPECT_NE(with_schedule(compiled, other, options).source, compiled.source);
+  other.groups[0].parameters["chunk"] = 3;
+  EXPECT_THROW(with_schedule(compiled, other, options), Error) << "no power of two";
+  other.target = "cpu";
+  EXPECT_THROW(with_schedule(compiled, other, options), Error) << "another target's";
+
+  search::Catalogue catalogue(compiled.graph, options.device);
+  EXPECT_GT(catalogue.seconds(compiled.schedule), 0);
+  const std::vector<search::EditedGroup> space = search::edit_space(catalogue, compiled.schedule);
+  ASSERT_EQ(space.size(), 1u);
+  EXPECT_EQ(space[0].ranges.at(0).name, "chunk");
+}
+
+TEST(Toy, IsNothingThatLanguageModelsWriteFor) { EXPECT_THROW(language_of(toy_target()), Error); }
+
+TEST(Devices, RowsAreSpreadOverNoMoreProgramsThanAreSureToRunAtOnce) {
+  const Compiled many = long_rows_on(132);
+  ASSERT_EQ(many.program.kernels.size(), 1u);
+  ASSERT_TRUE(many.program.kernels[0].exchange.used());
+  EXPECT_NE(many.source.find("at least 24 multiprocessors"), std::string::npos) << many.source;
+
+  const Compiled few = long_rows_on(16);
+  EXPECT_FALSE(few.kernels.empty());
+  EXPECT_EQ(few.library_calls, 0);
+  for (const kernel_ir::Kernel& kernel : few.program.kernels) EXPECT_FALSE(kernel.exchange.used());
+  EXPECT_EQ(few.source.find("multiprocessors\""), std::string::npos) << "nothing keeps the module from running there";
+}
+
+TEST(Devices, AScheduleOfALargerDeviceIsLoweredOtherwiseOnASmallOne) {
+  const Compiled many = long_rows_on(132), few = long_rows_on(16);
+  const Compiled moved = with_schedule(many, many.schedule, options_for(few.device));
+  EXPECT_EQ(moved.library_calls, 0);
+  for (const kernel_ir::Kernel& kernel : moved.program.kernels) EXPECT_FALSE(kernel.exchange.used());
+  EXPECT_EQ(moved.source.find("multiprocessors\""), std::string::npos);
+}

@@ -1,0 +1,55 @@
+#include "toy/schedulers.hpp"
+
+#include <algorithm>
+
+#include "plan/axes.hpp"
+#include "plan/group_kinds.hpp"
+#include "toy/printer.hpp"
+
+namespace kw::toy {
+
+using namespace plan;
+
+namespace {
+
+bool takes_elements(const LoweredGroup& group) { return is_pointwise(group) && can_print(group.kernel); }
+bool takes_rows(const LoweredGroup& group) { return is_reduction(group) && can_print(group.kernel); }
+
+const ParameterTable& chunks() {
+  static const ParameterTable table({
+      {.name = "chunk", .least = 1, .most = 1024, .unsaid = 1, .powers_of_two = true, .tried = {1, 8, 64}},
+  });
+  return table;
+}
+
+// As many chunks as the device has units, where the innermost axis is long enough.
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  const int inner = parallel_axes(group.kernel) - 1;
+  const int64_t extent = inner < 0 ? 1 : group.kernel.axes[inner].extent;
+  return {{"chunk", std::min<int64_t>(1024, next_power_of_two(ceil_divide(extent, device.units)))}};
+}
+
+std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) { return chunks().ranges(); }
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const int inner = parallel_axes(group.kernel) - 1;
+  for (auto& axis : group.kernel.axes) {
+    axis.block = 1;
+    axis.looped = kernel_ir::is_serial(axis);
+  }
+  if (inner >= 0) group.kernel.axes[inner].block = chunks().read(parameters, "chunk");
+  ScheduledGroup result;
+  result.kernels.push_back(as_scheduled(std::move(group)));
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Scheduler>& schedulers() {
+  static const std::vector<Scheduler> table = {
+      {kPointwise, GroupWork::kElements, takes_elements, chunks, defaults, space, lower},
+      {kReduction, GroupWork::kElements, takes_rows, chunks, defaults, space, lower}};
+  return table;
+}
+
+}  // namespace kw::toy
