@@ -1,0 +1,39 @@
+#include "lower/loop_plan.hpp"
+
+#include "lower/lane_order.hpp"
+#include "lower/loop_tree.hpp"
+#include "lower/tile_places.hpp"
+
+namespace kw::lower {
+namespace {
+
+bool uses_grid(const tile::Program& program, const tile::Index& index) {
+  std::vector<bool> used;
+  collect_symbols(index, used);
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol] && program.symbols[symbol].kind == tile::SymbolKind::kGrid) return true;
+  return false;
+}
+
+// Do loops end where a block's position says, or do only some blocks do all the work?
+bool is_uneven(const tile::Program& program) {
+  bool found = false;
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    if (one.kind == tile::Kind::kFor) found = found || uses_grid(program, one.begin) || uses_grid(program, one.end);
+    if (one.kind == tile::Kind::kIf) found = true;
+  });
+  return found;
+}
+
+}  // namespace
+
+int64_t held_bytes(DType dtype) { return is_narrow_float(dtype) ? size_of(DType::f32) : size_of(dtype); }
+
+LoopPlan plan_loops(const tile::Program& program) {
+  const std::vector<int> ranks = rank_lanes(program);
+  LoopPlan plan = place_tiles(program, build_loops(program, ranks), ranks);
+  plan.is_uneven = is_uneven(program);
+  return plan;
+}
+
+}  // namespace kw::lower
