@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lower/lane_ends.hpp"
 #include "tile/program.hpp"
 
 namespace kw::lower {
@@ -15,6 +16,8 @@ namespace kw::lower {
 struct LoopStep {
   const tile::Instruction* instruction = nullptr;  // none: a loop over `lane`
   tile::Symbol lane = -1;
+  tile::Index end;  // of the loop, if not the lane's width
+  bool ends_early = false;
   bool simd = false;                            // the loop's iterations may be done side by side
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
@@ -44,8 +47,8 @@ struct LoopPlan {
   bool is_uneven = false;         // blocks may differ much in work: threads take the next one when they are done
 };
 
-// Refers to the program's instructions: it has to stay.
-LoopPlan plan_loops(const tile::Program& program);
+// Refers to the program's instructions: it has to stay. `ends`: where loops over lanes end (lane_ends.hpp).
+LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends = {});
 
 // The number of bytes that an element takes in a variable or an array: floats of fewer than 32 bits are held as f32.
 int64_t held_bytes(DType dtype);

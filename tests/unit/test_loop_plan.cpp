@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "lower/lane_ends.hpp"
 #include "lower/lane_order.hpp"
 #include "lower/loop_plan.hpp"
 #include "tile/text.hpp"
@@ -229,6 +230,65 @@ TEST(LoopPlan, LoopsThatEndWhereABlockStandsMakeBlocksUneven) {
   };
   EXPECT_TRUE(is_uneven("block * 16 + 16"));
   EXPECT_FALSE(is_uneven("64"));
+}
+
+// --- Lanes that end early ---
+
+// "column: 60 - start", or nothing.
+std::string ends_of(const std::string& lines) {
+  const EndedProgram ended = end_lanes(program_of("row = 4, column = 16", R"(
+  %zero: f32 = constant 0.0
+  %bound: i32 = constant 60
+  for start = 0 to 60 step 16 {
+    %at: i32[column] = index start + column
+    %inside: b1[column] = less %at, %bound
+    %a: f32[row, column] = load x[block, row, start + column] where %inside otherwise 0.0
+)" + lines + "  }\n"));
+  std::string text;
+  for (const auto& [place, end] : ended.ends)
+    text += ended.program.symbols[place.first].name + ": " +
+            kernel::print_index(
+                end, {[&](tile::Symbol symbol) { return ended.program.symbols[symbol].name; }, " / ", " % ", {}});
+  return text;
+}
+
+TEST(LaneEnds, MaskedStoresAndFoldsOfNothingEndALane) {
+  EXPECT_EQ(ends_of("store y[block, row, start + column] <- %a where %inside\n"), "column: -1 * start + 60");
+  EXPECT_EQ(ends_of("%t: f32[row] = fold sum %a over column\nstore z[block, row] <- %t\n"), "column: -1 * start + 60");
+  EXPECT_EQ(ends_of("%e: f32[row, column] = exp %a\n%s: f32[row, column] = select %inside, %e, %zero\n"
+                    "%t: f32[row] = fold sum %s over column\nstore z[block, row] <- %t\n"),
+            "column: -1 * start + 60");
+}
+
+TEST(LaneEnds, WhatSeesPointsBehindTheEndKeepsThem) {
+  const char* const cases[] = {
+      "store y[block, row, column] <- %a\n",
+      "%e: f32[row, column] = exp %a\n%t: f32[row] = fold sum %e over column\nstore z[block, row] <- %t\n",
+      "%t: f32[row] = fold max %a over column\nstore z[block, row] <- %t\n",
+      "%t: i32[row] = fold arg_max %a over column\n%f: f32[row] = cast %t\nstore z[block, row] <- %f\n",
+      "%s: f32[row, column] = scan sum %a along column reversed\n"
+      "store y[block, row, start + column] <- %s where %inside\n",
+      "%b: f32[row, column] = load x[0, row, column]\n%d: f32[row] = constant 0.0\n%p: f32[row] = dot %d, %a, %b\n"
+      "store z[block, row] <- %p\n",
+  };
+  for (const char* lines : cases) EXPECT_EQ(ends_of(lines), "") << lines;
+}
+
+TEST(LaneEnds, WhatGoesFromOneEndToAnotherKeepsAllPoints) {
+  const std::string text = R"(
+  %none: f32[column] = constant 0.0
+  %bound: i32 = constant 60
+  for start = 0 to 60 step 16 carry %sum: f32[column] = %none -> %total {
+    %at: i32[column] = index start + column
+    %inside: b1[column] = less %at, %bound
+    %a: f32[column] = load w[start + column] where %inside otherwise 0.0
+    %next: f32[column] = add %sum, %a
+    yield %next
+  }
+  %all: f32 = fold sum %total over column
+  store z[block, 0] <- %all
+)";
+  EXPECT_TRUE(end_lanes(program_of("column = 16", text)).ends.empty());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Tile programs printed as C++ and compiled: random kernels under random schedules compute what the kernels mean.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -61,7 +62,7 @@ std::string entry_of(const Trial& trial, const cpu::PrintedTile& printed) {
                      trial.seed, trial.program.name, arguments);
 }
 
-// A library of all of them. Optimisation costs more than it finds here.
+// A library of all of them, which has to have a path of its own. Optimisation costs more than it finds here.
 void* compiled(std::vector<Trial>& trials) {
   cpu::HelperSet helpers;
   std::string functions;
@@ -70,7 +71,8 @@ void* compiled(std::vector<Trial>& trials) {
     const cpu::PrintedTile printed = cpu::print_tile_function(trial.program, helpers);
     functions += printed.text + entry_of(trial, printed);
   }
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("tiles-{}", getpid());
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       fmt::format("tiles-{}-{}", getpid(), trials.size());
   std::filesystem::create_directories(folder);
   const std::string source = folder / "tiles.cpp", library = folder / "tiles.so";
   write_file_atomically(source, cpu::tile_source(functions, helpers));

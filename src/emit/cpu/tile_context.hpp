@@ -33,9 +33,10 @@ struct TileContext {
       if (one == lane) return true;
     return false;
   }
-  void open_loop(tile::Symbol lane) {
+  void open_loop(tile::Symbol lane) { open_loop(lane, std::to_string(text.width(lane))); }
+  void open_loop(tile::Symbol lane, const std::string& end) {
     const std::string& name = text.symbol(lane);
-    out.open("for (int64_t " + name + " = 0; " + name + " < " + std::to_string(text.width(lane)) + "; ++" + name + ")");
+    out.open("for (int64_t " + name + " = 0; " + name + " < " + end + "; ++" + name + ")");
     open.push_back(lane);
   }
   void close_loop() {

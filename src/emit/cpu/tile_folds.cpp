@@ -98,7 +98,8 @@ void print_fold_step(TileContext& at, const Instruction& fold) {
   const Text sum = running.sum.empty() ? at.text.element(result) : Text{running.sum, precedence::kPrimary};
   if (running.in_lanes && is_extreme(fold.reduce)) {
     if (value.text.find_first_of(" ([") != std::string::npos) {
-      const std::string name = at.text.fresh(at.text.own_name(operand));
+      const std::string name = at.text.is_array(operand) ? at.text.fresh(at.text.own_name(operand))
+                                                         : at.text.name(operand);
       at.out.line(fmt::format("const {} {} = {};", at.text.held_type(operand), name, value.text));
       value.text = name;
     }

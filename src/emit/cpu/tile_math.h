@@ -43,6 +43,14 @@ struct VectorOf {
   typedef float Type __attribute__((vector_size(4 * kFloats)));
 };
 
+// Compilers make one instruction of it.
+template <int kFloats, typename Vector = typename VectorOf<kFloats>::Type>
+INLINE Vector multiply_add_vectors(Vector a, Vector b, Vector c) {
+  Vector result;
+  for (int at = 0; at < kFloats; ++at) result[at] = multiply_add(a[at], b[at], c[at]);
+  return result;
+}
+
 // Rows and vectors of a block of a product whose sums stay in registers.
 template <int kRows, int kVectors, int kFloats>
 INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth,
@@ -59,11 +67,9 @@ INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, co
     for (int i = 0; i < kVectors; ++i) std::memcpy(&right[i], b + k * b_depth + i * kFloats, sizeof(Vector));
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const float left = a[row * a_row + k * a_depth];
+      const Vector left = Vector{} + a[row * a_row + k * a_depth];
 #pragma GCC unroll 8
-      for (int i = 0; i < kVectors; ++i)
-#pragma GCC unroll 16
-        for (int at = 0; at < kFloats; ++at) total[row][i][at] = multiply_add(left, right[i][at], total[row][i][at]);
+      for (int i = 0; i < kVectors; ++i) total[row][i] = multiply_add_vectors<kFloats>(left, right[i], total[row][i]);
     }
   }
 #pragma GCC unroll 8
@@ -76,7 +82,10 @@ INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, co
 template <int64_t kRows, int64_t kColumns, int64_t kDepth>
 void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
                  int64_t sum_row) {
-  constexpr int kFloats = kColumns % kVectorFloats == 0 ? kVectorFloats : kColumns % 4 == 0 ? 4 : kColumns % 2 == 0 ? 2 : 1;
+  constexpr int kFloats = kColumns % kVectorFloats == 0 ? kVectorFloats
+                          : kColumns % 4 == 0           ? 4
+                          : kColumns % 2 == 0           ? 2
+                                                        : 1;
   constexpr int64_t kWhole = kColumns / kFloats;
   constexpr int kVectors = kWhole % 4 == 0 ? 4 : kWhole % 2 == 0 ? 2 : 1;
   constexpr int kBlockRows = kVectorFloats == 16 ? 6 : kVectors == 4 ? 3 : 4;

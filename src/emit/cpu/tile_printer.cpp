@@ -27,9 +27,10 @@ constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 
 class TilePrinter {
  public:
   TilePrinter(const tile::Program& program, HelperSet& helpers)
-      : program_(program),
-        plan_(lower::plan_loops(program)),
-        at_(program, plan_, helpers),
+      : ended_(lower::end_lanes(program)),
+        program_(ended_.program),
+        plan_(lower::plan_loops(program_, ended_.ends)),
+        at_(program_, plan_, helpers),
         accesses_(at_),
         uses_(program.values.size()),
         users_(program.values.size()) {
@@ -37,7 +38,7 @@ class TilePrinter {
       const Value storage = plan_.places[value].storage;
       if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(at_.text.name(storage));
     }
-    tile::for_each(program.body, [&](const Instruction& one) {
+    tile::for_each(program_.body, [&](const Instruction& one) {
       note(one);
       lower::for_each_use(one, [&](Value value, lower::Use) {
         ++uses_[value];
@@ -156,6 +157,7 @@ class TilePrinter {
 
   void print_block(const std::vector<LoopStep>& steps) {
     const TileAccesses::Scope scope = accesses_.scope();
+    const std::map<std::string, std::string> ends = ends_;
     const std::set<const Instruction*> around = std::move(here_);
     here_.clear();
     for (const LoopStep& step : steps)
@@ -167,6 +169,7 @@ class TilePrinter {
     }
     here_ = around;
     accesses_.leave(scope);
+    ends_ = ends;
   }
 
   // Variables that a fold or a loop begins with are declared where they begin.
@@ -188,11 +191,25 @@ class TilePrinter {
   void print_loop(const LoopStep& loop) {
     accesses_.prepare(loop);
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
+    const std::string end = end_of(loop);
     if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
-    at_.open_loop(loop.lane);
+    at_.open_loop(loop.lane, end);
     print_block(loop.body);
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
+  }
+
+  std::string end_of(const LoopStep& loop) {
+    const int64_t width = at_.text.width(loop.lane);
+    if (!loop.ends_early) return std::to_string(width);
+    if (const auto number = kernel::as_constant(loop.end)) return std::to_string(std::min(*number, width));
+    const std::string text = fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
+    std::string& name = ends_[text];
+    if (name.empty()) {
+      name = at_.text.fresh(at_.text.symbol(loop.lane) + "_end");
+      at_.out.line(fmt::format("const int64_t {} = {};", name, text));
+    }
+    return name;
   }
 
   void print(const LoopStep& step) {
@@ -319,14 +336,16 @@ class TilePrinter {
     at_.out.close();
   }
 
+  const lower::EndedProgram ended_;
   const tile::Program& program_;
   const lower::LoopPlan plan_;
   TileContext at_;
   TileAccesses accesses_;
-  std::vector<int> uses_;                  // [value]
-  std::vector<const Instruction*> users_;  // [value] the last
-  std::set<const Instruction*> here_;      // of the block that is printed
-  std::set<std::string> shared_;           // arrays of several values
+  std::vector<int> uses_;                    // [value]
+  std::vector<const Instruction*> users_;    // [value] the last
+  std::set<const Instruction*> here_;        // of the block that is printed
+  std::set<std::string> shared_;             // arrays of several values
+  std::map<std::string, std::string> ends_;  // of loops, by what they are
   bool refuses_ = false;
 };
 

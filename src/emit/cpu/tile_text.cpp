@@ -118,10 +118,12 @@ Text TileText::index(const Index& index) const {
   };
   for (const kernel::IndexTerm& one : index.terms)
     if (one.coefficient > 0) add(term(one), false);
+  const bool starts = result.text.empty() && index.constant > 0;  // 150 - start
+  if (starts) result = number(index.constant);
   for (const kernel::IndexTerm& one : index.terms)
     if (one.coefficient < 0) add(term(one), true);
   if (result.text.empty()) return number(index.constant);
-  if (index.constant != 0) add(number(std::abs(index.constant)), index.constant < 0);
+  if (index.constant != 0 && !starts) add(number(std::abs(index.constant)), index.constant < 0);
   return result;
 }
 
