@@ -3,6 +3,7 @@
 //
 //   print FILE   parses, verifies, and prints the program again
 //   triton FILE  prints a Python file with the kernel, and a function that launches it
+//   cpu FILE     prints a C++ file with the kernel
 //   run FILE     interprets the program. Reads from standard input
 //                  {"buffers": {"x": [1.5, "nan", "-inf"]}, "sizes": {"rows": 7}, "arithmetic": "typed"}
 //                where every part may be missing; elements are in the order of memory, whole numbers for integral types
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "emit/cpu/tile_printer.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "kernel/text.hpp"
 #include "lower/arrange.hpp"
@@ -104,7 +106,13 @@ struct Command {
 };
 void print_triton(const kw::tile::Program& program) { std::cout << kw::triton::print_tile_module(program); }
 
-constexpr Command kCommands[] = {{"print", print}, {"triton", print_triton}, {"run", run}};
+void print_cpu(const kw::tile::Program& program) {
+  kw::cpu::HelperSet helpers;
+  const std::string function = kw::cpu::print_tile_function(program, helpers).text;
+  std::cout << kw::cpu::tile_source(function, helpers);
+}
+
+constexpr Command kCommands[] = {{"print", print}, {"triton", print_triton}, {"cpu", print_cpu}, {"run", run}};
 
 // The program of a file, lowered where there is a schedule.
 kw::tile::Program read_program(const std::string& file, const char* schedule) {

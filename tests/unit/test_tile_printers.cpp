@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "emit/cpu/tile_printer.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "kernel/text.hpp"
 #include "lower/arrange.hpp"
@@ -43,11 +44,17 @@ constexpr Golden kGoldens[] = {
     {"sizes", "sizes", R"({"row":{"grid":4},"column":{"loop":16}})"},
 };
 
+std::string cpu_text(const tile::Program& program) {
+  cpu::HelperSet helpers;
+  return cpu::print_tile_function(program, helpers).text;
+}
+
 TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
   for (const Golden& golden : kGoldens) {
     const tile::Program program = lowered(golden.kernel, golden.schedule);
     expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
     expect_golden(std::string(golden.name) + ".triton", triton::print_tile_kernel(program).source);
+    expect_golden(std::string(golden.name) + ".cpu", cpu_text(program));
   }
 }
 
@@ -128,6 +135,37 @@ TEST(TilePrinters, WhatTritonCannotSayIsNamed) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(TilePrinters, WhatACpuCannotSayIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"buffer s: f32[16] scratch cluster", "memory of a cluster, 's'"},
+      {"barrier grid", "a barrier of several blocks"},
+      {"%sorted: f32[i] = scan sort_up %w along i", "a scan by sort_up"},
+      {"%places: i32[i] = scan arg_max %w along i", "a scan by arg_max"},
+  };
+  for (const auto& [line, words] : cases) {
+    const bool declares = std::string(line).starts_with("buffer");
+    const tile::Program program = tile::parse_program(
+        "program p {\n  grid g = 2\n  lane i = 16\n  launch warps 4\n  buffer x: f32[16] input\n"
+        "  buffer y: f32[2] output\n  " +
+        std::string(declares ? line : "") + "\n  %w: f32[i] = load x[i]\n  " + std::string(declares ? "" : line) +
+        "\n  %z: f32 = constant 0.0\n  store y[g] <- %z\n}\n");
+    try {
+      cpu_text(program);
+      ADD_FAILURE() << line;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInternal);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(TilePrinters, LinesOfCppAreNoLongerThanAPage) {
+  const tile::Program program = lowered(
+      "convolution", R"({"pixel":{"grid":32},"filter":{"grid":16},"channel":{"loop":4},"dy":{"loop":1},"dx":{"loop":1},
+                         "nest":[["dy","dx","channel"]]})");
+  for (const std::string& line : split_lines(cpu_text(program))) EXPECT_LE(line.size(), 120U) << line;
 }
 
 }  // namespace

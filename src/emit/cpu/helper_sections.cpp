@@ -40,7 +40,7 @@ void cut(std::string_view source, std::vector<Section>& sections) {
 const std::vector<Section>& all_sections() {
   static const std::vector<Section> sections = [] {
     std::vector<Section> all;
-    for (const std::string_view text : {kVectorMathText, kScalarMathText, kSortRowsText}) cut(text, all);
+    for (const std::string_view text : {kVectorMathText, kScalarMathText, kSortRowsText, kTileMathText}) cut(text, all);
     return all;
   }();
   return sections;

@@ -52,7 +52,8 @@ const std::set<std::string>& reserved() {
   static const std::set<std::string> names = [] {
     std::istringstream words{std::string(kReserved)};
     std::set<std::string> all(std::istream_iterator<std::string>(words), {});
-    for (const std::string_view source : {kVectorMathText, kScalarMathText, kSortRowsText}) add_defined(source, all);
+    for (const std::string_view source : {kVectorMathText, kScalarMathText, kSortRowsText, kTileMathText})
+      add_defined(source, all);
     return all;
   }();
   return names;

@@ -1,0 +1,171 @@
+#include "emit/cpu/tile_accesses.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/scalar_values.hpp"
+#include "support/text.hpp"
+
+namespace kw::cpu {
+
+using tile::Access;
+using tile::Index;
+using tile::Instruction;
+using tile::Kind;
+using tile::kNoValue;
+using tile::Symbol;
+using namespace precedence;
+
+namespace {
+
+// Shorter parts are written where they are used.
+constexpr size_t kShortestNamed = 12;
+
+// The terms whose symbols are all known, and the others with the constant: accesses that differ in it share the known.
+std::pair<Index, Index> split_by(const TileContext& at, const Index& index) {
+  Index known, rest;
+  for (const kernel::IndexTerm& term : index.terms) {
+    Index one;
+    one.terms = {term};
+    const std::vector<Symbol> lanes = tile::lanes_of(at.text.program(), one);
+    const bool is_known = std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); });
+    Index& part = is_known ? known : rest;
+    part = part + one;
+  }
+  rest = rest + Index(index.constant);
+  return {known, rest};
+}
+
+void collect(const lower::LoopStep& step, std::vector<const Access*>& accesses) {
+  if (step.instruction) {
+    const Instruction& one = *step.instruction;
+    if (one.kind == Kind::kLoad || one.kind == Kind::kStore || one.kind == Kind::kCopy) accesses.push_back(&one.access);
+    if (one.kind == Kind::kCopy) accesses.push_back(&one.destination);
+  }
+  for (const lower::LoopStep& inner : step.body) collect(inner, accesses);
+}
+
+}  // namespace
+
+void TileAccesses::prepare(const lower::LoopStep& loop) {
+  std::vector<const Access*> accesses;
+  collect(loop, accesses);
+  for (const Access* access : accesses) prepare(*access);
+}
+
+void TileAccesses::prepare(const Access& access) {
+  const auto found = scope_.parts.find(&access);
+  Index index = tile::offset_of(at_.text.program(), access);
+  std::string start;
+  if (found != scope_.parts.end()) std::tie(index, start) = found->second;
+  auto [known, rest] = split_by(at_, index);
+  if (known == Index(0)) return;
+  const std::string more = at_.text.index(known).text;
+  const std::string sum = start.empty() ? more : start + " + " + more;
+  if (sum.size() < kShortestNamed) return;
+  std::string& name = scope_.named[sum];
+  if (name.empty()) {
+    const std::string& buffer = at_.text.program().buffers[access.buffer].name;
+    name = at_.text.fresh(buffer + (at_.open.empty() ? "_start" : "_at_" + at_.text.symbol(at_.open.back())));
+    at_.out.line("const int64_t " + name + " = " + sum + ";");
+  }
+  scope_.parts[&access] = {rest, name};
+}
+
+std::string TileAccesses::element(const Access& access) {
+  const auto found = scope_.parts.find(&access);
+  Index index = tile::offset_of(at_.text.program(), access);
+  std::vector<std::string> parts;
+  if (found != scope_.parts.end()) {
+    index = found->second.first;
+    parts.push_back(found->second.second);
+  }
+  const std::vector<Index> strides = tile::strides_of(at_.text.program().buffers[access.buffer]);
+  for (size_t i = 0; i < access.coordinates.size(); ++i) {
+    const tile::Value value = access.coordinates[i].value;
+    if (value == kNoValue) continue;
+    const Text at = cast_text(at_.value(value), at_.text.type(value).dtype, DType::i64, at_.text.helpers());
+    parts.push_back(
+        strides[i] == Index(1) ? at.text : within(at, kMultiply) + " * " + within(at_.text.index(strides[i]), kUnary));
+  }
+  if (!(index == Index(0)) || parts.empty()) parts.push_back(at_.text.index(index).text);
+  return at_.text.buffer(access.buffer) + "[" + join(parts, " + ") + "]";
+}
+
+// Under which something is there to be loaded or stored; empty: always.
+std::string TileAccesses::condition(const Instruction& one) const {
+  std::vector<std::string> conditions;
+  if (one.access.mask != kNoValue) conditions.push_back(within(at_.value(one.access.mask), kAnd));
+  const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
+  // A box may leave its buffer.
+  for (size_t i = 0; one.kind == Kind::kLoad && one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
+    const Index& at = one.access.coordinates[i].index;
+    const kernel::Interval reach = kernel::range_of(at, at_.text.ranges());
+    const std::string text = within(at_.text.index(at), kAdd);
+    const kernel::Interval extent = kernel::range_of(buffer.shape[i], at_.text.ranges());
+    if (reach.low < 0) conditions.push_back(text + " >= 0");
+    if (reach.high >= extent.low) conditions.push_back(text + " < " + within(at_.text.index(buffer.shape[i]), kAdd));
+  }
+  return join(conditions, " && ");
+}
+
+// As a number of the type, in what holds it.
+Text TileAccesses::otherwise(const Instruction& one, DType dtype) const {
+  kernel_ir::Expr expr;
+  expr.dtype = is_narrow_float(dtype) ? DType::f32 : dtype;
+  if (kernel::is_real(dtype)) expr.number = kernel::round_to(dtype, one.access.otherwise);
+  else expr.integer = static_cast<int64_t>(one.access.otherwise);
+  return constant_text(expr, at_.text.helpers());
+}
+
+Text TileAccesses::load(const Instruction& load) {
+  const tile::Value value = load.results[0];
+  const DType dtype = at_.text.type(value).dtype, held = at_.text.held(value);
+  const Text element{this->element(load.access), kPrimary};
+  // Truths are stored as bytes.
+  const Text loaded = dtype == DType::b1 ? Text{element.text + " != 0", kEquality}
+                                         : cast_text(element, dtype, held, at_.text.helpers());
+  const std::string condition = this->condition(load);
+  if (condition.empty()) return loaded;
+  return {condition + " ? " + within(loaded, kOr) + " : " + otherwise(load, dtype).text, kChoice};
+}
+
+void TileAccesses::store(const Instruction& store) {
+  const tile::Value value = store.operands[0];
+  const std::string place = element(store.access), condition = this->condition(store);
+  if (store.combines) {
+    if (!condition.empty()) at_.out.open("if (" + condition + ")");
+    combine(store, place);
+    if (!condition.empty()) at_.out.close();
+    return;
+  }
+  const DType dtype = at_.text.type(value).dtype;
+  const Text stored = dtype == DType::b1 ? at_.value(value)
+                                         : cast_text(at_.value(value), at_.text.held(value), dtype, at_.text.helpers());
+  at_.out.line((condition.empty() ? "" : "if (" + condition + ") ") + place + " = " + stored.text + ";");
+}
+
+void TileAccesses::combine(const Instruction& store, const std::string& place) {
+  const tile::Value value = store.operands[0];
+  const DType dtype = at_.text.type(value).dtype, held = at_.text.held(value);
+  const std::string type = storage_type(dtype);
+  const auto read = [&](const char* name) { return cast_text({name, kPrimary}, dtype, held, at_.text.helpers()); };
+  const Text result = at_.text.operation(*kernel::step_of(store.reduce), dtype, {read("a"), read("b")}, {dtype, dtype});
+  const Text stored = cast_text(result, held, dtype, at_.text.helpers());
+  const Text given = cast_text(at_.value(value), held, dtype, at_.text.helpers());
+  at_.text.helpers().insert("combine_atomically");
+  at_.out.line(fmt::format("combine_atomically<{0}>(&{1}, {2}, []({0} a, {0} b) {{ return {3}; }});", type, place,
+                           given.text, stored.text));
+}
+
+void TileAccesses::copy(const Instruction& copy) {
+  const DType dtype = at_.text.program().buffers[copy.access.buffer].dtype;
+  const std::string from = element(copy.access), condition = this->condition(copy);
+  const DType held = is_narrow_float(dtype) ? DType::f32 : dtype;
+  const Text other = cast_text(otherwise(copy, dtype), held, dtype, at_.text.helpers());
+  at_.out.line(element(copy.destination) + " = " +
+               (condition.empty() ? from : condition + " ? " + from + " : " + other.text) + ";");
+}
+
+}  // namespace kw::cpu

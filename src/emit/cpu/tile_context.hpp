@@ -1,0 +1,76 @@
+// What the parts of the printer of tile programs share: the text so far, and what stands for values in it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emit/cpu/code_writer.hpp"
+#include "emit/cpu/tile_text.hpp"
+
+namespace kw::cpu {
+
+// A simple fold while its loops run.
+struct RunningFold {
+  std::string sum;        // the variable that it is folded into; empty: an array
+  std::string is_nan;     // a flag beside an extreme that SIMD lanes fold on their own; empty: none
+  bool in_lanes = false;  // do SIMD lanes fold their shares?
+};
+
+struct TileContext {
+  TileContext(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
+      : text(program, plan, helpers) {}
+
+  // What the value is called at this point of the loops, or the expression in its place.
+  Text value(tile::Value value, const LanePositions& positions = {}) const {
+    const auto found = written.find(value);
+    return found == written.end() ? text.element(value, positions) : found->second;
+  }
+  bool is_open(tile::Symbol lane) const {
+    for (tile::Symbol one : open)
+      if (one == lane) return true;
+    return false;
+  }
+  void open_loop(tile::Symbol lane) { open_loop(lane, std::to_string(text.width(lane))); }
+  void open_loop(tile::Symbol lane, const std::string& end) {
+    const std::string& name = text.symbol(lane);
+    out.open("for (int64_t " + name + " = 0; " + name + " < " + end + "; ++" + name + ")");
+    open.push_back(lane);
+  }
+  void close_loop() {
+    out.close();
+    open.pop_back();
+  }
+
+  TileText text;
+  CodeWriter out;
+  std::vector<tile::Symbol> open;  // lanes of the loops around
+  std::map<tile::Value, Text> written;
+  std::map<tile::Value, RunningFold> running;
+};
+
+// Each first value becomes what the second one is, all at once; those that share an array already are left.
+using Assignments = std::vector<std::pair<tile::Value, tile::Value>>;
+// `declared`: the first values that are variables without a declaration yet.
+void assign(TileContext& at, const Assignments& assignments, const std::set<tile::Value>& declared = {});
+
+void print_dot(TileContext& at, const tile::Instruction& dot);
+// Folds that walk over their operand in loops of their own, and scans.
+void print_whole_fold(TileContext& at, const tile::Instruction& fold);
+void print_scan(TileContext& at, const tile::Instruction& scan);
+
+// Simple folds: before, in and behind the loop that they run in.
+void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold);
+void print_fold_step(TileContext& at, const tile::Instruction& fold);
+void end_fold(TileContext& at, const tile::Instruction& fold);
+// The clauses of a SIMD loop's folds, as " reduction(+ : total)".
+std::string reduction_clauses(const TileContext& at, const lower::LoopStep& loop);
+// The value that changes nothing, as the type holds it.
+Text identity_text(const TileContext& at, kernel::ReduceOp reduce, tile::Value value);
+
+// What a tile program asks of this target and it does not have.
+[[noreturn]] void refuse_tile(const tile::Program& program, const std::string& what);
+
+}  // namespace kw::cpu

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpu/tile_context.hpp"
+#include "kernel/scalar_values.hpp"
+#include "lower/loop_tree.hpp"
+
+namespace kw::cpu {
+
+using kernel::ReduceOp;
+using lower::LoopStep;
+using tile::Instruction;
+using tile::Symbol;
+using tile::Value;
+
+namespace {
+
+bool has(const std::vector<Symbol>& lanes, Symbol lane) {
+  return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
+}
+
+bool is_extreme(ReduceOp reduce) { return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin; }
+
+// The loop in which the fold stands.
+const LoopStep* loop_of(const LoopStep& loop, const Instruction& fold) {
+  for (const LoopStep& step : loop.body) {
+    if (step.instruction == &fold) return &loop;
+    if (!step.instruction)
+      if (const LoopStep* found = loop_of(step, fold)) return found;
+  }
+  return nullptr;
+}
+
+std::string_view clause_of(ReduceOp reduce) {
+  switch (reduce) {
+    case ReduceOp::kSum: return "+";
+    case ReduceOp::kProd: return "*";
+    case ReduceOp::kMax: return "max";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kAny: return "||";
+    default: return "&&";
+  }
+}
+
+// Where the part of the result's array begins that the open loops are at.
+std::string open_part(const TileContext& at, Value value, int64_t& elements) {
+  LanePositions positions;
+  elements = 1;
+  for (Symbol lane : at.text.place(value).lanes) {
+    if (at.is_open(lane)) continue;
+    positions[lane] = "0";
+    elements *= at.text.width(lane);
+  }
+  const std::string place = at.text.element_index(value, positions);
+  return at.text.name(value) + (place.empty() ? "" : " + " + place);
+}
+
+}  // namespace
+
+Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
+  const DType dtype = at.text.held(value);
+  const kernel::Number number = kernel::identity(reduce, dtype);
+  kernel_ir::Expr expr;
+  expr.dtype = dtype;
+  expr.number = number.real;
+  expr.integer = number.whole;
+  return constant_text(expr, at.text.helpers());
+}
+
+void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold) {
+  const Value result = fold.results[0];
+  const Text start = identity_text(at, fold.reduce, result);
+  const std::vector<Symbol>& lanes = at.text.type(result).lanes;
+  RunningFold running;
+  if (!std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); })) {
+    int64_t elements = 1;
+    const std::string part = open_part(at, result, elements);
+    at.out.line(fmt::format("std::fill_n({}, {}, {});", part, elements, start.text));
+    at.running[result] = running;
+    return;
+  }
+  running.sum = at.text.is_array(result) ? at.text.fresh(at.text.own_name(result) + "_so_far") : at.text.name(result);
+  at.out.line(fmt::format("{} {} = {};", at.text.held_type(result), running.sum, start.text));
+  const LoopStep* inner = loop_of(loop, fold);
+  running.in_lanes = inner && inner->simd && has(fold.lanes, inner->lane);
+  if (running.in_lanes && is_extreme(fold.reduce) && is_floating(at.text.held(result))) {
+    running.is_nan = at.text.fresh(running.sum + "_is_nan");
+    at.out.line(fmt::format("int {} = 0;", running.is_nan));
+  }
+  at.running[result] = running;
+}
+
+void print_fold_step(TileContext& at, const Instruction& fold) {
+  const Value result = fold.results[0], operand = fold.operands[0];
+  const RunningFold& running = at.running[result];
+  Text value = at.value(operand);
+  const Text sum = running.sum.empty() ? at.text.element(result) : Text{running.sum, precedence::kPrimary};
+  if (running.in_lanes && is_extreme(fold.reduce)) {
+    if (value.text.find_first_of(" ([") != std::string::npos) {
+      const std::string name = at.text.is_array(operand) ? at.text.fresh(at.text.own_name(operand))
+                                                         : at.text.name(operand);
+      at.out.line(fmt::format("const {} {} = {};", at.text.held_type(operand), name, value.text));
+      value.text = name;
+    }
+    at.out.line(
+        fmt::format("{0} = {1} {2} {0} ? {1} : {0};", sum.text, value.text, fold.reduce == ReduceOp::kMax ? ">" : "<"));
+    if (!running.is_nan.empty()) at.out.line(fmt::format("{} |= {} != {};", running.is_nan, value.text, value.text));
+    return;
+  }
+  const DType dtype = at.text.type(result).dtype;
+  if (fold.reduce == ReduceOp::kSum && lower::held_bytes(dtype) >= 4 && !is_narrow_float(dtype)) {
+    at.out.line(fmt::format("{} += {};", sum.text, value.text));
+    return;
+  }
+  const Text next = at.text.operation(*kernel::step_of(fold.reduce), dtype, {sum, value}, {dtype, dtype});
+  at.out.line(fmt::format("{} = {};", sum.text, next.text));
+}
+
+void end_fold(TileContext& at, const Instruction& fold) {
+  const Value result = fold.results[0];
+  const RunningFold& running = at.running[result];
+  if (!running.is_nan.empty()) at.out.line(fmt::format("if ({}) {} = NAN;", running.is_nan, running.sum));
+  if (!running.sum.empty() && at.text.is_array(result))
+    at.out.line(fmt::format("{} = {};", at.text.element(result).text, running.sum));
+}
+
+std::string reduction_clauses(const TileContext& at, const LoopStep& loop) {
+  std::string text;
+  for (const LoopStep& step : loop.body) {
+    if (!step.instruction || !lower::is_simple_fold(*step.instruction)) continue;
+    const RunningFold& running = at.running.at(step.instruction->results[0]);
+    if (!running.in_lanes) continue;
+    text += fmt::format(" reduction({} : {})", clause_of(step.instruction->reduce), running.sum);
+    if (!running.is_nan.empty()) text += fmt::format(" reduction(| : {})", running.is_nan);
+  }
+  return text;
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,101 @@
+// What kernels printed from tile programs call: products of tiles, atomic folds, memory of a thread. Text, cut at the
+// `//@` markers like vector_math.h.
+//@ thread_scratch : inline
+// Memory of one thread while it works on blocks.
+struct ThreadScratch {
+  explicit ThreadScratch(int64_t bytes) : start(static_cast<char*>(std::aligned_alloc(64, bytes))) {
+    if (!start) std::abort();
+  }
+  ~ThreadScratch() { std::free(start); }
+  ThreadScratch(const ThreadScratch&) = delete;
+  template <typename T>
+  T* array(int64_t offset) const {
+    return reinterpret_cast<T*>(start + offset);
+  }
+  char* start;
+};
+//@ round_to_tf32 : bits
+// To 11 significant bits; halves away from zero.
+INLINE float round_to_tf32(float value) {
+  return value != value ? value : float_of_bits((bits_of_float(value) + 0x1000u) & 0xffffe000u);
+}
+//@ combine_atomically : inline
+// *place = fold(*place, value), as one step for all threads.
+template <typename T, typename Fold>
+INLINE void combine_atomically(T* place, T value, const Fold& fold) {
+  T before, after;
+  __atomic_load(place, &before, __ATOMIC_RELAXED);
+  do after = fold(before, value);
+  while (!__atomic_compare_exchange(place, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+//@ add_product : multiply_add
+// Floats that one instruction works on, and how many of those a block of a product has for each of its rows.
+#if defined(__AVX512F__)
+constexpr int kVectorFloats = 16;
+#elif defined(__AVX__)
+constexpr int kVectorFloats = 8;
+#else
+constexpr int kVectorFloats = 4;
+#endif
+
+template <int kFloats>
+struct VectorOf {
+  typedef float Type __attribute__((vector_size(4 * kFloats)));
+};
+
+// Compilers make one instruction of it.
+template <int kFloats, typename Vector = typename VectorOf<kFloats>::Type>
+INLINE Vector multiply_add_vectors(Vector a, Vector b, Vector c) {
+  Vector result;
+  for (int at = 0; at < kFloats; ++at) result[at] = multiply_add(a[at], b[at], c[at]);
+  return result;
+}
+
+// Rows and vectors of a block of a product whose sums stay in registers.
+template <int kRows, int kVectors, int kFloats>
+INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth,
+                              float* sum, int64_t sum_row, int64_t depth) {
+  using Vector = typename VectorOf<kFloats>::Type;
+  Vector total[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row)
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) std::memcpy(&total[row][i], sum + row * sum_row + i * kFloats, sizeof(Vector));
+  for (int64_t k = 0; k < depth; ++k) {
+    Vector right[kVectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) std::memcpy(&right[i], b + k * b_depth + i * kFloats, sizeof(Vector));
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      const Vector left = Vector{} + a[row * a_row + k * a_depth];
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors; ++i) total[row][i] = multiply_add_vectors<kFloats>(left, right[i], total[row][i]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row)
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) std::memcpy(sum + row * sum_row + i * kFloats, &total[row][i], sizeof(Vector));
+}
+
+// sum[row, column] += Σ a[row, k] · b[k, column]. Columns of b and sum are dense; the other strides are in elements.
+template <int64_t kRows, int64_t kColumns, int64_t kDepth>
+void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
+                 int64_t sum_row) {
+  constexpr int kFloats = kColumns % kVectorFloats == 0 ? kVectorFloats
+                          : kColumns % 4 == 0           ? 4
+                          : kColumns % 2 == 0           ? 2
+                                                        : 1;
+  constexpr int64_t kWhole = kColumns / kFloats;
+  constexpr int kVectors = kWhole % 4 == 0 ? 4 : kWhole % 2 == 0 ? 2 : 1;
+  constexpr int kBlockRows = kVectorFloats == 16 ? 6 : kVectors == 4 ? 3 : 4;
+  constexpr int kLeft = kRows % kBlockRows;
+  for (int64_t column = 0; column < kColumns; column += kVectors * kFloats) {
+    for (int64_t row = 0; row + kBlockRows <= kRows; row += kBlockRows)
+      add_product_block<kBlockRows, kVectors, kFloats>(a + row * a_row, a_row, a_depth, b + column, b_depth,
+                                                       sum + row * sum_row + column, sum_row, kDepth);
+    if constexpr (kLeft > 0)
+      add_product_block<kLeft, kVectors, kFloats>(a + (kRows - kLeft) * a_row, a_row, a_depth, b + column, b_depth,
+                                                  sum + (kRows - kLeft) * sum_row + column, sum_row, kDepth);
+  }
+}

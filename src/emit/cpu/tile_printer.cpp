@@ -1,0 +1,367 @@
+#include "emit/cpu/tile_printer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpu/tile_accesses.hpp"
+#include "emit/cpu/tile_context.hpp"
+#include "lower/loop_tree.hpp"
+#include "support/text.hpp"
+
+namespace kw::cpu {
+namespace {
+
+using kernel::ScalarOp;
+using lower::Home;
+using lower::LoopStep;
+using tile::Instruction;
+using tile::Kind;
+using tile::Symbol;
+using tile::SymbolKind;
+using tile::Value;
+
+// Longer results of a single use get a line of their own, and so do operands where an expression gets long.
+constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 16;
+
+class TilePrinter {
+ public:
+  TilePrinter(const tile::Program& program, HelperSet& helpers)
+      : ended_(lower::end_lanes(program)),
+        program_(ended_.program),
+        plan_(lower::plan_loops(program_, ended_.ends)),
+        at_(program_, plan_, helpers),
+        accesses_(at_),
+        uses_(program.values.size()),
+        users_(program.values.size()) {
+    for (size_t value = 0; value < plan_.places.size(); ++value) {
+      const Value storage = plan_.places[value].storage;
+      if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(at_.text.name(storage));
+    }
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      note(one);
+      lower::for_each_use(one, [&](Value value, lower::Use) {
+        ++uses_[value];
+        users_[value] = &one;
+      });
+    });
+  }
+
+  PrintedTile run() {
+    check_memory();
+    print_head();
+    print_grid();
+    if (refuses_) at_.out.line("return refused;");
+    at_.out.close();
+    return {in_columns(at_.out.text()), !program_.grid.empty(), refuses_};
+  }
+
+ private:
+  // --- What there is ---
+
+  void note(const Instruction& one) {
+    if (one.kind == Kind::kConstant && plan_.places[one.results[0]].home == Home::kWritten)
+      at_.written[one.results[0]] = at_.text.constant(one);
+    refuses_ = refuses_ || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
+    if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
+      refuse_tile(program_, "a barrier of several blocks");
+  }
+
+  void check_memory() const {
+    for (const tile::Buffer& buffer : program_.buffers)
+      if (buffer.space == tile::Space::kCluster) refuse_tile(program_, "memory of a cluster, '" + buffer.name + "'");
+  }
+
+  // --- The function, and the blocks of its grid ---
+
+  void print_head() {
+    std::vector<std::string> parameters;
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const tile::Buffer& buffer = program_.buffers[i];
+      if (buffer.space != tile::Space::kGlobal) continue;
+      parameters.push_back((buffer.role == tile::BufferRole::kInput ? "const " : "") + storage_type(buffer.dtype) +
+                           "* " + at_.text.buffer(static_cast<int>(i)));
+    }
+    for (size_t i = 0; i < program_.symbols.size(); ++i)
+      if (program_.symbols[i].kind == SymbolKind::kSize)
+        parameters.push_back("int64_t " + at_.text.symbol(static_cast<Symbol>(i)));
+    if (!program_.grid.empty()) parameters.emplace_back("int threads");
+    if (!program_.doc.empty()) at_.out.line("// " + program_.doc);
+    const std::string head = std::string("extern \"C\" ") + (refuses_ ? "const int64_t* " : "void ") + program_.name +
+                             "(";
+    const std::string line = head + join(parameters, ", ") + ")";
+    at_.out.open(line.size() <= 120 ? line : head + "\n    " + join(parameters, ",\n    ") + ")");
+    if (refuses_) at_.out.line("const int64_t* refused = nullptr;");
+  }
+
+  void print_grid() {
+    if (program_.grid.empty()) {
+      print_scratch();
+      return print_block(plan_.body);
+    }
+    const std::string schedule = plan_.is_uneven ? " schedule(dynamic)" : "";
+    const std::string block = program_.grid.size() == 1 ? at_.text.symbol(program_.grid[0]) : at_.text.fresh("block");
+    std::string count;
+    for (Symbol symbol : program_.grid) {
+      const Text one = at_.text.index(program_.symbols[symbol].count);
+      count += (count.empty() ? "" : " * ") +
+               (program_.grid.size() == 1 ? one.text : within(one, precedence::kMultiply + 1));
+    }
+    if (plan_.scratch_bytes > 0) {
+      at_.out.line("#pragma omp parallel num_threads(threads)");
+      at_.out.open("");
+      print_scratch();
+      at_.out.line("#pragma omp for" + schedule);
+    } else {
+      at_.out.line("#pragma omp parallel for num_threads(threads)" + schedule);
+    }
+    at_.out.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", block, count));
+    if (program_.grid.size() > 1) print_position(block);
+    print_block(plan_.body);
+    at_.out.close();
+    if (plan_.scratch_bytes > 0) at_.out.close();
+  }
+
+  // The last of the grid varies fastest.
+  void print_position(std::string rest) {
+    for (size_t i = program_.grid.size(); i-- > 0;) {
+      const std::string count = within(at_.text.index(program_.symbols[program_.grid[i]].count),
+                                       precedence::kMultiply + 1);
+      at_.out.line(fmt::format("const int64_t {} = {}{};", at_.text.symbol(program_.grid[i]), rest,
+                               i == 0 ? "" : " % " + count));
+      rest += " / " + count;
+      if (i > 1) rest = "(" + rest + ")";
+    }
+  }
+
+  void print_scratch() {
+    if (plan_.scratch_bytes == 0) return;
+    at_.text.helpers().insert("thread_scratch");
+    const std::string scratch = at_.text.fresh("scratch");
+    at_.out.line(fmt::format("const ThreadScratch {}({});", scratch, plan_.scratch_bytes));
+    const auto print = [&](const std::string& type, const std::string& name, int64_t offset) {
+      at_.out.line(fmt::format("{0}* const {1} = {2}.array<{0}>({3});", type, name, scratch, offset));
+    };
+    for (size_t i = 0; i < program_.buffers.size(); ++i)
+      if (program_.buffers[i].space == tile::Space::kShared)
+        print(storage_type(program_.buffers[i].dtype), at_.text.buffer(static_cast<int>(i)), plan_.shared[i]);
+    for (size_t i = 0; i < program_.values.size(); ++i) {
+      const Value value = static_cast<Value>(i);
+      const lower::TilePlace& place = plan_.places[value];
+      if (place.home == Home::kScratch && place.storage == value)
+        print(at_.text.held_type(value), at_.text.name(value), place.offset);
+    }
+  }
+
+  // --- Steps ---
+
+  void print_block(const std::vector<LoopStep>& steps) {
+    const TileAccesses::Scope scope = accesses_.scope();
+    const std::map<std::string, std::string> ends = ends_;
+    const std::set<const Instruction*> around = std::move(here_);
+    here_.clear();
+    for (const LoopStep& step : steps)
+      if (step.instruction) here_.insert(step.instruction);
+    for (const LoopStep& step : steps) {
+      declare(step);
+      if (!step.instruction) print_loop(step);
+      else print(step);
+    }
+    here_ = around;
+    accesses_.leave(scope);
+    ends_ = ends;
+  }
+
+  // Variables that a fold or a loop begins with are declared where they begin.
+  void declare(const LoopStep& step) {
+    for (Value value : step.declared) {
+      if (at_.text.is_array(value)) {
+        at_.out.line(fmt::format("alignas(64) {} {}[{}];", at_.text.held_type(value), at_.text.name(value),
+                                 at_.text.elements(value)));
+        continue;
+      }
+      const bool folded = std::any_of(step.folds.begin(), step.folds.end(),
+                                      [&](const Instruction* fold) { return fold->results[0] == value; });
+      const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
+                           std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
+      if (!folded && !carried) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
+    }
+  }
+
+  void print_loop(const LoopStep& loop) {
+    accesses_.prepare(loop);
+    for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
+    const std::string end = end_of(loop);
+    if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
+    at_.open_loop(loop.lane, end);
+    print_block(loop.body);
+    at_.close_loop();
+    for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
+  }
+
+  std::string end_of(const LoopStep& loop) {
+    const int64_t width = at_.text.width(loop.lane);
+    if (!loop.ends_early) return std::to_string(width);
+    if (const auto number = kernel::as_constant(loop.end)) return std::to_string(std::min(*number, width));
+    const std::string text = fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
+    std::string& name = ends_[text];
+    if (name.empty()) {
+      name = at_.text.fresh(at_.text.symbol(loop.lane) + "_end");
+      at_.out.line(fmt::format("const int64_t {} = {};", name, text));
+    }
+    return name;
+  }
+
+  void print(const LoopStep& step) {
+    const Instruction& one = *step.instruction;
+    switch (one.kind) {
+      case Kind::kConstant: return give(one.results[0], at_.text.constant(one));
+      case Kind::kIndex: return print_index(one);
+      case Kind::kOp: return print_op(one);
+      case Kind::kRelabel:
+      case Kind::kSplit: return print_renamed(one);
+      case Kind::kLoad: return give(one.results[0], accesses_.load(one), false);
+      case Kind::kStore: return accesses_.store(one);
+      case Kind::kCopy: return accesses_.copy(one);
+      case Kind::kDot: return print_dot(at_, one);
+      case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
+      case Kind::kScan: return print_scan(at_, one);
+      case Kind::kFor: return print_for(step);
+      case Kind::kIf: return print_if(step);
+      // Copies are done at once, and one thread runs a block in order.
+      case Kind::kWait:
+      case Kind::kBarrier: return;
+    }
+  }
+
+  // The result in its array, in a variable, or where it is used if that is once and the text is short.
+  void give(Value value, const Text& text, bool may_inline = true) {
+    if (at_.text.is_array(value)) return at_.out.line(at_.text.element(value).text + " = " + text.text + ";");
+    may_inline = may_inline && uses_[value] == 1 && here_.count(users_[value]) && text.text.size() <= kLongestInline;
+    if (may_inline && !reads_shared_array(text.text)) {
+      at_.written[value] = text;
+      return;
+    }
+    define(value, text);
+  }
+
+  // Such an array may be overwritten before the use.
+  bool reads_shared_array(const std::string& text) const {
+    return text.find('[') != std::string::npos &&
+           std::any_of(shared_.begin(), shared_.end(), [&](const std::string& name) { return mentions(text, name); });
+  }
+
+  void define(Value value, const Text& text) {
+    at_.written.erase(value);
+    at_.out.line(fmt::format("const {} {} = {};", at_.text.held_type(value), at_.text.name(value), text.text));
+  }
+
+  void print_index(const Instruction& one) {
+    const Value value = one.results[0];
+    const Text text = at_.text.index(one.index);
+    const bool narrow = at_.text.type(value).dtype == DType::i32;
+    give(value, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
+  }
+
+  void print_op(const Instruction& one) {
+    const Value value = one.results[0];
+    std::vector<DType> types;
+    for (Value operand : one.operands) types.push_back(at_.text.type(operand).dtype);
+    while (true) {
+      std::vector<Text> operands;
+      for (Value operand : one.operands) operands.push_back(at_.value(operand));
+      const Text text = at_.text.operation(one.op, at_.text.type(value).dtype, operands, types);
+      if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
+      return give(value, text);
+    }
+  }
+
+  // Gives the longest of the operands that have none a line of its own. False where none is worth one.
+  bool name_longest(const std::vector<Value>& operands) {
+    Value longest = tile::kNoValue;
+    for (Value operand : operands) {
+      const auto found = at_.written.find(operand);
+      if (found == at_.written.end() || plan_.places[operand].home == Home::kWritten) continue;
+      if (found->second.text.size() < kShortestNamed) continue;
+      if (longest == tile::kNoValue || found->second.text.size() > at_.written[longest].text.size()) longest = operand;
+    }
+    if (longest == tile::kNoValue) return false;
+    define(longest, Text(at_.written[longest]));
+    return true;
+  }
+
+  void print_renamed(const Instruction& one) {
+    LanePositions positions;
+    if (one.kind == Kind::kRelabel) positions[one.from] = at_.text.symbol(one.to);
+    else
+      positions[one.from] = fmt::format("{} * {} + {}", at_.text.symbol(one.lanes[0]), at_.text.width(one.lanes[1]),
+                                        at_.text.symbol(one.lanes[1]));
+    give(one.results[0], at_.value(one.operands[0], positions));
+  }
+
+  // --- Control ---
+
+  void print_for(const LoopStep& step) {
+    const Instruction& loop = *step.instruction;
+    Assignments first, next;
+    for (size_t i = 0; i < loop.arguments.size(); ++i) {
+      first.emplace_back(loop.arguments[i], loop.operands[i]);
+      next.emplace_back(loop.arguments[i], loop.yields[i]);
+    }
+    assign(at_, first, {step.declared.begin(), step.declared.end()});
+    const std::string& name = at_.text.symbol(loop.symbol);
+    at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; {3})", name, at_.text.index(loop.begin).text,
+                             within(at_.text.index(loop.end), precedence::kAdd),
+                             loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step)));
+    print_block(step.body);
+    assign(at_, next);
+    at_.out.close();
+  }
+
+  void print_if(const LoopStep& step) {
+    const Instruction& branch = *step.instruction;
+    const auto yields = [&](const std::vector<Value>& values) {
+      Assignments all;
+      for (size_t i = 0; i < values.size(); ++i) all.emplace_back(branch.results[i], values[i]);
+      assign(at_, all);
+    };
+    at_.out.open("if (" + at_.value(branch.operands[0]).text + ")");
+    print_block(step.body);
+    yields(branch.yields);
+    at_.out.close();
+    if (step.otherwise_body.empty() && branch.otherwise_yields.empty()) return;
+    at_.out.open("else");
+    print_block(step.otherwise_body);
+    yields(branch.otherwise_yields);
+    at_.out.close();
+  }
+
+  const lower::EndedProgram ended_;
+  const tile::Program& program_;
+  const lower::LoopPlan plan_;
+  TileContext at_;
+  TileAccesses accesses_;
+  std::vector<int> uses_;                    // [value]
+  std::vector<const Instruction*> users_;    // [value] the last
+  std::set<const Instruction*> here_;        // of the block that is printed
+  std::set<std::string> shared_;             // arrays of several values
+  std::map<std::string, std::string> ends_;  // of loops, by what they are
+  bool refuses_ = false;
+};
+
+constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
+
+}  // namespace
+
+PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers) {
+  return TilePrinter(program, helpers).run();
+}
+
+std::string tile_source(const std::string& functions, const HelperSet& helpers) {
+  std::string source;
+  for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
+  if (!helpers.empty()) source += "\nnamespace {\n\n" + helper_text(helpers) + "\n}  // namespace\n";
+  return source + "\n" + functions;
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,56 @@
+// How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
+// A printer of C++ spells this plan and decides nothing.
+//
+// Reading order: LoopStep → TilePlace → LoopPlan.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lower/lane_ends.hpp"
+#include "tile/program.hpp"
+
+namespace kw::lower {
+
+// A loop over a lane, or one instruction. A block is a list of steps; a For and an If have blocks of their own.
+struct LoopStep {
+  const tile::Instruction* instruction = nullptr;  // none: a loop over `lane`
+  tile::Symbol lane = -1;
+  tile::Index end;  // of the loop, if not the lane's width
+  bool ends_early = false;
+  bool simd = false;                            // the loop's iterations may be done side by side
+  std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
+  std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
+  std::vector<LoopStep> body, otherwise_body;
+};
+
+enum class Home {
+  kWritten,   // a constant: written where it is used
+  kVariable,  // one element at a time, in the loops that make and use it
+  kStack,     // an array on the stack
+  kScratch,   // an array in the thread's scratch memory
+};
+
+struct TilePlace {
+  Home home = Home::kVariable;
+  // The value whose variable or array it shares; itself where it has its own.
+  tile::Value storage = tile::kNoValue;
+  std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
+  int64_t offset = 0;               // kScratch: bytes from the beginning of the scratch memory
+};
+
+struct LoopPlan {
+  std::vector<LoopStep> body;
+  std::vector<TilePlace> places;  // [value]
+  std::vector<int64_t> shared;    // [buffer] kShared: bytes from the beginning of the scratch memory
+  int64_t scratch_bytes = 0;      // of each thread
+  bool is_uneven = false;         // blocks may differ much in work: threads take the next one when they are done
+};
+
+// Refers to the program's instructions: it has to stay. `ends`: where loops over lanes end (lane_ends.hpp).
+LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends = {});
+
+// The number of bytes that an element takes in a variable or an array: floats of fewer than 32 bits are held as f32.
+int64_t held_bytes(DType dtype);
+
+}  // namespace kw::lower

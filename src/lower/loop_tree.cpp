@@ -1,0 +1,262 @@
+#include "lower/loop_tree.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "lower/repeated.hpp"
+
+namespace kw::lower {
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+using tile::kNoValue;
+using tile::Symbol;
+using tile::Value;
+using Lanes = std::vector<Symbol>;
+using List = std::vector<const Instruction*>;
+
+bool has(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
+
+template <typename Item>
+bool meet(const std::set<Item>& left, const std::set<Item>& right) {
+  return std::any_of(left.begin(), left.end(), [&](const Item& one) { return right.count(one) != 0; });
+}
+
+// What an instruction and its bodies read and write.
+struct Effects {
+  std::set<Value> used, made;
+  std::set<int> loaded, stored;  // buffers
+};
+
+void add_effects(const Instruction& one, Effects& effects) {
+  for_each_use(one, [&](Value value, Use) { effects.used.insert(value); });
+  effects.made.insert(one.results.begin(), one.results.end());
+  if (one.kind == Kind::kLoad || one.kind == Kind::kCopy) effects.loaded.insert(one.access.buffer);
+  if (one.kind == Kind::kStore) effects.stored.insert(one.access.buffer);
+  if (one.kind == Kind::kCopy) effects.stored.insert(one.destination.buffer);
+  for (const Instruction& inner : one.body) add_effects(inner, effects);
+  for (const Instruction& inner : one.otherwise_body) add_effects(inner, effects);
+}
+
+bool share_memory(const Effects& left, const Effects& right) {
+  return meet(left.stored, right.stored) || meet(left.stored, right.loaded) || meet(left.loaded, right.stored);
+}
+
+class TreeBuilder {
+ public:
+  TreeBuilder(const tile::Program& program, const std::vector<int>& ranks, const std::vector<bool>& is_repeated)
+      : program_(program), ranks_(ranks), is_repeated_(is_repeated) {
+    tile::for_each(program.body, [&](const Instruction& one) { add_effects(one, effects_[&one]); });
+  }
+
+  std::vector<LoopStep> block(const std::vector<Instruction>& body) {
+    List list;
+    for (const Instruction& one : body)
+      if (one.results.empty() || !is_repeated_[one.results[0]]) list.push_back(&one);
+    return steps(list, {});
+  }
+
+ private:
+  struct Group {
+    Symbol lane;  // -1: one instruction that is in no loop
+    List members;
+  };
+
+  std::vector<LoopStep> steps(const List& list, const Lanes& open) {
+    std::vector<Group> groups;
+    for (const Instruction* one : list) {
+      const Symbol lane = outermost(*one, open);
+      if (Group* group = lane < 0 ? nullptr : group_for(groups, *one, lane)) group->members.push_back(one);
+      else groups.push_back({lane, {one}});
+    }
+    std::vector<LoopStep> result;
+    for (const Group& group : groups) result.push_back(step(group, open));
+    return result;
+  }
+
+  LoopStep step(const Group& group, Lanes open) {
+    LoopStep result;
+    if (group.lane >= 0) {
+      result.lane = group.lane;
+      open.push_back(group.lane);
+      result.body = steps(group.members, open);
+      return result;
+    }
+    result.instruction = group.members[0];
+    result.body = block(result.instruction->body);
+    result.otherwise_body = block(result.instruction->otherwise_body);
+    return result;
+  }
+
+  // The last loop over the lane that it can join. What it needs from behind that loop goes before it, if that can.
+  Group* group_for(std::vector<Group>& groups, const Instruction& one, Symbol lane) const {
+    for (size_t i = groups.size(); i-- > 0;) {
+      if (groups[i].lane != lane || !can_join(groups[i], one)) continue;
+      std::vector<bool> needed(groups.size());
+      for (size_t later = groups.size(); --later > i;)
+        needed[later] = depends_on(groups[later], one) || is_needed_by(groups, needed, later);
+      if (is_needed_by(groups, needed, i)) return nullptr;
+      const auto place = groups.begin() + static_cast<std::ptrdiff_t>(i);
+      size_t before = i;
+      for (size_t later = i + 1; later < groups.size(); ++later)
+        if (needed[later]) {
+          const auto found = groups.begin() + static_cast<std::ptrdiff_t>(later);
+          std::rotate(place + static_cast<std::ptrdiff_t>(before - i), found, found + 1);
+          ++before;
+        }
+      return &groups[before];
+    }
+    return nullptr;
+  }
+
+  // Does one of the needed groups behind it depend on it?
+  bool is_needed_by(const std::vector<Group>& groups, const std::vector<bool>& needed, size_t place) const {
+    for (size_t later = place + 1; later < groups.size(); ++later) {
+      if (!needed[later]) continue;
+      for (const Instruction* one : groups[later].members)
+        if (depends_on(groups[place], *one)) return true;
+    }
+    return false;
+  }
+
+  bool depends_on(const Group& group, const Instruction& one) const {
+    const Effects& effects = effects_.at(&one);
+    return std::any_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
+      const Effects& earlier = effects_.at(before);
+      return meet(earlier.made, effects.used) || share_memory(earlier, effects);
+    });
+  }
+
+  // An iteration may use what the same iteration made; what is folded over the lane is there only behind the loop.
+  bool can_join(const Group& group, const Instruction& one) const {
+    const Effects& effects = effects_.at(&one);
+    return std::all_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
+      const Effects& earlier = effects_.at(before);
+      return !share_memory(earlier, effects) && std::all_of(earlier.made.begin(), earlier.made.end(), [&](Value value) {
+        return !effects.used.count(value) || has(program_.values[value].type.lanes, group.lane);
+      });
+    });
+  }
+
+  // The lanes over which it is put into loops.
+  Lanes lanes_of(const Instruction& one) const {
+    const auto type_lanes = [&](Value value) { return program_.values[value].type.lanes; };
+    switch (one.kind) {
+      case Kind::kDot:
+      case Kind::kFor:
+      case Kind::kIf:
+      case Kind::kWait:
+      case Kind::kBarrier: return {};
+      case Kind::kFold: return type_lanes(is_simple_fold(one) ? one.operands[0] : one.results[0]);
+      case Kind::kScan: {
+        Lanes lanes = type_lanes(one.results[0]);
+        std::erase(lanes, one.from);
+        return lanes;
+      }
+      case Kind::kCopy: return one.lanes;
+      case Kind::kStore: {
+        Lanes lanes = type_lanes(one.operands[0]);
+        for (Symbol lane : tile::lanes_of(program_, one.access))
+          if (!has(lanes, lane)) lanes.push_back(lane);
+        return lanes;
+      }
+      default: return type_lanes(one.results[0]);
+    }
+  }
+
+  Symbol outermost(const Instruction& one, const Lanes& open) const {
+    Symbol first = -1;
+    for (Symbol lane : lanes_of(one))
+      if (!has(open, lane) && (first < 0 || ranks_[lane] < ranks_[first])) first = lane;
+    return first;
+  }
+
+  const tile::Program& program_;
+  const std::vector<int>& ranks_;
+  const std::vector<bool>& is_repeated_;
+  std::map<const Instruction*, Effects> effects_;
+};
+
+// Can the iterations of a loop over the instruction be done side by side?
+bool is_vectorisable(const tile::Program& program, const Instruction& one) {
+  switch (one.kind) {
+    case Kind::kScan: return false;
+    case Kind::kFold: return is_simple_fold(one) && !is_narrow_float(program.values[one.operands[0]].type.dtype);
+    case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
+    case Kind::kStore:
+      // Data may send two points to one element.
+      return !one.combines && std::all_of(one.access.coordinates.begin(), one.access.coordinates.end(),
+                                          [](const tile::Coordinate& at) { return at.value == kNoValue; });
+    default: return true;
+  }
+}
+
+class LoopMarks {
+ public:
+  explicit LoopMarks(const tile::Program& program) : program_(program) {}
+
+  void mark(std::vector<LoopStep>& block) {
+    for (LoopStep& step : block) {
+      if (step.instruction) {
+        if (step.instruction->kind == Kind::kFold && is_simple_fold(*step.instruction)) begin(*step.instruction);
+        mark(step.body);
+        mark(step.otherwise_body);
+        continue;
+      }
+      open_.push_back(&step);
+      mark(step.body);
+      open_.pop_back();
+      step.simd = std::all_of(step.body.begin(), step.body.end(), [&](const LoopStep& inner) {
+        return inner.instruction && is_vectorisable(program_, *inner.instruction);
+      });
+    }
+  }
+
+ private:
+  // A fold begins before the outermost loop over what it folds.
+  void begin(const Instruction& fold) {
+    for (LoopStep* loop : open_)
+      if (has(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
+  }
+
+  const tile::Program& program_;
+  std::vector<LoopStep*> open_;
+};
+
+}  // namespace
+
+bool is_simple_fold(const Instruction& one) {
+  return one.kind == Kind::kFold && kernel::step_of(one.reduce).has_value();
+}
+
+void for_each_use(const Instruction& one, const std::function<void(Value, Use)>& visit) {
+  const bool whole = one.kind == Kind::kScan || one.kind == Kind::kRelabel || one.kind == Kind::kSplit ||
+                     (one.kind == Kind::kFold && !is_simple_fold(one));
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    Use use = whole ? Use::kWhole : Use::kPoint;
+    if (one.kind == Kind::kDot) use = i == 0 ? Use::kStart : Use::kWhole;
+    if (one.kind == Kind::kFor) use = Use::kStart;
+    visit(one.operands[i], use);
+  }
+  for (const tile::Access* access : {&one.access, &one.destination}) {
+    if (access->buffer < 0) continue;
+    for (const tile::Coordinate& coordinate : access->coordinates)
+      if (coordinate.value != kNoValue) visit(coordinate.value, Use::kPoint);
+    if (access->mask != kNoValue) visit(access->mask, Use::kPoint);
+  }
+  for (Value value : one.yields) visit(value, Use::kStart);
+  for (Value value : one.otherwise_yields) visit(value, Use::kStart);
+}
+
+LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks) {
+  LoopTree tree;
+  tree.is_repeated = find_repeated(program);
+  tree.body = TreeBuilder(program, ranks, tree.is_repeated).block(program.body);
+  LoopMarks(program).mark(tree.body);
+  place_repeated(program, tree.is_repeated, tree.body);
+  return tree;
+}
+
+}  // namespace kw::lower

@@ -1,0 +1,141 @@
+#include "lower/repeated.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "lower/loop_tree.hpp"
+
+namespace kw::lower {
+namespace {
+
+using kernel::ScalarOp;
+using tile::Instruction;
+using tile::Kind;
+using tile::Symbol;
+using tile::Value;
+
+bool is_cheap(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kAdd:
+    case ScalarOp::kSub:
+    case ScalarOp::kMul:
+    case ScalarOp::kNeg:
+    case ScalarOp::kMinimum:
+    case ScalarOp::kMaximum:
+    case ScalarOp::kBitAnd:
+    case ScalarOp::kBitOr:
+    case ScalarOp::kBitXor:
+    case ScalarOp::kBitNot: return true;
+    default: return kernel::is_predicate(op);
+  }
+}
+
+class RepeatedPlaces {
+ public:
+  RepeatedPlaces(const tile::Program& program, const std::vector<bool>& is_repeated)
+      : program_(program), is_repeated_(is_repeated), definers_(program.values.size()), bodies_(program.values.size()) {
+    note(program.body);
+  }
+
+  void place(std::vector<LoopStep>& block, std::set<Symbol> open, std::set<Value> there) {
+    std::vector<LoopStep> result;
+    for (LoopStep& step : block) {
+      std::set<Value> needed;
+      add_needed(step, needed);
+      for (Value value : needed)
+        if (is_open(value, open)) put(value, there, result);
+      enter(step, open, there);
+      result.push_back(std::move(step));
+    }
+    block = std::move(result);
+  }
+
+  void open_body(const std::vector<Instruction>& body) { open_bodies_.insert(&body); }
+
+ private:
+  void note(const std::vector<Instruction>& body) {
+    for (const Instruction& one : body) {
+      for (Value value : one.results) definers_[value] = &one, bodies_[value] = &body;
+      note(one.body);
+      note(one.otherwise_body);
+    }
+  }
+
+  // After its operands.
+  void put(Value value, std::set<Value>& there, std::vector<LoopStep>& block) const {
+    if (definers_[value]->kind == Kind::kConstant || !there.insert(value).second) return;
+    for (Value operand : definers_[value]->operands) put(operand, there, block);
+    LoopStep own;
+    own.instruction = definers_[value];
+    block.push_back(std::move(own));
+  }
+
+  void enter(LoopStep& step, std::set<Symbol> open, const std::set<Value>& there) {
+    if (!step.instruction) {
+      open.insert(step.lane);
+      return place(step.body, open, there);
+    }
+    for (auto [block, body] : {std::pair{&step.body, &step.instruction->body},
+                               std::pair{&step.otherwise_body, &step.instruction->otherwise_body}}) {
+      open_bodies_.insert(body);
+      place(*block, open, there);
+      open_bodies_.erase(body);
+    }
+  }
+
+  bool is_open(Value value, const std::set<Symbol>& open) const {
+    const std::vector<Symbol>& lanes = program_.values[value].type.lanes;
+    return open_bodies_.count(bodies_[value]) &&
+           std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return open.count(lane) != 0; });
+  }
+
+  void add_needed(const LoopStep& step, std::set<Value>& needed) const {
+    if (step.instruction) add_operands(*step.instruction, needed);
+    for (const LoopStep& inner : step.body) add_needed(inner, needed);
+    for (const LoopStep& inner : step.otherwise_body) add_needed(inner, needed);
+  }
+
+  void add_operands(const Instruction& one, std::set<Value>& needed) const {
+    for_each_use(one, [&](Value value, Use) {
+      if (!is_repeated_[value] || definers_[value]->kind == Kind::kConstant) return;
+      if (needed.insert(value).second) add_operands(*definers_[value], needed);
+    });
+  }
+
+  const tile::Program& program_;
+  const std::vector<bool>& is_repeated_;
+  std::vector<const Instruction*> definers_;             // [value]
+  std::vector<const std::vector<Instruction>*> bodies_;  // [value] of its definer
+  std::set<const std::vector<Instruction>*> open_bodies_;
+};
+
+}  // namespace
+
+std::vector<bool> find_repeated(const tile::Program& program) {
+  std::vector<bool> whole(program.values.size()), started(program.values.size()), result(program.values.size());
+  tile::for_each(program.body, [&](const Instruction& one) {
+    for_each_use(one, [&](Value value, Use use) {
+      if (use == Use::kWhole) whole[value] = true;
+      if (use == Use::kStart) started[value] = true;
+    });
+  });
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.results.size() != 1 || whole[one.results[0]]) return;
+    const Value value = one.results[0];
+    if (one.kind == Kind::kConstant) result[value] = true;
+    if (one.kind == Kind::kIndex) result[value] = !started[value];
+    if (one.kind != Kind::kOp || !is_cheap(one.op) || started[value]) return;
+    result[value] = std::all_of(one.operands.begin(), one.operands.end(), [&](Value operand) {
+      return result[operand] && !is_floating(program.values[operand].type.dtype);
+    });
+  });
+  return result;
+}
+
+void place_repeated(const tile::Program& program, const std::vector<bool>& is_repeated, std::vector<LoopStep>& body) {
+  RepeatedPlaces places(program, is_repeated);
+  places.open_body(program.body);
+  places.place(body, {}, {});
+}
+
+}  // namespace kw::lower

@@ -1,0 +1,17 @@
+// Values that are computed again wherever they are needed.
+#pragma once
+
+#include <vector>
+
+#include "lower/loop_plan.hpp"
+#include "tile/program.hpp"
+
+namespace kw::lower {
+
+// [value] Is it a constant, an index, or a condition or sum made of those, of which only single points are used?
+std::vector<bool> find_repeated(const tile::Program& program);
+
+// Puts those that are no constants into the outermost loops that have all their lanes, before what needs them.
+void place_repeated(const tile::Program& program, const std::vector<bool>& is_repeated, std::vector<LoopStep>& body);
+
+}  // namespace kw::lower
