@@ -20,8 +20,6 @@ using tile::Value;
 using Lanes = std::vector<Symbol>;
 using Loops = std::vector<Symbol>;  // variables of the loops around, the outermost first
 
-bool has(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
-
 class LaneEnder {
  public:
   explicit LaneEnder(tile::Program& program)
@@ -135,7 +133,7 @@ class LaneEnder {
     for (const tile::Coordinate& coordinate : one.access.coordinates)
       for (Symbol lane : tile::lanes_of(program_, coordinate.index)) shown.push_back(lane);
     for (Symbol lane : tile::lanes_of(program_, one.access))
-      if (!has(shown, lane)) bad_.insert(lane);
+      if (!tile::has_lane(shown, lane)) bad_.insert(lane);
     for (Symbol lane : shown)
       if (end_of(lane, loops) && !implies(one.access.mask, lane)) bad_.insert(lane);
   }

@@ -11,8 +11,6 @@ using tile::Kind;
 using tile::Symbol;
 using Lanes = std::vector<Symbol>;
 
-bool has(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
-
 class LaneOrder {
  public:
   explicit LaneOrder(const tile::Program& program)
@@ -73,7 +71,7 @@ class LaneOrder {
     Symbol best = -1;
     for (Symbol lane : left) {
       const bool waits = std::any_of(before_[lane].begin(), before_[lane].end(),
-                                     [&](Symbol one) { return has(left, one); });
+                                     [&](Symbol one) { return tile::has_lane(left, one); });
       if (!waits && (best < 0 || scores_[lane] < scores_[best])) best = lane;
     }
     return best;
@@ -89,7 +87,7 @@ class LaneOrder {
 Symbol column_of(const tile::Program& program, const Instruction& dot) {
   const auto lanes = [&](size_t operand) -> const Lanes& { return program.values[dot.operands[operand]].type.lanes; };
   for (size_t i = lanes(0).size(); i-- > 0;)
-    if (has(lanes(1), lanes(0)[i]) != has(lanes(2), lanes(0)[i])) return lanes(0)[i];
+    if (tile::has_lane(lanes(1), lanes(0)[i]) != tile::has_lane(lanes(2), lanes(0)[i])) return lanes(0)[i];
   return -1;
 }
 

@@ -17,8 +17,6 @@ using tile::Value;
 using Lanes = std::vector<Symbol>;
 using List = std::vector<const Instruction*>;
 
-bool has(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
-
 template <typename Item>
 bool meet(const std::set<Item>& left, const std::set<Item>& right) {
   return std::any_of(left.begin(), left.end(), [&](const Item& one) { return right.count(one) != 0; });
@@ -135,7 +133,7 @@ class TreeBuilder {
     return std::all_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
       const Effects& earlier = effects_.at(before);
       return !share_memory(earlier, effects) && std::all_of(earlier.made.begin(), earlier.made.end(), [&](Value value) {
-        return !effects.used.count(value) || has(program_.values[value].type.lanes, group.lane);
+        return !effects.used.count(value) || tile::has_lane(program_.values[value].type.lanes, group.lane);
       });
     });
   }
@@ -159,7 +157,7 @@ class TreeBuilder {
       case Kind::kStore: {
         Lanes lanes = type_lanes(one.operands[0]);
         for (Symbol lane : tile::lanes_of(program_, one.access))
-          if (!has(lanes, lane)) lanes.push_back(lane);
+          if (!tile::has_lane(lanes, lane)) lanes.push_back(lane);
         return lanes;
       }
       default: return type_lanes(one.results[0]);
@@ -169,7 +167,7 @@ class TreeBuilder {
   Symbol outermost(const Instruction& one, const Lanes& open) const {
     Symbol first = -1;
     for (Symbol lane : lanes_of(one))
-      if (!has(open, lane) && (first < 0 || ranks_[lane] < ranks_[first])) first = lane;
+      if (!tile::has_lane(open, lane) && (first < 0 || ranks_[lane] < ranks_[first])) first = lane;
     return first;
   }
 
@@ -218,7 +216,7 @@ class LoopMarks {
   // A fold begins before the outermost loop over what it folds.
   void begin(const Instruction& fold) {
     for (LoopStep* loop : open_)
-      if (has(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
+      if (tile::has_lane(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
   }
 
   const tile::Program& program_;

@@ -5,6 +5,7 @@
 // checks it, `interpreter.hpp` runs it on the CPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -183,6 +184,9 @@ struct Program {
 };
 
 int64_t width_of(const Program& program, Symbol lane);
+inline bool has_lane(const std::vector<Symbol>& lanes, Symbol lane) {
+  return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
+}
 std::vector<kernel::SymbolRange> ranges_of(const Program& program);  // [symbol]
 std::vector<Index> strides_of(const Buffer& buffer);                 // the given ones, or row-major
 // What a block's position, of `count`, and a loop's variable can be. `ranges` are those of the symbols in the indices.

@@ -12,8 +12,6 @@ using tile::Symbol;
 using tile::Value;
 using Lanes = std::vector<Symbol>;
 
-bool has(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
-
 // Lanes that can be walked as one: the inner ones behind each other in both arrays.
 struct Run {
   Lanes lanes;
@@ -24,8 +22,8 @@ class DotPrinter {
  public:
   DotPrinter(TileContext& at, const tile::Instruction& dot) : at_(at), dot_(dot), sum_(dot.results[0]) {
     for (Symbol lane : at.text.place(sum_).lanes)
-      if (has(lanes(dot.operands[1]), lane) != has(lanes(dot.operands[2]), lane)) column_ = lane;
-    const bool turned = column_ >= 0 && has(lanes(dot.operands[1]), column_);
+      if (tile::has_lane(lanes(dot.operands[1]), lane) != tile::has_lane(lanes(dot.operands[2]), lane)) column_ = lane;
+    const bool turned = column_ >= 0 && tile::has_lane(lanes(dot.operands[1]), column_);
     left_ = dot.operands[turned ? 2 : 1];
     right_ = dot.operands[turned ? 1 : 2];
   }
@@ -51,7 +49,7 @@ class DotPrinter {
   }
 
   Lanes summed() const {
-    return lanes_of(left_, [&](Symbol lane) { return !has(lanes(sum_), lane); });
+    return lanes_of(left_, [&](Symbol lane) { return !tile::has_lane(lanes(sum_), lane); });
   }
 
   Run innermost(const Lanes& from, Value first, Value second) const {
@@ -95,7 +93,8 @@ class DotPrinter {
   }
 
   bool is_of(Symbol lane, Value owner, Value other) const {
-    return has(lanes(sum_), lane) && has(lanes(owner), lane) && !has(lanes(other), lane);
+    return tile::has_lane(lanes(sum_), lane) && tile::has_lane(lanes(owner), lane) &&
+           !tile::has_lane(lanes(other), lane);
   }
 
   // Those of the sum, then those summed over.

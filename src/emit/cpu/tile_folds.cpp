@@ -16,10 +16,6 @@ using tile::Value;
 
 namespace {
 
-bool has(const std::vector<Symbol>& lanes, Symbol lane) {
-  return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
-}
-
 bool is_extreme(ReduceOp reduce) { return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin; }
 
 // The loop in which the fold stands.
@@ -83,7 +79,7 @@ void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold) 
   running.sum = at.text.is_array(result) ? at.text.fresh(at.text.own_name(result) + "_so_far") : at.text.name(result);
   at.out.line(fmt::format("{} {} = {};", at.text.held_type(result), running.sum, start.text));
   const LoopStep* inner = loop_of(loop, fold);
-  running.in_lanes = inner && inner->simd && has(fold.lanes, inner->lane);
+  running.in_lanes = inner && inner->simd && tile::has_lane(fold.lanes, inner->lane);
   if (running.in_lanes && is_extreme(fold.reduce) && is_floating(at.text.held(result))) {
     running.is_nan = at.text.fresh(running.sum + "_is_nan");
     at.out.line(fmt::format("int {} = 0;", running.is_nan));
