@@ -98,6 +98,16 @@ def test_a_candidate_that_cheats_once_warm_fails_the_recheck(timed):
     assert not result["recheck"]["ok"]
 
 
+# Eager is off by a quarter of the norm: 2^22 leaves fractions one bit.
+ROUGH = PROBLEM.replace("torch.tanh(x) * 2", "(x + 2.0**22) - 2.0**22")
+
+
+@pytest.mark.parametrize(("result", "ok"), [("x.clone()", True), ("torch.zeros_like(x)", False)])
+def test_the_recheck_knows_how_far_off_eager_is_itself(timed, result, ok):
+    candidate = f"class ModelNew(Model):\n    def forward(self, x):\n        return {result}\n"
+    assert timed(candidate, ROUGH)["recheck"]["ok"] is ok
+
+
 def test_contents_change_between_timed_calls_and_keep_their_values(timed):
     inputs = [torch.rand(50, 7), torch.arange(5), torch.rand(1)]
     before = inputs[0].clone()

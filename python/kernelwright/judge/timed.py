@@ -6,6 +6,7 @@ with the inputs, weights and random state that they had.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from .. import errors
 from ..running import problem as problems
 from ..running.limits import free_memory
 from ..running.state import StateCopy, slots
-from . import draws
+from . import draws, metrics
 from .contestants import Contestant
 from .reference import Reference
 from .runs import Inputs, InputsCopy, Outcome
@@ -35,7 +36,7 @@ class _Call:
     seed: int
     state: StateCopy
     inputs: InputsCopy
-    ours: Outcome
+    ours: Outcome | None
 
 
 class _Yardstick(Yardstick):
@@ -66,6 +67,27 @@ class _Yardstick(Yardstick):
 
     def fill(self, draw: Draw, seed: int | None = None) -> None:
         self._call.inputs.restore()
+
+
+def eager_errors(
+    problem: problems.Problem, model: torch.nn.Module, inputs: Inputs, device: torch.device, seed: int, policy: str
+) -> dict[str, float]:
+    """How far eager is from the reference, norm-relative, on inputs and weights as they are; empty where there is no
+    reference in double precision, or no memory for it. Leaves both as they are."""
+    call = _Call(seed, StateCopy(model), InputsCopy(inputs), None)
+    yardstick = _Yardstick(problem, model, inputs, device, seed, policy)
+    found: dict[str, float] = {}
+    with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
+        draw = yardstick.draw_of(0, call)
+        if draw.error is None and draw.is_double:
+            found = {
+                name: metrics.compare(tensor, tensor, draw.reference[name]).ours["norm"]
+                for name, tensor in draw.eager.outputs.items()
+                if tensor.is_floating_point()
+            }
+    call.state.restore()
+    call.inputs.restore()
+    return found
 
 
 class TimedCalls:
