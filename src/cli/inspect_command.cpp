@@ -21,6 +21,7 @@
 #include "run/optimize.hpp"
 #include "run/output_files.hpp"
 #include "run/report_version.hpp"
+#include "support/error.hpp"
 
 namespace kw::cli {
 
@@ -49,6 +50,21 @@ std::string kernels_text(const Compiled& compiled) {
   return text;
 }
 
+// As `optimize` would have it; without what was measured where there is no archive: nothing is kept here.
+DeviceDescription device_in_hand(const Environment& environment, const Target& target, const Json& card,
+                                 Console& console) {
+  try {
+    Archive archive;
+    return known_device(archive, environment, archive.add_environment(environment.description_json()), target, card);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    console.warn("what was measured of this device is left out: " + error.text().message);
+  }
+  DeviceDescription device = target.default_device();
+  target.look_at(device, environment, card);
+  return device;
+}
+
 int inspect(const InspectArguments& options, Console& console) {
   read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
   const Environment environment = find_environment();
@@ -59,15 +75,12 @@ int inspect(const InspectArguments& options, Console& console) {
   session.stop();
 
   std::string text;
-  Archive archive;
-  CompileOptions compile_options{
-      .device = known_device(archive, environment, archive.add_environment(environment.description_json()), target,
-                             session.card()),
-      .graphs = graph_use_of(options.graphs),
-      .caution = Caution::kNone,
-      .passes = {},
-      .problem_name = file.title(),
-      .problem_source = file.source};
+  CompileOptions compile_options{.device = device_in_hand(environment, target, session.card(), console),
+                                 .graphs = graph_use_of(options.graphs),
+                                 .caution = Caution::kNone,
+                                 .passes = {},
+                                 .problem_name = file.title(),
+                                 .problem_source = file.source};
   for (const Caution caution : kCautions)
     if (name_of(caution) == options.caution) compile_options.caution = caution;
   compile_options.passes.disabled = options.disabled;

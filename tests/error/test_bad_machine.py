@@ -101,6 +101,13 @@ def test_archive_where_no_folder_can_be_made(kw):
     assert "KW_ARCHIVE" in result.err
 
 
+def test_inspect_needs_no_archive(kw):
+    asked = "inspect", kw.file("good.py", GOOD), "--target", "cpu", "--stage", "schedule"
+    with_one, without = kw(*asked), kw(*asked, env={"KW_ARCHIVE": "/proc/nowhere/archive.db"})
+    assert without.code == 0 and without.out == with_one.out != ""
+    assert "what was measured of this device is left out: the archive's folder" in without.err
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_read_only_archive(kw):
     assert kw("archive", "list").code == 0
