@@ -36,7 +36,7 @@ class TilePrinter {
         users_(program.values.size()) {
     for (size_t value = 0; value < plan_.places.size(); ++value) {
       const Value storage = plan_.places[value].storage;
-      if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(at_.text.name(storage));
+      if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(storage);
     }
     tile::for_each(program_.body, [&](const Instruction& one) {
       note(one);
@@ -215,12 +215,12 @@ class TilePrinter {
   void print(const LoopStep& step) {
     const Instruction& one = *step.instruction;
     switch (one.kind) {
-      case Kind::kConstant: return give(one.results[0], at_.text.constant(one));
+      case Kind::kConstant: return give(one, at_.text.constant(one));
       case Kind::kIndex: return print_index(one);
       case Kind::kOp: return print_op(one);
       case Kind::kRelabel:
       case Kind::kSplit: return print_renamed(one);
-      case Kind::kLoad: return give(one.results[0], accesses_.load(one), false);
+      case Kind::kLoad: return give(one, accesses_.load(one), false);
       case Kind::kStore: return accesses_.store(one);
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, one);
@@ -235,10 +235,11 @@ class TilePrinter {
   }
 
   // The result in its array, in a variable, or where it is used if that is once and the text is short.
-  void give(Value value, const Text& text, bool may_inline = true) {
+  void give(const Instruction& one, const Text& text, bool may_inline = true) {
+    const Value value = one.results[0];
     if (at_.text.is_array(value)) return at_.out.line(at_.text.element(value).text + " = " + text.text + ";");
     may_inline = may_inline && uses_[value] == 1 && here_.count(users_[value]) && text.text.size() <= kLongestInline;
-    if (may_inline && !reads_shared_array(text.text)) {
+    if (may_inline && !reads_shared_array(one)) {
       at_.written[value] = text;
       return;
     }
@@ -246,9 +247,10 @@ class TilePrinter {
   }
 
   // Such an array may be overwritten before the use.
-  bool reads_shared_array(const std::string& text) const {
-    return text.find('[') != std::string::npos &&
-           std::any_of(shared_.begin(), shared_.end(), [&](const std::string& name) { return mentions(text, name); });
+  bool reads_shared_array(const Instruction& one) const {
+    return std::any_of(one.operands.begin(), one.operands.end(), [&](Value operand) {
+      return at_.text.is_array(operand) && shared_.count(plan_.places[operand].storage) != 0;
+    });
   }
 
   void define(Value value, const Text& text) {
@@ -260,7 +262,7 @@ class TilePrinter {
     const Value value = one.results[0];
     const Text text = at_.text.index(one.index);
     const bool narrow = at_.text.type(value).dtype == DType::i32;
-    give(value, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
+    give(one, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
   }
 
   void print_op(const Instruction& one) {
@@ -272,7 +274,7 @@ class TilePrinter {
       for (Value operand : one.operands) operands.push_back(at_.value(operand));
       const Text text = at_.text.operation(one.op, at_.text.type(value).dtype, operands, types);
       if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
-      return give(value, text);
+      return give(one, text);
     }
   }
 
@@ -296,7 +298,7 @@ class TilePrinter {
     else
       positions[one.from] = fmt::format("{} * {} + {}", at_.text.symbol(one.lanes[0]), at_.text.width(one.lanes[1]),
                                         at_.text.symbol(one.lanes[1]));
-    give(one.results[0], at_.value(one.operands[0], positions));
+    give(one, at_.value(one.operands[0], positions));
   }
 
   // --- Control ---
@@ -344,7 +346,7 @@ class TilePrinter {
   std::vector<int> uses_;                    // [value]
   std::vector<const Instruction*> users_;    // [value] the last
   std::set<const Instruction*> here_;        // of the block that is printed
-  std::set<std::string> shared_;             // arrays of several values
+  std::set<Value> shared_;                   // arrays of several values
   std::map<std::string, std::string> ends_;  // of loops, by what they are
   bool refuses_ = false;
 };
