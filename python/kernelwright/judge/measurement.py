@@ -286,7 +286,7 @@ class Measurement:
             proposals = {call: ours[name] for name, call in calls.items() if call is not None and name in ours}
             for as_they_stand in (False, True):
                 faults = faults and self._faults(ours, self._outputs(eager, Ties(proposals, as_they_stand)))
-        if faults:  # as far off as eager was on other weights: it may be worse on these
+        if faults:  # Eager may be further off on these weights and inputs than it was when the candidate was verified.
             self._fill_for_recheck()
             errors_here = eager_errors(self.problem, self.model, self.inputs, self.device, self.seed, self.policy)
             faults = self._faults(ours, theirs, errors_here)

@@ -47,7 +47,7 @@ class CpuTarget : public Target {
     return cpu::estimate_of(kernel, device);
   }
   double seconds_of(const tile::Program&, const DeviceDescription&) const override {
-    fail_internal(__FILE__, __LINE__, "tile programs are not for CPUs");
+    fail_internal(__FILE__, __LINE__, "no scheduler of the CPU makes tile programs");
   }
 
   std::unique_ptr<TargetPrinter> printer() const override { return make_cpu_printer(); }
