@@ -13,6 +13,7 @@
 #include "passes/destinations.hpp"
 #include "passes/draws.hpp"
 #include "passes/expand.hpp"
+#include "passes/exponents.hpp"
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
 #include "passes/identities.hpp"
@@ -43,6 +44,7 @@ constexpr Pass kPasses[] = {
     {"statistics", statistics, kReassociates},
     {"fold", fold},
     {"layout", layout},
+    {"exponents", exponents, kReassociates},
     {"identities", identities, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},

@@ -370,6 +370,31 @@ def test_folding_rows_first_keeps_sums(after_passes):
             torch.testing.assert_close(ours, theirs, rtol=2e-6 if ours.dtype.itemsize > 2 else 2e-2, atol=2e-6)
 
 
+def _decays(self, x, y, labels):
+    sums = F.pad(8 * x.abs(), (1, 0)).cumsum(-1)
+    differences = sums[..., :, None] - sums[..., None, :]
+    above = torch.ones(9, 9, dtype=torch.bool).triu(1)
+    turned = (y * torch.cat([sums[:, -1:] - sums[:, 1:]], 1).flip(-1)).clamp(max=-1)
+    return differences.masked_fill(above, -torch.inf).exp(), (8 - sums.cumsum(0)).exp(), turned.exp()
+
+
+def test_exponentials_of_running_sums_are_as_exact_as_their_type(after_passes):
+    module, inputs = Module(_decays), _inputs(special=False)
+    text = after_passes(module, inputs, ["canonicalise", "layout", "exponents"])
+    assert len(re.findall(r"%wide_exp\w* = ", text)) == 2, text  # not through the clamp
+    with torch.no_grad():
+        exact = module(**{name: value.double() for name, value in inputs.items()})
+        eager, ours = module(**_copy(inputs)), graph_text.run(text, module, _copy(inputs))
+
+    def error(result: torch.Tensor, truth: torch.Tensor) -> float:
+        return ((result - truth).abs() / truth.clamp(min=1e-30)).max().item()
+
+    assert error(eager[0], exact[0]) > 1e-6
+    for place in (0, 1):
+        assert error(ours[place], exact[place]) < 1e-7
+    torch.testing.assert_close(ours[2], eager[2], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["copies", "mutation", "views"])
 def test_returned_tensors_share_memory_no_more_than_before(after_passes, name):
     module, inputs = Module(EXACT_CASES[name]), _inputs(special=False)
