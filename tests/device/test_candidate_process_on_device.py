@@ -82,7 +82,7 @@ def test_where_the_driver_refuses_the_way_is_through_the_host(
 
 
 def test_large_inputs_are_given_as_they_are(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
+    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
     remote, inputs = start("x.add_(1)\nreturn x * 2", shares_large=True)
     before = inputs.values[0].clone()
     left = remote.run(inputs, 5, "running forward")

@@ -238,7 +238,7 @@ def test_its_end_is_told_in_words_and_ends_nothing_else(resident, does, code, sa
 
 
 def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
-    monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
+    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
     remote, inputs = resident(returning("x * 2"))
     first = remote.run(inputs, 5, "running forward")
     other = Remote(
@@ -254,7 +254,7 @@ def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
 
 
 def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
-    monkeypatch.setattr(remotes, "_is_large", lambda size, device: True)
+    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
     remote, inputs = resident(returning("x.add_(1) * 2"))
     remote.shares_large = True
     before = inputs.values[0].clone()
@@ -263,6 +263,21 @@ def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
         left.tensors["output[0]"], (before + 1) * 2
     )
     assert remote.altered(left) == []
+
+
+def test_what_is_forgotten_goes_where_memory_is_scarce(resident, monkeypatch):
+    remote, inputs = resident(returning("x * 2"))
+    first, second = (remote.run(inputs, 5, "running forward") for _ in range(2))
+    number = remote._numbers[id(first)]
+    assert remote.altered(first) == []
+    remote.release(first)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(remotes, "is_scarce", lambda device: True)
+        elsewhere.setattr(remote, "device", torch.device("cuda"))
+        remote.rest()
+    assert remote._dropped == [] and remote.altered(second) == []
+    with pytest.raises(errors.Error, match="KeyError"):
+        remote._ask({"op": "outputs", "number": number, "outputs": "repeated"}, "giving what it has forgotten")
 
 
 def test_nothing_that_it_started_outlives_it(resident):

@@ -152,6 +152,35 @@ def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
+_OVERLAPS = 1  # what PyTorch answers for a tensor some of whose elements share memory
+
+
+def overlaps_itself(shape: list[int], stride: list[int]) -> bool:
+    """Whether some elements of such a tensor share memory."""
+    tensor = torch.empty_strided(shape, stride, device="meta")
+    return torch._debug_has_internal_overlap(tensor) == _OVERLAPS or 0 in stride
+
+
+def with_strides(tensor: torch.Tensor, stride: list[int], device: torch.device) -> torch.Tensor:
+    """A copy on `device` whose elements lie so, though some of them may share memory."""
+    copy = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=device)
+    if not overlaps_itself(list(tensor.shape), stride):
+        return copy.copy_(tensor)
+    reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, stride))
+    places = torch.arange(reach, device=device).as_strided(tensor.shape, stride)
+    copy.as_strided((reach,), (1,))[places.reshape(-1)] = tensor.reshape(-1).to(device)
+    return copy
+
+
+_COMPARED_AT_ONCE = 1 << 28
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of as many bytes have the same ones. Not all at once: that takes as much memory again."""
+    pairs = zip(one.split(_COMPARED_AT_ONCE), other.split(_COMPARED_AT_ONCE))
+    return all(torch.equal(mine.to(theirs.device), theirs) for mine, theirs in pairs)
+
+
 def describe(tensor: torch.Tensor) -> dict[str, Any]:
     """The form of a tensor, as messages have it."""
     return {

@@ -35,7 +35,7 @@ from ..running.settings import ENVIRONMENT, Functions, GlobalState, Operators
 from ..running.state import marks_of, slots
 from ..timing.profiling import profile_call
 from ..timing.timer import Timer
-from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped
+from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, same_bytes, shaped
 
 _synchronise = torch.cuda.synchronize
 _current_stream = torch.cuda.current_stream
@@ -89,6 +89,7 @@ class Resident:
             "sample": self.sample,
             "timed": self.give_timed,
             "wall": self.wall,
+            "rest": self.rest,
             "peak": self.peak_memory,
             "profile": self.profile,
         }
@@ -278,9 +279,7 @@ class Resident:
         how large it would have to be.
         """
         assert self.made is not None and self.functions is not None
-        for number in message["drop"]:
-            self.kept.pop(number, None)
-        self.result = None
+        self.rest(message)
         watch = GuardedAllocations(free_memory(self.device) // 4) if message["guarded"] else None
         settings = GlobalState()
         self._copy_staged(back=False)
@@ -299,6 +298,13 @@ class Resident:
                 self._copy_staged(back=True)
             raise
         return {**self._told(message, result, watch, settings), "fallbacks": reasons}
+
+    def rest(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Forget the outputs of earlier calls that are numbered in "drop", and those of the last timed one."""
+        for number in message["drop"]:
+            self.kept.pop(number, None)
+        self.result = None
+        return {}
 
     def _told(
         self, message: dict[str, Any], result: Any, watch: GuardedAllocations | None, settings: GlobalState | None
@@ -524,7 +530,6 @@ def _compiled(model: torch.nn.Module) -> Any:
 
 
 # Bytes of two tensors that are compared at once: a byte of memory each.
-_COMPARED_AT_ONCE = 1 << 28
 
 
 def _alias(memory: torch.Tensor) -> torch.Tensor:
@@ -537,7 +542,7 @@ def _alias(memory: torch.Tensor) -> torch.Tensor:
 def _differ(dense: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether a dense tensor and another of its shape have other bytes."""
     one, two = (tensor.reshape(-1).view(torch.uint8) for tensor in (dense, other))
-    return not all(map(torch.equal, one.split(_COMPARED_AT_ONCE), two.split(_COMPARED_AT_ONCE)))
+    return not same_bytes(one, two)
 
 
 def _plainly(value: Any) -> list[str]:

@@ -96,6 +96,9 @@ class Contestant(Protocol):
     def release(self, earlier: Outcome) -> None:
         """Forget an earlier run's outputs."""
 
+    def rest(self) -> None:
+        """Where a GPU's memory is scarce, leave it to others: what is forgotten, and what the last timed call returned."""
+
     def activity(self) -> Activity: ...
 
     def first_call(self, inputs: Inputs, limit_seconds: float | None = None) -> None:
@@ -210,6 +213,9 @@ class Local:
 
     def release(self, earlier: Outcome) -> None:
         self._marks.pop(id(earlier), None)
+
+    def rest(self) -> None:
+        pass
 
     def activity(self) -> LocalActivity:
         return LocalActivity()

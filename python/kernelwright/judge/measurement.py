@@ -273,6 +273,15 @@ class Measurement:
             if name == "ours" and self.timed is not None and count in self.timed.rounds:
                 self.timed.keep(count, self.ours)
 
+    def _walls(self) -> dict[str, float]:
+        for contestant in self.contestants.values():
+            contestant.rest()
+        walls = {}
+        for name, taken in self.samples.items():
+            walls[name] = self.contestants[name].wall(self.inputs, 5 if min(taken) < 500 else 1)
+            self.contestants[name].rest()
+        return walls
+
     def recheck(self) -> dict[str, Any]:
         """Whether the candidate, as it stands after all the timing, still computes what eager does on contents it has not seen."""
         if self.ours is None:
@@ -343,10 +352,7 @@ class Measurement:
                 noise = Noise(torch.get_num_threads() if self.device.type == "cpu" else 1, self.processor_seconds)
                 self.measure()
                 noise_figures = noise.figures()
-                walls = {
-                    name: self.contestants[name].wall(self.inputs, 5 if min(taken) < 500 else 1)
-                    for name, taken in self.samples.items()
-                }
+                walls = self._walls()
                 profile = self.ours.profile(self.inputs, self.kernels) if self.ours is not None else Profile()
             for name in [name for name in self.contestants if name != "ours"]:
                 self.contestants.pop(name).close()

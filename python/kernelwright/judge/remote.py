@@ -13,9 +13,21 @@ from typing import Any, Iterator
 import torch
 
 from ..errors import Error, candidate_error
-from ..host.arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, shaped, storage_bytes
+from ..host.arena import (
+    DeviceArena,
+    HostArena,
+    SharingRefused,
+    aligned,
+    describe,
+    dtype_of,
+    overlaps_itself,
+    same_bytes,
+    shaped,
+    storage_bytes,
+    with_strides,
+)
 from ..running import problem as problems
-from ..running.limits import free_memory, is_scarce, share_of_candidate
+from ..running.limits import free_memory, is_large, is_scarce, share_of_candidate
 from ..running.state import slots
 from ..timing.clocks import Clocks
 from ..timing.noise import wait_until_idle
@@ -30,8 +42,8 @@ from .runs import Constant, Inputs, Outcome
 
 _OUTPUT_SLACK = 1 << 16
 _EMPTY_SAMPLES = 10
-_OVERLAPS = 1  # what PyTorch answers for a tensor some of whose elements share memory
 _MOST_PAIRS = 10_000_000  # of an output and a tensor that it may share memory with
+_TIMED = {"sample", "wall"}  # questions whose answers hold times
 _GAP = 64  # how many times its elements an output's memory may reach, to be taken with its gaps
 
 
@@ -119,10 +131,17 @@ class Remote:
     def _ask(
         self, message: dict[str, Any], doing: str, code: str = "forward-raised", descriptor: int | None = None
     ) -> dict[str, Any]:
+        if message["op"] not in _TIMED:
+            self._give_back_memory()
         try:
             return self.host.ask({**message, "doing": doing, "code": code, "problem": self.problem.path}, descriptor)
         except Ended as end:
             raise candidate_error(end.code, f"{self.subject} {end.what} while {doing}.") from None
+
+    def _give_back_memory(self) -> None:
+        """What PyTorch keeps of a GPU's memory for this process, the candidate's cannot have."""
+        if self.device.type == "cuda" and is_scarce(self.device):
+            torch.cuda.empty_cache()
 
     @contextlib.contextmanager
     def _reading(self, doing: str) -> Iterator[None]:
@@ -141,7 +160,7 @@ class Remote:
         held = self._arena.get(name)
         if held is not None and held.size >= size:
             return
-        shares = name == "inputs" and self.inputs_of is not None and _is_large(size, self.device)
+        shares = name == "inputs" and self.inputs_of is not None and is_large(size, self.device)
         theirs = self.inputs_of._arena.get(name) if shares else None
         if theirs is not None and theirs.size >= size and self._offer(name, theirs):
             return
@@ -240,7 +259,7 @@ class Remote:
         for at, memory in self._sent:
             if memory.numel() and memory.data_ptr() != arena.bytes(at, memory.numel()).data_ptr():
                 arena.bytes(at, memory.numel()).copy_(memory)
-        if self.shares_large and self.can_share and _is_large(end, self.device):
+        if self.shares_large and self.can_share and is_large(end, self.device):
             for tensor, form in zip(tensors, forms):
                 if form["bytes"]:
                     tensor.data = shaped(
@@ -267,11 +286,7 @@ class Remote:
                 for name, tensor in inputs.tensors().items()
                 if metrics.fingerprint(tensor) != self._shared[name]
             }
-        if all(
-            torch.equal(arena.bytes(at, memory.numel()).to(memory.device), memory)
-            for at, memory in self._sent
-            if memory.numel()
-        ):
+        if all(same_bytes(arena.bytes(at, memory.numel()), memory) for at, memory in self._sent if memory.numel()):
             return {}
         assert self._inputs is not None
         changed = {}
@@ -318,8 +333,6 @@ class Remote:
         with_state: bool,
         with_outputs: bool,
     ) -> Outcome:
-        if self.device.type == "cuda" and is_scarce(self.device):
-            torch.cuda.empty_cache()
         self._send_inputs(inputs)
         self._calls += 1
         self._outputs = "outputs" if with_state else "repeated"
@@ -389,7 +402,7 @@ class Remote:
         self._marks[id(left)] = {
             name: metrics.fingerprint(tensor)
             for name, tensor in left.outputs.items()
-            if _is_large(tensor.nbytes, self.device)
+            if is_large(tensor.nbytes, self.device)
         }
         return left
 
@@ -433,20 +446,15 @@ class Remote:
             or reach * dtype.itemsize > free_memory(device)
         ):
             raise ValueError("no such tensor")
-        if plain.nbytes:
-            memory = arena.bytes(bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
-            given = memory.view(dtype).view(shape)
-            if memory.is_cuda and _is_large(plain.nbytes, self.device) and list(plain.stride()) == stride:
-                return given
-        taken = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-        if plain.nbytes:
-            if torch._debug_has_internal_overlap(taken) == _OVERLAPS or 0 in stride:
-                bounded(8 * reach, free_memory(device))
-                places = torch.arange(reach, device=device).as_strided(shape, stride)
-                taken.as_strided((reach,), (1,))[places.reshape(-1)] = given.reshape(-1).to(device)
-            else:
-                taken.copy_(given)
-        return taken
+        if not plain.nbytes:
+            return torch.empty_strided(shape, stride, dtype=dtype, device=device)
+        memory = arena.bytes(bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
+        given = memory.view(dtype).view(shape)
+        if memory.is_cuda and is_large(plain.nbytes, self.device) and list(plain.stride()) == stride:
+            return given
+        if overlaps_itself(shape, stride):
+            bounded(8 * reach, free_memory(device))
+        return with_strides(given, stride, device)
 
     def _changed_state(self, doing: str, relaid: list[str]) -> dict[str, torch.Tensor]:
         """The parameters and buffers that the call changed, as they are now; `relaid` gets the names of those whose
@@ -496,6 +504,11 @@ class Remote:
         self._marks.pop(id(earlier), None)
         if (number := self._numbers.pop(id(earlier), None)) is not None:
             self._dropped.append(number)
+
+    def rest(self) -> None:
+        if self.device.type == "cuda" and is_scarce(self.device):
+            self._ask({"op": "rest", "drop": self._dropped}, "giving back memory")
+            self._dropped = []
 
     def activity(self) -> RemoteActivity:
         return RemoteActivity(self.host, self.live_threads, knows_pools=self.device.type == "cpu")
@@ -585,11 +598,6 @@ class Remote:
         for arena in self.arenas:
             arena.close()
         self.arenas.clear()
-
-
-def _is_large(size: int, device: torch.device) -> bool:
-    """Whether a dozen of it would hardly fit a GPU's memory."""
-    return device.type == "cuda" and 12 * size > torch.cuda.mem_get_info(device)[1] // 2
 
 
 def _form(tensor: torch.Tensor) -> dict[str, Any]:

@@ -193,6 +193,7 @@ class Verification:
             answer_for_memory(self.contestant, error, again)
 
     def draw(self, number: int) -> None:
+        self.contestant.rest()
         draw = self.yardstick.draw(number)
         report: dict[str, Any] = {"kind": draw.kind, "seed": draw.seed, "outputs": []}
         self.draws.append(report)

@@ -64,3 +64,8 @@ _SCARCE = 0.5
 def is_scarce(device: torch.device) -> bool:
     free, total = torch.cuda.mem_get_info(device)
     return free < _SCARCE * total
+
+
+def is_large(size: int, device: torch.device) -> bool:
+    """Whether a dozen of it would hardly fit a GPU's memory."""
+    return device.type == "cuda" and 12 * size > torch.cuda.mem_get_info(device)[1] // 2
