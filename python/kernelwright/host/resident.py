@@ -74,6 +74,8 @@ class Resident:
         self.functions: Functions | None = None
         self.operators: Operators | None = None
         self.result: Any = None
+        self.keeps_memory = False  # what PyTorch has of a GPU's, so that timed calls need not get it again
+        self.reserve = 0  # bytes of it to have before each of them
         self.answers = {
             "missing": lambda message: {"missing": self.missing},
             "arena": self.take_arena,
@@ -101,7 +103,7 @@ class Resident:
             except BaseException as error:  # SystemExit and KeyboardInterrupt too: they are the candidate's
                 reply = {"error": self._explained(error, message).to_json()}
                 error.__traceback__ = None
-            if message["op"] not in _TIMED:  # which would get it again in what is timed
+            if not self.keeps_memory:
                 self._give_back_memory()
             self.channel.send(reply)
 
@@ -279,7 +281,7 @@ class Resident:
         how large it would have to be.
         """
         assert self.made is not None and self.functions is not None
-        self.rest(message)
+        self._forget(message)
         watch = GuardedAllocations(free_memory(self.device) // 4) if message["guarded"] else None
         settings = GlobalState()
         self._copy_staged(back=False)
@@ -300,11 +302,17 @@ class Resident:
         return {**self._told(message, result, watch, settings), "fallbacks": reasons}
 
     def rest(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Forget the outputs of earlier calls that are numbered in "drop", and those of the last timed one."""
+        """Forget the outputs of earlier calls that are numbered in "drop", and those of the last timed one; keep no
+        memory for others.
+        """
+        self._forget(message)
+        self.keeps_memory = False
+        return {}
+
+    def _forget(self, message: dict[str, Any]) -> None:
         for number in message["drop"]:
             self.kept.pop(number, None)
         self.result = None
-        return {}
 
     def _told(
         self, message: dict[str, Any], result: Any, watch: GuardedAllocations | None, settings: GlobalState | None
@@ -430,6 +438,8 @@ class Resident:
 
     def make_timer(self, message: dict[str, Any]) -> dict[str, Any]:
         self.timer = Timer(self.device)
+        self.reserve = message["reserve"] or 0
+        self.keeps_memory = True
         return {}
 
     def _forward(self) -> None:
@@ -444,6 +454,10 @@ class Resident:
         """
         call = (lambda: None) if message["empty"] else self._forward
         self.result = None
+        if self.reserve:
+            torch.empty(
+                self.reserve, dtype=torch.uint8, device=self.device
+            )  # PyTorch keeps it, and cuts calls' from it
         self._copy_staged(back=False)
         seed_everything(message["seed"])
         self.timer.prepare()
@@ -502,7 +516,6 @@ class Resident:
         return reply | {"names": [name for name, _ in found]}
 
 
-_TIMED = ("timer", "sample", "wall", "peak", "profile")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 

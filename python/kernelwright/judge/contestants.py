@@ -97,15 +97,17 @@ class Contestant(Protocol):
         """Forget an earlier run's outputs."""
 
     def rest(self) -> None:
-        """Where a GPU's memory is scarce, leave it to others: what is forgotten, and what the last timed call returned."""
+        """Leave a GPU's memory to others where it is scarce: what is forgotten, and what the last timed call returned."""
 
     def activity(self) -> Activity: ...
 
     def first_call(self, inputs: Inputs, limit_seconds: float | None = None) -> None:
         """Where kernels are compiled."""
 
-    def timer(self, inputs: Inputs) -> None:
-        """Get ready to be timed on these inputs."""
+    def timer(self, inputs: Inputs, reserve: int | None = None) -> None:
+        """Get ready to be timed on these inputs. `reserve`: bytes of a GPU's memory to have before each timed call, and
+        to give back when told to rest; without it, what calls have needed is kept from one to the next.
+        """
 
     def sample(self, inputs: Inputs, seed: int = 0) -> float:
         """Milliseconds of one call on these inputs, from that state of the random generators."""
@@ -231,7 +233,7 @@ class Local:
             self._call(inputs)()
         self._synchronise()
 
-    def timer(self, inputs: Inputs) -> None:
+    def timer(self, inputs: Inputs, reserve: int | None = None) -> None:
         self._timer = Timer(self.device)
 
     def sample(self, inputs: Inputs, seed: int = 0) -> float:

@@ -19,6 +19,7 @@ import torch
 from .. import errors
 from ..running import candidate as candidates
 from ..running import problem as problems
+from ..running.limits import free_memory
 from ..running.state import StateCopy
 from ..timing import device_lock
 from ..timing.noise import Noise
@@ -38,6 +39,7 @@ Progress = Callable[..., None]
 _WANTED_SAMPLES = 10
 _FEWEST_SAMPLES = 3
 _MOST_SAMPLES = 200
+_ROOM = 1.25  # what several processes' allocators take beyond what their calls do
 _WARM_UP_CALLS = 3  # the last in which a module may capture a CUDA graph
 
 # Norm-relative distance to eager that separates another precision from another result.
@@ -67,6 +69,7 @@ class Measurement:
         self.inputs.fill("generator", draws.derive_seed(self.seed, "first"), False)
         self.perturbation = Perturbation(self.inputs.values, self._redrawn)
         self.weights = Perturbation([tensor.detach() for tensor in self.model.parameters()])
+        self.takes_turns = False  # with a GPU's memory, which has no room for all contestants' at once
         self.contestants: dict[str, Contestant] = {}
         self.baseline_errors: dict[str, str] = {}
         self.ours: Contestant | None = None
@@ -228,6 +231,16 @@ class Measurement:
             else {}
         )
 
+    def _make_timers(self, peaks: dict[str, int]) -> None:
+        """What a call needs of a GPU's memory, its process has before it is timed, as in a program that calls it again
+        and again: it keeps that from call to call, where there is room for everybody's, or asks for it before each.
+        """
+        for contestant in self.contestants.values():
+            contestant.rest()
+        self.takes_turns = bool(peaks) and _ROOM * sum(peaks.values()) > free_memory(self.device)
+        for name, contestant in self.contestants.items():
+            contestant.timer(self.inputs, peaks[name] if self.takes_turns else None)
+
     def measure(self) -> None:
         """Rounds in which every contestant is timed once, in changing order, until the medians are settled or the budget is spent."""
         names = list(self.contestants)
@@ -244,6 +257,7 @@ class Measurement:
             renewal = renewal or time.monotonic() - began
             for name in names:
                 self.contestants[name].sample(self.inputs)
+                self._end_turn(name)
         each_round = self._renews_weights_each_round(renewal)
         began = time.monotonic()
         for count in range(_MOST_SAMPLES):
@@ -272,6 +286,11 @@ class Measurement:
             (self.samples_with_new_weights if is_apart else self.samples)[name].append(sample)
             if name == "ours" and self.timed is not None and count in self.timed.rounds:
                 self.timed.keep(count, self.ours)
+            self._end_turn(name)
+
+    def _end_turn(self, name: str) -> None:
+        if self.takes_turns:
+            self.contestants[name].rest()
 
     def _walls(self) -> dict[str, float]:
         for contestant in self.contestants.values():
@@ -343,8 +362,7 @@ class Measurement:
             with device_lock.hold(device_lock.CPU, "preparing", self.progress, shared=True):
                 self.prepare()
                 memory = self.peak_memory()
-                for contestant in self.contestants.values():
-                    contestant.timer(self.inputs)
+                self._make_timers(memory)
             with device_lock.hold(device_lock.name_of(self.device), "timing", self.progress):
                 if isinstance(self.ours, Remote):
                     self.ours.renew(self.candidate_seconds)  # the wait for the device was not its own
@@ -356,6 +374,8 @@ class Measurement:
                 profile = self.ours.profile(self.inputs, self.kernels) if self.ours is not None else Profile()
             for name in [name for name in self.contestants if name != "ours"]:
                 self.contestants.pop(name).close()
+            if self.ours is not None:
+                self.ours.rest()
             timed = self.timed.judged() if self.timed is not None else None
             recheck = self.recheck()
         timer = Timer(self.device)

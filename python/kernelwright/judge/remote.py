@@ -506,7 +506,7 @@ class Remote:
             self._dropped.append(number)
 
     def rest(self) -> None:
-        if self.device.type == "cuda" and is_scarce(self.device):
+        if self.device.type == "cuda":
             self._ask({"op": "rest", "drop": self._dropped}, "giving back memory")
             self._dropped = []
 
@@ -528,8 +528,8 @@ class Remote:
             if limit_seconds is not None:
                 self.host.deadline = None
 
-    def timer(self, inputs: Inputs) -> None:
-        self._ask({"op": "timer"}, "being timed")
+    def timer(self, inputs: Inputs, reserve: int | None = None) -> None:
+        self._ask({"op": "timer", "reserve": reserve}, "being timed")
         self.clocks = Clocks()
         for number in range(_EMPTY_SAMPLES):
             self._send_inputs(inputs)
