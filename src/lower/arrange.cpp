@@ -433,7 +433,10 @@ class Arranger {
     const Expr& expr = values_.kernel.exprs[id];
     Value total = accumulators_.at(id);
     if (const auto online = online_.find(id); online != online_.end()) {
-      const Value change = changes_.at(online->second.maximum);
+      Value change = changes_.at(online->second.maximum);
+      if (const ExprId factor = online->second.factor; factor != kernel::kNoExpr)
+        change = values_.emission.op(ScalarOp::kMul, {change, values_.value_of(factor)},
+                                     values_.emission.type(change).dtype);
       const DType dtype = values_.emission.type(change).dtype;
       const Value rescale = values_.emission.op(online->second.power, {change}, dtype, "rescale");
       total = values_.emission.op(ScalarOp::kMul, {total, rescale}, expr.dtype);

@@ -31,6 +31,7 @@ class ScaleFinder {
   }
 
   ExprId exponent() const { return exponents_.size() == 1 ? *exponents_.begin() : kernel::kNoExpr; }
+  ExprId factor() const { return factor_.value_or(kernel::kNoExpr); }
 
  private:
   bool scales(ExprId id) {
@@ -38,11 +39,7 @@ class ScaleFinder {
     if (expr.kind != ExprKind::kOp || !depends_[id] || !is_floating(expr.dtype)) return false;
     const auto free = [&](size_t place) { return !depends_[expr.operands[place]]; };
     const auto scaled = [&](size_t place) { return scales(expr.operands[place]); };
-    if (expr.op == power_) {
-      if (!is_difference(expr.operands[0])) return false;
-      exponents_.insert(kernel_.exprs[expr.operands[0]].operands[0]);
-      return true;
-    }
+    if (expr.op == power_) return takes_difference(expr.operands[0]);
     switch (expr.op) {
       case ScalarOp::kMul: return (scaled(0) && free(1)) || (free(0) && scaled(1));
       case ScalarOp::kDiv: return scaled(0) && free(1);
@@ -54,6 +51,26 @@ class ScaleFinder {
       case ScalarOp::kSelect: return free(0) && (scaled(1) || is_zero(1, expr)) && (scaled(2) || is_zero(2, expr));
       default: return false;
     }
+  }
+
+  // Is the exponent f · (a − m), with the same f everywhere?
+  bool takes_difference(ExprId id) {
+    ExprId factor = kernel::kNoExpr;
+    if (const Expr& expr = kernel_.exprs[id]; expr.kind == ExprKind::kOp && expr.op == ScalarOp::kMul) {
+      factor = expr.operands[1];
+      id = expr.operands[0];
+      if (const Expr& one = kernel_.exprs[factor]; one.kind != ExprKind::kConstant || !(one.number > 0)) return false;
+    }
+    if (!is_difference(id) || !is_same_factor(factor)) return false;
+    factor_ = factor;
+    exponents_.insert(kernel_.exprs[id].operands[0]);
+    return true;
+  }
+
+  bool is_same_factor(ExprId factor) const {
+    if (!factor_ || *factor_ == factor) return true;
+    if (*factor_ == kernel::kNoExpr || factor == kernel::kNoExpr) return false;
+    return kernel_.exprs[*factor_].number == kernel_.exprs[factor].number;
   }
 
   bool is_difference(ExprId id) const {
@@ -80,6 +97,7 @@ class ScaleFinder {
   const ScalarOp power_;
   std::vector<bool> depends_;
   std::set<ExprId> exponents_;
+  std::optional<ExprId> factor_;
 };
 
 }  // namespace
@@ -91,7 +109,7 @@ std::optional<OnlineSum> online_sum(const kernel::Kernel& kernel, ExprId reducti
     if (maximum.kind != ExprKind::kReduce || maximum.reduce != ReduceOp::kMax || !is_floating(maximum.dtype)) continue;
     for (const ScalarOp power : {ScalarOp::kExp, ScalarOp::kExp2})
       if (ScaleFinder finder(kernel, id, power); finder.scales_as_sum(sum))
-        return OnlineSum{id, power, finder.exponent()};
+        return OnlineSum{id, power, finder.exponent(), finder.factor()};
   }
   return std::nullopt;
 }

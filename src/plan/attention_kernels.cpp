@@ -16,8 +16,8 @@ using kernel::ScalarOp;
 using lower::KernelSchedule;
 using lower::Mapping;
 
-// Weights are at most 1: as halves they keep more digits where they are scaled by 2^7, by a shift of their exponents. A
-// larger shift of large scores might round up to 16, beyond the largest half.
+// Weights are at most 1: as halves they keep more digits where they are scaled by 2^7, by a shift of their exponents,
+// which is rounded where scores are large, to 2^11.6 at most. A larger one might be beyond the largest half.
 constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
@@ -84,15 +84,18 @@ class AttentionKernels : ProductKernels {
     const auto number = [&](double value) { return build.constant(DType::f32, value); };
     const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
 
-    // Powers of two are what the hardware has: scores are in units of log2(e). Without anything between the product and
-    // the softmax, its factor has that already.
-    const bool plain = attention_.scores->kernel.stores.empty() && !attention_.mask;
-    const double factor = scores_.alpha * (plain ? kLog2OfE : 1.0);
+    // Powers of two are what the hardware has, so scores may be in units of log2(e); without anything between the
+    // product and the softmax, its factor has that already. In single precision only their differences are: what
+    // rounding adds to large scores would not cancel.
+    const bool in_powers_of_two = values_.left.dtype != DType::f32,
+               plain = attention_.scores->kernel.stores.empty() && !attention_.mask;
+    const double factor = scores_.alpha * (in_powers_of_two && plain ? kLog2OfE : 1.0);
     ExprId score = kernel::kNoExpr;
     if (split) {
       score = build.dot(ProductKernels::halves(draft, halves->query, symbols.scores),
                         ProductKernels::halves(draft, halves->key, symbols.scores), {symbols.scores.depth});
-      score = times(score, times(scale(draft, halves->query, symbols.scores), number(factor)));
+      const ExprId of_query = scale(draft, halves->query, symbols.scores);
+      score = times(score, factor == 1.0 ? of_query : times(of_query, number(factor)));
       score = times(score, scale(draft, halves->key, symbols.scores));
     } else {
       score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
@@ -100,13 +103,15 @@ class AttentionKernels : ProductKernels {
       if (factor != 1.0) score = times(score, number(factor));
     }
     score = masked(draft, symbols, score);
-    if (!plain) score = times(score, number(kLog2OfE));
+    if (in_powers_of_two && !plain) score = times(score, number(kLog2OfE));
     if (attention_.is_causal) score = up_to_the_query(draft, symbols, score);
     build.named("score", score);
     const ExprId largest = build.named("largest",
                                        build.reduce(kernel::ReduceOp::kMax, {score}, {symbols.values.depth}));
-    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower)}) : largest;
-    const ExprId weight = build.named("weight", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {score, shift})}));
+    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
+    ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
+    if (!in_powers_of_two) exponent = times(exponent, number(kLog2OfE));
+    const ExprId weight = build.named("weight", build.op(ScalarOp::kExp2, {exponent}));
     const ExprId total = build.named("total", build.reduce(kernel::ReduceOp::kSum, {weight}, {symbols.values.depth}));
     const ExprId value = split ? ProductKernels::halves(draft, halves->value, symbols.values)
                                : operand(draft, values_, Side::kRight, symbols.values);

@@ -140,13 +140,16 @@ class RandomKernel {
     }
   }
 
-  // exp(x - max x), or a power of 2, over its sum, or that sum alone.
+  // exp(x - max x), or a power of 2, or of a multiple, over its sum, or that sum alone.
   ExprId softmax_part(ExprId operand) {
     const std::vector<Symbol> axes = some_of(depends(operand));
     if (axes.empty()) return operand;
     const ExprId largest = builder_.reduce(ReduceOp::kMax, {operand}, axes);
-    const ExprId weight = builder_.op(random_.chance(0.7) ? ScalarOp::kExp : ScalarOp::kExp2,
-                                      {builder_.op(ScalarOp::kSub, {operand, largest})});
+    ExprId exponent = builder_.op(ScalarOp::kSub, {operand, largest});
+    if (random_.chance(0.3))
+      exponent = builder_.op(ScalarOp::kMul,
+                             {exponent, builder_.constant(builder_.kernel().exprs[exponent].dtype, 1.5)});
+    const ExprId weight = builder_.op(random_.chance(0.7) ? ScalarOp::kExp : ScalarOp::kExp2, {exponent});
     const ExprId total = builder_.reduce(ReduceOp::kSum, {weight}, axes);
     return random_.chance(0.5) ? total : builder_.op(ScalarOp::kDiv, {weight, total});
   }

@@ -149,7 +149,11 @@ TEST(Online, TakesNoSumThatDoesNotScale) {
   EXPECT_FALSE(walks("f32(i32(exp(x[row, column] - largest)))"));
   EXPECT_FALSE(walks("exp(x[row, column] - largest) + 1.0"));
   EXPECT_FALSE(walks("exp(largest - x[row, column])"));
-  EXPECT_FALSE(walks("exp((x[row, column] - largest) * 2.0)"));
+  EXPECT_TRUE(walks("exp((x[row, column] - largest) * 2.0)"));
+  EXPECT_FALSE(walks("exp((x[row, column] - largest) * -2.0)"));
+  EXPECT_FALSE(walks("exp((x[row, column] - largest) * x[row, column])"));
+  EXPECT_FALSE(walks("exp((x[row, column] - largest) * 2.0) + exp((x[row, column] - largest) * 3.0)"));
+  EXPECT_FALSE(walks("exp((x[row, column] - largest) * 2.0) + exp(x[row, column] - largest)"));
   EXPECT_FALSE(walks("exp(x[row, column] - largest) * exp(x[row, column] - largest)"));
   EXPECT_FALSE(walks("select(x[row, column] > largest - 1.0, exp(x[row, column] - largest), 0.0)"));
 }
