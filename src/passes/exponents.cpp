@@ -5,9 +5,13 @@
 #include <unordered_map>
 
 #include "ir/op_registry.hpp"
+#include "passes/maths.hpp"
 
 namespace kw {
 namespace {
+
+// Beyond, an exponential in f32 is 0 or infinite whatever is added to its exponent.
+constexpr double kLargestExponent = 128.0;
 
 class Exponents {
  public:
@@ -18,14 +22,23 @@ class Exponents {
       if (node.op != "aten.exp.default" || rewriter_.type(node.results[0]).dtype != DType::f32) return false;
       const ValueId exponent = node.value("self");
       if (!holds_sums(exponent)) return false;
-      const ValueId wide = rewriter_.emit(node.op, {{"self", ValueRef{in_double(exponent)}}}, "wide_exp");
-      rewriter_.define(node.results[0], "aten._to_copy.default", {{"self", ValueRef{wide}}, {"dtype", DType::f32}});
-      rewriter_.count(NumericTag::kReassociates);
+      rewriter_.adopt(node.results[0], exponential(in_double(exponent)).id(), NumericTag::kReassociates);
       return true;
     });
   }
 
  private:
+  // exp(x) of what double precision holds, in single: exp(high) · (1 + low), where high + low is x. GPUs have no
+  // exponential in double precision, and its polynomials take many times as long.
+  Term exponential(ValueId id) {
+    const auto as = [](const Term& term, DType dtype) {
+      return term.call("_to_copy.default", {{"dtype", Argument(dtype)}});
+    };
+    const Term wide(rewriter_, id), high = as(wide, DType::f32), rest = as(wide - as(high, DType::f64), DType::f32),
+                                    low = where(less(high.apply("abs"), Term(kLargestExponent)), rest, Term(0.0));
+    return high.apply("exp") * (low + Term(1.0));
+  }
+
   // A node that passes a sum on: nullptr where the value is not one's f32 result.
   const Node* passes_on(ValueId id) const {
     const Node* node = rewriter_.producer(id);

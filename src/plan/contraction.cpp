@@ -44,9 +44,13 @@ constexpr int64_t kSharedBytes = 200 << 10;
 // An operand that is much larger than the other, and read by one row (column) of blocks.
 constexpr int64_t kMuchLarger = 8;
 
-bool can_stream(const Product& product) {
+constexpr int64_t kStreamedWidth = 64;  // of it, in a block
+
+// Blocks of more than 128 rows (columns) of the other are only worth it where most multiprocessors have one.
+bool can_stream(const Product& product, const DeviceDescription& device) {
   const int64_t few = std::min(product.rows, product.columns), many = std::max(product.rows, product.columns);
-  return product.left.dtype == DType::f32 && few <= 128 && many >= kMuchLarger * few && product.depth % 64 == 0 &&
+  const bool fits = few <= 128 || (few <= 256 && 4 * ceil_divide(many, kStreamedWidth) >= 3 * device.units);
+  return product.left.dtype == DType::f32 && fits && many >= kMuchLarger * few && product.depth % 64 == 0 &&
          product.depth > 64 * kFewIterations;
 }
 
@@ -56,15 +60,14 @@ Side streamed_side(const Product& product) { return product.rows <= product.colu
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
   const bool split = product.left.dtype == DType::f32, folds = folded_dimension(group).has_value();
-  if (can_stream(product) && !folds) {
-    const int64_t few = std::clamp<int64_t>(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock,
-                                            128);
+  if (can_stream(product, device) && !folds) {
+    const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
-    return {{"block_m", right ? few : 64},
-            {"block_n", right ? 64 : few},
+    return {{"block_m", right ? few : kStreamedWidth},
+            {"block_n", right ? kStreamedWidth : few},
             {"block_k", 64},
             {"stages", 2},
-            {"num_warps", 4},
+            {"num_warps", few > 128 ? 8 : 4},
             {"order", 8},
             {"bulk", 1},
             {"scheme", kStreamed}};
