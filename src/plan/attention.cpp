@@ -19,11 +19,10 @@ bool is_cast(const Node& node) {
   return name == "_to_copy" || name == "to" || name == "clone" || name == "contiguous";
 }
 
-// Do the value's elements lie as its root's, in the order of its dimensions?
+// Does the value, in the order of its dimensions, have its root's elements in the order of memory?
 bool lies_like_its_root(const GraphFacts& facts, ValueId value) {
   const TensorType &type = facts.graph.type(value), &root = facts.graph.type(facts.roots[value]);
-  return type.is_contiguous() && root.is_contiguous() && type.offset == root.offset &&
-         type.elements() == root.elements();
+  return type.is_contiguous() && root.is_dense() && type.offset == root.offset && type.elements() == root.elements();
 }
 
 class AttentionLowering {
@@ -34,7 +33,7 @@ class AttentionLowering {
   std::optional<LoweredGroup> run() {
     const auto found = attention_among(facts_, nodes_);
     if (!found) return std::nullopt;
-    return found->softmax == kNoNode ? of_operator(found->values) : of_products(*found);
+    return found->scores == kNoNode ? of_operator(found->values) : of_products(*found);
   }
 
  private:
@@ -65,7 +64,7 @@ class AttentionLowering {
 
   static bool fits(const Product& scores, const Product& values) {
     return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth &&
-           scores.depth <= kWidestHead && values.columns <= kWidestHead && !values.addend && values.alpha == 1.0;
+           scores.depth <= kWidestHead && values.columns <= kWidestHead;
   }
 
   // --- The operator ---
@@ -174,29 +173,25 @@ class AttentionLowering {
     return type;
   }
 
-  // --- Two products and a softmax ---
+  // --- Two products, and a softmax or not ---
 
   std::optional<LoweredGroup> of_products(const AttentionNodes& found) const {
     auto scores = product_of(facts_, found.scores, true), values = product_of(facts_, found.values, true);
-    const Node &softmax = graph_.nodes[found.softmax], &last = graph_.nodes[found.values];
-    ValueId operand = softmax.value("self");
-    if (operand == kNoValue) operand = softmax.value("input");
-    std::vector<ValueId> operands;
-    for_each_operand(last, [&](ValueId one) { operands.push_back(one); });
-    if (!scores || !values || operand == kNoValue || operands.size() != 2) return std::nullopt;
-    const TensorType& type = graph_.type(operand);
-    const int64_t dim = softmax.integer("dim", -1);
-    const Shape weights_shape = with_inner(values->batch, values->rows, values->depth);
-    if ((dim != -1 && dim != type.rank() - 1) || type.shape != weights_shape || !fits(*scores, *values) ||
-        !lies_like_its_root(facts_, operand) || !lies_like_its_root(facts_, operands[0]) || !is_dense(*values))
+    if (!scores || !values) return std::nullopt;
+    const auto [weights, middle] = factors_of(graph_.nodes[found.values]);
+    const ValueId operand = found.softmax == kNoNode ? weights : softmax_operand(graph_.nodes[found.softmax]);
+    if (operand == kNoValue || graph_.type(operand).shape != with_inner(values->batch, values->rows, values->depth) ||
+        !fits(*scores, *values) || !lies_like_its_root(facts_, operand) || !lies_like_its_root(facts_, weights) ||
+        !is_dense(*values))
       return std::nullopt;
 
-    const std::set<NodeId> before_softmax = before(operand), before_values = before(operands[0]);
+    const std::set<NodeId> before_softmax = before(operand), before_values = before(weights);
+    if (!before_softmax.contains(found.scores)) return std::nullopt;
     std::vector<NodeId> first(before_softmax.begin(), before_softmax.end()), after;
     std::erase(first, found.scores);
     const std::set<NodeId> inside = before_values;
     if (reads(found.scores, {nodes_.begin(), nodes_.end()}) ||
-        is_in_group(graph_.values[facts_.roots[operands[1]]].producer))
+        is_in_group(graph_.values[facts_.roots[middle]].producer))
       return std::nullopt;
     for (NodeId node : before_values)
       if (!before_softmax.contains(node) && node != found.softmax && !keeps_places(node)) return std::nullopt;
@@ -217,8 +212,17 @@ class AttentionLowering {
     lowered->product = std::move(scores);
     Attention attention;
     attention.scores = std::make_shared<const LoweredGroup>(std::move(*lowered));
-    attention.nothing_is_zero = base_name(softmax) == "_safe_softmax";
+    attention.has_softmax = found.softmax != kNoNode;
+    attention.nothing_is_zero = attention.has_softmax && base_name(graph_.nodes[found.softmax]) == "_safe_softmax";
     return finished(std::move(attention), std::move(*values), after);
+  }
+
+  // kNoValue where it is not over the last axis.
+  ValueId softmax_operand(const Node& softmax) const {
+    const ValueId self = softmax.value("self"), operand = self == kNoValue ? softmax.value("input") : self;
+    if (operand == kNoValue) return kNoValue;
+    const int64_t dim = softmax.integer("dim", -1);
+    return dim == -1 || dim == graph_.type(operand).rank() - 1 ? operand : kNoValue;
   }
 
   static Shape with_inner(Shape batch, int64_t rows, int64_t columns) {
@@ -299,10 +303,11 @@ std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span
   }
   if (operators.size() == 1 && products.empty() && softmaxes.empty())
     return AttentionNodes{kNoNode, kNoNode, operators[0]};
-  if (!operators.empty() || products.size() != 2 || softmaxes.size() != 1) return std::nullopt;
+  if (!operators.empty() || products.size() != 2 || softmaxes.size() > 1) return std::nullopt;
+  const NodeId softmax = softmaxes.empty() ? kNoNode : softmaxes[0];
   const auto values = product_of(facts, products[1]);
-  if (!values || softmax_before(facts, *values) != softmaxes[0]) return std::nullopt;
-  return AttentionNodes{products[0], softmaxes[0], products[1]};
+  if (!values || softmax_before(facts, *values) != softmax) return std::nullopt;
+  return AttentionNodes{products[0], softmax, products[1]};
 }
 
 std::optional<LoweredGroup> lower_attention(const GraphFacts& facts, std::span<const NodeId> nodes,

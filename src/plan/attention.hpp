@@ -15,7 +15,8 @@ bool is_attention_operator(const Node& node);
 // The softmax on whose result, or on a cast of it, the product's left operand lies; kNoNode where there is none.
 NodeId softmax_before(const GraphFacts& facts, const Product& product);
 
-// The two products of nodes that are attention, and the softmax between them. nullopt: they are none.
+// The two products of nodes that are attention, and the softmax between them; kNoNode where what the first yields is
+// weighed with as it is, or PyTorch's operator is all of it (`values`). nullopt: they are none.
 struct AttentionNodes {
   NodeId scores = kNoNode, softmax = kNoNode, values = kNoNode;
 };

@@ -58,9 +58,10 @@ class AttentionKernels : ProductKernels {
   };
 
   static std::vector<const ProductOperand*> operands_of(const LoweredGroup& group) {
-    const Product& scores = *group.attention->scores->product;
-    std::vector<const ProductOperand*> operands = {&scores.left, &scores.right, &group.product->right};
-    if (group.attention->mask) operands.push_back(&*group.attention->mask);
+    const Product &scores = *group.attention->scores->product, &values = *group.product;
+    std::vector<const ProductOperand*> operands = {&scores.left, &scores.right, &values.right};
+    for (const auto* one : {&group.attention->mask, &scores.addend, &values.addend})
+      if (*one) operands.push_back(&**one);
     return operands;
   }
 
@@ -84,25 +85,27 @@ class AttentionKernels : ProductKernels {
     const auto number = [&](double value) { return build.constant(DType::f32, value); };
     const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
 
+    if (!attention_.has_softmax) return multiply_twice(draft, symbols);
     // Powers of two are what the hardware has, so scores may be in units of log2(e); without anything between the
     // product and the softmax, its factor has that already. In single precision only their differences are: what
     // rounding adds to large scores would not cancel.
     const bool in_powers_of_two = values_.left.dtype != DType::f32,
-               plain = attention_.scores->kernel.stores.empty() && !attention_.mask;
-    const double factor = scores_.alpha * (in_powers_of_two && plain ? kLog2OfE : 1.0);
+               plain = attention_.scores->kernel.stores.empty() && !attention_.mask && !scores_.addend;
+    Product scores = scores_;
+    if (in_powers_of_two && plain) scores.alpha *= kLog2OfE;
     ExprId score = kernel::kNoExpr;
     if (split) {
       score = build.dot(ProductKernels::halves(draft, halves->query, symbols.scores),
                         ProductKernels::halves(draft, halves->key, symbols.scores), {symbols.scores.depth});
       const ExprId of_query = scale(draft, halves->query, symbols.scores);
-      score = times(score, factor == 1.0 ? of_query : times(of_query, number(factor)));
+      score = times(score, scores.alpha == 1.0 ? of_query : times(of_query, number(scores.alpha)));
       score = times(score, scale(draft, halves->key, symbols.scores));
+      scores.alpha = 1.0;
     } else {
       score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
                         operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth});
-      if (factor != 1.0) score = times(score, number(factor));
     }
-    score = masked(draft, symbols, score);
+    score = masked(draft, symbols, result_of(draft, scores, symbols.scores, score));
     if (in_powers_of_two && !plain) score = times(score, number(kLog2OfE));
     if (attention_.is_causal) score = up_to_the_query(draft, symbols, score);
     build.named("score", score);
@@ -125,8 +128,28 @@ class AttentionKernels : ProductKernels {
     }
     ExprId mask = kernel::kNoExpr;
     if (again) mask = build.named("has_no_halves", has_no_halves(draft, *halves, symbols));
-    store_results(draft, group_, symbols.values.result_places(), build.cast(values_.right.dtype, result), mask);
+    store_values(draft, symbols, result, mask);
     finish(draft, schedule_of(draft, symbols, {largest, total, sum}, split, again));
+  }
+
+  void store_values(KernelDraft& draft, const Symbols& symbols, ExprId value, ExprId mask) const {
+    value = draft.build.cast(values_.right.dtype, result_of(draft, values_, symbols.values, value));
+    store_results(draft, group_, symbols.values.result_places(), value, mask);
+  }
+
+  // What stands for weights may be of any size, so that halves would want a scale for each row of each block. Numbers
+  // of TF32 have the exponents of f32.
+  void multiply_twice(KernelDraft& draft, const Symbols& symbols) {
+    kernel::Builder& build = draft.build;
+    const auto precision = values_.left.dtype == DType::f32 ? kernel::Precision::kTf32x3 : kernel::Precision::kFull;
+    ExprId score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
+                             operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth}, precision);
+    score = masked(draft, symbols, result_of(draft, scores_, symbols.scores, score));
+    const ExprId weight = build.named("weight", build.cast(values_.left.dtype, score));
+    const ExprId sum = build.named("sum", build.dot(weight, operand(draft, values_, Side::kRight, symbols.values),
+                                                    {symbols.values.depth}, precision));
+    store_values(draft, symbols, sum, kernel::kNoExpr);
+    finish(draft, schedule_of(draft, symbols, {}, false, false));
   }
 
   ExprId masked(KernelDraft& draft, const Symbols& symbols, ExprId score) const {
@@ -248,7 +271,7 @@ class AttentionKernels : ProductKernels {
     schedule.axes.push_back({.mapping = Mapping::kLoop,
                              .width = keys,
                              .stages = again ? 0 : blocks_.stages,
-                             .online = true,
+                             .online = attention_.has_softmax,
                              .bounded = ends_early(draft, symbols, folds, queries, keys)});
     const auto tile = [](int64_t extent) {
       return lower::AxisSchedule{.mapping = Mapping::kTile, .width = std::max<int64_t>(next_power_of_two(extent), 16)};
@@ -265,7 +288,7 @@ class AttentionKernels : ProductKernels {
   // Does a mask leave nothing behind some key for every block of queries?
   bool ends_early(const KernelDraft& draft, const Symbols& symbols, const std::vector<ExprId>& folds, int64_t queries,
                   int64_t keys) const {
-    if (values_.rows % queries != 0 || values_.depth % keys != 0) return false;
+    if (folds.empty() || values_.rows % queries != 0 || values_.depth % keys != 0) return false;
     const kernel::Kernel& kernel = draft.build.kernel();
     const auto end = lower::first_needless(kernel, folds, symbols.values.depth);
     if (!end) return false;

@@ -34,7 +34,7 @@ const ParameterTable& takes() {
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product &scores = *group.attention->scores->product, &values = *group.product;
-  const bool split = values.right.dtype == DType::f32;
+  const bool split = values.right.dtype == DType::f32;  // or as many bytes
   const int64_t feature = next_power_of_two(scores.depth), column = next_power_of_two(values.columns),
                 widest = std::max(feature, column);
   // Measured on an H100: 16-bit operands and narrow heads like small blocks, several to a multiprocessor.
@@ -49,7 +49,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
       ((small ? kHalfOfShared : kSharedBytes) - queries * feature * bytes) / (keys * (feature + column) * bytes), 1, 3);
   return {{"block_m", queries}, {"block_n", keys},
           {"stages", stages},   {"num_warps", queries * widest >= 128 * 128 ? 8 : 4},
-          {"bulk", 1},          {"scheme", split ? kFp16x3 : kIeee}};
+          {"bulk", 1},          {"scheme", split && group.attention->has_softmax ? kFp16x3 : kIeee}};
 }
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) { return takes().ranges(); }
@@ -62,7 +62,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                    .stages = static_cast<int>(read("stages")),
                                    .warps = static_cast<int>(read("num_warps")),
                                    .bulk = read("bulk") != 0,
-                                   .halves = group.product->right.dtype == DType::f32 && read("scheme") == kFp16x3});
+                                   .halves = group.product->right.dtype == DType::f32 && group.attention->has_softmax &&
+                                             read("scheme") == kFp16x3});
 }
 
 }  // namespace

@@ -184,11 +184,8 @@ class Contraction : ProductKernels {
 
   // What follows the sum of products.
   void finish_product(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
-    kernel::Builder& build = draft.build;
-    if (product_.alpha != 1.0)
-      product = build.op(kernel::ScalarOp::kMul, {product, build.constant(DType::f32, product_.alpha)});
-    if (product_.addend) product = build.op(kernel::ScalarOp::kAdd, {product, added(draft, symbols)});
-    store_results(draft, group_, symbols.result_places(), build.cast(product_.left.dtype, product), flagged);
+    product = result_of(draft, product_, symbols, product);
+    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,
@@ -202,13 +199,6 @@ class Contraction : ProductKernels {
       return build.op(kernel::ScalarOp::kGreaterEqual, {needs(draft, one, symbols), large(draft, other, symbols)});
     };
     return either(either(infinite(left), infinite(right)), either(misses(left, right), misses(right, left)));
-  }
-
-  ExprId added(KernelDraft& draft, const ProductSymbols& symbols) const {
-    kernel::Builder& build = draft.build;
-    const ExprId value = build.cast(DType::f32, shared_operand(draft, product_, *product_.addend, symbols));
-    return product_.beta == 1.0 ? value
-                                : build.op(kernel::ScalarOp::kMul, {value, build.constant(DType::f32, product_.beta)});
   }
 
   KernelSchedule product_schedule(bool halves, bool again) const {

@@ -16,11 +16,14 @@ namespace kw::plan {
 
 struct LoweredGroup;
 
-// Of attention: softmax(alpha · queries · keys…) · values, before the product with the values.
+// Of attention: softmax(alpha · queries · keys…) · values, before the product with the values. Without the softmax, two
+// products with what stands between them element by element.
 struct Attention {
-  // The product of queries and keys, and what stands between it and the softmax: its one store is of the softmax's
-  // operand, over the product's places. An operator of attention has nothing of the kind in the graph: no kernel.
+  // The product of queries and keys, and what stands between it and the softmax (the values): its one store is of the
+  // softmax's operand, over the product's places. An operator of attention has nothing of the kind in the graph: no
+  // kernel.
   std::shared_ptr<const LoweredGroup> scores;
+  bool has_softmax = true;
   std::optional<ProductOperand> mask;  // along queries (rows) and keys (columns): kept where true, or added
   bool is_causal = false;              // a query attends to keys up to its own place
   bool nothing_is_zero = false;        // rows that attend to no key are 0 (PyTorch's operator), else NaN (a softmax)

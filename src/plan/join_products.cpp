@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -441,13 +442,17 @@ class ProductJoiner {
       return;
     }
     const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
-    const NodeId softmax = values ? plan::softmax_before(facts_, *values) : kNoNode;
-    if (softmax == kNoNode) return;
+    if (!values) return;
+    const NodeId softmax = plan::softmax_before(facts_, *values),
+                 maker = softmax == kNoNode ? facts_.graph.values[values->left.root].producer : softmax;
+    if (maker == kNoNode) return;
     for (size_t middle = 0; middle < group; ++middle)
-      if (holds(middle, softmax)) join_attention(group, *values, middle);
+      if (holds(middle, maker) && (softmax != kNoNode || schedule_.groups[middle].scheduler == plan::kPointwise))
+        join_attention(group, *values, middle);
   }
 
-  // `middle`: the group of the softmax, which has to be of nothing else.
+  // `middle`: the group of the softmax, which has to be of nothing else, or a pointwise one that makes what values are
+  // weighed with.
   void join_attention(size_t group, const plan::Product& values, size_t middle) {
     const auto outputs = outputs_of(schedule_.groups);
     if (outputs[middle] != std::vector<ValueId>{values.left.root} || only_reader(values.left.root) != group) return;
@@ -455,13 +460,22 @@ class ProductJoiner {
       if (!is_library_call(first)) continue;
       const auto scores = plan::product_of(facts_, schedule_.groups[first].nodes[0]);
       if (!scores || only_reader(scores->result) != middle) continue;
-      const double now = library_seconds(*scores) + library_seconds(values) +
-                         seconds_of(schedule_.groups[middle], outputs[middle]);
+      double now = library_seconds(*scores) + library_seconds(values) +
+                   seconds_of(schedule_.groups[middle], outputs[middle]);
+      if (schedule_.groups[middle].scheduler == plan::kPointwise)
+        now = std::min(now, seconds_as_contractions({first, middle}, group, library_seconds(values)));
       const std::vector<size_t> groups = {first, middle, group};
       if (with_reader(groups, values.result, now, plan::kAttentionScheduler) ||
           replace(groups, now, plan::kAttentionScheduler))
         return;
     }
+  }
+
+  // Of two products, the first with what follows it, that are a kernel of ours each, the second if that is faster.
+  double seconds_as_contractions(const std::vector<size_t>& first, size_t second, double library_seconds) const {
+    const auto one = joined(first, plan::kContractionScheduler), other = joined({second}, plan::kContractionScheduler);
+    if (!one) return std::numeric_limits<double>::infinity();
+    return one->seconds + (other ? std::min(other->seconds, library_seconds) : library_seconds);
   }
 
   plan::GraphFacts facts_;

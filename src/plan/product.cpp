@@ -119,12 +119,17 @@ Shape Product::result_shape() const {
 
 Shape Product::result_strides() const { return strides.empty() ? contiguous_strides(result_shape()) : strides; }
 
+Factors factors_of(const Node& node) {
+  const Names* names = find_names(node);
+  return names == nullptr ? Factors{} : Factors{node.value(names->left), node.value(names->right)};
+}
+
 std::optional<Product> product_of(const GraphFacts& facts, NodeId id, bool all_axes) {
   const Graph& graph = facts.graph;
   const Node& node = graph.nodes[id];
   const Names* names = find_names(node);
   if (names == nullptr || node.results.size() != 1) return std::nullopt;
-  const ValueId left = node.value(names->left), right = node.value(names->right);
+  const auto [left, right] = factors_of(node);
   if (left == kNoValue || right == kNoValue) return std::nullopt;
   const TensorType &a = graph.type(left), &b = graph.type(right), &result = graph.type(node.results[0]);
   const bool is_float = a.dtype == DType::f32 || a.dtype == DType::f16 || a.dtype == DType::bf16;

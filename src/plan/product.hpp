@@ -49,6 +49,12 @@ struct Product {
 // else. Axes along which operands can be walked as one are one, unless `all_axes`.
 std::optional<Product> product_of(const GraphFacts& facts, NodeId node, bool all_axes = false);
 
+// The two tensors that such a node multiplies.
+struct Factors {
+  ValueId left = kNoValue, right = kNoValue;
+};
+Factors factors_of(const Node& node);
+
 // Where a tensor lies.
 ProductOperand placed(const GraphFacts& facts, ValueId value);
 // The stride along each of `batch` of a tensor whose axes but the last `inner` are broadcast to it. nullopt: they are

@@ -455,6 +455,18 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
   return draft.load(buffer, places);
 }
 
+ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, const ProductSymbols& symbols,
+                                 ExprId value) {
+  kernel::Builder& build = draft.build;
+  const auto times = [&](ExprId one, double factor) {
+    return factor == 1.0 ? one : build.op(kernel::ScalarOp::kMul, {one, build.constant(DType::f32, factor)});
+  };
+  value = times(value, product.alpha);
+  if (!product.addend) return value;
+  const ExprId addend = build.cast(DType::f32, shared_operand(draft, product, *product.addend, symbols));
+  return build.op(kernel::ScalarOp::kAdd, {value, times(addend, product.beta)});
+}
+
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
                                                   const std::vector<kernel::Index>& stored, kernel::Symbol window) {

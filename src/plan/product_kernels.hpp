@@ -119,6 +119,10 @@ class ProductKernels {
   static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                        const ProductSymbols& symbols);
 
+  // What a product's operands give, as its result: alpha · value + beta · addend.
+  static kernel::ExprId result_of(KernelDraft& draft, const Product& product, const ProductSymbols& symbols,
+                                  kernel::ExprId value);
+
   // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
   // holds (none: those). Returns what the group's statistics fold, for each fold in order. Where the group folds

@@ -43,6 +43,35 @@ def _three(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.bmm(F.softmax(torch.bmm(q, k), dim=-1), v)
 
 
+def _relu(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.relu(q @ k.transpose(-2, -1) * 0.25) @ v
+
+
+def _relu_of_some(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    score = (q @ k.transpose(-2, -1)).masked_fill(bias[:, :, : q.shape[-2], : k.shape[-2]] == 0, float("-inf"))
+    return (F.relu(score) @ v).transpose(1, 2).contiguous()
+
+
+def _decaying(q: Tensor, k: Tensor, v: Tensor, sums: Tensor) -> Tensor:
+    """The part of a state-space model (Mamba-2) within one block."""
+    place = torch.arange(q.shape[-2], device=q.device)
+    since = (sums[..., :, None] - sums[..., None, :]).masked_fill(place[:, None] < place[None, :], float("-inf"))
+    return (q @ k.mT * torch.exp(since)) @ v
+
+
+def _two_layers(x: Tensor, wide: Tensor, narrow: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    return F.linear(F.gelu(F.linear(x, wide, first)), narrow, second)
+
+
+def _biased(x: Tensor, wide: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    return torch.softmax(F.linear(x, wide, bias), dim=-1) @ v
+
+
+def _added(q: Tensor, k: Tensor, v: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    weights = torch.softmax(torch.baddbmm(before, q, k, beta=0.5, alpha=0.3), dim=-1)
+    return torch.baddbmm(after, weights, v, beta=-1.0, alpha=2.0)
+
+
 def _lower(drawn: list[Tensor]) -> list[Tensor]:
     """The last argument is a table of ones up to the diagonal."""
     return [*drawn[:3], torch.ones_like(drawn[3]).tril()]
@@ -94,13 +123,21 @@ CASES = [
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),
     Case("bfloat16_causal", operator(is_causal=True), SQUARE, dtype=torch.bfloat16),
     Case("softmax_in_single", _in_single, HEADS, dtype=torch.float16),
+    Case("biased", _biased, ((70, 24), (56, 24), (56, 20), (56,))),
+    Case("added", _added, ((3, 40, 24), (3, 24, 56), (3, 56, 20), (40, 56), (3, 40, 20))),
+    Case("relu", _relu, HEADS),
+    Case("relu_of_some", _relu_of_some, (*SQUARE, (1, 1, 64, 64)), arrange=_lower),
+    Case("relu_bfloat16", _relu, HEADS, dtype=torch.bfloat16),
+    Case("decaying", _decaying, (*SQUARE, (2, 3, 48))),
+    Case("two_layers", _two_layers, ((70, 24), (56, 24), (20, 56), (56,), (20,))),
+    Case("two_layers_in_half", _two_layers, ((2, 35, 24), (56, 24), (20, 56), (56,), (20,)), dtype=torch.float16),
 ]
 
 
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Heads of every magnitude, of zeros, subnormals, infinities and NaN, of numbers that halves do not hold."""
     q, k, v = (one.clone() for one in arguments[:3])
-    if q.dtype != torch.float32 or min(*q.shape[-2:], *k.shape[-2:]) < 12:
+    if q.dtype != torch.float32 or min(q.dim(), k.dim(), v.dim()) < 3 or min(*q.shape[-2:], *k.shape[-2:]) < 12:
         return arguments
     heads = [one.flatten(0, -3) for one in (q, k, v)]
     for row, scale in enumerate((2.0**-100, 2.0**-130, 0.0, 1e-45)):
