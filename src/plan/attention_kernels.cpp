@@ -137,17 +137,16 @@ class AttentionKernels : ProductKernels {
     store_results(draft, group_, symbols.values.result_places(), value, mask);
   }
 
-  // What stands for weights may be of any size, so that halves would want a scale for each row of each block. Numbers
-  // of TF32 have the exponents of f32.
+  // In single precision by f32's own products: what stands for weights may be of any size, so that halves would want a
+  // scale for each row of each block, and numbers of TF32 round the largest ones to infinity.
   void multiply_twice(KernelDraft& draft, const Symbols& symbols) {
     kernel::Builder& build = draft.build;
-    const auto precision = values_.left.dtype == DType::f32 ? kernel::Precision::kTf32x3 : kernel::Precision::kFull;
     ExprId score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
-                             operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth}, precision);
+                             operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth});
     score = masked(draft, symbols, result_of(draft, scores_, symbols.scores, score));
     const ExprId weight = build.named("weight", build.cast(values_.left.dtype, score));
-    const ExprId sum = build.named("sum", build.dot(weight, operand(draft, values_, Side::kRight, symbols.values),
-                                                    {symbols.values.depth}, precision));
+    const ExprId sum = build.named(
+        "sum", build.dot(weight, operand(draft, values_, Side::kRight, symbols.values), {symbols.values.depth}));
     store_values(draft, symbols, sum, kernel::kNoExpr);
     finish(draft, schedule_of(draft, symbols, {}, false, false));
   }
