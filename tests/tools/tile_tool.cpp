@@ -109,7 +109,7 @@ void print_triton(const kw::tile::Program& program) { std::cout << kw::triton::p
 void print_cpu(const kw::tile::Program& program) {
   kw::cpu::HelperSet helpers;
   const std::string function = kw::cpu::print_tile_function(program, helpers).text;
-  std::cout << kw::cpu::tile_source(function, helpers);
+  std::cout << kw::cpu::cpp_file(function, helpers);
 }
 
 constexpr Command kCommands[] = {{"print", print}, {"triton", print_triton}, {"cpu", print_cpu}, {"run", run}};

@@ -75,7 +75,7 @@ void* compiled(std::vector<Trial>& trials) {
                                        fmt::format("tiles-{}-{}", getpid(), trials.size());
   std::filesystem::create_directories(folder);
   const std::string source = folder / "tiles.cpp", library = folder / "tiles.so";
-  write_file_atomically(source, cpu::tile_source(functions, helpers));
+  write_file_atomically(source, cpu::cpp_file(functions, helpers));
   const char* compiler = std::getenv("CXX");
   const std::string command = fmt::format("{} -O1 -fopenmp -std=c++17 -shared -fPIC -fwrapv -fno-math-errno {} -o {}",
                                           compiler ? compiler : "g++", source, library);

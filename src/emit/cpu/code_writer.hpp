@@ -12,7 +12,7 @@ class CodeWriter {
   void line(const std::string& text) { text_ += (text[0] == '#' ? "" : std::string(2 * level_, ' ')) + text + "\n"; }
 
   void open(const std::string& head) {
-    line(head + " {");
+    line(head.empty() ? "{" : head + " {");
     ++level_;
     ++opened_;
   }

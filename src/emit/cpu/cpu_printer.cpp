@@ -5,6 +5,7 @@
 
 #include "emit/cpu/embedded.hpp"
 #include "emit/cpu/kernel_printer.hpp"
+#include "emit/cpu/tile_printer.hpp"
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
 #include "support/error.hpp"
@@ -14,9 +15,6 @@ namespace kw {
 namespace {
 
 using kernel_ir::Kernel;
-
-constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
-constexpr const char* kIncludesOfSorts[] = {"type_traits", "utility", "vector"};
 
 constexpr const char* kRunCheckedText = R"py(
 
@@ -48,21 +46,18 @@ class CpuPrinter : public TargetPrinter {
   }
 
   std::string kernels(const Program& program) const override {
-    if (program.kernels.empty()) return "";
+    if (has_none(program)) return "";
     cpu::HelperSet helpers;
     std::string functions, parameters;
-    for (const Kernel& kernel : program.kernels) {
-      const cpu::PrintedKernel printed = cpu::print_kernel(kernel, helpers);
-      functions += "\n" + printed.text;
-      parameters += fmt::format("    (\"{}\", {}, {}),\n", kernel.name, kernel.buffers.size(),
-                                printed.takes_threads ? 1 : 0);
-    }
-    std::string source;
-    for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
-    if (helpers.contains("sort_row"))
-      for (const char* header : kIncludesOfSorts) source += fmt::format("#include <{}>\n", header);
-    if (!helpers.empty()) source += "\nnamespace {\n\n" + cpu::helper_text(helpers) + "\n}  // namespace\n";
-    source += functions;
+    const auto add = [&](const std::string& name, size_t pointers, const auto& printed) {
+      functions += (functions.empty() ? "" : "\n") + printed.text;
+      parameters += fmt::format("    (\"{}\", {}, {}),\n", name, pointers, printed.takes_threads ? 1 : 0);
+    };
+    for (const Kernel& kernel : program.kernels)
+      add(kernel.name, kernel.buffers.size(), cpu::print_kernel(kernel, helpers));
+    for (const tile::Program& tiles : program.tiles)
+      add(tiles.name, cpu::pointer_count(tiles), cpu::print_tile_function(tiles, helpers));
+    const std::string source = cpu::cpp_file(functions, helpers);
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");
     return "CPP_SOURCE = r\"\"\"\n" + source +
            "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
@@ -72,28 +67,42 @@ class CpuPrinter : public TargetPrinter {
   std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
-    std::vector<std::string> arguments;
-    for (size_t i = 0; i < step.tensors.size(); ++i) {
-      const int64_t offset = i < step.offsets.size() ? step.offsets[i] * size_of(kernel.buffers[i].dtype) : 0;
-      arguments.push_back(step.tensors[i] + ".data_ptr()" + (offset == 0 ? "" : fmt::format(" + {}", offset)));
-    }
-    if (cpu::takes_threads(kernel)) arguments.push_back("torch.get_num_threads()");
-    std::string head = "load_kernels()." + kernel.name + "(";
-    if (cpu::refuses_indices(kernel)) {
-      head = "run_checked(";
-      arguments.insert(arguments.begin(), "\"" + kernel.name + "\"");
-    }
-    return python::wrapped_call(head, arguments, ")") + "\n";
+    return call(kernel, step.tensors, step.offsets);
   }
 
-  std::string launch(const Program&, const TileStep&) const override {
-    fail_internal(__FILE__, __LINE__, "tile programs have no form for CPUs yet");
+  std::string launch(const Program& program, const TileStep& step) const override {
+    const tile::Program& tiles = program.tiles[step.program];
+    if (step.repetition) cpu::refuse_tile(tiles, "repeated launches");
+    return call(tiles, step.tensors, step.offsets);
   }
 
   std::string trailer(const Program& program) const override {
-    if (program.kernels.empty()) return "";
-    const bool refuses = std::any_of(program.kernels.begin(), program.kernels.end(), cpu::refuses_indices);
-    return std::string(cpu::kLoaderText) + (refuses ? kRunCheckedText : "");
+    if (has_none(program)) return "";
+    const auto refuses = [](const auto& kernel) { return cpu::refuses_indices(kernel); };
+    const bool some = std::any_of(program.kernels.begin(), program.kernels.end(), refuses) ||
+                      std::any_of(program.tiles.begin(), program.tiles.end(), refuses);
+    return std::string(cpu::kLoaderText) + (some ? kRunCheckedText : "");
+  }
+
+ private:
+  static bool has_none(const Program& program) { return program.kernels.empty() && program.tiles.empty(); }
+
+  // Of a KernelIR kernel or a tile program. Pointers are numbers in Python: offsets are in bytes.
+  template <typename Function>
+  static std::string call(const Function& function, const std::vector<std::string>& tensors,
+                          const std::vector<int64_t>& offsets) {
+    std::vector<std::string> arguments;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t offset = i < offsets.size() ? offsets[i] * size_of(function.buffers[i].dtype) : 0;
+      arguments.push_back(tensors[i] + ".data_ptr()" + (offset == 0 ? "" : fmt::format(" + {}", offset)));
+    }
+    if (cpu::takes_threads(function)) arguments.push_back("torch.get_num_threads()");
+    std::string head = "load_kernels()." + function.name + "(";
+    if (cpu::refuses_indices(function)) {
+      head = "run_checked(";
+      arguments.insert(arguments.begin(), "\"" + function.name + "\"");
+    }
+    return python::wrapped_call(head, arguments, ")") + "\n";
   }
 };
 

@@ -1,5 +1,7 @@
 #include "emit/cpu/helper_sections.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <sstream>
 #include <vector>
@@ -18,6 +20,8 @@ struct Section {
 };
 
 constexpr std::string_view kMarker = "//@ ";
+constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
+constexpr const char* kIncludesOfSorts[] = {"type_traits", "utility", "vector"};
 
 // Appends a file's sections; what stands before the first of them is the file's own comment.
 void cut(std::string_view source, std::vector<Section>& sections) {
@@ -64,6 +68,15 @@ std::string helper_text(const HelperSet& names) {
   for (const Section& section : sections)
     if (wanted.count(section.name)) text += (text.empty() || section.name == "inline" ? "" : "\n") + section.text;
   return text;
+}
+
+std::string cpp_file(const std::string& functions, const HelperSet& helpers) {
+  std::string file;
+  for (const char* header : kIncludes) file += fmt::format("#include <{}>\n", header);
+  if (helpers.contains("sort_row"))
+    for (const char* header : kIncludesOfSorts) file += fmt::format("#include <{}>\n", header);
+  if (!helpers.empty()) file += "\nnamespace {\n\n" + helper_text(helpers) + "\n}  // namespace\n";
+  return file + "\n" + functions;
 }
 
 }  // namespace kw::cpu

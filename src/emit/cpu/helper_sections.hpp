@@ -15,4 +15,7 @@ bool has_helper(const std::string& name);
 // The text of `names` and of all they need, in an order that compiles.
 std::string helper_text(const HelperSet& names);
 
+// Headers, helpers and functions: a whole C++ file.
+std::string cpp_file(const std::string& functions, const HelperSet& helpers);
+
 }  // namespace kw::cpu

@@ -123,10 +123,13 @@ Text TileAccesses::load(const Instruction& load) {
   const tile::Value value = load.results[0];
   const DType dtype = at_.text.type(value).dtype, held = at_.text.held(value);
   const Text element{this->element(load.access), kPrimary};
-  // Truths are stored as bytes.
-  const Text loaded = dtype == DType::b1 ? Text{element.text + " != 0", kEquality}
-                                         : cast_text(element, dtype, held, at_.text.helpers());
   const std::string condition = this->condition(load);
+  // Truths are stored as bytes. Loops that choose between truths do not vectorise: the choice is between bytes.
+  if (dtype == DType::b1) {
+    const std::string byte = fmt::format("({} ? {} : {})", condition, element.text, load.access.otherwise != 0 ? 1 : 0);
+    return {(condition.empty() ? element.text : byte) + " != 0", kEquality};
+  }
+  const Text loaded = cast_text(element, dtype, held, at_.text.helpers());
   if (condition.empty()) return loaded;
   return {condition + " ? " + within(loaded, kOr) + " : " + otherwise(load, dtype).text, kChoice};
 }

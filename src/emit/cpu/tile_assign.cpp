@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "emit/cpu/tile_context.hpp"
+#include "emit/cpu/tile_printer.hpp"
 #include "support/error.hpp"
 
 namespace kw::cpu {

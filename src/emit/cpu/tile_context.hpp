@@ -70,7 +70,4 @@ std::string reduction_clauses(const TileContext& at, const lower::LoopStep& loop
 // The value that changes nothing, as the type holds it.
 Text identity_text(const TileContext& at, kernel::ReduceOp reduce, tile::Value value);
 
-// What a tile program asks of this target and it does not have.
-[[noreturn]] void refuse_tile(const tile::Program& program, const std::string& what);
-
 }  // namespace kw::cpu

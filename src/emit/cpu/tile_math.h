@@ -78,6 +78,20 @@ INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, co
     for (int i = 0; i < kVectors; ++i) std::memcpy(sum + row * sum_row + i * kFloats, &total[row][i], sizeof(Vector));
 }
 
+// The columns of kVectors vectors, for all rows.
+template <int64_t kRows, int64_t kDepth, int kVectors, int kFloats>
+void add_product_columns(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
+                         int64_t sum_row) {
+  constexpr int kBlockRows = kVectorFloats == 16 ? (kVectors > 2 ? 6 : 8) : kVectors > 2 ? 3 : 4;
+  constexpr int kLeft = kRows % kBlockRows;
+  for (int64_t row = 0; row + kBlockRows <= kRows; row += kBlockRows)
+    add_product_block<kBlockRows, kVectors, kFloats>(a + row * a_row, a_row, a_depth, b, b_depth, sum + row * sum_row,
+                                                     sum_row, kDepth);
+  if constexpr (kLeft > 0)
+    add_product_block<kLeft, kVectors, kFloats>(a + (kRows - kLeft) * a_row, a_row, a_depth, b, b_depth,
+                                                sum + (kRows - kLeft) * sum_row, sum_row, kDepth);
+}
+
 // sum[row, column] += Σ a[row, k] · b[k, column]. Columns of b and sum are dense; the other strides are in elements.
 template <int64_t kRows, int64_t kColumns, int64_t kDepth>
 void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
@@ -86,16 +100,10 @@ void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b,
                           : kColumns % 4 == 0           ? 4
                           : kColumns % 2 == 0           ? 2
                                                         : 1;
-  constexpr int64_t kWhole = kColumns / kFloats;
-  constexpr int kVectors = kWhole % 4 == 0 ? 4 : kWhole % 2 == 0 ? 2 : 1;
-  constexpr int kBlockRows = kVectorFloats == 16 ? 6 : kVectors == 4 ? 3 : 4;
-  constexpr int kLeft = kRows % kBlockRows;
-  for (int64_t column = 0; column < kColumns; column += kVectors * kFloats) {
-    for (int64_t row = 0; row + kBlockRows <= kRows; row += kBlockRows)
-      add_product_block<kBlockRows, kVectors, kFloats>(a + row * a_row, a_row, a_depth, b + column, b_depth,
-                                                       sum + row * sum_row + column, sum_row, kDepth);
-    if constexpr (kLeft > 0)
-      add_product_block<kLeft, kVectors, kFloats>(a + (kRows - kLeft) * a_row, a_row, a_depth, b + column, b_depth,
-                                                  sum + (kRows - kLeft) * sum_row + column, sum_row, kDepth);
-  }
+  constexpr int kMost = 4, kLeft = kColumns / kFloats % kMost;
+  constexpr int64_t kWhole = kColumns - kLeft * kFloats;
+  for (int64_t column = 0; column < kWhole; column += kMost * kFloats)
+    add_product_columns<kRows, kDepth, kMost, kFloats>(a, a_row, a_depth, b + column, b_depth, sum + column, sum_row);
+  if constexpr (kLeft > 0)
+    add_product_columns<kRows, kDepth, kLeft, kFloats>(a, a_row, a_depth, b + kWhole, b_depth, sum + kWhole, sum_row);
 }

@@ -33,7 +33,8 @@ class TilePrinter {
         at_(program_, plan_, helpers),
         accesses_(at_),
         uses_(program.values.size()),
-        users_(program.values.size()) {
+        users_(program.values.size()),
+        refuses_(refuses_indices(program)) {
     for (size_t value = 0; value < plan_.places.size(); ++value) {
       const Value storage = plan_.places[value].storage;
       if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(storage);
@@ -53,7 +54,7 @@ class TilePrinter {
     print_grid();
     if (refuses_) at_.out.line("return refused;");
     at_.out.close();
-    return {in_columns(at_.out.text()), !program_.grid.empty(), refuses_};
+    return {in_columns(at_.out.text()), takes_threads(program_), refuses_};
   }
 
  private:
@@ -62,7 +63,6 @@ class TilePrinter {
   void note(const Instruction& one) {
     if (one.kind == Kind::kConstant && plan_.places[one.results[0]].home == Home::kWritten)
       at_.written[one.results[0]] = at_.text.constant(one);
-    refuses_ = refuses_ || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
   }
@@ -85,7 +85,7 @@ class TilePrinter {
     for (size_t i = 0; i < program_.symbols.size(); ++i)
       if (program_.symbols[i].kind == SymbolKind::kSize)
         parameters.push_back("int64_t " + at_.text.symbol(static_cast<Symbol>(i)));
-    if (!program_.grid.empty()) parameters.emplace_back("int threads");
+    if (takes_threads(program_)) parameters.emplace_back("int threads");
     if (!program_.doc.empty()) at_.out.line("// " + program_.doc);
     const std::string head = std::string("extern \"C\" ") + (refuses_ ? "const int64_t* " : "void ") + program_.name +
                              "(";
@@ -103,10 +103,12 @@ class TilePrinter {
     const std::string block = program_.grid.size() == 1 ? at_.text.symbol(program_.grid[0]) : at_.text.fresh("block");
     std::string count;
     for (Symbol symbol : program_.grid) {
+      if (has_one_block(symbol) && program_.grid.size() > 1) continue;
       const Text one = at_.text.index(program_.symbols[symbol].count);
       count += (count.empty() ? "" : " * ") +
                (program_.grid.size() == 1 ? one.text : within(one, precedence::kMultiply + 1));
     }
+    if (count.empty()) count = "1";
     if (plan_.scratch_bytes > 0) {
       at_.out.line("#pragma omp parallel num_threads(threads)");
       at_.out.open("");
@@ -122,13 +124,18 @@ class TilePrinter {
     if (plan_.scratch_bytes > 0) at_.out.close();
   }
 
+  bool has_one_block(Symbol symbol) const { return program_.symbols[symbol].count == tile::Index(1); }
+
   // The last of the grid varies fastest.
   void print_position(std::string rest) {
-    for (size_t i = program_.grid.size(); i-- > 0;) {
-      const std::string count = within(at_.text.index(program_.symbols[program_.grid[i]].count),
-                                       precedence::kMultiply + 1);
-      at_.out.line(fmt::format("const int64_t {} = {}{};", at_.text.symbol(program_.grid[i]), rest,
-                               i == 0 ? "" : " % " + count));
+    std::vector<Symbol> shared;
+    for (Symbol symbol : program_.grid)
+      if (has_one_block(symbol)) at_.out.line(fmt::format("constexpr int64_t {} = 0;", at_.text.symbol(symbol)));
+      else shared.push_back(symbol);
+    for (size_t i = shared.size(); i-- > 0;) {
+      const std::string count = within(at_.text.index(program_.symbols[shared[i]].count), precedence::kMultiply + 1);
+      at_.out.line(
+          fmt::format("const int64_t {} = {}{};", at_.text.symbol(shared[i]), rest, i == 0 ? "" : " % " + count));
       rest += " / " + count;
       if (i > 1) rest = "(" + rest + ")";
     }
@@ -348,10 +355,8 @@ class TilePrinter {
   std::set<const Instruction*> here_;        // of the block that is printed
   std::set<Value> shared_;                   // arrays of several values
   std::map<std::string, std::string> ends_;  // of loops, by what they are
-  bool refuses_ = false;
+  const bool refuses_;
 };
-
-constexpr const char* kIncludes[] = {"algorithm", "cmath", "cstdint", "cstdlib", "cstring", "limits"};
 
 }  // namespace
 
@@ -359,11 +364,20 @@ PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers
   return TilePrinter(program, helpers).run();
 }
 
-std::string tile_source(const std::string& functions, const HelperSet& helpers) {
-  std::string source;
-  for (const char* header : kIncludes) source += fmt::format("#include <{}>\n", header);
-  if (!helpers.empty()) source += "\nnamespace {\n\n" + helper_text(helpers) + "\n}  // namespace\n";
-  return source + "\n" + functions;
+size_t pointer_count(const tile::Program& program) {
+  return static_cast<size_t>(
+      std::count_if(program.buffers.begin(), program.buffers.end(),
+                    [](const tile::Buffer& buffer) { return buffer.space == tile::Space::kGlobal; }));
+}
+
+bool takes_threads(const tile::Program& program) { return !program.grid.empty(); }
+
+bool refuses_indices(const tile::Program& program) {
+  bool refuses = false;
+  tile::for_each(program.body, [&](const Instruction& one) {
+    refuses = refuses || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
+  });
+  return refuses;
 }
 
 }  // namespace kw::cpu

@@ -20,7 +20,12 @@ struct PrintedTile {
 // blocks, sorts and scans of places.
 PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers);
 
-// Headers, helpers and functions: a whole C++ file.
-std::string tile_source(const std::string& functions, const HelperSet& helpers);
+// What print_tile_function says of the function.
+size_t pointer_count(const tile::Program& program);
+bool takes_threads(const tile::Program& program);
+bool refuses_indices(const tile::Program& program);
+
+// Throws kInternal: the program asks for what this target does not have.
+[[noreturn]] void refuse_tile(const tile::Program& program, const std::string& what);
 
 }  // namespace kw::cpu

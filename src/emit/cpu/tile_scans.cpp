@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "emit/cpu/tile_context.hpp"
+#include "emit/cpu/tile_printer.hpp"
 
 namespace kw::cpu {
 
