@@ -272,11 +272,8 @@ class AttentionKernels : ProductKernels {
                              .stages = again ? 0 : blocks_.stages,
                              .online = attention_.has_softmax,
                              .bounded = ends_early(draft, symbols, folds, queries, keys)});
-    const auto tile = [](int64_t extent) {
-      return lower::AxisSchedule{.mapping = Mapping::kTile, .width = std::max<int64_t>(next_power_of_two(extent), 16)};
-    };
-    schedule.axes.push_back(tile(scores_.depth));
-    schedule.axes.push_back(tile(values_.columns));
+    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.features});
+    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
     schedule.scheme = split ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk;
     schedule.skip_masked = again;

@@ -6,11 +6,12 @@
 namespace kw::plan {
 
 struct AttentionBlocks {
-  int64_t queries = 128, keys = 64;  // of one block, and of one step of its loop; at least 16
-  int stages = 2;                    // steps whose loads are in flight
-  int warps = 8;
-  bool bulk = true;    // tiles are loaded by the bulk copy engine
-  bool halves = true;  // single precision by three products of halves
+  int64_t queries = 128, keys = 64;     // of one block, and of one step of its loop
+  int64_t features = 64, columns = 64;  // lanes of tiles: at least the features of a query, and of a value
+  int stages = 0;                       // steps whose loads are in flight; 0: unsaid
+  int warps = 4;
+  bool bulk = false;    // tiles are loaded by the bulk copy engine
+  bool halves = false;  // single precision by three products of halves
 };
 
 ScheduledGroup attention_kernels(const LoweredGroup& group, const AttentionBlocks& blocks);

@@ -57,8 +57,11 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&)
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  const auto lanes = [](int64_t extent) { return std::max(next_power_of_two(extent), kLeastBlock); };
   return attention_kernels(group, {.queries = read("block_m"),
                                    .keys = read("block_n"),
+                                   .features = lanes(group.attention->scores->product->depth),
+                                   .columns = lanes(group.product->columns),
                                    .stages = static_cast<int>(read("stages")),
                                    .warps = static_cast<int>(read("num_warps")),
                                    .bulk = read("bulk") != 0,

@@ -18,10 +18,9 @@
 namespace kw {
 namespace {
 
-// What the library reaches of the roofline's rate: with products, and with attention in single precision, or with a
-// mask, for which it has slower kernels.
-constexpr double kLibraryShare = 0.92, kSingleAttentionShare = 0.6, kMaskedAttentionShare = 0.5;
-// Of convolutions, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
+// What the library reaches of the roofline's rate with convolutions of one tap.
+constexpr double kLibraryShare = 0.92;
+// Of others, of the rate of products of halves: in TF32, between conversions of the layout, and in 16 bits.
 constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.35;
 constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps
 constexpr double kLibraryShareInterleaved = 0.15;  // in transposed ones with stride: 848 MB take 1.6 ms on an H200
@@ -37,25 +36,26 @@ constexpr double kExchangeShareOfMemory = 0.45;
 
 class ProductJoiner {
  public:
-  ProductJoiner(const Graph& graph, Schedule schedule, const DeviceDescription& device)
-      : facts_(graph), schedule_(std::move(schedule)), device_(device) {}
+  ProductJoiner(const Graph& graph, Schedule schedule, const DeviceDescription& device, const LibraryRates& rates)
+      : facts_(graph), schedule_(std::move(schedule)), device_(device), rates_(rates) {}
 
   Schedule run() {
     for (size_t group = 0; group < schedule_.groups.size(); ++group)
-      if (is_library_call(group)) join_attention(group);
+      if (attention_ && is_library_call(group)) join_attention(group);
     for (size_t group = 0; group < schedule_.groups.size(); ++group) {
       if (!is_library_call(group)) continue;
       const NodeId node = schedule_.groups[group].nodes[0];
       if (const auto product = plan::product_of(facts_, node)) {
-        join(group, product->result, library_seconds(*product), plan::kContractionScheduler);
+        join(group, product->result, library_seconds(*product), contraction_);
       } else if (const auto convolution = plan::convolution_of(facts_, node)) {
         if (!join_statistics(group, convolution->result, library_seconds(*convolution)))
-          join(group, convolution->result, library_seconds(*convolution), plan::kConvolutionScheduler);
+          join(group, convolution->result, library_seconds(*convolution), convolution_);
       } else if (const auto recurrence = plan::recurrence_of(facts_, node)) {
-        replace({group}, library_seconds(*recurrence), plan::kRecurrenceScheduler);
+        replace({group}, library_seconds(*recurrence), recurrence_);
       }
     }
-    for (size_t group = 0; group < schedule_.groups.size(); ++group) join_producer(group);
+    for (size_t group = 0; group < schedule_.groups.size(); ++group)
+      if (convolution_) join_producer(group);
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
   }
@@ -93,15 +93,21 @@ class ProductJoiner {
     return device_.launch_seconds + plan::bytes_moved(facts_, group.nodes, outputs) / device_.copy_bytes_per_second;
   }
 
+  // Of the library's products.
+  double rate_of(DType dtype) const {
+    if (dtype == DType::f32) return device_.fp32_flops;
+    if (device_.half_flops > 0) return device_.half_flops;
+    return (dtype == DType::bf16 ? rates_.bf16 : rates_.f16) * device_.fp32_flops;
+  }
+
   double library_seconds(const plan::Product& product) const {
     const Graph& graph = facts_.graph;
     double bytes = 0;
     for_each_operand(graph.nodes[product.node],
                      [&](ValueId operand) { bytes += static_cast<double>(graph.type(operand).bytes()); });
     bytes += static_cast<double>(graph.type(product.result).bytes());
-    const double rate = product.left.dtype == DType::f32 ? device_.fp32_flops : device_.half_flops;
-    return device_.launch_seconds +
-           std::max(product.flops() / (kLibraryShare * rate), bytes / device_.copy_bytes_per_second);
+    return device_.launch_seconds + std::max(product.flops() / (rates_.products * rate_of(product.left.dtype)),
+                                             bytes / device_.copy_bytes_per_second);
   }
 
   double library_seconds_of_attention(const Node& node) const {
@@ -111,11 +117,13 @@ class ProductJoiner {
     if (query.rank() < 2 || key.rank() < 2 || value.rank() < 2) return 0;
     const double scores = static_cast<double>(query.elements()) / static_cast<double>(query.shape.back()) *
                           static_cast<double>(key.shape[key.rank() - 2]);
-    const double flops = 2 * scores * static_cast<double>(query.shape.back() + value.shape.back());
-    const double share = node.value("attn_mask") == kNoValue ? 1.0 : kMaskedAttentionShare;
-    const double rate = query.dtype == DType::f32 ? kSingleAttentionShare * device_.fp32_flops
-                                                  : share * device_.half_flops;
-    return device_.launch_seconds + flops / rate;
+    const double flops = scores *
+                         (2 * static_cast<double>(query.shape.back() + value.shape.back()) + rates_.flops_of_score);
+    const double share = query.dtype == DType::f32             ? rates_.single_attention
+                         : node.value("attn_mask") == kNoValue ? rates_.halves_attention
+                                                               : rates_.masked_attention;
+    const double rate = query.dtype == DType::f32 || device_.half_flops <= 0 ? device_.fp32_flops : device_.half_flops;
+    return device_.launch_seconds + flops / (share * rate);
   }
 
   double library_seconds(const plan::Convolution& convolution) const {
@@ -147,7 +155,7 @@ class ProductJoiner {
   };
 
   // These as one group of the scheduler's, where it takes that; it stores what the last one does.
-  std::optional<Joined> joined(const std::vector<size_t>& groups, const plan::Scheduler& scheduler) const {
+  std::optional<Joined> joined(const std::vector<size_t>& groups, const plan::Scheduler* scheduler) const {
     Joined made;
     for (size_t group : groups)
       made.group.nodes.insert(made.group.nodes.end(), schedule_.groups[group].nodes.begin(),
@@ -156,12 +164,14 @@ class ProductJoiner {
     return scheduled(std::move(made.group.nodes), outputs_of(schedule_.groups)[groups.back()], scheduler);
   }
 
+  // nullopt where the target has no such scheduler, or it does not take these.
   std::optional<Joined> scheduled(std::vector<NodeId> nodes, const std::vector<ValueId>& outputs,
-                                  const plan::Scheduler& scheduler) const {
+                                  const plan::Scheduler* scheduler) const {
+    if (!scheduler) return std::nullopt;
     const auto lowered = plan::lower_group(facts_, nodes, outputs);
-    if (!lowered || !plan::takes(scheduler, *lowered)) return std::nullopt;
-    Joined made{{std::move(nodes), std::string(scheduler.name), scheduler.defaults(*lowered, device_)}};
-    made.seconds = plan::seconds_of(scheduler.lower(*lowered, made.group.parameters, device_), device_) +
+    if (!lowered || !plan::takes(*scheduler, *lowered)) return std::nullopt;
+    Joined made{{std::move(nodes), std::string(scheduler->name), scheduler->defaults(*lowered, device_)}};
+    made.seconds = plan::seconds_of(scheduler->lower(*lowered, made.group.parameters, device_), device_) +
                    seconds_of_image(*lowered, made.group.parameters);
     return made;
   }
@@ -205,19 +215,19 @@ class ProductJoiner {
     return true;
   }
 
-  bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler& scheduler) {
+  bool replace(const std::vector<size_t>& groups, double seconds_now, const plan::Scheduler* scheduler) {
     return replace(groups, seconds_now, joined(groups, scheduler));
   }
 
   // A library call as a kernel of the scheduler's, with the group that alone reads its result where that can be.
-  void join(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+  void join(size_t group, ValueId result, double seconds_now, const plan::Scheduler* scheduler) {
     if (with_fold(group, result, seconds_now, scheduler) || with_reader({group}, result, seconds_now, scheduler))
       return;
     replace({group}, seconds_now, scheduler);
   }
 
   // The same with the pointwise group that alone reads the last one's result.
-  bool with_reader(std::vector<size_t> groups, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+  bool with_reader(std::vector<size_t> groups, ValueId result, double seconds_now, const plan::Scheduler* scheduler) {
     const auto reader = reader_after(groups.back(), result, {"pointwise"});
     if (!reader) return false;
     seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
@@ -227,7 +237,7 @@ class ProductJoiner {
 
   // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
   // filters or over windows. Such a block has all of these and fewer of the others: two kernels may still be faster.
-  bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler& scheduler) {
+  bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler* scheduler) {
     const auto reader = reader_after(group, result, {plan::kReduction, plan::kNormalisation, plan::kSliding});
     if (!reader || stores_phases_apart(group, result, *reader)) return false;
     auto together = joined({group, *reader}, scheduler);
@@ -240,7 +250,8 @@ class ProductJoiner {
   // A convolution with the means and variances of its channels that a group behind it folds: that group keeps the rest,
   // and does not read the result for them.
   bool join_statistics(size_t group, ValueId result, double library_seconds) {
-    const auto alone = joined({group}, plan::kConvolutionScheduler);
+    if (!convolution_) return false;
+    const auto alone = joined({group}, convolution_);
     const bool is_ours = alone && alone->seconds < kWorthIt * library_seconds;
     for (size_t reader = group + 1; reader < schedule_.groups.size(); ++reader) {
       const std::string& scheduler = schedule_.groups[reader].scheduler;
@@ -275,7 +286,7 @@ class ProductJoiner {
     first.nodes.insert(first.nodes.end(), apart.before.begin(), apart.before.end());
     first.nodes.insert(first.nodes.end(), apart.statistics.begin(), apart.statistics.end());
     std::sort(first.nodes.begin(), first.nodes.end());
-    first.scheduler = plan::kConvolutionScheduler.name;
+    first.scheduler = convolution_->name;
     rest.nodes = apart.after;
     if (!comes_before(group, first.nodes)) return std::nullopt;
     // What stands between convolution and norm is stored, unless the convolution's own result is wanted as well.
@@ -375,7 +386,7 @@ class ProductJoiner {
     if (is_library_call(group)) {
       now = library_seconds(*convolution);
     } else {
-      const auto alone = scheduled(schedule_.groups[group].nodes, outputs[group], plan::kConvolutionScheduler);
+      const auto alone = scheduled(schedule_.groups[group].nodes, outputs[group], convolution_);
       if (!alone) return;
       now = alone->seconds;
     }
@@ -403,7 +414,7 @@ class ProductJoiner {
       made.groups[place].nodes = nodes;
       const auto stored = outputs_of(made.groups);
       if (!is_in_order(made.groups, stored, place) || !same_but_for(stored, outputs, {maker, group})) continue;
-      auto joined = scheduled(nodes, stored[place], plan::kConvolutionScheduler);
+      auto joined = scheduled(nodes, stored[place], convolution_);
       if (!joined || joined->seconds >= seconds) return std::nullopt;
       made.groups[place] = std::move(joined->group);
       return made;
@@ -438,7 +449,7 @@ class ProductJoiner {
     const Node& node = facts_.graph.nodes[schedule_.groups[group].nodes[0]];
     if (plan::is_attention_operator(node)) {
       const double now = library_seconds_of_attention(node);
-      if (node.results.size() == 1) join(group, node.results[0], now, plan::kAttentionScheduler);
+      if (node.results.size() == 1) join(group, node.results[0], now, attention_);
       return;
     }
     const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
@@ -465,15 +476,13 @@ class ProductJoiner {
       if (schedule_.groups[middle].scheduler == plan::kPointwise)
         now = std::min(now, seconds_as_contractions({first, middle}, group, library_seconds(values)));
       const std::vector<size_t> groups = {first, middle, group};
-      if (with_reader(groups, values.result, now, plan::kAttentionScheduler) ||
-          replace(groups, now, plan::kAttentionScheduler))
-        return;
+      if (with_reader(groups, values.result, now, attention_) || replace(groups, now, attention_)) return;
     }
   }
 
   // Of two products, the first with what follows it, that are a kernel of ours each, the second if that is faster.
   double seconds_as_contractions(const std::vector<size_t>& first, size_t second, double library_seconds) const {
-    const auto one = joined(first, plan::kContractionScheduler), other = joined({second}, plan::kContractionScheduler);
+    const auto one = joined(first, contraction_), other = joined({second}, contraction_);
     if (!one) return std::numeric_limits<double>::infinity();
     return one->seconds + (other ? std::min(other->seconds, library_seconds) : library_seconds);
   }
@@ -481,12 +490,19 @@ class ProductJoiner {
   plan::GraphFacts facts_;
   Schedule schedule_;
   const DeviceDescription& device_;
+  const LibraryRates& rates_;
+  // Of the device's target; nullptr where it has none.
+  const plan::Scheduler* const contraction_ = plan::find_scheduler(plan::kContractionScheduler.name, device_);
+  const plan::Scheduler* const attention_ = plan::find_scheduler(plan::kAttentionScheduler.name, device_);
+  const plan::Scheduler* const convolution_ = plan::find_scheduler(plan::kConvolutionScheduler.name, device_);
+  const plan::Scheduler* const recurrence_ = plan::find_scheduler(plan::kRecurrenceScheduler.name, device_);
 };
 
 }  // namespace
 
-Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device) {
-  return ProductJoiner(graph, std::move(schedule), device).run();
+Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device,
+                       const LibraryRates& rates) {
+  return ProductJoiner(graph, std::move(schedule), device, rates).run();
 }
 
 }  // namespace kw

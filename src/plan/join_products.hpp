@@ -7,10 +7,22 @@
 
 namespace kw {
 
+// What a target's library reaches of the device's rates with products and attention.
+struct LibraryRates {
+  double products = 0.92;
+  // Of attention in single precision; in 16 bits, and there with a mask, for which libraries may have slower kernels.
+  double single_attention = 0.6, halves_attention = 1.0, masked_attention = 0.5;
+  double flops_of_score = 0;  // of attention, beside its products
+  // Where the device has no rate of its own for products in 16 bits (half_flops): theirs, of that in f32, of which
+  // attention's shares are then.
+  double bf16 = 1.0, f16 = 1.0;
+};
+
 // The schedule with those of its library calls replaced that are products the device makes sooner so, by the cost
 // model; each takes the pointwise group that alone reads it, or the one that folds its columns or, of a convolution,
 // its filters; a convolution also the means and variances of its channels, which leave a norm pointwise, and the
-// pointwise group that makes its image. All else stays as it is.
-Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device);
+// pointwise group that makes its image. All else stays as it is, and what the target has no scheduler for.
+Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device,
+                       const LibraryRates& rates = {});
 
 }  // namespace kw

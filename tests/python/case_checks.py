@@ -33,14 +33,18 @@ def compile_for_gpu(module: torch.nn.Module, *arguments: Any, **options: Any) ->
 
 
 def as_one_group(
-    module: torch.nn.Module, arguments: list[torch.Tensor], scheduler: str, parameters: dict[str, int]
+    module: torch.nn.Module,
+    arguments: list[torch.Tensor],
+    scheduler: str,
+    parameters: dict[str, int],
+    target: str = "triton",
 ) -> dict[str, Any]:
     """The candidate in which everything that the module does is one group of this scheduler."""
     graph = export.export_module(module, tuple(arguments), device="cpu")
-    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
+    schedule = library.compile_graph(graph, target, caution="unfused")["schedule"]
     nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
     schedule["groups"] = [{"nodes": nodes, "scheduler": scheduler, "parameters": parameters}]
-    return library.compile_graph(graph, "triton", schedule=schedule)
+    return library.compile_graph(graph, target, schedule=schedule)
 
 
 def machine_code(emitted: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -13,10 +13,8 @@ using namespace kernel_ir;
 namespace {
 
 constexpr MemoryRules kMemory{.in_blocks = false, .line_bytes = 64, .lost_bytes = 0};
-constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
-constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
-constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
-constexpr double kNearBytes = 32 << 10;         // of the nearest cache
+constexpr double kOneCoreShare = 0.6;    // of the memory's bandwidth, that a single core can ask for
+constexpr double kNearBytes = 32 << 10;  // of the nearest cache
 constexpr double kProgramCycles = 20, kFoldCycles = 40, kCarryCycles = 4;
 
 class PartEstimation {

@@ -5,6 +5,13 @@
 
 namespace kw::cpu {
 
+constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
+constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
+
 KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
+
+// Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD
+// instructions, and its buffers through memory once.
+double tile_seconds(const tile::Program& program, const DeviceDescription& device);
 
 }  // namespace kw::cpu

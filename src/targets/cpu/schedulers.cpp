@@ -162,7 +162,8 @@ const std::vector<Scheduler>& schedulers() {
       {kBags, GroupWork::kElements, is_bags, no_choices, defaults, space_of_bags, lower_bags},
       {kSliding, GroupWork::kElements, is_sliding, choices_of_windows, defaults, space_of_windows, lower_windows},
       {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower},
-      {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower}};
+      {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower},
+      attention_scheduler()};
   return table;
 }
 

@@ -1,4 +1,4 @@
-// The CPU's schedulers, one for each kind of group (plan/group_kinds.hpp).
+// The CPU's schedulers: one for each kind of group (plan/group_kinds.hpp), and for attention.
 #pragma once
 
 #include "plan/scheduler.hpp"
@@ -6,5 +6,6 @@
 namespace kw::cpu {
 
 const std::vector<plan::Scheduler>& schedulers();
+const plan::Scheduler& attention_scheduler();
 
 }  // namespace kw::cpu

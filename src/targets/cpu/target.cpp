@@ -2,6 +2,7 @@
 
 #include "emit/target_printer.hpp"
 #include "judge/environment.hpp"
+#include "plan/join_products.hpp"
 #include "support/error.hpp"
 #include "targets/cpu/cost.hpp"
 #include "targets/cpu/language.hpp"
@@ -11,6 +12,15 @@
 namespace kw {
 
 namespace {
+
+// Measured with PyTorch 2.13.
+constexpr LibraryRates kLibraryRates{.products = 0.8,
+                                     .single_attention = 0.9,
+                                     .halves_attention = 0.9,
+                                     .masked_attention = 0.9,
+                                     .flops_of_score = 40,
+                                     .bf16 = 2.0,
+                                     .f16 = 0.06};
 
 class CpuTarget : public Target {
  public:
@@ -43,11 +53,15 @@ class CpuTarget : public Target {
 
   const std::vector<plan::Scheduler>& schedulers() const override { return cpu::schedulers(); }
 
+  void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
+    schedule = join_products(graph, std::move(schedule), device, kLibraryRates);
+  }
+
   KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
     return cpu::estimate_of(kernel, device);
   }
-  double seconds_of(const tile::Program&, const DeviceDescription&) const override {
-    fail_internal(__FILE__, __LINE__, "no scheduler of the CPU makes tile programs");
+  double seconds_of(const tile::Program& program, const DeviceDescription& device) const override {
+    return cpu::tile_seconds(program, device);
   }
 
   std::unique_ptr<TargetPrinter> printer() const override { return make_cpu_printer(); }

@@ -1,0 +1,140 @@
+// Seconds of a tile program on a CPU. Constants were measured with attention of single precision; they tell it from
+// the library's, and good blocks from bad ones.
+#include <algorithm>
+#include <cmath>
+
+#include "emit/cpu/loop_nest.hpp"
+#include "lower/lane_order.hpp"
+#include "targets/cpu/cost.hpp"
+
+namespace kw::cpu {
+
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+
+// Of the rate of the library's products, that add_product reaches. Measured on an AMD EPYC with AVX-512: 2.3, where MKL
+// does not use that; it will be less on others.
+constexpr double kProductShare = 1.5;
+constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
+constexpr double kScatteredInstructions = 2;  // of an element that SIMD cannot take side by side
+constexpr double kCacheOverMemory = 4;        // where it was not measured
+
+class TileEstimate {
+ public:
+  TileEstimate(const tile::Program& program, const DeviceDescription& device)
+      : program_(program),
+        device_(device),
+        ranges_(tile::ranges_of(program)),
+        ranks_(lower::rank_lanes(program)),
+        moved_(program.buffers.size()) {
+    for (const tile::Symbol symbol : program.grid)
+      blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
+  }
+
+  double run() {
+    walk(program_.body, blocks_);
+    double memory_bytes = 0, moved_bytes = 0;
+    for (size_t place = 0; place < program_.buffers.size(); ++place) {
+      moved_bytes += moved_[place];
+      memory_bytes += std::min(bytes_of(program_.buffers[place]), moved_[place]);
+    }
+    const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
+                                                            : kCacheOverMemory * device_.copy_bytes_per_second;
+    const double memory = memory_bytes / device_.copy_bytes_per_second + (moved_bytes - memory_bytes) / cache;
+    // The last round of blocks leaves cores idle.
+    const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
+    const double rounds = std::ceil(blocks_ / units), at_work = rounds > 0 ? blocks_ / rounds : 1;
+    const double arithmetic = products_ / (kProductShare * device_.fp32_flops * at_work / units) +
+                              instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
+    const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
+    // Less than either hides the other entirely.
+    return std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + synchronise;
+  }
+
+ private:
+  double lanes() const { return std::max(1.0, static_cast<double>(device_.vector_bytes) / 4); }
+
+  double points(tile::Value value) const {
+    double count = 1;
+    for (const tile::Symbol lane : program_.values[value].type.lanes)
+      count *= static_cast<double>(tile::width_of(program_, lane));
+    return count;
+  }
+
+  double bytes_of(const tile::Buffer& buffer) const {
+    double bytes = static_cast<double>(size_of(buffer.dtype));
+    for (const tile::Index& size : buffer.shape) bytes *= static_cast<double>(kernel::range_of(size, ranges_).high);
+    return bytes;
+  }
+
+  // A loop that ends where a block's position says is half as long for all blocks together.
+  double iterations(const Instruction& loop) const {
+    const auto range = kernel::range_of(loop.end - loop.begin, ranges_);
+    return std::ceil(static_cast<double>(std::max<int64_t>(range.low, 0) + range.high) / 2 /
+                     static_cast<double>(loop.step));
+  }
+
+  void walk(const std::vector<Instruction>& body, double times) {
+    for (const Instruction& one : body) {
+      if (one.kind == Kind::kFor) {
+        walk(one.body, times * iterations(one));
+      } else if (one.kind == Kind::kIf) {
+        walk(one.body, times);
+      } else if (one.kind == Kind::kStore || one.kind == Kind::kLoad) {
+        const tile::Value value = one.kind == Kind::kStore ? one.operands[0] : one.results[0];
+        moved_[one.access.buffer] += times * points(value) *
+                                     static_cast<double>(size_of(program_.values[value].type.dtype));
+        instructions_ += times * points(value) * (is_dense(one.access) ? 1 / lanes() : kScatteredInstructions);
+      } else if (one.kind == Kind::kDot) {
+        products_ += times * flops_of(one);
+      } else if (one.kind == Kind::kOp) {
+        kernel_ir::Expr expr;
+        expr.kind = kernel_ir::ExprKind::kOp;
+        expr.op = one.op;
+        instructions_ += times * points(one.results[0]) * cost_of(expr) / lanes();
+      } else if (one.kind == Kind::kFold || one.kind == Kind::kScan) {
+        instructions_ += times * points(one.operands[0]) / lanes();
+      }
+    }
+  }
+
+  // Do neighbours along the innermost loop lie side by side in memory?
+  bool is_dense(const tile::Access& access) const {
+    const auto lanes = tile::lanes_of(program_, access);
+    if (lanes.empty()) return true;
+    const auto ranked_below = [&](tile::Symbol left, tile::Symbol right) { return ranks_[left] < ranks_[right]; };
+    const tile::Symbol inner = *std::max_element(lanes.begin(), lanes.end(), ranked_below);
+    const tile::Buffer& buffer = program_.buffers[access.buffer];
+    for (size_t place = 0; place < access.coordinates.size(); ++place) {
+      const bool side_by_side = buffer.strides.empty() ? place + 1 == access.coordinates.size()
+                                                       : buffer.strides[place] == tile::Index(1);
+      if (side_by_side && tile::has_lane(tile::lanes_of(program_, access.coordinates[place].index), inner)) return true;
+    }
+    return false;
+  }
+
+  double flops_of(const Instruction& dot) const {
+    double flops = 2 * points(dot.results[0]);
+    const auto& lanes_of_result = program_.values[dot.results[0]].type.lanes;
+    for (const tile::Symbol lane : program_.values[dot.operands[1]].type.lanes)
+      if (!tile::has_lane(lanes_of_result, lane)) flops *= static_cast<double>(tile::width_of(program_, lane));
+    return flops;
+  }
+
+  const tile::Program& program_;
+  const DeviceDescription& device_;
+  std::vector<kernel::SymbolRange> ranges_;
+  std::vector<int> ranks_;
+  std::vector<double> moved_;  // [buffer] bytes loaded and stored
+  double blocks_ = 1, products_ = 0, instructions_ = 0;
+};
+
+}  // namespace
+
+double tile_seconds(const tile::Program& program, const DeviceDescription& device) {
+  return TileEstimate(program, device).run();
+}
+
+}  // namespace kw::cpu
