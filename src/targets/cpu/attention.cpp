@@ -13,13 +13,12 @@ namespace {
 
 constexpr int64_t kLeastBlock = 16;  // what is narrower is no product of tiles (lower/values.cpp)
 constexpr int64_t kVector = 16;      // floats of the widest SIMD registers, of which columns of products are multiples
+constexpr int64_t kVectorOfBytes = 64;
 // Measured with 32 to 128 features: a block's scores then stay in a core's cache. Up to kKeysAtOnce keys are folded in
 // one step, which rescales nothing.
 constexpr int64_t kMostQueries = 256, kMostKeys = 128, kKeysAtOnce = 256;
 constexpr int64_t kMostCausalQueries = 128;  // smaller blocks leave out more of what is masked
 constexpr int64_t kBlocksOfCore = 2;         // at least, so that cores end at about the same time
-
-constexpr int64_t kVectorOfBytes = 64;  // truths of a mask are bytes
 
 int64_t in_vectors(int64_t extent, int64_t vector = kVector) { return ceil_divide(extent, vector) * vector; }
 
@@ -56,6 +55,7 @@ Parameters default_blocks(const LoweredGroup& group, const DeviceDescription& de
   }
   const int64_t keys = even_block(values.depth, values.depth <= kKeysAtOnce ? kKeysAtOnce : kMostKeys);
   const auto& mask = group.attention->mask;
+  // Truths of a mask are bytes.
   const int64_t vector = mask && mask->dtype == DType::b1 ? kVectorOfBytes : kVector;
   return {{"keys", in_vectors(keys, vector)}, {"queries", std::max(even_block(values.rows, most), kLeastBlock)}};
 }

@@ -14,8 +14,8 @@ namespace {
 using tile::Instruction;
 using tile::Kind;
 
-// Of the rate of the library's products, that add_product reaches. Measured on an AMD EPYC with AVX-512: 2.3, where MKL
-// does not use that; it will be less on others.
+// Of the rate of the library's products, that add_product reaches. 2.3 on an AMD EPYC with AVX-512, where MKL may not
+// take its fastest path; others were not measured.
 constexpr double kProductShare = 1.5;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
 constexpr double kScatteredInstructions = 2;  // of an element that SIMD cannot take side by side
