@@ -75,6 +75,7 @@ def module(body: str, shapes: str = UNEVEN, extra: str = "torch.zeros(1)", dtype
 
 PLANNED = {
     "by_hand": module(BY_HAND.format(score=PRODUCT)),
+    "with_relu": module(f"return torch.relu({PRODUCT}) @ v"),
     "operator": module(OPERATOR.format(more="")),
     "causal": module(OPERATOR.format(more=", is_causal=True"), SQUARE),
     "causal_uneven": module(OPERATOR.format(more=", is_causal=True")),
