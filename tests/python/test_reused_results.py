@@ -17,6 +17,7 @@ from kernelwright.capture import export
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(8, 24, generator=GENERATOR)
 WEIGHT = torch.randn(24, 24, generator=GENERATOR) / 5
+WIDE = torch.randn(300, 16, generator=GENERATOR) / 5
 IMAGE = torch.randn(2, 3, 9, 9, generator=GENERATOR)
 FILTERS = torch.randn(4, 3, 3, 3, generator=GENERATOR) / 5
 
@@ -54,7 +55,8 @@ def two_products(x: torch.Tensor) -> torch.Tensor:
 
 
 def chained(x: torch.Tensor) -> torch.Tensor:
-    return torch.tanh(torch.tanh(torch.tanh(x @ WEIGHT) @ WEIGHT) @ WEIGHT)
+    """Wider at one end than two products that are one kernel."""
+    return torch.tanh(torch.tanh(torch.tanh(x @ WIDE) @ WEIGHT[:16, :16]) @ WIDE.mT)
 
 
 # What forward computes, of what, and how many kernels' results lie where a library's lay.
@@ -62,7 +64,7 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor, int]] = {
     "after a product": (lambda x: F.relu(product(x)) * 2, X, 1),
     "after a convolution": (lambda x: F.relu6(F.conv2d(x, FILTERS)), IMAGE, 1),
     "of two, one": (two_products, X, 1),
-    "each of several": (chained, X, 3),
+    "each of several": (chained, WIDE[:, :8].mT, 3),
     "what is returned as well": (kept, X, 0),
     "what is read later": (read_later, X, 1),
     "what a view shows": (viewed, X, 0),
