@@ -13,12 +13,16 @@ namespace {
 // Beyond, an exponential in f32 is 0 or infinite whatever is added to its exponent.
 constexpr double kLargestExponent = 128.0;
 
+// Nodes between a cumsum and its exponential: what goes on for longer (a loop that was unrolled) is left as it is.
+constexpr int kLongestWay = 64;
+
 class Exponents {
  public:
   explicit Exponents(Graph& graph) : rewriter_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
+      note_sums(node);
       if (node.op != "aten.exp.default" || rewriter_.type(node.results[0]).dtype != DType::f32) return false;
       const ValueId exponent = node.value("self");
       if (!holds_sums(exponent)) return false;
@@ -39,28 +43,25 @@ class Exponents {
     return high.apply("exp") * (low + Term(1.0));
   }
 
-  // A node that passes a sum on: nullptr where the value is not one's f32 result.
-  const Node* passes_on(ValueId id) const {
-    const Node* node = rewriter_.producer(id);
-    if (node == nullptr || !node->op.starts_with("aten.") || node->results.size() != 1 ||
-        rewriter_.type(id).dtype != DType::f32)
-      return nullptr;
-    constexpr std::array kNames = {
-        "add", "cat", "clone", "constant_pad_nd", "cumsum", "div", "flip", "masked_fill", "mul", "neg", "sub", "where"};
-    const bool known = std::find(kNames.begin(), kNames.end(), base_name(node->op)) != kNames.end();
-    if (!known && class_of(node->op) != OpClass::kView) return nullptr;
-    return node->text("rounding_mode").empty() ? node : nullptr;
+  // Where the node's result is made of cumsums by nodes that pass them on, how long that way is.
+  void note_sums(const Node& node) {
+    if (!node.op.starts_with("aten.") || node.results.size() != 1 || node.results[0] == kNoValue ||
+        rewriter_.type(node.results[0]).dtype != DType::f32)
+      return;
+    constexpr std::array kPassOn = {"add", "cat", "clone", "constant_pad_nd", "div", "flip", "masked_fill", "mul",
+                                    "neg", "sub", "where"};
+    const std::string_view name = base_name(node.op);
+    int way = name == "cumsum" ? 1 : 0;
+    const bool passes_on = way > 0 || std::find(kPassOn.begin(), kPassOn.end(), name) != kPassOn.end() ||
+                           class_of(node.op) == OpClass::kView;
+    if (!passes_on || !node.text("rounding_mode").empty()) return;
+    for_each_operand(node, [&](ValueId operand) {
+      if (const auto found = ways_.find(operand); found != ways_.end()) way = std::max(way, found->second + 1);
+    });
+    if (way > 0 && way <= kLongestWay) ways_[node.results[0]] = way;
   }
 
-  bool holds_sums(ValueId id) {
-    if (const auto known = holds_sums_.find(id); known != holds_sums_.end()) return known->second;
-    bool holds = false;
-    if (const Node* node = passes_on(id)) {
-      holds = base_name(node->op) == "cumsum";
-      if (!holds) for_each_operand(*node, [&](ValueId operand) { holds = holds || holds_sums(operand); });
-    }
-    return holds_sums_[id] = holds;
-  }
+  bool holds_sums(ValueId id) const { return ways_.contains(id); }
 
   // Results keep their strides, so that views of them stay views.
   ValueId in_double(ValueId id) {
@@ -82,7 +83,7 @@ class Exponents {
   }
 
   Rewriter rewriter_;
-  std::unordered_map<ValueId, bool> holds_sums_;
+  std::unordered_map<ValueId, int> ways_;  // of values that hold sums: nodes since the first of them
   std::unordered_map<ValueId, ValueId> in_double_;
 };
 

@@ -67,3 +67,16 @@ TEST(GraphSpeed, AHundredThousandNodesTakeFiveSeconds) {
   EXPECT_LT(best, 5.0);
   EXPECT_EQ(print(parse_graph(text)), text);
 }
+
+// What a pass follows from node to node must not be the stack's depth.
+TEST(GraphSpeed, ALongWayFromASumToItsExponentialIsWalked) {
+  std::string text =
+      "graph Long on cpu {\n  input %x : f32[8] user args.0\n"
+      "  %value_0 = aten.cumsum.default(self=%x, dim=0) : f32[8]\n";
+  for (int i = 1; i < kNodes; ++i)
+    text += fmt::format("  %value_{} = aten.add.Tensor(self=%value_{}, other=%x) : f32[8]\n", i, i - 1);
+  text += fmt::format("  %y = aten.exp.default(self=%value_{}) : f32[8]\n  return %y\n}}\n", kNodes - 1);
+  Graph graph = parse_graph(text);
+  run_pass(graph, "exponents");
+  EXPECT_EQ(graph.nodes.size(), static_cast<size_t>(kNodes) + 1);
+}
