@@ -265,21 +265,6 @@ def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
     assert remote.altered(left) == []
 
 
-def test_what_is_forgotten_goes_when_it_is_to_rest(resident, monkeypatch):
-    remote, inputs = resident(returning("x * 2"))
-    first, second = (remote.run(inputs, 5, "running forward") for _ in range(2))
-    number = remote._numbers[id(first)]
-    assert remote.altered(first) == []
-    remote.release(first)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(remotes, "is_scarce", lambda device: False)
-        elsewhere.setattr(remote, "device", torch.device("cuda"))
-        remote.rest()
-    assert remote._dropped == [] and remote.altered(second) == []
-    with pytest.raises(errors.Error, match="KeyError"):
-        remote._ask({"op": "outputs", "number": number, "outputs": "repeated"}, "giving what it has forgotten")
-
-
 def test_nothing_that_it_started_outlives_it(resident):
     code = """
     import subprocess

@@ -8,7 +8,7 @@ from verification_problems import ELEMENTWISE
 
 from kernelwright import errors
 from kernelwright.host.resident import Resident
-from kernelwright.judge import hoarding, remote, verification
+from kernelwright.judge import hoarding, measurement, remote, verification
 from kernelwright.running import limits
 
 GIB = 1 << 30
@@ -128,3 +128,80 @@ def test_out_of_memory_says_what_was_its_share():
     )
     assert told.code == "out-of-memory"
     assert "Tried to allocate 64.00 GiB" in told.message and "20.0 GiB of this GPU's memory" in told.message
+
+
+# Memory that is given back
+
+
+@pytest.fixture
+def verified(tmp_path):
+    (tmp_path / "problem.py").write_text(ELEMENTWISE)
+    (tmp_path / "candidate.py").write_text(ELEMENTWISE.replace("Model(", "ModelNew("))
+    given = {"problem": str(tmp_path / "problem.py"), "candidate": str(tmp_path / "candidate.py"), "seed": 1}
+    one = verification.Verification(given, lambda stage, fraction: None)
+    one.inputs.fill("generator", 3, False)
+    yield one
+    one.contestant.close()
+
+
+def test_what_is_forgotten_goes_when_it_is_to_rest(verified, monkeypatch):
+    contestant, inputs = verified.contestant, verified.inputs
+    first, second = (contestant.run(inputs, 5, "running forward") for _ in range(2))
+    number = contestant._numbers[id(first)]
+    assert contestant.altered(first) == []
+    contestant.release(first)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(remote, "is_scarce", lambda device: False)
+        elsewhere.setattr(contestant, "device", GPU)
+        contestant.rest()
+    assert contestant._dropped == [] and contestant.altered(second) == []
+    with pytest.raises(errors.Error, match="KeyError"):
+        contestant._ask({"op": "outputs", "number": number, "outputs": "repeated"}, "giving what it has forgotten")
+
+
+class Contestant:
+    def __init__(self):
+        self.rests, self.reserve = 0, None
+
+    def rest(self):
+        self.rests += 1
+
+    def timer(self, inputs, reserve=None):
+        self.reserve = reserve
+
+    def sample(self, inputs, seed=0):
+        return 1.0
+
+
+@pytest.mark.parametrize("peak, turns", [(25, False), (40, True)])
+def test_contestants_take_turns_where_there_is_no_room_for_all(card, peak, turns):
+    card(others=10)
+    timed = measurement.Measurement.__new__(measurement.Measurement)
+    timed.device, timed.inputs, timed.timed, timed.takes_turns = GPU, None, None, False
+    timed.contestants = {"ours": Contestant(), "eager": Contestant()}
+    timed.samples, timed._renew = {"ours": [], "eager": []}, lambda name, new_weights: None
+    timed._make_timers({"ours": peak * GIB, "eager": peak * GIB})
+    assert [one.reserve for one in timed.contestants.values()] == [peak * GIB if turns else None] * 2
+    timed._round(0, ["ours", "eager"], each_round=False)
+    assert [one.rests for one in timed.contestants.values()] == [1 + turns] * 2  # once before, and after each sample
+    assert timed.samples == {"ours": [1.0], "eager": [1.0]}
+
+
+@pytest.mark.parametrize("scarce", [False, True])
+def test_what_timed_calls_need_is_kept_until_it_is_to_rest(monkeypatch, scarce):
+    resident, emptied = Resident.__new__(Resident), []
+    resident.device, resident.kept, resident.result, resident.keeps_memory = GPU, {1: [], 2: []}, object(), False
+    resident.answers = {"timer": resident.make_timer, "adopt": lambda message: {}, "rest": resident.rest}
+    asked = iter([{"op": "adopt"}, {"op": "timer", "reserve": None}, {"op": "adopt"}, {"op": "rest", "drop": [1]}])
+    resident.channel = types.SimpleNamespace(
+        receive=lambda: next(asked, None), send=lambda reply: emptied.append(len(calls))
+    )
+    calls = []
+    monkeypatch.setattr("kernelwright.host.resident.is_scarce", lambda device: scarce)
+    monkeypatch.setattr("kernelwright.host.resident.Timer", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("emptied"))
+    resident.serve()
+    # Before each answer: not for a timer, nor for what stands between timed calls.
+    assert emptied == ([1, 1, 1, 2] if scarce else [0, 0, 0, 0])
+    assert resident.kept == {2: []} and resident.result is None
