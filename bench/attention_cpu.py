@@ -1,5 +1,5 @@
-"""Attention as one C++ kernel of ours beside PyTorch's, on this machine's CPU: medians of calls in turns, and errors
-against double precision.
+"""Attention, and two layers of a perceptron, as one C++ kernel of ours beside PyTorch's, on this machine's CPU: medians
+of calls in turns, and errors against double precision.
 
 PYTHONPATH=python python3 bench/attention_cpu.py [--cpu-time] [NAME...]     NAME: the beginning of a row's name
 
@@ -38,6 +38,10 @@ def with_relu(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.relu(q @ k.mT * q.shape[-1] ** -0.5) @ v
 
 
+def two_layers(x: Tensor, wide: Tensor, narrow: Tensor) -> Tensor:
+    return F.gelu(x @ wide) @ narrow
+
+
 OPERATOR = F.scaled_dot_product_attention
 ROWS = [
     Row("operator", OPERATOR, heads(1, 16, 512, 64)),
@@ -52,6 +56,7 @@ ROWS = [
     Row("by hand with a mask, heads of 96", masked, (*heads(1, 8, 512, 96), (1, 1, 512, 512))),
     Row("by hand with distances", by_distance, (*heads(1, 16, 512, 64), (16,))),
     Row("a ReLU for the softmax", with_relu, heads(1, 16, 512, 64)),
+    Row("two layers of 4096 × 128 × 512 × 128", two_layers, ((4096, 128), (128, 512), (512, 128))),
     Row("bf16, operator", OPERATOR, heads(1, 16, 512, 64), torch.bfloat16),
     Row("bf16, causal", causal, heads(1, 16, 512, 64), torch.bfloat16),
     Row("bf16, by hand", by_hand, heads(1, 16, 512, 64), torch.bfloat16),

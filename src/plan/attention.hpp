@@ -1,5 +1,6 @@
 // Attention among a graph's nodes: a softmax over the product of queries and keys, whose result only the product with
-// the values reads; or PyTorch's operator for it.
+// the values reads; or PyTorch's operator for it. Without the softmax, any two products of which the second reads what
+// pointwise nodes make of the first.
 #pragma once
 
 #include <optional>

@@ -34,7 +34,7 @@ const ParameterTable& takes() {
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product &scores = *group.attention->scores->product, &values = *group.product;
-  const bool split = values.right.dtype == DType::f32;  // or as many bytes
+  const bool split = values.right.dtype == DType::f32;  // without a softmax it is not, and takes as many bytes
   const int64_t feature = next_power_of_two(scores.depth), column = next_power_of_two(values.columns),
                 widest = std::max(feature, column);
   // Measured on an H100: 16-bit operands and narrow heads like small blocks, several to a multiprocessor.
