@@ -1,17 +1,12 @@
-// Between which numbers an expression's values lie, as far as its operators say: where the base of a power is known not
-// to be negative, a printer can leave out what the other cases need. NaN stands outside: a range says nothing of it.
+// Between which numbers the values of a KernelIR expression lie (kernel/value_range.hpp).
 #pragma once
 
-#include <limits>
-
 #include "emit/kernel_ir.hpp"
+#include "kernel/value_range.hpp"
 
 namespace kw::kernel_ir {
 
-struct ValueRange {
-  double low = -std::numeric_limits<double>::infinity();  // 0: never below +0, and never −0
-  double high = std::numeric_limits<double>::infinity();
-};
+using kernel::ValueRange;
 
 // Floats only. Nearly linear in the expressions below `id`.
 ValueRange value_range(const Kernel& kernel, ExprId id);
