@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "emit/tile_in_place.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 
@@ -10,6 +11,8 @@ namespace kw {
 namespace {
 
 using kernel_ir::Kernel;
+using kw::is_elementwise;
+using kw::reads_what_it_writes;
 
 // The kernel's one store to `buffer`; nullptr where there is none, or more.
 const kernel_ir::Store* only_store(const Kernel& kernel, int buffer) {
@@ -78,6 +81,39 @@ bool is_elementwise(const Kernel& kernel, int read, int written) {
   });
 }
 
+// Of a step that launches a kernel once: the kernel, of either form, to `ask`; false of others.
+template <typename Ask>
+bool ask_kernel(const Program& program, const Step& step, const Ask& ask) {
+  if (const auto* kernel = std::get_if<KernelStep>(&step)) return ask(program.kernels[kernel->kernel]);
+  const auto* tiles = std::get_if<TileStep>(&step);
+  return tiles && !tiles->repetition && ask(program.tiles[tiles->program]);
+}
+
+bool is_written(const Kernel& kernel, size_t place) {
+  return kernel.buffers[place].role != kernel_ir::BufferRole::kInput;
+}
+bool is_written(const tile::Program& tiles, size_t place) {
+  return tiles.buffers[place].role != tile::BufferRole::kInput;
+}
+
+// Does the step write a tensor of that name?
+bool writes(const Program& program, const Step& step, const std::string& name) {
+  return ask_kernel(program, step, [&](const auto& kernel) {
+    const std::vector<std::string>& tensors = *kernel_tensors(step);
+    for (size_t place = 0; place < tensors.size(); ++place)
+      if (tensors[place] == name && is_written(kernel, place)) return true;
+    return false;
+  });
+}
+
+bool moves_tensors(const Step& step) {
+  const auto* kernel = std::get_if<KernelStep>(&step);
+  const auto* tiles = std::get_if<TileStep>(&step);
+  if (!kernel && !tiles) return false;
+  const std::vector<int64_t>& offsets = kernel ? kernel->offsets : tiles->offsets;
+  return std::any_of(offsets.begin(), offsets.end(), [](int64_t offset) { return offset != 0; });
+}
+
 // Operators whose result is always memory of its own. einsum, among products, may answer with a view of its operand.
 bool makes_memory(const Node& node) {
   static const std::set<std::string_view> kProducts = {"mm",     "bmm",    "addmm", "baddbmm",
@@ -132,9 +168,11 @@ class Finder {
       const std::string& name = graph_.values[step->value].name;
       const auto uses = uses_.find(name);
       if (uses == uses_.end()) continue;
-      const auto* writer = std::get_if<KernelStep>(&program_.steps[uses->second.front()]);
-      if (writer == nullptr || writer->by_last || written_again(name, uses->second)) continue;
-      for (const std::string& other : writer->tensors)
+      const Step& writer = program_.steps[uses->second.front()];
+      const auto* kernel = std::get_if<KernelStep>(&writer);
+      if (kernel_tensors(writer) == nullptr || (kernel && kernel->by_last) || written_again(name, uses->second))
+        continue;
+      for (const std::string& other : *kernel_tensors(writer))
         if (made.contains(other) && !returned.contains(other) && takes_over(other, step->value, uses->second.front())) {
           result[name] = other;
           made.erase(other);
@@ -146,32 +184,29 @@ class Finder {
 
  private:
   bool written_again(const std::string& name, const std::vector<size_t>& uses) const {
-    for (size_t at = 1; at < uses.size(); ++at)
-      if (const auto* step = std::get_if<KernelStep>(&program_.steps[uses[at]]))
-        for (size_t place = 0; place < step->tensors.size(); ++place)
-          if (step->tensors[place] == name &&
-              program_.kernels[step->kernel].buffers[place].role != kernel_ir::BufferRole::kInput)
-            return true;
-    return false;
+    return std::any_of(uses.begin() + 1, uses.end(),
+                       [&](size_t at) { return writes(program_, program_.steps[at], name); });
   }
 
   // May the kernel of step `writer` make `value` where the library's result `other` lies?
   bool takes_over(const std::string& other, ValueId value, size_t writer) const {
-    const auto& step = std::get<KernelStep>(program_.steps[writer]);
+    const Step& step = program_.steps[writer];
+    const std::vector<std::string>& tensors = *kernel_tensors(step);
     const auto old = std::find_if(graph_.values.begin(), graph_.values.end(),
                                   [&](const Value& one) { return one.name == other; });
     const TensorType &from = old->type, &to = graph_.type(value);
     if (from.dtype != to.dtype || from.shape != to.shape || from.strides != to.strides || from.device != to.device ||
         !from.is_dense() || viewed_.contains(other) || uses_.at(other).back() != writer)
       return false;
-    if (std::any_of(step.offsets.begin(), step.offsets.end(), [](int64_t offset) { return offset != 0; })) return false;
+    if (moves_tensors(step)) return false;
     const auto position = [&](const std::string& name) {
-      return std::count(step.tensors.begin(), step.tensors.end(), name) == 1
-                 ? static_cast<int>(std::find(step.tensors.begin(), step.tensors.end(), name) - step.tensors.begin())
+      return std::count(tensors.begin(), tensors.end(), name) == 1
+                 ? static_cast<int>(std::find(tensors.begin(), tensors.end(), name) - tensors.begin())
                  : -1;
     };
     const int read = position(other), written = position(graph_.values[value].name);
-    return read >= 0 && written >= 0 && is_elementwise(program_.kernels[step.kernel], read, written);
+    return read >= 0 && written >= 0 &&
+           ask_kernel(program_, step, [&](const auto& kernel) { return is_elementwise(kernel, read, written); });
   }
 
   // A kernel stores to the old tensor itself, and the new value is a name for it. A view of the input as it was is
@@ -181,10 +216,7 @@ class Finder {
     for (const Step& step : program_.steps) {
       if (const auto* view = std::get_if<ViewStep>(&step))
         named = named || (view->value == new_value && view->base == old_name);
-      if (const auto* call = std::get_if<KernelStep>(&step))
-        for (size_t at = 0; at < call->tensors.size(); ++at)
-          stored = stored || (call->tensors[at] == old_name &&
-                              program_.kernels[call->kernel].buffers[at].role != kernel_ir::BufferRole::kInput);
+      stored = stored || writes(program_, step, old_name);
     }
     return stored && named;
   }
@@ -199,25 +231,23 @@ class Finder {
     const auto writes = uses_.find(new_name);
     if (writes == uses_.end() || writes->second.size() != 1) return false;
     const size_t writer = writes->second[0];
-    const auto* step = std::get_if<KernelStep>(&program_.steps[writer]);
-    if (step == nullptr) return false;
-    for (int64_t offset : step->offsets)
-      if (offset != 0) return false;
+    const Step& step = program_.steps[writer];
+    if (kernel_tensors(step) == nullptr || moves_tensors(step)) return false;
+    const std::vector<std::string>& tensors = *kernel_tensors(step);
     // A view, or a result that is the tensor itself, might be read after the write.
     if (const auto reads = uses_.find(old_name);
         reads != uses_.end() && (reads->second.back() > writer || viewed_.contains(old_name)))
       return false;
     const auto position = [&](const std::string& name) {
-      return static_cast<int>(std::find(step->tensors.begin(), step->tensors.end(), name) - step->tensors.begin());
+      return static_cast<int>(std::find(tensors.begin(), tensors.end(), name) - tensors.begin());
     };
-    const auto times = [&](const std::string& name) {
-      return std::count(step->tensors.begin(), step->tensors.end(), name);
-    };
+    const auto times = [&](const std::string& name) { return std::count(tensors.begin(), tensors.end(), name); };
     if (times(new_name) != 1 || times(old_name) > 1) return false;
-    const Kernel& kernel = program_.kernels[step->kernel];
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
-    return reads_what_it_writes(kernel, old_buffer, new_buffer) &&
-           (old_buffer < 0 || target_.reads_before_it_writes(kernel, old_buffer, new_buffer));
+    return ask_kernel(program_, step, [&](const auto& kernel) {
+      return reads_what_it_writes(kernel, old_buffer, new_buffer) &&
+             (old_buffer < 0 || target_.reads_before_it_writes(kernel, old_buffer, new_buffer));
+    });
   }
 
   const Graph& graph_;

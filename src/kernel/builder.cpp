@@ -33,17 +33,18 @@ std::optional<Index> index_of(const Expr& expr) {
   return std::nullopt;
 }
 
-// What an operation makes of two indices, where that is one again.
+// What an operation makes of two indices, where that is one again. What divides a number that may be negative stays an
+// operation: languages round its quotient in their own ways.
 std::optional<Index> combined(ScalarOp op, const Index& left, const Index& right, SymbolRanges ranges) {
   switch (op) {
     case ScalarOp::kAdd: return left + right;
     case ScalarOp::kSub: return left - right;
     case ScalarOp::kMul: return left * right;
     case ScalarOp::kFloorDiv:
-      if (range_of(right, ranges).low < 1) return std::nullopt;
+      if (range_of(right, ranges).low < 1 || range_of(left, ranges).low < 0) return std::nullopt;
       return floor_divide(left, right, ranges);
     case ScalarOp::kRemainder:
-      if (range_of(right, ranges).low < 1) return std::nullopt;
+      if (range_of(right, ranges).low < 1 || range_of(left, ranges).low < 0) return std::nullopt;
       return modulo(left, right, ranges);
     default: return std::nullopt;
   }

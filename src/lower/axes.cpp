@@ -30,6 +30,7 @@ class Mapper {
     program().doc = kernel_.doc;
     program().warps = schedule_.warps;
     program().max_registers = schedule_.max_registers;
+    program().approximate = schedule_.approximate;
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
     mapped_.skip_masked = schedule_.skip_masked;

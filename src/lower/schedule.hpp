@@ -28,7 +28,8 @@
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
 // which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with `walkers`, about so many blocks are
 // started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
-// `loads_first` what a block needs behind its loops is loaded before them, and is there when they end.
+// `loads_first` what a block needs behind its loops is loaded before them, and is there when they end. `approximate`
+// says that results are rounded to so few bits that the hardware's approximations of functions are exact enough.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +74,7 @@ struct KernelSchedule {
   bool skip_masked = false;  // blocks that would store nothing stop early
   int64_t walkers = 0;       // blocks that are started, with skip_masked; 0: all
   bool loads_first = false;  // also loads that only what follows the loops needs
+  bool approximate = false;  // functions may be computed as the hardware approximates them
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

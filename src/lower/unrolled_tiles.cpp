@@ -103,6 +103,7 @@ class TakenApart {
     made.doc = old_.doc;
     made.warps = old_.warps;
     made.max_registers = old_.max_registers;
+    made.approximate = old_.approximate;
     for (size_t symbol = 0; symbol < old_.symbols.size(); ++symbol) {
       if (leaves[symbol]) continue;
       renumbered_[static_cast<Symbol>(symbol)] = static_cast<Symbol>(made.symbols.size());

@@ -179,8 +179,9 @@ struct Program {
   std::vector<Symbol> grid;  // outermost first
   GridOrder order;
   std::vector<Instruction> body;
-  int warps = 4;          // of 32 threads each
-  int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
+  int warps = 4;             // of 32 threads each
+  int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
+  bool approximate = false;  // the hardware's approximations of functions are exact enough, but where steps follow
 };
 
 int64_t width_of(const Program& program, Symbol lane);
@@ -199,6 +200,9 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
+// Does it compute element by element, without loops, from and to buffers that are rows of elements?
+bool is_elementwise(const Program& program);
+
 // Calls visit(instruction) for every instruction, outer ones before their bodies.
 template <typename Visit>
 void for_each(const std::vector<Instruction>& body, const Visit& visit) {
@@ -206,6 +210,15 @@ void for_each(const std::vector<Instruction>& body, const Visit& visit) {
     visit(instruction);
     for_each(instruction.body, visit);
     for_each(instruction.otherwise_body, visit);
+  }
+}
+
+template <typename Change>
+void for_each_mutable(std::vector<Instruction>& body, const Change& change) {
+  for (Instruction& instruction : body) {
+    change(instruction);
+    for_each_mutable(instruction.body, change);
+    for_each_mutable(instruction.otherwise_body, change);
   }
 }
 

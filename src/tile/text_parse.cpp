@@ -193,6 +193,7 @@ class ProgramParser {
     reader_.expect("warps");
     program_.warps = whole_number(1, 1024);
     if (reader_.accept("registers")) program_.max_registers = whole_number(1, 1 << 16);
+    program_.approximate = reader_.accept("approximate");
   }
 
   void parse_order() {

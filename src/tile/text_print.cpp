@@ -163,6 +163,7 @@ class ProgramPrinter {
   void print_launch() {
     out_ += fmt::format("  launch warps {}", program_.warps);
     if (program_.max_registers != 0) out_ += fmt::format(" registers {}", program_.max_registers);
+    if (program_.approximate) out_ += " approximate";
     out_ += "\n";
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),

@@ -41,7 +41,7 @@ TEST(TileRoots, NothingIsContractedWhereALastPlaceDecides) {
   const TileRoots roots = roots_after_product("  z[row, column] = floor(total * 0.5 + r[row])");
   EXPECT_TRUE(roots.has_steps);
   EXPECT_FALSE(roots.contracts);
-  EXPECT_TRUE(roots.asks_exact_quotient(0, 0));
+  EXPECT_TRUE(roots.asks_exact_quotient(0, 0, 0));
 }
 
 TEST(TileRoots, SignsAndSharesOfLanesHideNoProduct) {
@@ -55,7 +55,7 @@ TEST(TileRoots, AQuotientByASumNeedNotBeExact) {
     bool exact = false;
     tile::for_each(program.body, [&](const tile::Instruction& one) {
       if (one.kind == tile::Kind::kOp && one.op == tile::ScalarOp::kDiv)
-        exact = roots.asks_exact_quotient(one.operands[0], one.operands[1]);
+        exact = roots.asks_exact_quotient(one.results[0], one.operands[0], one.operands[1]);
     });
     return exact;
   };

@@ -1,5 +1,7 @@
 #include "emit/triton/helpers.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -387,6 +389,10 @@ def float8_e5m2_of_float(value, HARDWARE_FLOAT8: tl.constexpr):
 };
 
 }  // namespace
+
+bool is_helper(const std::string& name) {
+  return std::any_of(std::begin(kHelpers), std::end(kHelpers), [&](const auto& one) { return one.first == name; });
+}
 
 std::string helper_definitions(const std::set<std::string>& names) {
   std::string out;

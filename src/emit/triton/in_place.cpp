@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "emit/tile_in_place.hpp"
+
 namespace kw::triton {
 
 using namespace kernel_ir;
@@ -61,6 +63,16 @@ bool reads_before_it_writes(const Kernel& kernel, int read, int written) {
                                   [&](const Store& one) { return one.access.buffer == written; });
   const Readers readers = readers_of(kernel, read, written);
   return stored && !readers.folds && (!readers.others || is_read_once(kernel, axes_of_access(kernel, store->access)));
+}
+
+bool reads_before_it_writes(const tile::Program& program, int read, int written) {
+  const ReadFirst first = reads_first(program, read, written);
+  if (!first.holds || !first.others) return first.holds;
+  int64_t points = 1;
+  for (const tile::Instruction& one : program.body)
+    if (one.kind == tile::Kind::kStore && one.access.buffer == written)
+      for (tile::Symbol lane : tile::lanes_of(program, one.access)) points *= tile::width_of(program, lane);
+  return points >= kThreadsOfWarp * program.warps;
 }
 
 }  // namespace kw::triton

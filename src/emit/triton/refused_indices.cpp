@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "support/text.hpp"
 
@@ -45,25 +46,41 @@ std::vector<int64_t> sizes_held_against(const Kernel& kernel) {
   return sizes;
 }
 
-std::string refused_argument(const Kernel& kernel) { return fmt::format("refused_indices(\"{}\")", kernel.name); }
+std::vector<int64_t> sizes_held_against(const tile::Program& program) {
+  std::map<tile::Value, int64_t> constants;
+  std::vector<int64_t> sizes;
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    if (one.kind == tile::Kind::kConstant) constants[one.results[0]] = one.integer;
+    if (one.kind != tile::Kind::kOp || one.op != ScalarOp::kBounded) return;
+    const int64_t size = constants.at(one.operands[1]);
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  });
+  return sizes;
+}
+
+std::string refused_argument(const std::string& kernel) { return fmt::format("refused_indices(\"{}\")", kernel); }
 
 std::string refused_definitions(const Program& program) {
   std::string table;
-  for (const Kernel& kernel : program.kernels) {
+  const auto add = [&](const auto& kernel) {
     const std::vector<int64_t> sizes = sizes_held_against(kernel);
-    if (sizes.empty()) continue;
+    if (sizes.empty()) return;
     std::vector<std::string> texts;
     for (const int64_t size : sizes) texts.push_back(std::to_string(size));
     table += fmt::format("    \"{}\": ({}{}),\n", kernel.name, join(texts, ", "), texts.size() == 1 ? "," : "");
-  }
+  };
+  for (const Kernel& kernel : program.kernels) add(kernel);
+  for (const tile::Program& tiles : program.tiles) add(tiles);
   if (table.empty()) return "";
   const std::string comment = "# Of each kernel, the sizes of the dimensions that it holds indices against.\n";
   return comment + "INDEX_SIZES = {\n" + table + "}\n" + std::string(kFunctions);
 }
 
 std::string raise_refused(const Program& program) {
-  const auto holds = [](const Kernel& kernel) { return !sizes_held_against(kernel).empty(); };
-  return std::any_of(program.kernels.begin(), program.kernels.end(), holds) ? "raise_refused()\n" : "";
+  const auto holds = [](const auto& kernel) { return !sizes_held_against(kernel).empty(); };
+  const bool any = std::any_of(program.kernels.begin(), program.kernels.end(), holds) ||
+                   std::any_of(program.tiles.begin(), program.tiles.end(), holds);
+  return any ? "raise_refused()\n" : "";
 }
 
 }  // namespace kw::triton

@@ -14,9 +14,10 @@ inline constexpr const char* kRefusedPointer = "refused_ptr";  // i64 [sizes_hel
 
 // The sizes of dimensions that the kernel holds indices against, each once; empty: it takes no kRefusedPointer.
 std::vector<int64_t> sizes_held_against(const kernel_ir::Kernel& kernel);
+std::vector<int64_t> sizes_held_against(const tile::Program& program);
 
-// What a launch passes.
-std::string refused_argument(const kernel_ir::Kernel& kernel);
+// What a launch of the kernel of that name passes.
+std::string refused_argument(const std::string& kernel);
 
 // The Python functions that make and read what the kernels note, and the statement that has the next call raise; both
 // empty where no kernel of the program holds indices against sizes.

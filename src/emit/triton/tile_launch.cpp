@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
+#include "emit/python_text.hpp"
+#include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -13,6 +17,19 @@ namespace kw::triton {
 using tile::Symbol;
 
 namespace {
+
+constexpr int64_t kGridLimit = 65535;  // of the second and third dimension of a CUDA grid
+
+// Is each of the grid's dimensions one of the launch's? Beside folds and products remainders of one number say more to
+// the compiler: depthwise convolutions take half the registers.
+bool has_own_dimensions(const tile::Program& program) {
+  if (program.grid.size() == 1) return true;
+  if (!tile::is_elementwise(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
+  return std::all_of(program.grid.begin(), program.grid.end(), [&](Symbol symbol) {
+    return symbol == program.grid.back() || kernel::range_of(program.symbols[symbol].count, ranges).high <= kGridLimit;
+  });
+}
 
 // A number of blocks and its text, to be multiplied with.
 std::string factor_text(const tile::Index& index, const std::string& text) {
@@ -25,8 +42,9 @@ class GridLines {
 
   std::vector<std::string> run() {
     if (program_.grid.empty()) return {};
-    if (program_.grid.size() == 1) {
-      line(fmt::format("{} = tl.program_id(0)", name(program_.grid[0])));
+    if (has_own_dimensions(program_)) {
+      for (size_t place = 0; place < program_.grid.size(); ++place)
+        line(fmt::format("{} = tl.program_id({})", name(program_.grid[place]), program_.grid.size() - 1 - place));
       return std::move(lines_);
     }
     std::string rest = "program";
@@ -39,11 +57,16 @@ class GridLines {
       group(rest, slower.empty());
       rest = fmt::format("{} // ({} * {})", rest, count(program_.order.grouped), count(program_.order.along));
     }
+    int64_t faster = 1;  // blocks, where their number is known
+    const std::string all = rest;
     for (size_t place = slower.size(); place-- > 0;) {
-      const std::string left = rest.find(' ') == std::string::npos ? rest : "(" + rest + ")";
+      const std::string left = rest.find('(') == std::string::npos ? rest : "(" + rest + ")";
       line(place == 0 ? fmt::format("{} = {}", name(slower[place]), rest)
                       : fmt::format("{} = {} % {}", name(slower[place]), left, count(slower[place])));
-      rest = fmt::format("{} // {}", left, count(slower[place]));
+      const auto number = kernel::as_constant(program_.symbols[slower[place]].count);
+      faster = number && faster > 0 ? faster * *number : 0;
+      const bool single = faster > 0 && all.find(' ') == std::string::npos;
+      rest = single ? fmt::format("{} // {}", all, faster) : fmt::format("{} // {}", left, count(slower[place]));
     }
     return std::move(lines_);
   }
@@ -90,6 +113,7 @@ bool has_windows(const tile::Program& program) {
 std::vector<std::string> definition_lines(const tile::Program& program) {
   std::vector<std::string> parameters, kept;
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
+  if (!sizes_held_against(program).empty()) parameters.emplace_back(kRefusedPointer);
   for (const tile::SymbolInfo& symbol : program.symbols) {
     if (symbol.kind != tile::SymbolKind::kSize) continue;
     parameters.push_back(symbol.name);
@@ -111,21 +135,61 @@ std::vector<std::string> symbol_lines(const tile::Program& program, const IndexN
     if (one.kind == tile::Kind::kFold && finds_place)
       for (Symbol lane : one.lanes) used[lane] = true;
   });
+  std::vector<Symbol> lanes;
   for (size_t symbol = 0; symbol < used.size(); ++symbol)
-    if (const tile::SymbolInfo& info = program.symbols[symbol]; used[symbol] && info.kind == tile::SymbolKind::kLane)
-      lines.push_back(
-          fmt::format("{} = tl.arange(0, {})", info.name, tile::width_of(program, static_cast<Symbol>(symbol))));
+    if (program.symbols[symbol].kind == tile::SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
+  const bool full_rank = tile::is_elementwise(program);
+  for (Symbol lane : lanes)
+    if (used[lane])
+      lines.push_back(fmt::format("{} = tl.arange(0, {}){}", program.symbols[lane].name, tile::width_of(program, lane),
+                                  full_rank ? brackets({lane}, lanes) : ""));
   return lines;
 }
 
-int64_t block_count(const tile::Program& program) {
-  int64_t count = 1;
+std::string with_symbols_in_place(const tile::Program& program, const std::string& source) {
+  std::vector<std::string> lines = split_lines(source);
+  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  // Where the symbol stands in a line, not as a part of another name.
+  const auto places_in = [&](const std::string& line, const std::string& name) {
+    std::vector<size_t> places;
+    for (size_t at = line.find(name); at != std::string::npos; at = line.find(name, at + 1)) {
+      const size_t end = at + name.size();
+      const bool begins = at == 0 || (!is_letter(line[at - 1]) && line[at - 1] != '.');
+      if (begins && (end == line.size() || (!is_letter(line[end]) && line[end] != '='))) places.push_back(at);
+    }
+    return places;
+  };
+  for (const tile::SymbolInfo& symbol : program.symbols) {
+    const std::string head = "    " + symbol.name + " = tl.";
+    const auto definition = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.starts_with(head + "program_id(") || line.starts_with(head + "arange(");
+    });
+    if (definition == lines.end()) continue;
+    const std::string text = definition->substr(head.size() - 3);
+    std::string* user = nullptr;
+    size_t uses = 0;
+    for (std::string& line : lines) {
+      if (&line == &*definition || line.starts_with("    \"\"\"") || line.starts_with("def ")) continue;
+      const size_t here = places_in(line, symbol.name).size();
+      if (here > 0) user = &line;
+      uses += here;
+    }
+    if (uses != 1 || user->starts_with("     ")) continue;  // in a loop it would be computed again
+    user->replace(places_in(*user, symbol.name)[0], symbol.name.size(), text);
+    lines.erase(definition);
+  }
+  return join(lines, "\n") + "\n";
+}
+
+std::vector<int64_t> grid_of(const tile::Program& program) {
+  std::vector<int64_t> counts;
   for (Symbol symbol : program.grid) {
     const auto number = kernel::as_constant(program.symbols[symbol].count);
     KW_ASSERT(number, "the grid of '" + program.name + "' hangs on run-time sizes");
-    count *= *number;
+    counts.insert(counts.begin(), *number);
   }
-  return count;
+  if (counts.empty() || has_own_dimensions(program)) return counts.empty() ? std::vector<int64_t>{1} : counts;
+  return {std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>())};
 }
 
 std::string launch_function(const tile::Program& program, const IndexNames& names) {
@@ -144,8 +208,12 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
                                    "    triton.set_allocator(lambda size, alignment, stream: "
                                    "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
                                  : "";
-  return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if blocks:\n        {0}[(blocks,)]({1}, {3})\n",
-                     program.name, join(parameters, ", "), counts.empty() ? "1" : join(counts, " * "), options, memory);
+  const bool apart = counts.size() > 1 && has_own_dimensions(program);
+  std::reverse(counts.begin(), counts.end());
+  const std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
+  return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if {5}:\n        {0}[{6}]({1}, {3})\n",
+                     program.name, join(parameters, ", "), blocks, options, memory, apart ? "all(blocks)" : "blocks",
+                     apart ? "blocks" : "(blocks,)");
 }
 
 }  // namespace kw::triton

@@ -1,5 +1,6 @@
 // What stands around a tile program's body: its parameters, how its blocks are numbered and launched (a grid of one
-// dimension, so that no count has a limit of its own), the places of its lanes.
+// dimension; of elementwise programs as many as theirs has, if no count is beyond what CUDA allows there), the places
+// of its lanes.
 #pragma once
 
 #include <string>
@@ -12,8 +13,11 @@ namespace kw::triton {
 // The decorator and the line that defines the function.
 std::vector<std::string> definition_lines(const tile::Program& program);
 
-// Lines that set the program's grid symbols from tl.program_id(0), and the lanes that its indices name.
+// Lines that set the program's grid symbols from tl.program_id, and the lanes that its indices name.
 std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names);
+
+// The function's source with the symbols' definitions where they are used, if that is once and not in a loop.
+std::string with_symbols_in_place(const tile::Program& program, const std::string& source);
 
 // A Python function that launches the kernel on the whole grid.
 std::string launch_function(const tile::Program& program, const IndexNames& names);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "emit/python_text.hpp"
+#include "emit/triton/helpers.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -30,8 +31,11 @@ bool deserves_name(const tile::Program& program, const Index& index) {
 // What folds and operations are called where nobody named them, in other words.
 std::string in_other_words(const std::string& name) {
   static const std::map<std::string, std::string> kWords = {
-      {"abs", "magnitude"}, {"all", "everywhere"}, {"any", "anywhere"},  {"filter", "filters"}, {"max", "largest"},
-      {"min", "smallest"},  {"pow", "power"},      {"round", "rounded"}, {"sum", "total"}};
+      {"abs", "magnitude"},  {"all", "everywhere"}, {"any", "anywhere"},
+      {"bounded", "place"},  {"filter", "filters"}, {"max", "largest"},
+      {"min", "smallest"},   {"pow", "power"},      {"floor_divide", "quotient"},
+      {"remainder", "rest"}, {"sign", "signum"},    {"round", "rounded"},
+      {"sum", "total"}};
   const auto found = kWords.find(name);
   return found == kWords.end() ? name + "_tile" : found->second;
 }
@@ -46,7 +50,8 @@ tile::Program with_python_names(tile::Program program) {
   std::set<std::string> taken;
   for (const std::string* name : names) taken.insert(*name);
   for (std::string* name : names) {
-    if (!python::reserved_names().contains(*name)) continue;
+    // Nothing printed of a tile program calls `add`.
+    if (!python::reserved_names().contains(*name) && (!is_helper(*name) || *name == "add")) continue;
     const std::string wanted = in_other_words(*name);
     std::string other = wanted;
     for (int number = 2; !taken.insert(other).second; ++number) other = fmt::format("{}_{}", wanted, number);
@@ -55,7 +60,8 @@ tile::Program with_python_names(tile::Program program) {
   return program;
 }
 
-IndexNames::IndexNames(const tile::Program& program) : program_(program), ranges_(tile::ranges_of(program)) {
+IndexNames::IndexNames(const tile::Program& program)
+    : program_(program), full_rank_(tile::is_elementwise(program)), ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
 }
@@ -80,13 +86,23 @@ void IndexNames::note(const Index& index, const std::vector<const Instruction*>&
   for (const kernel::IndexTerm& term : index.terms)
     for (const kernel::IndexFactor& factor : term.factors)
       if (factor.kind != kernel::IndexFactor::Kind::kSymbol) note(*factor.dividend, loops);
-  const std::vector<Index> parts = parts_by_lanes(index);
-  if (parts.size() > 1) {
-    for (const Index& part : parts)
-      if (deserves_name(program_, part)) define(part, loops);
-  } else if (deserves_name(program_, index)) {
-    define(index, loops);
+  for (const Index& part : parts_by_lanes(index))
+    if (deserves_name(program_, part)) define(unscaled(part), loops);
+}
+
+// The index of an axis, of which the part is a multiple; else the part itself.
+Index IndexNames::unscaled(const Index& part) const {
+  if (!full_rank_ || part.constant != 0 || part.terms.size() != 2) return part;
+  for (const kernel::IndexTerm& term : part.terms) {
+    Index lane;
+    lane.terms = {term};
+    if (const auto start = start_of_block(lane, part); start && lane + *start == part) {
+      Index axis = part;
+      for (kernel::IndexTerm& one : axis.terms) one.coefficient /= term.coefficient;
+      return axis;
+    }
   }
+  return part;
 }
 
 std::vector<Index> IndexNames::parts_by_lanes(const Index& index) const {
@@ -104,7 +120,31 @@ std::vector<Index> IndexNames::parts_by_lanes(const Index& index) const {
     }
     parts[place].terms.push_back(term);
   }
+  // Beside folds and products an index along one set of lanes is named whole: depthwise convolutions, of many places
+  // each, take fewer registers so.
+  if (!full_rank_) return parts.size() == 1 ? std::vector<Index>{index} : parts;
+  for (Index& part : parts)
+    if (const auto start = start_of_block(part, index)) part = part + *start;
   return parts;
+}
+
+// Of the index of an axis that blocks share out, times a number: what the block's position adds to its lane's.
+std::optional<Index> IndexNames::start_of_block(const Index& part, const Index& index) const {
+  if (part.terms.size() != 1 || part.terms[0].factors.size() != 1) return std::nullopt;
+  const kernel::IndexFactor& lane = part.terms[0].factors[0];
+  if (lane.kind != kernel::IndexFactor::Kind::kSymbol || program_.symbols[lane.symbol].kind != tile::SymbolKind::kLane)
+    return std::nullopt;
+  for (const kernel::IndexTerm& term : index.terms) {
+    if (term.factors.size() != 1 || term.factors[0].kind != kernel::IndexFactor::Kind::kSymbol) continue;
+    const tile::SymbolInfo& block = program_.symbols[term.factors[0].symbol];
+    if (block.kind != tile::SymbolKind::kGrid ||
+        term.coefficient != part.terms[0].coefficient * tile::width_of(program_, lane.symbol))
+      continue;
+    Index start;
+    start.terms = {term};
+    return start;
+  }
+  return std::nullopt;
 }
 
 void IndexNames::define(const Index& index, const std::vector<const Instruction*>& loops) {
@@ -139,13 +179,13 @@ Index IndexNames::shortened(const Index& index) const {
   for (const Named& one : named_)
     if (one.index == index) return kernel::symbol_index(one.symbol);
   const std::vector<Index> parts = parts_by_lanes(index);
-  if (parts.size() < 2) return spelled_out(index);
+  if (const Index axis = unscaled(index); !(axis == index)) {
+    const int64_t scale = index.terms[0].coefficient / axis.terms[0].coefficient;
+    return shortened(axis) * Index(scale);
+  }
+  if (parts.empty() || (parts.size() == 1 && parts[0] == index)) return spelled_out(index);
   Index rest = index;
-  std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) {
-    Index one;
-    one.terms = {term};
-    return !tile::lanes_of(program_, one).empty();
-  });
+  for (const Index& part : parts) rest = rest - part;
   Index result = spelled_out(rest);
   for (const Index& part : parts) result = result + shortened(part);
   return result;
@@ -218,7 +258,7 @@ std::string IndexNames::widened(Symbol symbol, const std::string& text) const {
 std::string IndexNames::spelled(const Index& index, const std::vector<Symbol>& lanes, bool wide) const {
   const bool cast = wide || may_overflow(index);
   const auto name = [&](Symbol symbol) {
-    const std::string text = name_of(symbol) + brackets(lanes_of(symbol), lanes);
+    const std::string text = name_of(symbol) + (full_rank_ ? "" : brackets(lanes_of(symbol), lanes));
     return cast ? widened(symbol, text) : text;
   };
   return kernel::print_index(index, {name, " // ", " % ", {}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace kw::triton {
 
-// The program with other names where Python has its own: `abs` becomes `magnitude`.
+// The program with other names where Python or a helper (helpers.hpp) has its own: `abs` becomes `magnitude`.
 tile::Program with_python_names(tile::Program program);
 
 class IndexNames {
@@ -40,8 +41,12 @@ class IndexNames {
   bool is_taken(const std::string& name) const;
 
  private:
-  // The sums of its terms that vary along the same lanes: each is computed once, as a tile of these lanes only.
+  // The sums of its terms that vary along the same lanes, with what the block's position adds where they are an axis:
+  // each is computed once, as a tile of these lanes only. What is one number for the block is added to pointers first,
+  // which leaves the lanes' offsets small.
   std::vector<tile::Index> parts_by_lanes(const tile::Index& index) const;
+  tile::Index unscaled(const tile::Index& part) const;
+  std::optional<tile::Index> start_of_block(const tile::Index& part, const tile::Index& index) const;
   // With names for its parts, but not for itself.
   tile::Index spelled_out(const tile::Index& index) const;
   void visit(const std::vector<tile::Instruction>& body, std::vector<const tile::Instruction*>& loops);
@@ -52,6 +57,9 @@ class IndexNames {
   std::string widened(tile::Symbol symbol, const std::string& text) const;
 
   const tile::Program& program_;
+  // Has every tile all dimensions, of size 1 where it does not vary? So it is of elementwise programs: broadcasting
+  // need not be spelled out, and the compiler moves no values among threads for it.
+  const bool full_rank_;
   std::vector<kernel::SymbolRange> ranges_;  // [symbol], those of definitions last
   std::map<const tile::Instruction*, std::vector<Definition>> definitions_;
   struct Named {

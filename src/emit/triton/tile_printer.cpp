@@ -8,9 +8,12 @@
 
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
-#include "emit/triton/tile_roots.hpp"
+#include "emit/triton/tile_operations.hpp"
+#include "emit/triton/refused_indices.hpp"
+#include "emit/triton/tile_values.hpp"
 #include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -42,9 +45,11 @@ class TilePrinter {
   explicit TilePrinter(const tile::Program& program)
       : program_(program),
         ranges_(tile::ranges_of(program)),
+        full_rank_(tile::is_elementwise(program)),
         names_(program),
         windows_(program, names_),
-        roots_(roots_of(program)),
+        values_(program),
+        operations_(program, values_),
         texts_(program.values.size()),
         mentions_(program.values.size()),
         uses_(program.values.size()),
@@ -56,7 +61,7 @@ class TilePrinter {
   TileKernel run() {
     print_head();
     print_body(program_.body);
-    return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
+    return {with_symbols_in_place(program_, out_), launch_function(program_, names_), std::move(helpers_)};
   }
 
  private:
@@ -133,7 +138,7 @@ class TilePrinter {
       if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
         own.push_back(lane);
     const Text in_order = own == type(value).lanes ? texts_[value] : Text{turned(value, own)};
-    const std::string marks = brackets(own, lanes);
+    const std::string marks = full_rank_ ? "" : brackets(own, lanes);
     if (marks.empty()) return in_order;
     return {wrap(in_order, Binding::kAtom) + marks};
   }
@@ -163,7 +168,13 @@ class TilePrinter {
 
   std::string shape_text(const Lanes& lanes) const {
     std::vector<std::string> sizes;
-    for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
+    if (full_rank_) {
+      for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
+        if (const auto lane = static_cast<Symbol>(symbol); program_.symbols[symbol].kind == SymbolKind::kLane)
+          sizes.push_back(tile::has_lane(lanes, lane) ? std::to_string(width(lane)) : "1");
+    } else {
+      for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
+    }
     return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
   }
 
@@ -216,34 +227,49 @@ class TilePrinter {
       return;
     }
     const Index index = names_.shortened(one.index);
-    const Text text{names_.spelled(index, type(value).lanes, type(value).dtype == DType::i64),
-                    kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd};
+    const bool single = kernel::as_symbol(index).has_value(), wide = type(value).dtype == DType::i64;
+    const kernel::Interval reach = kernel::range_of(one.index, ranges_);
+    if (wide && reach.low > -INT32_MAX && reach.high < INT32_MAX) {  // one step of 64 bits, the last
+      const Text narrow{names_.spelled(index, type(value).lanes), single ? Binding::kAtom : Binding::kAdd};
+      return give(value, {wrap(narrow, Binding::kAtom) + ".to(tl.int64)"}, {});
+    }
+    const Text text{names_.spelled(index, type(value).lanes, wide), single ? Binding::kAtom : Binding::kAdd};
     if (text.binding == Binding::kAtom) texts_[value] = text;
     else give(value, text, {});
   }
 
   void print_op(const Instruction& one) {
     const Value value = one.results[0];
+    if (!texts_[value].text.empty()) return;  // printed with the load of its operand
+    if (one.op == ScalarOp::kBounded) return print_bounded(one);
     const Lanes& lanes = type(value).lanes;
-    const DType operand_dtype = type(one.operands.back()).dtype;
+    const Operation operation = operations_.of(one);
     while (true) {
       std::vector<Text> operands;
       for (Value operand : one.operands) operands.push_back(text(operand, lanes));
+      if (const auto factor = operations_.reciprocal_of_divisor(one))
+        operands[1] = literal(type(value).dtype, *factor, 0);
       std::vector<std::string> helpers;
-      const bool roughly = one.op == ScalarOp::kRsqrt && roots_.has_epsilon[one.operands[0]];
-      const bool to_the_bit = one.op == ScalarOp::kSigmoid
-                                  ? roots_.has_steps
-                                  : roots_.asks_exact_quotient(one.operands.front(), one.operands.back());
-      const Text result = operation_text({.op = one.op,
-                                          .dtype = type(value).dtype,
-                                          .operand_dtype = operand_dtype,
-                                          .roughly = roughly,
-                                          .to_the_bit = to_the_bit},
-                                         operands, helpers);
+      const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
       helpers_.insert(helpers.begin(), helpers.end());
       return give(value, result, one.operands);
     }
+  }
+
+  // Where a mask withheld what an index is made of, it may be anything, and is nobody's mistake.
+  void print_bounded(const Instruction& one) {
+    const Value value = one.results[0];
+    const Instruction* size = values_.maker(one.operands[1]);
+    if (!size || size->kind != Kind::kConstant) refuse("an index held against what is no number");
+    const std::vector<int64_t> sizes = sizes_held_against(program_);
+    const auto slot = std::find(sizes.begin(), sizes.end(), size->integer) - sizes.begin();
+    const std::string noted = slot == 0 ? kRefusedPointer : fmt::format("{} + {}", kRefusedPointer, slot);
+    std::vector<std::string> arguments = {texts_[one.operands[0]].text, texts_[one.operands[1]].text, noted}, masks;
+    for (Value mask : values_.masks_behind(value))
+      masks.push_back(wrap(text(mask, type(value).lanes), Binding::kBitAnd));
+    if (!masks.empty()) arguments.push_back(join(masks, " & "));
+    give(value, {call(name(value).size() + 3, with_helper("bounded"), arguments)}, one.operands, false);
   }
 
   // Gives the longest of the operands that have none a line of its own. False where none is worth one.
@@ -282,6 +308,18 @@ class TilePrinter {
     std::string pointer() const { return offset.empty() ? start : start + " + " + offset; }
   };
 
+  // The terms of an index that no lane moves.
+  Index without_lanes(const Index& index) const {
+    Index rest = index;
+    rest.constant = 0;
+    std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) {
+      Index one;
+      one.terms = {term};
+      return !tile::lanes_of(program_, one).empty();
+    });
+    return rest;
+  }
+
   Place place_of(const tile::Access& access, const Lanes& lanes) {
     const tile::Buffer& buffer = program_.buffers[access.buffer];
     const std::vector<Index> strides = tile::strides_of(buffer);
@@ -299,17 +337,23 @@ class TilePrinter {
                             ? part.text
                             : wrap(part, Binding::kMultiply) + " * " + (single ? stride : "(" + stride + ")"));
       };
+      require_nonnegative_dividends(coordinate.index);
+      Index index = coordinate.index;
       if (coordinate.value != kNoValue) {
+        // What is one number for the block comes first.
+        if (Index of_block = without_lanes(index); !(of_block == Index(0))) {
+          index = index - of_block;
+          add({names_.spelled(names_.shortened(of_block), lanes, wide), Binding::kAdd});
+        }
         const Text value = text(coordinate.value, lanes);
         add(wide && !value.constant ? Text{wrap(value, Binding::kAtom) + ".to(tl.int64)"} : value);
         covered = united(covered, type(coordinate.value).lanes);
       }
-      require_nonnegative_dividends(coordinate.index);
-      if (kernel::as_constant(coordinate.index)) {
-        constant = constant + coordinate.index * strides[i];
+      if (kernel::as_constant(index)) {
+        constant = constant + index * strides[i];
         continue;
       }
-      const Index index = names_.shortened(coordinate.index);
+      index = names_.shortened(index);
       covered = united(covered, names_.lanes_of(index));
       add({names_.spelled(index, lanes, wide), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
     }
@@ -331,16 +375,26 @@ class TilePrinter {
       refuse("a load whose lanes are not in the order of their declaration");
     std::vector<std::string> arguments = {place_of(one.access, lanes).pointer()};
     if (one.access.mask != kNoValue) {
-      const double otherwise = one.access.otherwise;
-      const Text other = literal(type(value).dtype, otherwise,
-                                 static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0));
       arguments.push_back("mask=" + text(one.access.mask, lanes).text);
-      arguments.push_back("other=" + other.text);
+      const double otherwise = one.access.otherwise;
+      if (values_.shows_otherwise(one))
+        arguments.push_back(
+            "other=" +
+            literal(type(value).dtype, otherwise, static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0)).text);
     }
     if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
     if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
     Text result{call(name(value).size() + 3, "tl.load", arguments)};
     if (type(value).dtype == DType::b1) result.text += ".to(tl.int1)";
+    // A cast that alone uses what is loaded stands in its line.
+    const Instruction* user = values_.only_operation(value);
+    if (user && user->op == ScalarOp::kCast && type(user->results[0]).dtype != DType::b1) {
+      std::vector<std::string> helpers;
+      assign(name(value), operation_text(operations_.of(*user), {result}, helpers).text);
+      helpers_.insert(helpers.begin(), helpers.end());
+      texts_[user->results[0]] = {name(value)};
+      return;
+    }
     give(value, result, {}, false);
   }
 
@@ -349,7 +403,10 @@ class TilePrinter {
     // What combines may have several values for an element.
     const Lanes lanes = united(tile::lanes_of(program_, one.access), type(stored).lanes);
     const Place place = place_of(one.access, lanes);
-    std::vector<std::string> arguments = {place.pointer(), text(stored, lanes).text};
+    const Text& value = texts_[stored];
+    std::vector<std::string> arguments = {place.pointer(), value.constant && type(stored).dtype != DType::i32
+                                                               ? typed(value, type(stored).dtype)
+                                                               : text(stored, lanes).text};
     const std::string mask = one.access.mask == kNoValue ? "True" : text(one.access.mask, lanes).text;
     if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
     if (!one.combines) return line(call(0, "tl.store", arguments));
@@ -419,30 +476,12 @@ class TilePrinter {
     return helper;
   }
 
-  // By tl.reduce or tl.associative_scan. The larger of two bfloat16 is a float32 in Triton, which these refuse.
-  std::string combined(const std::string& function, const Text& tile, DType dtype, size_t axis,
-                       const std::string& helper, const std::string& options) {
-    const bool narrow = dtype == DType::bf16;
-    const std::string operand = narrow ? wrap(tile, Binding::kAtom) + ".to(tl.float32)" : tile.text;
-    return fmt::format("{}({}, {}, {}{}){}", function, operand, axis, with_helper(helper), options,
-                       narrow ? ".to(tl.bfloat16)" : "");
-  }
-
-  // The tile folded along one of its dimensions.
-  std::string folded(const Text& tile, ReduceOp reduce, DType dtype, size_t axis) {
-    const auto with = [&](const std::string& helper) { return combined("tl.reduce", tile, dtype, axis, helper, ""); };
-    const bool floating = is_floating(dtype);
-    switch (reduce) {
-      case ReduceOp::kSum: return fmt::format("tl.sum({}, axis={})", tile.text, axis);
-      case ReduceOp::kMax: return floating ? with("larger") : fmt::format("tl.max({}, axis={})", tile.text, axis);
-      case ReduceOp::kMin: return floating ? with("smaller") : fmt::format("tl.min({}, axis={})", tile.text, axis);
-      case ReduceOp::kProd: return with("multiply");
-      case ReduceOp::kAny:
-        return fmt::format("(tl.max({}.to(tl.int32), axis={}) != 0)", wrap(tile, Binding::kAtom), axis);
-      case ReduceOp::kAll:
-        return fmt::format("(tl.min({}.to(tl.int32), axis={}) != 0)", wrap(tile, Binding::kAtom), axis);
-      default: refuse(fmt::format("a fold by {}", kernel::name_of(reduce)));
-    }
+  std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, size_t axis) {
+    const std::optional<std::string> helper = fold_helper(reduce, dtype);
+    if (helper) return combine_text("tl.reduce", tile, dtype, axis, with_helper(*helper), "");
+    const std::string text = own_fold_text(tile, reduce, axis);
+    if (text.empty()) refuse(fmt::format("a fold by {}", kernel::name_of(reduce)));
+    return text;
   }
 
   void print_fold(const Instruction& one) {
@@ -452,7 +491,7 @@ class TilePrinter {
     Text text = texts_[operand];
     for (size_t axis = lanes.size(); axis-- > 0;)
       if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) != one.lanes.end())
-        text = {folded(text, one.reduce, type(operand).dtype, axis)};
+        text = {fold_text(text, one.reduce, type(operand).dtype, axis)};
     give(one.results[0], text, one.operands);
   }
 
@@ -485,10 +524,10 @@ class TilePrinter {
         const std::string helper = one.reduce == ReduceOp::kProd  ? "multiply"
                                    : one.reduce == ReduceOp::kMax ? "larger"
                                                                   : "smaller";
-        return give(
-            one.results[0],
-            {combined("tl.associative_scan", tile, type(operand).dtype, static_cast<size_t>(axis), helper, reverse)},
-            one.operands);
+        return give(one.results[0],
+                    {combine_text("tl.associative_scan", tile, type(operand).dtype, static_cast<size_t>(axis),
+                                  with_helper(helper), reverse)},
+                    one.operands);
       }
       default: refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
     }
@@ -563,9 +602,11 @@ class TilePrinter {
 
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
+  const bool full_rank_;
   IndexNames names_;
   TileWindows windows_;
-  const TileRoots roots_;
+  const TileValues values_;
+  const TileOperations operations_;
   std::vector<Text> texts_;                                  // [value]
   std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
   std::vector<int> uses_;                                    // [value]

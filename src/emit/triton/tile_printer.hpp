@@ -22,8 +22,8 @@ TileKernel print_tile_kernel(const tile::Program& program);
 // Does it read through windows, whose descriptions need memory (triton.set_allocator)?
 bool has_windows(const tile::Program& program);
 
-// Blocks of a program whose grid does not hang on run-time sizes.
-int64_t block_count(const tile::Program& program);
+// Sizes of the launch of a program whose grid does not hang on run-time sizes, the first varying fastest.
+std::vector<int64_t> grid_of(const tile::Program& program);
 
 // A whole Python file: imports, helpers, the kernel and its launch.
 std::string print_tile_module(const tile::Program& program);

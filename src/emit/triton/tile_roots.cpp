@@ -18,15 +18,20 @@ class Walk {
       : program_(program),
         of_product_(program.values.size()),
         multiplied_(program.values.size()),
-        epsilons_(program.values.size()) {
+        epsilons_(program.values.size()),
+        is_zero_(program.values.size()),
+        scales_(program.values.size()) {
     roots_.has_epsilon.resize(program.values.size());
     roots_.is_of_product.resize(program.values.size());
     roots_.known_to_the_bit.assign(program.values.size(), true);
+    roots_.decides.resize(program.values.size());
   }
 
   TileRoots run() {
     body(program_.body, false);
+    roots_.is_elementwise = tile::is_elementwise(program_);
     roots_.contracts = has_product_ && !rounds_apart_ && !roots_.has_steps;
+    find_what_decides(program_.body);
     return std::move(roots_);
   }
 
@@ -89,6 +94,9 @@ class Walk {
     const bool sums = folds && one.reduce != tile::ReduceOp::kMax && one.reduce != tile::ReduceOp::kMin;
     has_product_ = has_product_ || one.kind == Kind::kDot;
     if (one.kind == Kind::kConstant) epsilons_[result] = one.number >= kLeastEpsilon;
+    is_zero_[result] = one.kind == Kind::kConstant && is_float && one.number == 0.0;
+    scales_[result] = one.kind == Kind::kOp && (one.op == ScalarOp::kMul || one.op == ScalarOp::kDiv ||
+                                                one.op == ScalarOp::kReciprocal || one.op == ScalarOp::kExp);
     if (one.kind == Kind::kOp) {
       roots_.has_steps = roots_.has_steps || makes_steps(one);
       if (one.op == ScalarOp::kAdd) roots_.has_epsilon[result] = any(one, epsilons_);
@@ -109,6 +117,47 @@ class Walk {
     }
   }
 
+  // From the last instruction to the first; loops twice, since an iteration decides about the one before.
+  void find_what_decides(const std::vector<Instruction>& instructions) {
+    for (auto one = instructions.rbegin(); one != instructions.rend(); ++one) {
+      const auto pass = [&](const std::vector<Value>& from, const std::vector<Value>& to) {
+        for (size_t at = 0; at < std::min(from.size(), to.size()); ++at)
+          if (roots_.decides[from[at]]) roots_.decides[to[at]] = true;
+      };
+      if (one->kind == Kind::kFor || one->kind == Kind::kIf) {
+        pass(one->results, one->yields);
+        pass(one->results, one->otherwise_yields);
+        for (int again = 0; again < 2; ++again) {
+          find_what_decides(one->body);
+          find_what_decides(one->otherwise_body);
+          pass(one->arguments, one->yields);
+        }
+        pass(one->arguments, one->operands);
+        continue;
+      }
+      const bool any = std::any_of(one->results.begin(), one->results.end(),
+                                   [&](Value result) { return roots_.decides[result]; });
+      if (any || rounds(*one))
+        for (Value operand : one->operands) roots_.decides[operand] = true;
+    }
+  }
+
+  bool rounds(const Instruction& one) const {
+    if (one.kind == Kind::kFold) return one.reduce == tile::ReduceOp::kArgMax || one.reduce == tile::ReduceOp::kArgMin;
+    if (one.kind != Kind::kOp) return false;
+    if (one.op == ScalarOp::kCast)
+      return !is_floating(dtype(one.results[0])) || is_eight_bit_float(dtype(one.results[0]));
+    if (one.op == ScalarOp::kSign || (one.op >= ScalarOp::kFloorDiv && one.op <= ScalarOp::kFmod)) return true;
+    return (one.op >= ScalarOp::kFloor && one.op <= ScalarOp::kRound) ||
+           (one.op >= ScalarOp::kEqual && one.op <= ScalarOp::kGreaterEqual && asks_for_more(one));
+  }
+
+  // Whether a value is NaN does not hang on its last place, nor whether a product or quotient is 0.
+  bool asks_for_more(const Instruction& one) const {
+    if (one.op != ScalarOp::kEqual && one.op != ScalarOp::kNotEqual) return true;
+    return one.operands[0] != one.operands[1] && !(scales_[one.operands[0]] && is_zero_[one.operands[1]]);
+  }
+
   static bool is_transcendental(const Instruction& one) {
     if (one.kind != Kind::kOp || one.op == ScalarOp::kSqrt || one.op == ScalarOp::kRsqrt) return false;
     return one.op == ScalarOp::kSigmoid || (one.op >= ScalarOp::kExp && one.op <= ScalarOp::kPow);
@@ -127,7 +176,8 @@ class Walk {
   }
 
   const tile::Program& program_;
-  std::vector<bool> of_product_, multiplied_, epsilons_;  // [value] of_product_: through folds, too
+  // [value] of_product_: through folds, too; scales_: is it a product, quotient or exponential?
+  std::vector<bool> of_product_, multiplied_, epsilons_, is_zero_, scales_;
   bool has_product_ = false;
   bool rounds_apart_ = false;  // some product that a sum takes is to be rounded as PyTorch does
   TileRoots roots_;

@@ -16,17 +16,23 @@ struct TileRoots {
   std::vector<bool> known_to_the_bit;
   // [value] Is it made, element by element, of a product of matrices?
   std::vector<bool> is_of_product;
+  // [value] Does something that follows turn its last place into a whole step: a rounding, a comparison, a cast to few
+  // bits?
+  std::vector<bool> decides;
   // Does something turn the last place of a float into a whole step: a rounding, a cast to few bits, a stored truth?
   bool has_steps = false;
   // May products and sums round once? Those behind a product of matrices, where nothing has steps: what the order of
   // its sums leaves open is more.
   bool contracts = false;
+  bool is_elementwise = false;  // nothing is folded or multiplied
 
   // Has a quotient to be PyTorch's own? Triton's division of single floats is two units off at worst; but the mean of
   // equal powers of two is that power of two.
-  bool asks_exact_quotient(tile::Value dividend, tile::Value divisor) const {
-    return has_steps || (known_to_the_bit[divisor] && !is_of_product[dividend]);
+  bool asks_exact_quotient(tile::Value quotient, tile::Value dividend, tile::Value divisor) const {
+    return asks_exact(quotient) || (known_to_the_bit[divisor] && !is_of_product[dividend]);
   }
+  // Elsewhere than in elementwise programs a step in any iteration may follow.
+  bool asks_exact(tile::Value value) const { return is_elementwise ? decides[value] : has_steps; }
 };
 
 TileRoots roots_of(const tile::Program& program);

@@ -137,6 +137,10 @@ std::string signature_of(const tile::Program& program) {
     pointers.push_back(fmt::format("\"{}\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
     if (buffer.alignment % 16 == 0) aligned.push_back(fmt::format("\"{}\"", buffer.name));
   }
+  if (!triton::sizes_held_against(tiles).empty()) {
+    pointers.push_back(fmt::format("\"{}\": \"*i64\"", triton::kRefusedPointer));
+    aligned.push_back(fmt::format("\"{}\"", triton::kRefusedPointer));
+  }
   for (const tile::SymbolInfo& symbol : tiles.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) pointers.push_back(fmt::format("\"{}\": \"i32\"", symbol.name));
   return fmt::format(
@@ -176,6 +180,10 @@ class TritonPrinter : public TargetPrinter {
     return triton::reads_before_it_writes(kernel, read, written);
   }
 
+  bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
+    return triton::reads_before_it_writes(tiles, read, written);
+  }
+
   bool launches_by_address() const override { return true; }
   std::string launch_functions(const Program& program, bool splits_scratch) const override {
     return triton::launch_functions(program, splits_scratch);
@@ -213,7 +221,7 @@ class TritonPrinter : public TargetPrinter {
       for (size_t at = 0; at < of_last.size(); ++at)
         if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
     }
-    if (!triton::sizes_held_against(kernel).empty()) arguments.push_back(triton::refused_argument(kernel));
+    if (!triton::sizes_held_against(kernel).empty()) arguments.push_back(triton::refused_argument(kernel.name));
     if (last) arguments.push_back("ended_programs(device)");
     for (const triton::JoinedConstant& constant : one.constants)
       arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
@@ -227,16 +235,17 @@ class TritonPrinter : public TargetPrinter {
 
   std::string launch(const Program& program, const TileStep& step) const override {
     const tile::Program& tiles = program.tiles[step.program];
-    const int64_t blocks = triton::block_count(tiles);
-    if (blocks == 0) return "";
+    const std::vector<int64_t> grid = triton::grid_of(tiles);
+    if (std::find(grid.begin(), grid.end(), 0) != grid.end()) return "";
     std::vector<std::string> arguments;
     for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
+    if (!triton::sizes_held_against(tiles).empty()) arguments.push_back(triton::refused_argument(tiles.name));
     if (step.repetition) arguments.push_back(step.repetition->size);
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
     arguments.push_back(fmt::format("{}={}", kFusion, fusion_of(tiles)));
-    if (triton::takes_tensors_alone(step)) return call(tiles.name, {blocks}, arguments);
-    return python::wrapped_call(fmt::format("{}[({},)](", tiles.name, blocks), arguments, ")") + "\n";
+    if (triton::takes_tensors_alone(step)) return call(tiles.name, grid, arguments);
+    return python::wrapped_call(fmt::format("{}[{}](", tiles.name, python::tuple(grid)), arguments, ")") + "\n";
   }
 
   std::string prologue(const Program& program) const override {

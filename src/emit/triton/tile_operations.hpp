@@ -1,0 +1,29 @@
+// How exactly the operations of a tile program have to be computed, and what is known of their operands.
+#pragma once
+
+#include <optional>
+
+#include "emit/triton/expressions.hpp"
+#include "emit/triton/tile_roots.hpp"
+#include "emit/triton/tile_values.hpp"
+
+namespace kw::triton {
+
+class TileOperations {
+ public:
+  TileOperations(const tile::Program& program, const TileValues& values)
+      : program_(program), values_(values), roots_(roots_of(program)) {}
+
+  Operation of(const tile::Instruction& one) const;
+  // Of a quotient by a number, what is multiplied with instead; nullopt of others.
+  std::optional<double> reciprocal_of_divisor(const tile::Instruction& one) const;
+
+ private:
+  DType dtype(tile::Value value) const { return program_.values[value].type.dtype; }
+
+  const tile::Program& program_;
+  const TileValues& values_;
+  const TileRoots roots_;
+};
+
+}  // namespace kw::triton

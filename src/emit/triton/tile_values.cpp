@@ -1,0 +1,127 @@
+#include "emit/triton/tile_values.hpp"
+
+#include <algorithm>
+
+namespace kw::triton {
+
+using tile::Instruction;
+using tile::Kind;
+using tile::kNoValue;
+using tile::ScalarOp;
+using tile::Value;
+
+TileValues::TileValues(const tile::Program& program)
+    : program_(program),
+      ranges_(tile::ranges_of(program)),
+      makers_(program.values.size()),
+      users_(program.values.size()),
+      escapes_(program.values.size()),
+      own_body_(program.values.size()) {
+  visit(program.body);
+}
+
+void TileValues::visit(const std::vector<Instruction>& body) {
+  for (const Instruction& one : body) {
+    body_of_[&one] = &body;
+    const bool encloses = one.kind == Kind::kFor || one.kind == Kind::kIf;
+    for (Value result : one.results) {
+      if (!encloses) makers_[result] = &one;
+      own_body_[result] = &body;
+    }
+    const auto use = [&](Value value) {
+      if (value != kNoValue) users_[value].push_back(&one);
+    };
+    for (Value operand : one.operands) use(operand);
+    for (const tile::Access* access : {&one.access, &one.destination}) {
+      use(access->mask);
+      for (const tile::Coordinate& coordinate : access->coordinates) use(coordinate.value);
+    }
+    for (const std::vector<Value>* values : {&one.yields, &one.otherwise_yields})
+      for (Value value : *values) escapes_[value] = true;
+    visit(one.body);
+    visit(one.otherwise_body);
+  }
+}
+
+const Instruction* TileValues::only_operation(Value value) const {
+  if (escapes_[value] || users_[value].size() != 1) return nullptr;
+  const Instruction* user = users_[value][0];
+  return user->kind == Kind::kOp && body_of_.at(user) == own_body_[value] ? user : nullptr;
+}
+
+bool TileValues::is_nonnegative(Value value) const {
+  const Instruction* made = makers_[value];
+  if (is_floating(program_.values[value].type.dtype)) return range(value).low >= 0;
+  if (!made) return false;
+  if (made->kind == Kind::kConstant) return made->integer >= 0;
+  return made->kind == Kind::kIndex && kernel::range_of(made->index, ranges_).low >= 0;
+}
+
+kernel::ValueRange TileValues::range(Value value) const {
+  const Instruction* made = makers_[value];
+  if (!made || !is_floating(program_.values[value].type.dtype)) return {};
+  if (const auto known = known_ranges_.find(value); known != known_ranges_.end()) return known->second;
+  kernel::ValueRange found;
+  if (made->kind == Kind::kConstant) found = kernel::range_of_constant(made->number);
+  if (made->kind == Kind::kFold) found = kernel::range_of(made->reduce, range(made->operands[0]));
+  if (made->kind == Kind::kOp) {
+    std::vector<kernel::ValueRange> operands;
+    for (Value operand : made->operands) operands.push_back(range(operand));
+    const bool same = operands.size() == 2 && made->operands[0] == made->operands[1];
+    found = kernel::range_of(made->op, program_.values[value].type.dtype, operands, same);
+  }
+  return known_ranges_[value] = found;
+}
+
+// A mask as the conditions that all hold where it does.
+void TileValues::collect_parts(Value mask, std::set<Value>& parts) const {
+  const Instruction* made = makers_[mask];
+  if (made && made->kind == Kind::kOp && made->op == ScalarOp::kLogicalAnd)
+    for (Value operand : made->operands) collect_parts(operand, parts);
+  else parts.insert(mask);
+}
+
+bool TileValues::holds_within(Value mask, const std::set<Value>& parts) const {
+  std::set<Value> own;
+  if (mask != kNoValue) collect_parts(mask, own);
+  return std::includes(own.begin(), own.end(), parts.begin(), parts.end());
+}
+
+bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const {
+  if (!known.insert(value).second) return false;
+  if (escapes_[value]) return true;
+  return std::any_of(users_[value].begin(), users_[value].end(), [&](const Instruction* user) {
+    switch (user->kind) {
+      case Kind::kOp: return is_seen(user->results[0], parts, known);
+      case Kind::kLoad:
+      case Kind::kStore: return !holds_within(user->access.mask, parts);
+      default: return true;
+    }
+  });
+}
+
+bool TileValues::shows_otherwise(const Instruction& load) const {
+  std::set<Value> parts, known;
+  collect_parts(load.access.mask, parts);
+  return is_seen(load.results[0], parts, known);
+}
+
+std::set<Value> TileValues::masks_behind(Value value) const {
+  std::set<Value> masks, seen;
+  std::vector<Value> left = {value};
+  while (!left.empty()) {
+    const Value one = left.back();
+    left.pop_back();
+    const Instruction* made = makers_[one];
+    if (!seen.insert(one).second || !made) continue;
+    if (made->kind == Kind::kLoad) {
+      if (made->access.mask != kNoValue) masks.insert(made->access.mask);
+      for (const tile::Coordinate& coordinate : made->access.coordinates)
+        if (coordinate.value != kNoValue) left.push_back(coordinate.value);
+    }
+    left.insert(left.end(), made->operands.begin(), made->operands.end());
+  }
+  return masks;
+}
+
+}  // namespace kw::triton

@@ -1,0 +1,47 @@
+// What is known of a tile program's values before it is printed: who makes and who uses them, and between which numbers
+// they lie.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "kernel/value_range.hpp"
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+class TileValues {
+ public:
+  explicit TileValues(const tile::Program& program);
+
+  // The instruction whose result it is; nullptr for what a loop carries or an If leaves.
+  const tile::Instruction* maker(tile::Value value) const { return makers_[value]; }
+  // The operation that alone uses it, in the body in which it is made; nullptr where there is another use.
+  const tile::Instruction* only_operation(tile::Value value) const;
+
+  // A whole number, as far as indices and constants say, or a float.
+  bool is_nonnegative(tile::Value value) const;
+  // Does anything see what the load yields where its mask does not hold? What is stored under that mask does not.
+  bool shows_otherwise(const tile::Instruction& load) const;
+  // The masks of the loads of which it is made: where they do not hold it may be anything.
+  std::set<tile::Value> masks_behind(tile::Value value) const;
+
+ private:
+  void visit(const std::vector<tile::Instruction>& body);
+  void collect_parts(tile::Value mask, std::set<tile::Value>& parts) const;
+  bool holds_within(tile::Value mask, const std::set<tile::Value>& parts) const;
+  bool is_seen(tile::Value value, const std::set<tile::Value>& parts, std::set<tile::Value>& known) const;
+  kernel::ValueRange range(tile::Value value) const;
+
+  const tile::Program& program_;
+  std::vector<kernel::SymbolRange> ranges_;                      // [symbol]
+  std::vector<const tile::Instruction*> makers_;                 // [value]
+  std::vector<std::vector<const tile::Instruction*>> users_;     // [value]
+  std::vector<bool> escapes_;                                    // [value] into or out of a loop or an If
+  std::vector<const std::vector<tile::Instruction>*> own_body_;  // [value]
+  std::map<const tile::Instruction*, const std::vector<tile::Instruction>*> body_of_;
+  mutable std::map<tile::Value, kernel::ValueRange> known_ranges_;
+};
+
+}  // namespace kw::triton
