@@ -247,8 +247,11 @@ double weight_of(const Expr& expr) {
   if (expr.kind == ExprKind::kScan) return expr.reduce == ReduceOp::kLogSumExp ? 24 : 4;
   if (expr.kind == ExprKind::kReduce)
     return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
-  if (expr.kind != ExprKind::kOp) return 0;
-  switch (expr.op) {
+  return expr.kind == ExprKind::kOp ? weight_of(expr.op) : 0;
+}
+
+double weight_of(ScalarOp op) {
+  switch (op) {
     case ScalarOp::kDiv:
     case ScalarOp::kSqrt:
     case ScalarOp::kRsqrt:
@@ -284,8 +287,12 @@ KernelEstimate estimate(const Kernel& kernel, const DeviceDescription& device) {
   return target_of(device).estimate(kernel, device);
 }
 
+KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) {
+  return target_of(device).estimate(program, device);
+}
+
 double seconds_of(const tile::Program& program, const DeviceDescription& device) {
-  return target_of(device).seconds_of(program, device);
+  return estimate(program, device).seconds;
 }
 
 namespace plan {

@@ -18,6 +18,7 @@ struct KernelEstimate {
 
 // By the cost model of the device's target. The kernel's body need not be arranged.
 KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
+KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device);
 double seconds_of(const tile::Program& program, const DeviceDescription& device);
 
 namespace plan {
@@ -47,5 +48,6 @@ KernelWork work_of(const kernel_ir::Kernel& kernel, const DeviceDescription& dev
 
 // Instructions that one element of the expression costs, roughly.
 double weight_of(const kernel_ir::Expr& expr);
+double weight_of(kernel_ir::ScalarOp op);
 
 }  // namespace kw

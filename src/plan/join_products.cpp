@@ -336,7 +336,10 @@ class ProductJoiner {
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler, device_);
     if (!lowered || !scheduler) return std::nullopt;
     double total = 0;
-    for (const plan::ScheduledKernel& one : scheduler->lower(*lowered, group.parameters, device_).kernels) {
+    const plan::ScheduledGroup made = scheduler->lower(*lowered, group.parameters, device_);
+    for (const plan::ScheduledTiles& one : made.tiles)
+      total += device_.launch_seconds + estimate(one.program, device_).memory_bytes / device_.copy_bytes_per_second;
+    for (const plan::ScheduledKernel& one : made.kernels) {
       const bool waits = std::any_of(one.kernel.axes.begin(), one.kernel.axes.end(),
                                      [](const kernel_ir::Axis& axis) { return axis.cooperative; });
       const double share = waits ? kExchangeShareOfMemory : 1;

@@ -57,15 +57,21 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
   using kernel_ir::ExprKind;
   const bool no_scan = std::all_of(kernel.axes.begin(), kernel.axes.end(),
                                    [](const kernel_ir::Axis& axis) { return axis.kind != kernel_ir::AxisKind::kScan; });
-  const bool plain = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    const bool kind = expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kIndex ||
-                      expr.kind == ExprKind::kLoad || expr.kind == ExprKind::kOp ||
-                      (expr.kind == ExprKind::kReduce && can_lift_fold(expr));
-    return kind && !is_step(kernel, expr) && !is_eight_bit_float(expr.dtype);
-  });
-  return no_scan && plain && std::all_of(kernel.stores.begin(), kernel.stores.end(), [](const auto& store) {
-           return store.access.guards.empty();
+  return no_scan && std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+           if (is_eight_bit_float(expr.dtype)) return false;
+           if (expr.kind == ExprKind::kReduce) return can_lift_fold(expr);
+           return expr.kind != ExprKind::kScan && expr.kind != ExprKind::kScatter;
          });
+}
+
+bool can_follow_product(const kernel_ir::Kernel& kernel) {
+  return can_lift(kernel) &&
+         std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [&](const kernel_ir::Expr& expr) {
+                       return expr.kind != kernel_ir::ExprKind::kGather && !is_step(kernel, expr);
+                     }) &&
+         std::all_of(kernel.stores.begin(), kernel.stores.end(),
+                     [](const kernel_ir::Store& store) { return store.access.guards.empty(); });
 }
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
@@ -129,8 +135,21 @@ ExprId Lift::load(const kernel_ir::Access& access) {
   return known == known_.end() ? build_.load(this->access(access)) : known->second;
 }
 
+// Moved by what the data decide.
+ExprId Lift::gather(const kernel_ir::Expr& expr) {
+  kernel::Access moved = access(expr.access);
+  moved.coordinates.back().value = this->expr(expr.operands[0]);
+  if (expr.operands.size() > 1) {
+    const ExprId condition = this->expr(expr.operands[1]);
+    moved.mask = moved.mask == kernel::kNoExpr ? condition : build_.op(ScalarOp::kLogicalAnd, {moved.mask, condition});
+  }
+  return build_.load(std::move(moved));
+}
+
 ExprId Lift::constant(const kernel_ir::Expr& expr) {
-  return is_floating(expr.dtype) ? build_.constant(expr.dtype, expr.number) : build_.constant(expr.dtype, expr.integer);
+  if (is_floating(expr.dtype)) return build_.constant(expr.dtype, expr.number);
+  if (expr.dtype == DType::b1) return build_.constant(DType::b1, int64_t{expr.number != 0 || expr.integer != 0});
+  return build_.constant(expr.dtype, expr.integer);
 }
 
 // Folds of two results are two: a block has the whole axis in registers, and the second fold costs no other walk.
@@ -154,6 +173,30 @@ ExprId Lift::fold(const kernel_ir::Expr& expr) {
   return folded(expr.reduce, value);
 }
 
+// An index or a constant in 32 bits, where it fits; else itself.
+ExprId Lift::narrowed(ExprId id) {
+  const kernel::Expr& expr = build_.kernel().exprs[id];
+  const bool constant = expr.kind == kernel::ExprKind::kConstant;
+  if (expr.dtype != DType::i64 || (!constant && expr.kind != kernel::ExprKind::kIndex)) return id;
+  const kernel::Index index = constant ? kernel::Index(expr.integer) : expr.index;
+  const kernel::Interval range = kernel::range_of(index, kernel::ranges_of(build_.kernel()));
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return range.low >= -kMost && range.high <= kMost ? build_.index(index, DType::i32) : id;
+}
+
+// Indices are compared, and become other numbers, in 32 bits where that makes no difference.
+ExprId Lift::operation(const kernel_ir::Expr& expr) {
+  std::vector<ExprId> operands;
+  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  if (expr.op == ScalarOp::kCast) return build_.cast(expr.dtype, narrowed(operands[0]));
+  if (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual) {
+    const std::vector<ExprId> narrow = {narrowed(operands[0]), narrowed(operands[1])};
+    const auto is_narrow = [&](ExprId id) { return build_.kernel().exprs[id].dtype == DType::i32; };
+    if (is_narrow(narrow[0]) && is_narrow(narrow[1])) operands = narrow;
+  }
+  return build_.op(expr.op, std::move(operands));
+}
+
 ExprId Lift::expr(kernel_ir::ExprId id) {
   if (const auto done = done_.find(id); done != done_.end()) return done->second;
   const kernel_ir::Expr& expr = kernel_.exprs[id];
@@ -162,14 +205,9 @@ ExprId Lift::expr(kernel_ir::ExprId id) {
     case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
     case kernel_ir::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
     case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
+    case kernel_ir::ExprKind::kGather: made = gather(expr); break;
     case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
-    case kernel_ir::ExprKind::kOp: {
-      std::vector<ExprId> operands;
-      for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
-      made = expr.op == ScalarOp::kCast ? build_.cast(expr.dtype, operands[0])
-                                        : build_.op(expr.op, std::move(operands));
-      break;
-    }
+    case kernel_ir::ExprKind::kOp: made = operation(expr); break;
     default: fail_internal(__FILE__, __LINE__, "an expression that can_lift refuses");
   }
   return done_[id] = made;

@@ -1,5 +1,5 @@
-// A kernel in KernelIR, pointwise or with folds over one axis, said again as expressions of a Kernel (src/kernel): what
-// follows a product, over the product's own axes.
+// A kernel in KernelIR, pointwise or with folds over one axis, said again as expressions of a Kernel (src/kernel): for
+// a kernel of its own (lifted_kernel.hpp), or of what follows a product, over the product's own axes.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,12 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds beside that, without places that data decide and without steps (floor, round, remainders),
-// which would make a last place of what they are given a whole one?
+// Is it pointwise, or folds beside that, without scatters and 8-bit floats?
 bool can_lift(const kernel_ir::Kernel& kernel);
+
+// Can it be lifted to what follows a product, too: without places that data decide or that a store leaves out, and
+// without steps (floor, round, remainders), which would make a last place of the product a whole one?
+bool can_follow_product(const kernel_ir::Kernel& kernel);
 
 // Numbers that the lifted kernel's axes may be written over besides the builder's symbols.
 struct LiftedNumbers {
@@ -38,6 +41,9 @@ class Lift {
  private:
   kernel::Index index(const kernel_ir::Index& index) const;
   kernel::ExprId load(const kernel_ir::Access& access);
+  kernel::ExprId gather(const kernel_ir::Expr& expr);
+  kernel::ExprId operation(const kernel_ir::Expr& expr);
+  kernel::ExprId narrowed(kernel::ExprId index);
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);

@@ -94,6 +94,39 @@ Placed move_offsets_out(kernel_ir::Kernel kernel) {
   return placed;
 }
 
+struct PlacedTiles {
+  tile::Program program;
+  std::vector<int64_t> offsets;
+};
+
+// The same of tile programs whose buffers are rows of elements.
+PlacedTiles move_offsets_out(tile::Program program) {
+  PlacedTiles placed{std::move(program), {}};
+  auto& buffers = placed.program.buffers;
+  std::vector<int64_t> least(buffers.size(), -1);
+  tile::for_each(placed.program.body, [&](const tile::Instruction& one) {
+    if (one.kind != tile::Kind::kLoad) return;
+    int64_t& start = least[one.access.buffer];
+    const auto& coordinates = one.access.coordinates;
+    const int64_t constant = coordinates.size() == 1 ? std::max<int64_t>(0, coordinates[0].index.constant) : 0;
+    start = start < 0 ? constant : std::min(start, constant);
+  });
+  for (size_t at = 0; at < buffers.size(); ++at) {
+    const bool is_row = buffers[at].shape.size() == 1;
+    const int64_t elements = is_row ? kernel::as_constant(buffers[at].shape[0]).value_or(0) : 0;
+    const bool moves = buffers[at].role == tile::BufferRole::kInput && least[at] > 0 && least[at] < elements;
+    placed.offsets.push_back(moves ? least[at] : 0);
+    if (!moves) continue;
+    buffers[at].shape[0] = elements - least[at];
+    if (least[at] * size_of(buffers[at].dtype) % 16 != 0) buffers[at].alignment = size_of(buffers[at].dtype);
+  }
+  tile::for_each_mutable(placed.program.body, [&](tile::Instruction& one) {
+    if (one.kind == tile::Kind::kLoad && placed.offsets[one.access.buffer] > 0)
+      one.access.coordinates[0].index.constant -= placed.offsets[one.access.buffer];
+  });
+  return placed;
+}
+
 // Identical kernels on other tensors are one kernel: its text without the names and sizes that come from the graph.
 std::string identity_of(kernel_ir::Kernel kernel) {
   kernel.name = "k";
@@ -221,19 +254,7 @@ class ProgramBuilder {
                                   AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
     for (auto& one : scheduled.kernels) add_kernel(index, std::move(one), scratch_names);
-    for (auto& one : scheduled.tiles) {
-      TileStep step;
-      step.group = static_cast<int>(index);
-      step.offsets = std::move(one.offsets);
-      step.repetition = std::move(one.repetition);
-      step.offsets.resize(one.buffers.size());
-      for (size_t at = 0; at < one.buffers.size(); ++at) {
-        step.tensors.push_back(name_of(one.buffers[at], scratch_names));
-        step.offsets[at] += place_of(one.buffers[at]);
-      }
-      step.program = intern(std::move(one.program));
-      program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
-    }
+    for (auto& one : scheduled.tiles) add_tiles(index, std::move(one), scratch_names);
     for (auto& one : scheduled.behind) add_kernel(index, std::move(one), scratch_names);
     for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
@@ -241,6 +262,26 @@ class ProgramBuilder {
                                   ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
     }
+  }
+
+  void add_tiles(size_t group, plan::ScheduledTiles one, const std::vector<std::string>& scratch_names) {
+    PendingTiles pending;
+    pending.step = program_.steps.size();
+    pending.placed = move_offsets_out(one.program);
+    pending.program = std::move(one.program);
+    pending.identity = identity_of(pending.placed.program);
+    offsets_of_[pending.identity].insert(pending.placed.offsets);
+    TileStep step;
+    step.group = static_cast<int>(group);
+    step.offsets = std::move(one.offsets);
+    step.repetition = std::move(one.repetition);
+    step.offsets.resize(one.buffers.size());
+    for (size_t at = 0; at < one.buffers.size(); ++at) {
+      step.tensors.push_back(name_of(one.buffers[at], scratch_names));
+      step.offsets[at] += place_of(one.buffers[at]);
+    }
+    program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
+    pending_tiles_.push_back(std::move(pending));
   }
 
   void add_kernel(size_t group, plan::ScheduledKernel one, const std::vector<std::string>& scratch_names) {
@@ -292,6 +333,12 @@ class ProgramBuilder {
       for (size_t at = 0; at < step.offsets.size(); ++at) step.offsets[at] += pending.places[at];
       step.kernel = intern(shared ? std::move(pending.placed.kernel) : std::move(pending.kernel));
     }
+    for (PendingTiles& pending : pending_tiles_) {
+      auto& step = std::get<TileStep>(program_.steps[pending.step]);
+      const bool shared = offsets_of_[pending.identity].size() > 1;
+      for (size_t at = 0; at < step.offsets.size() && shared; ++at) step.offsets[at] += pending.placed.offsets[at];
+      step.program = intern(shared ? std::move(pending.placed.program) : std::move(pending.program));
+    }
   }
 
   std::string fresh_tensor_name(const std::string& wanted) {
@@ -327,6 +374,12 @@ class ProgramBuilder {
     return place->second;
   }
 
+  struct PendingTiles {
+    size_t step = 0;  // of program_.steps
+    tile::Program program;
+    PlacedTiles placed;
+    std::string identity;  // of placed.program
+  };
   struct Pending {
     size_t step = 0;  // of program_.steps
     kernel_ir::Kernel kernel;
@@ -343,6 +396,7 @@ class ProgramBuilder {
   std::map<ValueId, ValueId> updates_;  // what a call leaves in an input, and the input
   Program program_;
   std::vector<Pending> pending_;
+  std::vector<PendingTiles> pending_tiles_;
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
   std::vector<bool> available_;  // per value: a tensor of that name exists
   std::set<std::string> tensor_names_, kernel_names_;

@@ -259,7 +259,7 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   group->product = product;
   Kernel& kernel = group->kernel;
   const int buffer = product_buffer(*group);
-  if (buffer < 0 || !can_lift(kernel)) return std::nullopt;
+  if (buffer < 0 || !can_follow_product(kernel)) return std::nullopt;
   coalesce(kernel);
   const int64_t elements = facts.graph.type(product.result).elements();
   const bool has_windows = !lengths.empty() && !is_stored && reads_in_one_order(kernel, buffer) &&

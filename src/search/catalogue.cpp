@@ -64,8 +64,9 @@ double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& par
   double most = 0;
   try {
     plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
-    for (const auto& one : entry.scheduler->lower(entry.lowered, parameters, device_).kernels)
-      most = std::max(most, estimate(one.kernel, device_).registers);
+    const plan::ScheduledGroup made = entry.scheduler->lower(entry.lowered, parameters, device_);
+    for (const auto& one : made.kernels) most = std::max(most, estimate(one.kernel, device_).registers);
+    for (const auto& one : made.tiles) most = std::max(most, estimate(one.program, device_).registers);
   } catch (const Error&) { return std::numeric_limits<double>::infinity(); }
   return most;
 }

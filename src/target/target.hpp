@@ -60,7 +60,7 @@ class Target {
   virtual void join_groups(const Graph&, Schedule&, const DeviceDescription&) const {}
   // The cost model.
   virtual KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const = 0;
-  virtual double seconds_of(const tile::Program& program, const DeviceDescription& device) const = 0;
+  virtual KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const = 0;
 
   virtual std::unique_ptr<TargetPrinter> printer() const = 0;
   virtual bool has_cuda_graphs() const { return false; }        // launches can be captured and replayed

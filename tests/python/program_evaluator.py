@@ -8,6 +8,7 @@ import json
 import math
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,6 +16,7 @@ import torch
 
 HOME = Path(__file__).resolve().parents[2]
 PLAN_TOOL = HOME / "build" / "tests" / "unit" / "plan_tool"
+TILE_TOOL = HOME / "build" / "tests" / "unit" / "tile_tool"
 
 DTYPES = {
     "f64": torch.float64,
@@ -328,6 +330,44 @@ class Kernel:
         return result.reshape(kept + (1,) * len(over)).to(dtype)
 
 
+class TileProgram:
+    """A tile program's text, which tile_tool interprets."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text + "\n"
+        self.name = text.split()[1]
+        self.buffers = re.findall(r"^  buffer (\w+): \w+\[(\d+)\]", text, re.MULTILINE)
+
+    def run(self, tensors: list[Tensor]) -> None:
+        parts = {name: tensor[: int(size)] for (name, size), tensor in zip(self.buffers, tensors)}
+        given = {name: [_json(one) for one in tensor.tolist()] for name, tensor in parts.items()}
+        with tempfile.NamedTemporaryFile("w", suffix=".tile") as file:
+            file.write(self.text)
+            file.flush()
+            done = subprocess.run(
+                [TILE_TOOL, "run", file.name],
+                input=json.dumps({"buffers": given}),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 0, done.stderr + self.text
+        for name, numbers in json.loads(done.stdout)["buffers"].items():
+            parts[name].copy_(
+                torch.tensor(
+                    [float(one) if isinstance(one, str) else one for one in numbers], dtype=_wide(parts[name].dtype)
+                )
+            )
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype.is_floating_point else torch.int64
+
+
+def _json(number: float | int) -> float | int | str:
+    return str(number) if isinstance(number, float) and not math.isfinite(number) else number
+
+
 def _type(text: str) -> tuple[torch.dtype, list[int], list[int], int]:
     dtype, shape = re.match(r"(\w+)\[([\d, ]*)\]", text).groups()  # type: ignore[union-attr]
     sizes = [int(one) for one in shape.split(",") if one.strip()]
@@ -379,7 +419,14 @@ def _call(text: str, tensors: dict[str, Tensor]) -> None:
 
 def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[str]]:
     """The graph's outputs in order, and the lines of the program's steps."""
-    kernels = {one.name: one for one in (Kernel("kernel " + part) for part in text.split("\nkernel ")[1:])}
+    text, *programs = re.split(r"\n(?=program \w+ \{)", text)
+    kernels: dict[str, Kernel | TileProgram] = {}
+    for part in text.split("\nkernel ")[1:]:
+        kernel = Kernel("kernel " + part)
+        kernels[kernel.name] = kernel
+    for part in programs:
+        program_of_tiles = TileProgram(part)
+        kernels[program_of_tiles.name] = program_of_tiles
     tensors = dict(inputs)
     program = (
         text.split("\nprogram {\n")[1].partition("}\n")[0]

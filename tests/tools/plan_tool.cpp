@@ -13,6 +13,7 @@
 #include "support/error.hpp"
 #include "support/text.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
 
 int main(int count, char** arguments) {
   if (count < 2) return std::fputs("usage: plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]\n", stderr), 2;
@@ -38,11 +39,14 @@ int main(int count, char** arguments) {
     const double lowering = lap();
     if (!quiet) std::cout << kw::print(graph);
     std::cout << kw::print(graph, schedule) << kw::print(graph, program);
-    if (!quiet)
+    if (!quiet) {
       for (const auto& kernel : program.kernels) std::cout << kw::kernel_ir::print(kernel);
-    std::fprintf(
-        stderr, "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n",
-        graph.nodes.size(), schedule.groups.size(), program.kernels.size(), passes, fusion, planning, lowering);
+      for (const auto& tiles : program.tiles) std::cout << kw::tile::print_program(tiles);
+    }
+    std::fprintf(stderr,
+                 "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n",
+                 graph.nodes.size(), schedule.groups.size(), program.kernels.size() + program.tiles.size(), passes,
+                 fusion, planning, lowering);
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';
     return error.exit_code();

@@ -16,6 +16,7 @@
 #include "support/error.hpp"
 #include "support/text.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
 
 namespace kw {
 namespace {
@@ -48,6 +49,7 @@ Planned plan_text(std::string_view text, const std::string& target = "triton") {
 std::string everything(const Planned& planned) {
   std::string text = print(planned.graph, planned.schedule) + print(planned.graph, planned.program);
   for (const auto& kernel : planned.program.kernels) text += kernel_ir::print(kernel);
+  for (const auto& tiles : planned.program.tiles) text += tile::print_program(tiles);
   return text;
 }
 
@@ -121,7 +123,7 @@ TEST(Plan, EqualLayersShareTheirKernel) {
     %n = aten.mm.default(self=%b, mat2=%b) : f32[64, 64]
     return %n
   })");
-  EXPECT_EQ(planned.program.kernels.size(), 1u);
+  EXPECT_EQ(planned.program.tiles.size(), 1u);
 }
 
 TEST(Plan, AScheduleThatDoesNotFitIsRefused) {
@@ -158,7 +160,7 @@ TEST(Plan, TenThousandNodesArePlannedInSeconds) {
   const auto planned = plan_text(text);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5.0);
   EXPECT_EQ(planned.schedule.groups.size(), 5000u);
-  EXPECT_EQ(planned.program.kernels.size(), 1u);
+  EXPECT_EQ(planned.program.tiles.size(), 1u);
 }
 
 TEST(Cost, ThePointwiseFloorIsOneReadAndOneWrite) {

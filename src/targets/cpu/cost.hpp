@@ -12,6 +12,6 @@ KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescript
 
 // Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD
 // instructions, and its buffers through memory once.
-double tile_seconds(const tile::Program& program, const DeviceDescription& device);
+KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);
 
 }  // namespace kw::cpu

@@ -60,8 +60,8 @@ class CpuTarget : public Target {
   KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
     return cpu::estimate_of(kernel, device);
   }
-  double seconds_of(const tile::Program& program, const DeviceDescription& device) const override {
-    return cpu::tile_seconds(program, device);
+  KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
+    return cpu::estimate_of(program, device);
   }
 
   std::unique_ptr<TargetPrinter> printer() const override { return make_cpu_printer(); }

@@ -33,7 +33,7 @@ class TileEstimate {
       blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
   }
 
-  double run() {
+  KernelEstimate run() {
     walk(program_.body, blocks_);
     double memory_bytes = 0, moved_bytes = 0;
     for (size_t place = 0; place < program_.buffers.size(); ++place) {
@@ -50,7 +50,12 @@ class TileEstimate {
                               instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
     const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
     // Less than either hides the other entirely.
-    return std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + synchronise;
+    KernelEstimate estimate;
+    estimate.memory_bytes = memory_bytes;
+    estimate.cache_bytes = moved_bytes - memory_bytes;
+    estimate.flops = products_ + instructions_;
+    estimate.seconds = std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + synchronise;
+    return estimate;
   }
 
  private:
@@ -133,7 +138,7 @@ class TileEstimate {
 
 }  // namespace
 
-double tile_seconds(const tile::Program& program, const DeviceDescription& device) {
+KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device) {
   return TileEstimate(program, device).run();
 }
 

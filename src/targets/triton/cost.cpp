@@ -11,22 +11,19 @@ using namespace kernel_ir;
 
 namespace {
 
-constexpr MemoryRules kMemory{.in_blocks = true, .line_bytes = 32, .lost_bytes = 8};  // lines: sectors of the last
-                                                                                      // cache
-constexpr double kLatencySeconds = 0.7e-6;                                            // of one round trip to memory
+constexpr MemoryRules kMemory{.in_blocks = true, .line_bytes = kLineBytes, .lost_bytes = kLostBytes};
+constexpr double kLatencySeconds = 0.7e-6;  // of one round trip to memory
 constexpr double kProgramSeconds = 0.8e-6;  // from a program's start to its first load, and from its last store to its
                                             // end
 constexpr double kFoldSeconds = 0.15e-6;    // one step of a reduction across warps
 constexpr double kRegistersOfUnit = 65536, kThreadsOfUnit = 2048, kMostRegisters = 255, kFixedRegisters = 24;
 
-double seconds_of(KernelWork& work, const DeviceDescription& device) {
-  const double threads = 32.0 * work.kernel.num_warps;
+}  // namespace
+
+double seconds_of(GpuWork& work, const DeviceDescription& device) {
+  const double threads = 32.0 * work.warps;
   const double each = std::max(1.0, work.tile / threads);
-  int loads = 0, folded = 0;
-  for (const int passes : work.load_passes) loads += passes > 0;
-  for (const Expr& expr : work.kernel.exprs) folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
-  const int live = work.iterations > 0 ? std::max(1, work.loads_in_loop) + folded : std::max(1, loads) + 1;
-  const double registers = work.estimate.registers = kFixedRegisters + each * live;
+  const double registers = work.estimate.registers = kFixedRegisters + each * work.live;
   double resident = std::floor(
       std::min({kRegistersOfUnit / (std::min(registers, kMostRegisters) * threads), kThreadsOfUnit / threads, 32.0}));
   resident = std::max(1.0, resident);
@@ -47,7 +44,7 @@ double seconds_of(KernelWork& work, const DeviceDescription& device) {
   const double arithmetic = work.estimate.flops / (0.5 * device.fp32_flops * std::min(1.0, busy / units));
   const double narrow = std::min(1.0, 0.85 + 0.15 * std::min(each * 4, 16.0) / 16.0);
   const double waves = std::ceil(work.programs / (units * resident));
-  const double folding = work.folds * kFoldSeconds * std::log2(2.0 * work.kernel.num_warps);
+  const double folding = work.folds * kFoldSeconds * std::log2(2.0 * work.warps);
   const double chain = waves * (kProgramSeconds + work.iterations * kLatencySeconds + folding);
   const double shared_rate = device.shared_bytes_per_second > 0 ? device.shared_bytes_per_second
                                                                 : 8 * device.copy_bytes_per_second;
@@ -56,12 +53,26 @@ double seconds_of(KernelWork& work, const DeviceDescription& device) {
   return (flowing + 0.1 * chain) * (1 + 2 * spilled);
 }
 
-}  // namespace
-
 KernelEstimate estimate_of(const Kernel& kernel, const DeviceDescription& device) {
-  KernelWork work = work_of(kernel, device, kMemory);
+  const KernelWork counted = work_of(kernel, device, kMemory);
+  int loads = 0, folded = 0;
+  for (const int passes : counted.load_passes) loads += passes > 0;
+  for (const Expr& expr : counted.kernel.exprs)
+    folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
+  GpuWork work{.estimate = counted.estimate,
+               .tile = counted.tile,
+               .programs = counted.programs,
+               .iterations = counted.iterations,
+               .folds = counted.folds,
+               .bytes_asked = counted.bytes_asked,
+               .warps = counted.kernel.num_warps};
+  work.live = counted.iterations > 0 ? std::max(1, counted.loads_in_loop) + folded : std::max(1, loads) + 1;
   work.estimate.seconds = seconds_of(work, device);
   return work.estimate;
+}
+
+KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device) {
+  return tile::is_elementwise(program) ? estimate_elementwise(program, device) : estimate_products(program, device);
 }
 
 }  // namespace kw::triton

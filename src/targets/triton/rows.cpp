@@ -488,8 +488,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       for (auto& finish : kernels->finish) {
         if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
           const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
-          for (auto& one : kPointwiseScheduler.lower(std::move(finish), pointwise, device).kernels)
-            result.kernels.push_back(std::move(one));
+          ScheduledGroup last = kPointwiseScheduler.lower(std::move(finish), pointwise, device);
+          std::move(last.kernels.begin(), last.kernels.end(), std::back_inserter(result.kernels));
+          std::move(last.tiles.begin(), last.tiles.end(), std::back_inserter(result.tiles));
           continue;
         }
         prepare(finish.kernel);

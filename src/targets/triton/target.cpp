@@ -117,8 +117,8 @@ class TritonTarget : public Target {
   KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
     return triton::estimate_of(kernel, device);
   }
-  double seconds_of(const tile::Program& program, const DeviceDescription& device) const override {
-    return triton::tile_seconds(program, device);
+  KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
+    return triton::estimate_of(program, device);
   }
 
   std::unique_ptr<TargetPrinter> printer() const override { return make_triton_printer(); }

@@ -1,4 +1,4 @@
-// Seconds of tile programs.
+// Seconds of tile programs that fold and multiply.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -31,7 +31,7 @@ class TileEstimate {
       blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
   }
 
-  double run() {
+  KernelEstimate run() {
     tile::for_each(program_.body, [&](const Instruction& one) {
       if (one.results.size() == 1) makers_[one.results[0]] = &one;
     });
@@ -51,10 +51,18 @@ class TileEstimate {
     const double waves = std::max(blocks_ / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
     const double dots = dot_seconds_ * idle + arithmetic, memory = memory_bytes / device_.copy_bytes_per_second;
-    if (!is_repeated()) return std::max({dots, loaded_bytes_ / cache, memory});
+    KernelEstimate estimate;
+    estimate.memory_bytes = memory_bytes;
+    estimate.cache_bytes = loaded_bytes_;
+    estimate.flops = operations_;
+    if (!is_repeated()) {
+      estimate.seconds = std::max({dots, loaded_bytes_ / cache, memory});
+      return estimate;
+    }
     // The last cache holds what the launch before read, and gives each multiprocessor its share.
     const bool fits = memory_bytes <= static_cast<double>(device_.cache_bytes);
-    return kRepeatedSeconds + std::max({dots, loaded_bytes_ / cache * idle, fits ? 0.0 : memory});
+    estimate.seconds = kRepeatedSeconds + std::max({dots, loaded_bytes_ / cache * idle, fits ? 0.0 : memory});
+    return estimate;
   }
 
  private:
@@ -137,7 +145,7 @@ class TileEstimate {
 
 }  // namespace
 
-double tile_seconds(const tile::Program& program, const DeviceDescription& device) {
+KernelEstimate estimate_products(const tile::Program& program, const DeviceDescription& device) {
   return TileEstimate(program, device).run();
 }
 

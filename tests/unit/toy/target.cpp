@@ -36,7 +36,7 @@ class ToyTarget : public Target {
                             work.estimate.flops / device.fp32_flops;
     return work.estimate;
   }
-  double seconds_of(const tile::Program&, const DeviceDescription&) const override {
+  KernelEstimate estimate(const tile::Program&, const DeviceDescription&) const override {
     fail_internal(__FILE__, __LINE__, "the toy has no tile programs");
   }
 

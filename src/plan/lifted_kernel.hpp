@@ -1,0 +1,15 @@
+// A kernel in KernelIR whose axes have blocks, as a Kernel with its KernelSchedule and the tile program of both.
+#pragma once
+
+#include "plan/scheduler.hpp"
+
+namespace kw::plan {
+
+// Is it pointwise, reads no buffer that it writes, and can it be lifted (lift.hpp)?
+bool has_tile_form(const kernel_ir::Kernel& kernel);
+
+// What one block covers is a tile, what several share out is in the grid, and what has one point only is no axis. All
+// that a block reads is there before it stores anything, so that a result may take an operand's memory.
+ScheduledTiles as_tiles(LoweredGroup group);
+
+}  // namespace kw::plan

@@ -1,0 +1,78 @@
+// Pointwise groups as tile programs: what they compute beside the KernelIR that they are made of is tested by
+// tests/python/test_plan_semantics.py; here, what they cost and which of them there are.
+#include <gtest/gtest.h>
+
+#include "emit/kernel_text.hpp"
+#include "plan/estimate.hpp"
+#include "plan/lift.hpp"
+#include "plan/lifted_kernel.hpp"
+#include "targets/targets.hpp"
+
+namespace kw::plan {
+namespace {
+
+// A kernel over `axes`, whose buffers are graph values of their own.
+LoweredGroup group_of(const std::string& text) {
+  LoweredGroup group;
+  group.kernel = kernel_ir::parse_kernel(text);
+  for (size_t buffer = 0; buffer < group.kernel.buffers.size(); ++buffer)
+    group.buffers.push_back(static_cast<ValueId>(buffer));
+  return group;
+}
+
+struct Case {
+  const char *name, *axes, *body;
+};
+constexpr Case kCases[] = {
+    {"flat", "  axis element = 1048576 parallel block 1024\n",
+     "  %x = load x[element] : f32\n  %y = add(%x, %x) : f32\n  store %y to out[element]\n"},
+    {"padded", "  axis element = 1000003 parallel block 1024\n",
+     "  %x = load x[element] : f32\n  %y = exp(%x) : f32\n  store %y to out[element]\n"},
+    {"rows", "  axis row = 1024 parallel block 1\n  axis column = 1024 parallel block 1024\n",
+     "  %x = load x[1024*row + column] : f32\n  %w = load w[column] : f32\n  %y = mul(%x, %w) : f32\n"
+     "  store %y to out[1024*row + column]\n"},
+    {"transposed", "  axis row = 1024 parallel block 32\n  axis column = 1024 parallel block 32\n",
+     "  %x = load x[row + 1024*column] : f32\n  %y = neg(%x) : f32\n  store %y to out[1024*row + column]\n"},
+    {"divided", "  axis element = 1048576 parallel block 1024\n",
+     "  %x = load x[element] : f32\n  %w = load w[(element % 1024)] : f32\n  %y = mul(%x, %w) : f32\n"
+     "  store %y to out[element]\n"},
+};
+
+std::string text_of(const Case& one) {
+  return std::string(
+             "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
+             "  buffer w : f32[1024] input\n  buffer out : f32[1048576] output\n") +
+         one.axes + one.body + "}\n";
+}
+
+TEST(LiftedKernels, CostWhatTheirKernelsDo) {
+  const DeviceDescription device = default_device("triton");
+  for (const Case& one : kCases) {
+    const LoweredGroup group = group_of(text_of(one));
+    const KernelEstimate before = estimate(group.kernel, device), after = estimate(as_tiles(group).program, device);
+    EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << one.name;
+    EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.02) << one.name;
+    EXPECT_EQ(after.registers, before.registers) << one.name;
+  }
+}
+
+TEST(LiftedKernels, AreAllButScattersAndEightBitFloats) {
+  const auto kernel = [](const std::string& lines) {
+    return kernel_ir::parse_kernel(
+        "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[64] input\n"
+        "  buffer places : i64[64] input\n  buffer out : f32[64] output\n  axis element = 64 parallel block 64\n" +
+        lines + "}\n");
+  };
+  const kernel_ir::Kernel steps = kernel(
+      "  %x = load x[element] : f32\n  %y = round(%x) : f32\n"
+      "  store %y to out[element]\n");
+  EXPECT_TRUE(has_tile_form(steps));
+  EXPECT_FALSE(can_follow_product(steps));
+  const kernel_ir::Kernel scatters = kernel(
+      "  %x = load x[element] : f32\n  %p = load places[element] : i64\n  %s = scatter sum(%p, %x) : f32\n"
+      "  store %s to out[0]\n");
+  EXPECT_FALSE(has_tile_form(scatters));
+}
+
+}  // namespace
+}  // namespace kw::plan
