@@ -54,7 +54,10 @@ int Emission::depth_of(const tile::Index& index) const {
 }
 
 std::string Emission::unique(const std::string& name) {
-  const std::string base = name.empty() ? "value" : name;
+  const std::string wanted = name.empty() ? "value" : name;
+  const bool is_buffer = std::any_of(program_.buffers.begin(), program_.buffers.end(),
+                                     [&](const tile::Buffer& buffer) { return buffer.name == wanted; });
+  const std::string base = is_buffer ? wanted + "_tile" : wanted;  // of a tensor, what a block holds
   const int times = ++names_[base];
   if (times == 1) return base;
   const std::string numbered = fmt::format("{}_{}", base, times);

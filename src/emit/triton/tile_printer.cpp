@@ -11,8 +11,9 @@
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
-#include "emit/triton/tile_operations.hpp"
 #include "emit/triton/refused_indices.hpp"
+#include "emit/triton/tile_operations.hpp"
+#include "emit/triton/tile_uses.hpp"
 #include "emit/triton/tile_values.hpp"
 #include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
@@ -48,15 +49,11 @@ class TilePrinter {
         full_rank_(tile::is_elementwise(program)),
         names_(program),
         windows_(program, names_),
+        uses_(program),
         values_(program),
         operations_(program, values_),
         texts_(program.values.size()),
-        mentions_(program.values.size()),
-        uses_(program.values.size()),
-        users_body_(program.values.size()),
-        own_body_(program.values.size()) {
-    count_uses(program.body);
-  }
+        mentions_(program.values.size()) {}
 
   TileKernel run() {
     print_head();
@@ -67,27 +64,6 @@ class TilePrinter {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ErrorKind::kInternal, fmt::format("tile program '{}' has no Triton form: {}", program_.name, what));
-  }
-
-  // --- Uses ---
-
-  void use(Value value, const std::vector<Instruction>& body) {
-    if (value == kNoValue) return;
-    ++uses_[value];
-    users_body_[value] = &body;
-  }
-
-  void count_uses(const std::vector<Instruction>& body) {
-    for (const Instruction& one : body) {
-      for (Value result : one.results) own_body_[result] = &body;
-      for (Value operand : one.operands) use(operand, body);
-      for (const tile::Coordinate& coordinate : one.access.coordinates) use(coordinate.value, body);
-      use(one.access.mask, body);
-      for (Value value : one.yields) use(value, one.body);
-      for (Value value : one.otherwise_yields) use(value, one.otherwise_body);
-      count_uses(one.body);
-      count_uses(one.otherwise_body);
-    }
   }
 
   // --- Lines ---
@@ -145,8 +121,7 @@ class TilePrinter {
 
   // The result in a line of its own, or where it is used if that is once, in the same body, and the text is short.
   void give(Value value, Text text, const std::vector<Value>& operands, bool may_inline = true) {
-    const bool once = uses_[value] == 1 && users_body_[value] == own_body_[value];
-    if (text.constant || (may_inline && once && text.text.size() <= kLongestInline)) {
+    if (text.constant || (may_inline && uses_.is_used_once(value) && text.text.size() <= kLongestInline)) {
       texts_[value] = std::move(text);
       for (Value operand : operands) mentions_[value].insert(mentions_[operand].begin(), mentions_[operand].end());
       return;
@@ -605,13 +580,11 @@ class TilePrinter {
   const bool full_rank_;
   IndexNames names_;
   TileWindows windows_;
+  const TileUses uses_;
   const TileValues values_;
   const TileOperations operations_;
-  std::vector<Text> texts_;                                  // [value]
-  std::vector<std::set<Value>> mentions_;                    // [value] loops' arguments that its text names
-  std::vector<int> uses_;                                    // [value]
-  std::vector<const std::vector<Instruction>*> users_body_;  // [value] where it was last used
-  std::vector<const std::vector<Instruction>*> own_body_;    // [value] where it is made
+  std::vector<Text> texts_;                // [value]
+  std::vector<std::set<Value>> mentions_;  // [value] loops' arguments that its text names
   std::set<std::string> helpers_;
   std::string out_;
   int indent_ = 0;
