@@ -58,6 +58,23 @@ TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
   }
 }
 
+// The largest of a tile is the same in whatever order it is found; a sum is not.
+TEST(TilePrinters, OneFoldOfAWholeTileWhereItsOrderDoesNotMatter) {
+  const kernel::Kernel kernel = kernel::parse_kernel(R"(kernel of_planes {
+  axis plane = 3, row = 4, column = 8
+  in x: f32[3, 4, 8]
+  out largest: f32[3]
+  out total: f32[3]
+  largest[plane] = max(x[plane, row, column]; row, column)
+  total[plane] = sum(x[plane, row, column]; row, column)
+})");
+  const std::string_view schedule = R"({"plane":{"grid":1},"row":{"tile":4},"column":{"tile":8}})";
+  const std::string text = triton::print_tile_kernel(lower::arrange(kernel, lower::parse_schedule(schedule, kernel)))
+                               .source;
+  EXPECT_NE(text.find("tl.reduce(x_tile, None, larger)"), std::string::npos) << text;
+  EXPECT_NE(text.find("tl.sum(tl.sum(x_tile, axis=1), axis=0)"), std::string::npos) << text;
+}
+
 TEST(TilePrinters, IndicesBeyondTwoToTheThirtyOneAreWide) {
   const tile::Program program = tile::parse_program(
       "program copy {\n  grid row = 65536\n  lane column = 64\n  launch warps 4\n  buffer x: f32[65536, 65536] input\n"

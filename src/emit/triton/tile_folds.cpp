@@ -13,7 +13,11 @@ std::optional<std::string> fold_helper(ReduceOp reduce, DType dtype) {
   return reduce == ReduceOp::kMin ? std::optional<std::string>("smaller") : std::nullopt;
 }
 
-std::string own_fold_text(const Text& tile, ReduceOp reduce, size_t axis) {
+bool may_fold_at_once(ReduceOp reduce) {
+  return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin || reduce == ReduceOp::kAny || reduce == ReduceOp::kAll;
+}
+
+std::string own_fold_text(const Text& tile, ReduceOp reduce, std::string_view axis) {
   switch (reduce) {
     case ReduceOp::kSum: return fmt::format("tl.sum({}, axis={})", tile.text, axis);
     case ReduceOp::kMax: return fmt::format("tl.max({}, axis={})", tile.text, axis);
@@ -26,7 +30,7 @@ std::string own_fold_text(const Text& tile, ReduceOp reduce, size_t axis) {
   }
 }
 
-std::string combine_text(const std::string& function, const Text& tile, DType dtype, size_t axis,
+std::string combine_text(const std::string& function, const Text& tile, DType dtype, std::string_view axis,
                          const std::string& helper, const std::string& options) {
   const bool narrow = dtype == DType::bf16;
   const std::string operand = narrow ? wrap(tile, Binding::kAtom) + ".to(tl.float32)" : tile.text;

@@ -451,7 +451,7 @@ class TilePrinter {
     return helper;
   }
 
-  std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, size_t axis) {
+  std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, const std::string& axis) {
     const std::optional<std::string> helper = fold_helper(reduce, dtype);
     if (helper) return combine_text("tl.reduce", tile, dtype, axis, with_helper(*helper), "");
     const std::string text = own_fold_text(tile, reduce, axis);
@@ -464,9 +464,11 @@ class TilePrinter {
     if (is_place(one.reduce)) return print_place(one);
     const Lanes& lanes = type(operand).lanes;
     Text text = texts_[operand];
+    if (lanes.size() > 1 && one.lanes.size() == lanes.size() && may_fold_at_once(one.reduce))
+      return give(one.results[0], {fold_text(text, one.reduce, type(operand).dtype, "None")}, one.operands);
     for (size_t axis = lanes.size(); axis-- > 0;)
       if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) != one.lanes.end())
-        text = {fold_text(text, one.reduce, type(operand).dtype, axis)};
+        text = {fold_text(text, one.reduce, type(operand).dtype, std::to_string(axis))};
     give(one.results[0], text, one.operands);
   }
 
@@ -500,7 +502,7 @@ class TilePrinter {
                                    : one.reduce == ReduceOp::kMax ? "larger"
                                                                   : "smaller";
         return give(one.results[0],
-                    {combine_text("tl.associative_scan", tile, type(operand).dtype, static_cast<size_t>(axis),
+                    {combine_text("tl.associative_scan", tile, type(operand).dtype, std::to_string(axis),
                                   with_helper(helper), reverse)},
                     one.operands);
       }
