@@ -1,6 +1,8 @@
 #include "plan/convolution_operands.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace kw::plan {
 
@@ -23,6 +25,13 @@ constexpr double kSmallestNormalSum = 0x1p-3, kReachedBySum = 0x1p1;
 constexpr double kLeastLargest = 0x1p-100;       // smaller samples and filters are scaled as this
 constexpr int64_t kLine = 32, kLinesSeen = 512;  // elements of a sample that its scale is found from: 16,384
 constexpr int64_t kLongestTile = 16384;          // of a filter that is scaled in one step
+
+// Its multiples visit all places of a stretch, neighbours far from each other: by the golden ratio.
+int64_t spread_step(int64_t stretch) {
+  int64_t step = std::max<int64_t>(std::llround(0.6180339887 * static_cast<double>(stretch)), 1);
+  while (std::gcd(step, stretch) > 1) ++step;
+  return step;
+}
 
 }  // namespace
 
@@ -76,14 +85,17 @@ void ConvolutionOperands::find_scales() {
   spoilt_samples_ = scratch("spoilt_samples", DType::i32, {one_.samples}, {1});
   const Shape shape = image_shape();
   const int64_t elements = product(shape) / one_.samples, lines = ceil_divide(elements, kLine),
-                seen = std::min(lines, kLinesSeen), distance = lines / seen * kLine;
+                seen = std::min(lines, kLinesSeen), distance = lines / seen;
   ScheduledDraft draft("image_scale_kernel", "A power of two near each sample's largest number.");
   kernel::Builder& build = draft.build;
   const int64_t width = std::min(kLine, elements);
   const Index sample = draft.grid("sample", one_.samples);
   const Symbol line = draft.mapped("line", seen, {.mapping = Mapping::kTile, .width = next_power_of_two(seen)}),
                at = draft.mapped("at", width, {.mapping = Mapping::kTile, .width = next_power_of_two(width)});
-  const Index element = symbol_index(line) * Index(distance) + symbol_index(at);
+  // Not at the same place of each stretch of lines: images have the largest numbers of some channels at their borders.
+  const Index moved = kernel::modulo(symbol_index(line) * Index(spread_step(distance)), distance,
+                                     kernel::ranges_of(build.kernel()));
+  const Index element = (symbol_index(line) * Index(distance) + moved) * Index(kLine) + symbol_index(at);
   const ExprId value = image_elements(draft,
                                       {.shape = {one_.samples, elements},
                                        .strides = {one_.image_strides[0], 1},
