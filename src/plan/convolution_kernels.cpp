@@ -122,11 +122,22 @@ class ConvolutionKernels : ConvolutionStatistics {
       for (size_t dim = 0; dim < dims(); ++dim) axes.tap.push_back(at[dim]);
       axes.channel = at[dims()];
     }
+    if (!again) share_images(draft);
     draft.schedule.skip_masked = again;
     if (walks) draft.schedule.walkers = kWalkers;
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
     draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
     return axes;
+  }
+
+  // Blocks of the same places follow each other, with some filters each: the last cache has the image for them.
+  void share_images(ScheduledDraft& draft) const {
+    constexpr int64_t kMostNeighbours = 16;
+    const int64_t blocks = ceil_divide(stacked_ > 0 ? rows() : one_.filters, blocks_.filters);
+    if (one_.folds_filters || blocks == 1 || one_.phases() > 1 || counted_places() <= blocks_.positions) return;
+    draft.schedule.order = {.grouped = "filter",
+                            .along = group_.statistics ? "block" : "place",
+                            .count = std::min(blocks, kMostNeighbours)};
   }
 
   // Along places; where a block has some of every sample, along samples and places.

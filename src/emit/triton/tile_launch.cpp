@@ -88,6 +88,12 @@ class GridLines {
       within = program + "_of_plane";
       line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
     }
+    const auto all_rows = kernel::as_constant(program_.symbols[program_.order.grouped].count);
+    if (all_rows && *all_rows <= program_.order.count) {
+      line(fmt::format("{} = {} % {}", rows, within, row_count));
+      line(fmt::format("{} = {} // {}", columns, within, row_count));
+      return;
+    }
     const std::string group = fmt::format("({} * {})", program_.order.count, column_count);
     line(fmt::format("first_{} = {} // {} * {}", rows, within, group, program_.order.count));
     line(fmt::format("grouped_{0} = tl.minimum({1} - first_{0}, {2})", rows, row_count, program_.order.count));
