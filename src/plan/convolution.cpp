@@ -11,7 +11,8 @@ namespace {
 
 bool is_taken(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32; }
 
-// cuDNN rounds nothing in three dimensions where a group has so few channels, whatever it may.
+// cuDNN rounds nothing in three dimensions where a group has so few channels, nor in groups that are not depthwise,
+// whatever it may.
 constexpr int64_t kFewChannels = 4;
 constexpr int64_t kLeastRows = 16;  // of a product of tiles
 
@@ -101,6 +102,8 @@ int64_t ConvolutionDim::row_phases() const {
 }
 
 bool Convolution::is_direct() const { return channels == 1 && filters < kLeastRows; }
+
+bool Convolution::is_grouped() const { return groups > 1 && channels > 1 && !transposed; }
 
 int64_t Convolution::stacked_dims() const {
   constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
@@ -198,7 +201,9 @@ std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId id) {
     made.bias = placed(facts, bias);
     made.bias->row = graph.type(bias).strides[0];
   }
-  made.exact = x.dtype == DType::f32 && (!graph.tf32_convolutions || (dims == 3 && made.channels < kFewChannels));
+  made.transposed = transposed;
+  made.exact = x.dtype == DType::f32 &&
+               (!graph.tf32_convolutions || (dims == 3 && made.channels < kFewChannels) || made.is_grouped());
   const auto positions = position_stride(y);
   if (!positions) return std::nullopt;
   made.result_strides = {y.strides[0], y.strides[1], *positions};

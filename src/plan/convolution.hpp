@@ -48,8 +48,9 @@ struct Convolution {
   Shape weight_strides;                // group, filter, channel, dims
   std::optional<ProductOperand> bias;  // `row`: its stride along filters
   Shape result_strides;                // sample, filter, position
-  bool exact = false;                  // as sums of f32 products; else operands may be rounded to TF32's 11 digits
-  bool folds_filters = false;          // what follows folds the result over them: a block has all filters
+  bool transposed = false;
+  bool exact = false;          // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+  bool folds_filters = false;  // what follows folds the result over them: a block has all filters
 
   int64_t window() const;  // points of the result that what follows folds together
   int64_t taps() const;    // of the window
@@ -59,6 +60,8 @@ struct Convolution {
   int64_t places_of_windows(int64_t rows) const;
   // Filters over one channel, and few of them (depthwise): no products of matrices.
   bool is_direct() const;
+  // Forward, in groups of several channels each: the library has a kernel for each group.
+  bool is_grouped() const;
   // The phases of how many dimensions, the last ones, stand among the rows of one product, beside the filters: they
   // read the same window of the image, and neighbours along the last dimension are stored together. None of 16-bit
   // images, whose infinities could not be computed again. And how many rows a filter has then.

@@ -121,7 +121,9 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"scheme", one.exact ? kFp16x3 : kOneHalf}};
   // Short loops of products that are stored as they are: fewer threads hold the sums, and more blocks overlap.
   constexpr int64_t kShortLoop = 6;  // steps
-  const bool takes_few = !one.exact && is_plain && ceil_divide(depth, step) <= kShortLoop;
+  // Not where 128 threads would hold 128 results each twice: to fold them as well, or to store them one by one.
+  const bool holds_twice = filters * positions >= 128 * 128 && (group.statistics || one.places() % 4 != 0);
+  const bool takes_few = !one.exact && is_plain && !holds_twice && ceil_divide(depth, step) <= kShortLoop;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
                 stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
                                              one.exact    ? 2

@@ -9,6 +9,7 @@
 #include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "targets/targets.hpp"
+#include "tile/interpreter.hpp"
 
 namespace kw {
 namespace {
@@ -236,6 +237,55 @@ TEST(ConvolutionImages, PartsOfATensorAreReadWhereTheyLie) {
   return %y
 })"),
                        {"y"}));
+}
+
+namespace {
+
+// The tile program of that name of a convolution that stands alone.
+tile::Program tiles_of(const Joined& joined, const std::string& name) {
+  for (const tile::Program& one : lower(joined.graph, joined.schedule, joined.device).tiles)
+    if (one.name == name) return one;
+  ADD_FAILURE() << "no tile program is called " << name;
+  return {};
+}
+
+}  // namespace
+
+TEST(ConvolutionImages, TheLargestNumbersAtABorderCountForTheScale) {
+  const Joined joined(R"(
+    input %x : f32[2, 64, 64, 512] user args.0
+    input %w : f32[128, 64, 3, 3] parameter "w"
+    %y = aten.conv2d.default(input=%x, weight=%w, padding=[1, 1]) : f32[2, 128, 64, 512]
+    return %y)");
+  std::vector<double> image(2 * 64 * 64 * 512, 0x1p-10);
+  for (size_t place = 0; place < image.size(); ++place)
+    if (place % 512 >= 480) image[place] = 1;
+  const tile::Memory left = tile::interpret(tiles_of(joined, "image_scale_kernel"),
+                                            {{"x", {.reals = image, .wholes = {}}}});
+  EXPECT_EQ(left.at("scale").reals, (std::vector<double>{0x1p-10, 0x1p-10}));
+}
+
+TEST(ConvolutionImages, BlocksOfTheSamePlacesFollowEachOther) {
+  const Joined joined(R"(
+    input %x : f32[16, 64, 56, 56] user args.0
+    input %w : f32[384, 64, 3, 3] parameter "w"
+    %y = aten.conv2d.default(input=%x, weight=%w, padding=[1, 1]) : f32[16, 384, 56, 56]
+    return %y)");
+  const tile::Program program = tiles_of(joined, "conv2d_kernel");
+  ASSERT_GE(program.order.grouped, 0);
+  EXPECT_EQ(program.symbols[program.order.grouped].name, "filter_block");
+  EXPECT_EQ(program.symbols[program.order.along].name, "place_block");
+  EXPECT_EQ(program.order.count, 3);
+}
+
+TEST(ConvolutionImages, GroupsOfSeveralChannelsAreNotRounded) {
+  const Joined joined(R"(
+    input %x : f32[16, 240, 28, 28] user args.0
+    input %w : f32[60, 80, 1, 1] parameter "w"
+    %y = aten.conv2d.default(input=%x, weight=%w, groups=3) : f32[16, 60, 28, 28]
+    return %y)");
+  ASSERT_EQ(joined.schedulers(), Names{"convolution"});
+  EXPECT_EQ(joined.schedule.groups[0].parameters.at("scheme"), 1);
 }
 
 }  // namespace kw
