@@ -82,7 +82,7 @@ class Arranger {
   void run() {
     find_needed();
     find_phases();
-    if (is_tight()) delay_loads();
+    if (delays_loads(kernel_)) delay_loads();
     kernel_.body.clear();
     for (int phase = 0; phase <= last_phase_; ++phase) arrange_phase(phase);
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
@@ -127,19 +127,6 @@ class Arranger {
       if (kernel_.exprs[id].kind == ExprKind::kReduce) ++phase_[id];
       if (needed_[id]) last_phase_ = std::max(last_phase_, phase_[id]);
     }
-  }
-
-  // Would what is loaded at the start take most of a thread's registers?
-  bool is_tight() const {
-    constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
-    if (looped_) return false;
-    double tile = 1;
-    for (const Axis& axis : kernel_.axes) tile *= static_cast<double>(axis.block);
-    const double threads = 32.0 * kernel_.num_warps;
-    const double registers = kernel_.max_registers > 0 ? kernel_.max_registers : std::min(kMost, kOfUnit / threads);
-    int loads = 0;
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id) loads += needed_[id] && is_long_load(static_cast<ExprId>(id));
-    return loads > 1 && tile / threads * loads >= kShare * registers;
   }
 
   bool is_long_load(ExprId id) const { return is_load(expr(id)) && over_serial_axes(axes_[id]); }
@@ -279,5 +266,27 @@ class Arranger {
 }  // namespace
 
 void arrange(Kernel& kernel) { Arranger(kernel).run(); }
+
+bool delays_loads(const Kernel& kernel) {
+  constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
+  if (std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const Axis& axis) { return axis.looped; })) return false;
+  double tile = 1;
+  for (const Axis& axis : kernel.axes) tile *= static_cast<double>(axis.block);
+  const double threads = 32.0 * kernel.num_warps;
+  const double registers = kernel.max_registers > 0 ? kernel.max_registers : std::min(kMost, kOfUnit / threads);
+  const auto axes = axes_of_exprs(kernel);
+  std::vector<bool> needed(kernel.exprs.size());
+  for (const Store& store : kernel.stores) needed[store.value] = true;
+  int loads = 0;
+  for (size_t id = kernel.exprs.size(); id-- > 0;) {
+    if (!needed[id]) continue;
+    for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
+    bool is_long = false;
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      is_long = is_long || (axes[id][axis] && is_serial(kernel.axes[axis]));
+    loads += is_load(kernel.exprs[id]) && is_long;
+  }
+  return loads > 1 && tile / threads * loads >= kShare * registers;
+}
 
 }  // namespace kw::kernel_ir

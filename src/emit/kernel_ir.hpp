@@ -258,4 +258,8 @@ void check_kernel(const Kernel& kernel);
 // siblings.
 void arrange(Kernel& kernel);
 
+// Would what is loaded at the start, of rows that a program has whole, take most of a thread's registers? Then what
+// only a later round of folds needs is loaded then.
+bool delays_loads(const Kernel& kernel);
+
 }  // namespace kw::kernel_ir

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "lower/cache_hints.hpp"
 #include "lower/dead_code.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
@@ -52,12 +53,24 @@ class Arranger {
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
     take_tiles_apart();
+    if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }
 
  private:
+  // Lanes and loops along the axes that something folds.
+  std::vector<tile::Symbol> folded_symbols() const {
+    std::vector<tile::Symbol> symbols;
+    for (const Expr& expr : values_.kernel.exprs)
+      if (expr.kind == ExprKind::kReduce)
+        for (Axis axis : expr.axes)
+          for (tile::Symbol symbol : {values_.mapped.axes[axis].lane, values_.mapped.axes[axis].outer})
+            if (symbol >= 0) symbols.push_back(symbol);
+    return symbols;
+  }
+
   void take_tiles_apart() {
     tile::Program& program = values_.mapped.program;
     Lanes unrolled;
@@ -81,7 +94,7 @@ class Arranger {
           values_.refuse(
               fmt::format("a {} walks axis '{}', which is a loop", kernel::name_of(expr.reduce), values_.name_of(axis)),
               "Give it a tile.");
-        if (mapped.padded && !values_.is_simple(expr) && !scan && !values_.is_place(expr))
+        if (mapped.padded && !values_.is_simple(expr) && !scan && !values_.is_place(expr) && !values_.is_compound(expr))
           values_.refuse(fmt::format("a {} folds axis '{}', whose tile has lanes beyond its end",
                                      kernel::name_of(expr.reduce), values_.name_of(axis)),
                          "Give it a tile of its extent.");

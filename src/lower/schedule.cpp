@@ -61,12 +61,14 @@ class ScheduleReader {
         schedule_.walkers = whole(value, "walkers", 1, int64_t{1} << 30);
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
-      } else if (key == "bulk" || key == "skip_masked" || key == "loads_first" || key == "approximate") {
+      } else if (key == "bulk" || key == "skip_masked" || key == "loads_first" || key == "approximate" ||
+                 key == "cache_hints") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
         (key == "bulk"          ? schedule_.bulk
          : key == "skip_masked" ? schedule_.skip_masked
          : key == "loads_first" ? schedule_.loads_first
-                                : schedule_.approximate) = value.get<bool>();
+         : key == "approximate" ? schedule_.approximate
+                                : schedule_.cache_hints) = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
@@ -74,7 +76,7 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
                fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                           "walkers, loads_first, approximate, nest and order.",
+                           "walkers, loads_first, approximate, cache_hints, nest and order.",
                            list_of(names_)));
       }
     }
@@ -322,6 +324,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (schedule.walkers) json["walkers"] = schedule.walkers;
   if (schedule.loads_first) json["loads_first"] = true;
   if (schedule.approximate) json["approximate"] = true;
+  if (schedule.cache_hints) json["cache_hints"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

@@ -30,6 +30,7 @@
 // started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
 // `loads_first` what a block needs behind its loops is loaded before them, and is there when they end. `approximate`
 // says that results are rounded to so few bits that the hardware's approximations of functions are exact enough.
+// `cache_hints` has loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp).
 #pragma once
 
 #include <cstdint>
@@ -74,6 +75,7 @@ struct KernelSchedule {
   bool skip_masked = false;  // blocks that would store nothing stop early
   int64_t walkers = 0;       // blocks that are started, with skip_masked; 0: all
   bool loads_first = false;  // also loads that only what follows the loops needs
+  bool cache_hints = false;  // loads along folded axes say what the cache should keep
   bool approximate = false;  // functions may be computed as the hardware approximates them
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes

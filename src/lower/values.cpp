@@ -43,6 +43,7 @@ Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
       emission(mapped.program),
       depends(kernel::dependences(described)),
       program_(mapped.program),
+      padding_(described, mapped),
       known_(1),
       has_last_(std::any_of(mapped.axes.begin(), mapped.axes.end(), [](const auto& axis) { return axis.last >= 0; })) {
   refuse_what_cannot_be_last();
@@ -118,6 +119,10 @@ bool Values::is_place(const Expr& expr) {
   return expr.kind == ExprKind::kReduce && (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
 }
 
+bool Values::is_compound(const Expr& fold) {
+  return fold.kind == ExprKind::kReduce && (fold.reduce == ReduceOp::kMoments || fold.reduce == ReduceOp::kMaxSumExp);
+}
+
 // Folded in any order, one element after the other, from an identity.
 bool Values::is_simple(const Expr& expr) {
   return expr.kind == ExprKind::kDot || kernel::identity_of(expr.reduce).has_value();
@@ -180,7 +185,7 @@ Value Values::fold_operand(const Expr& expr) {
                 right = emission.cast(value_of(expr.operands[1]), expr.dtype);
     operand = emission.op(ScalarOp::kMul, {left, right}, expr.dtype);
   }
-  return masked(expr, operand);
+  return masked(expr, operand, padding_.value(expr.operands[0]));
 }
 
 Value Values::add_product(const Expr& expr, Value total, const std::string& name) {
@@ -189,14 +194,17 @@ Value Values::add_product(const Expr& expr, Value total, const std::string& name
   return emission.op(ScalarOp::kFma, {left, right, total}, expr.dtype, name);
 }
 
-Value Values::masked(const Expr& expr, Value operand) {
+Value Values::masked(const Expr& expr, Value operand, std::optional<double> beyond, const std::string& name) {
   operand = emission.broadcast(operand, united(emission.type(operand).lanes, lanes_of(expr.axes)));
   const ReduceOp reduce = simple_of(expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce);
   const Value mask = mask_of(expr.axes);
   if (mask == kNoValue || !kernel::identity_of(reduce)) return operand;
   const DType dtype = emission.type(operand).dtype;
+  const kernel::Number identity = kernel::identity(reduce, dtype);
+  if (beyond && *beyond == (kernel::is_real(dtype) ? identity.real : static_cast<double>(identity.whole)))
+    return operand;
   return emission.op(ScalarOp::kSelect, {mask, operand, identity_tile({dtype, {}}, reduce)}, dtype,
-                     program_.values[operand].name);
+                     name.empty() ? program_.values[operand].name : name);
 }
 
 Value Values::fold_lanes(const Expr& expr, Value operand, const std::string& name) {
@@ -209,6 +217,7 @@ Value Values::fold_lanes(const Expr& expr, Value operand, const std::string& nam
   for (tile::Symbol lane : emission.type(operand).lanes)
     (std::find(folded.begin(), folded.end(), lane) == folded.end() ? kept : fold.lanes).push_back(lane);
   if (fold.lanes.empty() && is_simple(expr)) return operand;
+  if (fold.lanes.empty() && is_place(expr)) return emission.constant({expr.dtype, {}}, 0.0);  // the only one
   const std::vector<TileType> types(kernel::components_of(fold.reduce), {expr.dtype, kept});
   return emission.add(std::move(fold), types, name)[expr.component];
 }
@@ -375,7 +384,8 @@ Value Values::compute(ExprId id) {
     }
     case ExprKind::kReduce: {
       KW_ASSERT(!folds_a_loop(expr), "a fold over a loop is used before it is known");
-      return fold_lanes(expr, masked(expr, value_of(expr.operands[0])),
+      if (is_compound(expr)) return compound_fold(expr);
+      return fold_lanes(expr, masked(expr, value_of(expr.operands[0]), padding_.value(expr.operands[0])),
                         expr.name.empty() ? std::string(kernel::name_of(expr.reduce)) : expr.name);
     }
     case ExprKind::kDot: {
@@ -399,6 +409,8 @@ Value Values::load(const Expr& expr) {
       load.mode = tile::CopyMode::kBulk;
   }
   if (load.mode == tile::CopyMode::kPlain) load.access = translate(expr.access, mask_of(axes));
+  if (const auto otherwise = padding_.otherwise(static_cast<ExprId>(&expr - kernel.exprs.data())))
+    load.access.otherwise = *otherwise;
   const Lanes lanes = tile::lanes_of(program_, load.access);
   const std::string name = expr.name.empty() ? program_.buffers[expr.access.buffer].name + "_tile" : expr.name;
   return emission.add(std::move(load), {{expr.dtype, lanes}}, name)[0];
@@ -426,7 +438,7 @@ Value Values::scan(const Expr& expr) {
   scan.reversed = expr.reversed;
   scan.from = mapped.axes[expr.axes[0]].lane;
   if (scan.from < 0) refuse(fmt::format("a scan walks axis '{}', which has no lanes", name_of(expr.axes[0])));
-  for (ExprId operand : expr.operands) scan.operands.push_back(masked(expr, value_of(operand)));
+  for (ExprId operand : expr.operands) scan.operands.push_back(masked(expr, value_of(operand), std::nullopt));
   const std::vector<TileType> types(kernel::components_of(expr.reduce),
                                     {expr.dtype, emission.type(scan.operands[0]).lanes});
   return emission.add(std::move(scan), types, expr.name.empty() ? "running" : expr.name)[expr.component];

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lower/axes.hpp"
 #include "lower/emission.hpp"
+#include "lower/padding.hpp"
 
 namespace kw::lower {
 
@@ -54,6 +56,8 @@ class Values {
   // Does it fold elements in any order, from an identity?
   static bool is_simple(const kernel::Expr& expr);
   static bool is_place(const kernel::Expr& expr);  // arg_max, arg_min
+  // Moments, or a maximum with the sum of exponentials below it?
+  static bool is_compound(const kernel::Expr& fold);
   tile::Value identity_tile(const tile::TileType& type, kernel::ReduceOp reduce);
   // What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
   tile::Value fold_operand(const kernel::Expr& expr);
@@ -92,7 +96,18 @@ class Values {
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   tile::Value scan(const kernel::Expr& expr);
   tile::Value state_value(const kernel::Expr& expr);
-  tile::Value masked(const kernel::Expr& expr, tile::Value operand);
+  // The operand, and its identity beyond the end of what is folded; `beyond`: what it is there, as far as that is
+  // known.
+  tile::Value masked(const kernel::Expr& expr, tile::Value operand, std::optional<double> beyond,
+                     const std::string& name = "");
+  // Folds of several results.
+  tile::Value compound_fold(const kernel::Expr& fold);
+  tile::Value moments(const kernel::Expr& fold);
+  tile::Value max_sum_exp(const kernel::Expr& fold);
+  tile::Value simple_fold(const kernel::Expr& fold, kernel::ReduceOp reduce, tile::Value operand,
+                          std::optional<double> beyond, const std::string& name);
+  double folded_points(const kernel::Expr& fold) const;
+  std::string component_name(const kernel::Expr& fold, int component) const;
   // 0 beyond the end of what a dot folds: 0 times what stands there might be NaN.
   tile::Value zero_beyond(const kernel::Expr& expr, tile::Value value);
   tile::Value dot(tile::Value total, tile::Value left, tile::Value right, tile::DotPrecision precision,
@@ -102,6 +117,7 @@ class Values {
   tile::Value three_products(const kernel::Expr& expr, tile::Value nothing, tile::Value total);
 
   tile::Program& program_;
+  const Padding padding_;
   std::vector<std::map<std::pair<kernel::ExprId, bool>, tile::Value>> known_;  // [depth] of an expression, lanes whole
   bool has_last_ = false;  // does the schedule make some axis the last, behind products?
   mutable bool whole_ = false;

@@ -37,7 +37,7 @@ bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
   return is_step(expr.op);
 }
 
-// Folds whose order does not matter, of what is computed in f32.
+// Folds of all that a row has, of one operand.
 bool can_lift_fold(const kernel_ir::Expr& expr) {
   using kernel_ir::ReduceOp;
   switch (expr.reduce) {
@@ -45,10 +45,21 @@ bool can_lift_fold(const kernel_ir::Expr& expr) {
     case ReduceOp::kProd:
     case ReduceOp::kMax:
     case ReduceOp::kMin:
+    case ReduceOp::kAny:
+    case ReduceOp::kAll:
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin:
     case ReduceOp::kMaxSumExp:
-    case ReduceOp::kMoments: return expr.access.guards.empty() && expr.operands.size() == 1 && expr.dtype == DType::f32;
+    case ReduceOp::kMoments: return expr.access.guards.empty() && expr.operands.size() == 1;
     default: return false;
   }
+}
+
+// A product's rows are folded as they are computed, in f32.
+bool can_follow_product(const kernel_ir::Expr& fold) {
+  using kernel_ir::ReduceOp;
+  const bool decides = fold.reduce >= ReduceOp::kAny && fold.reduce <= ReduceOp::kArgMin;
+  return !decides && fold.dtype == DType::f32;
 }
 
 }  // namespace
@@ -68,6 +79,7 @@ bool can_follow_product(const kernel_ir::Kernel& kernel) {
   return can_lift(kernel) &&
          std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
                      [&](const kernel_ir::Expr& expr) {
+                       if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
                        return expr.kind != kernel_ir::ExprKind::kGather && !is_step(kernel, expr);
                      }) &&
          std::all_of(kernel.stores.begin(), kernel.stores.end(),
@@ -152,25 +164,8 @@ ExprId Lift::constant(const kernel_ir::Expr& expr) {
   return build_.constant(expr.dtype, expr.integer);
 }
 
-// Folds of two results are two: a block has the whole axis in registers, and the second fold costs no other walk.
 ExprId Lift::fold(const kernel_ir::Expr& expr) {
-  using kernel::ReduceOp;
-  const ExprId value = this->expr(expr.operands[0]);
-  const auto folded = [&](ReduceOp op, ExprId operand) { return build_.reduce(op, {operand}, {folded_}); };
-  if (expr.reduce == ReduceOp::kMaxSumExp) {
-    const ExprId largest = folded(ReduceOp::kMax, value);
-    if (expr.component == 0) return largest;
-    return folded(ReduceOp::kSum, build_.op(ScalarOp::kExp, {build_.op(ScalarOp::kSub, {value, largest})}));
-  }
-  if (expr.reduce == ReduceOp::kMoments) {
-    const auto extent = kernel::as_constant(build_.kernel().symbols[folded_].extent);
-    const ExprId count = build_.constant(expr.dtype, static_cast<double>(*extent)),
-                 mean = build_.op(ScalarOp::kDiv, {folded(ReduceOp::kSum, value), count});
-    if (expr.component == 0) return mean;
-    const ExprId deviation = build_.op(ScalarOp::kSub, {value, mean});
-    return folded(ReduceOp::kSum, build_.op(ScalarOp::kMul, {deviation, deviation}));
-  }
-  return folded(expr.reduce, value);
+  return build_.reduce(expr.reduce, {this->expr(expr.operands[0])}, {folded_}, expr.component);
 }
 
 // An index or a constant in 32 bits, where it fits; else itself.

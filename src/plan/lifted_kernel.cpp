@@ -26,7 +26,7 @@ Touched touched(const kernel_ir::Kernel& kernel) {
 }
 
 lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis) {
-  const bool whole = axis.extent > 0 && axis.block >= axis.extent;
+  const bool whole = axis.kind == AxisKind::kReduce || (axis.extent > 0 && axis.block >= axis.extent);
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
 }
 
@@ -39,17 +39,32 @@ class Lifter {
     const kernel_ir::Kernel& kernel = group_.kernel;
     add_buffers();
     std::vector<kernel::Index> axes;
-    for (const kernel_ir::Axis& axis : kernel.axes)
-      axes.push_back(axis.extent == 1 ? kernel::Index(0)
-                                      : kernel::symbol_index(draft_.mapped(axis.name, axis.extent, schedule_of(axis))));
+    kernel::Symbol folded = -1;
+    folds_ = std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                         [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; });
+    for (const kernel_ir::Axis& axis : kernel.axes) {
+      const bool folds = axis.kind == AxisKind::kReduce;
+      if (axis.extent == 1 && !folds) {
+        axes.emplace_back(0);
+        continue;
+      }
+      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule_of(axis));
+      axes.push_back(kernel::symbol_index(symbol));
+      if (folds) folded = symbol;
+    }
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
-    Lift lift(draft_.build, kernel, std::move(axes), {}, place);
+    Lift lift(draft_.build, kernel, std::move(axes), {}, place, folded);
     for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
-    for (const kernel_ir::Store& store : kernel.stores)
-      draft_.build.store(lift.access(store.access), lift.expr(store.value));
+    for (const bool last : {false, true})
+      for (const kernel_ir::Store& store : kernel.stores)
+        if (store.last == last) draft_.build.store(lift.access(store.access), lift.expr(store.value));
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
-    draft_.schedule.loads_first = true;
+    draft_.schedule.cache_hints = folded >= 0;
+    // What is loaded late must not have been written before.
+    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) ||
+                                  std::count_if(kernel.stores.begin(), kernel.stores.end(),
+                                                [](const kernel_ir::Store& store) { return store.last; }) > 1;
     draft_.schedule.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
       const DType dtype = kernel.buffers[store.access.buffer].dtype;
       return dtype == DType::f16 || dtype == DType::bf16;
@@ -73,12 +88,14 @@ class Lifter {
     }
   }
 
-  // Operands before users. Expressions keep the names that they have, and those used more than once have one.
+  // Operands before users. Expressions keep the names that they have; those used more than once have one, and beside
+  // folds all have.
   void name_all(Lift& lift, kernel_ir::ExprId id) {
     if (++uses_[id] == 1)
       for (kernel_ir::ExprId operand : group_.kernel.exprs[id].operands) name_all(lift, operand);
     const kernel_ir::Expr& expr = group_.kernel.exprs[id];
-    if (uses_[id] > 2 || (expr.name.empty() && (uses_[id] < 2 || expr.kind != kernel_ir::ExprKind::kOp))) return;
+    const bool folds = expr.kind == kernel_ir::ExprKind::kReduce, is_op = expr.kind == kernel_ir::ExprKind::kOp;
+    if (uses_[id] > 2 || (expr.name.empty() && !folds && (!is_op || (uses_[id] < 2 && !folds_)))) return;
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
@@ -88,6 +105,7 @@ class Lifter {
   LoweredGroup group_;
   ScheduledDraft draft_;
   std::vector<int> uses_;  // [expression]
+  bool folds_ = false;
 };
 
 }  // namespace
@@ -96,11 +114,14 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   const Touched buffers = touched(kernel);
   for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer)
     if (buffers.read[buffer] && buffers.written[buffer]) return false;
-  return can_lift(kernel) &&
-         std::all_of(kernel.axes.begin(), kernel.axes.end(),
-                     [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kParallel; }) &&
-         std::none_of(kernel.exprs.begin(), kernel.exprs.end(),
-                      [](const kernel_ir::Expr& expr) { return expr.kind == kernel_ir::ExprKind::kReduce; });
+  int64_t tile = 1, folded = 0;
+  for (const kernel_ir::Axis& axis : kernel.axes) {
+    tile *= axis.block;
+    if (axis.kind == AxisKind::kParallel) continue;
+    const bool whole = axis.kind == AxisKind::kReduce && !axis.looped && !axis.cooperative && axis.extent > 0;
+    if (!whole || ++folded > 1) return false;
+  }
+  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes);
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {

@@ -5,7 +5,8 @@
 
 namespace kw::plan {
 
-// Is it pointwise, reads no buffer that it writes, and can it be lifted (lift.hpp)?
+// Is it pointwise, or folds rows that one block has whole; reads it no buffer that it writes, and can it be lifted
+// (lift.hpp)?
 bool has_tile_form(const kernel_ir::Kernel& kernel);
 
 // What one block covers is a tile, what several share out is in the grid, and what has one point only is no axis. All

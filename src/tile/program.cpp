@@ -73,7 +73,7 @@ std::vector<Symbol> lanes_of(const Program& program, const Index& index) {
   return lanes_among(program, used);
 }
 
-bool is_elementwise(const Program& program) {
+bool maps_and_folds(const Program& program) {
   const auto is_row = [](const Buffer& buffer) { return buffer.shape.size() == 1 && buffer.strides.empty(); };
   return std::all_of(program.buffers.begin(), program.buffers.end(), is_row) &&
          std::all_of(program.body.begin(), program.body.end(), [](const Instruction& one) {
@@ -81,6 +81,7 @@ bool is_elementwise(const Program& program) {
              case Kind::kConstant:
              case Kind::kIndex:
              case Kind::kOp:
+             case Kind::kFold:
              case Kind::kStore: return true;
              case Kind::kLoad: return one.mode == CopyMode::kPlain;
              default: return false;

@@ -200,8 +200,8 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
-// Does it compute element by element, without loops, from and to buffers that are rows of elements?
-bool is_elementwise(const Program& program);
+// Does it map elements and fold them, without loops, products and scans, from and to buffers that are rows of elements?
+bool maps_and_folds(const Program& program);
 
 // Calls visit(instruction) for every instruction, outer ones before their bodies.
 template <typename Visit>

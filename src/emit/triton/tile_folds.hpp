@@ -1,25 +1,29 @@
-// Folds of tiles along one of their dimensions, or all (`axis` "None"), as Triton text.
+// Folds and scans of tiles along their dimensions, as Triton text.
 #pragma once
 
-#include <optional>
+#include <set>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "emit/triton/expressions.hpp"
 
 namespace kw::triton {
 
-// The helper (helpers.hpp) by which Triton has to be told to fold; nullopt where it has a function of its own, or where
-// there is none.
-std::optional<std::string> fold_helper(kernel::ReduceOp reduce, DType dtype);
-// Is the result the same in whatever order a whole tile is folded? One fold of all its dimensions is up to 2.5 times as
-// fast as one after another (a copy of 1 GB on an H100, 8 warps).
-bool may_fold_at_once(kernel::ReduceOp reduce);
-// By that function; empty where there is none.
-std::string own_fold_text(const Text& tile, kernel::ReduceOp reduce, std::string_view axis);
+// Of a tile with `count` dimensions. `stay`: those that are folded have size 1 then, unless all are.
+struct FoldedDimensions {
+  std::vector<size_t> folded;  // ascending
+  size_t count = 1;
+  bool stay = false;
+};
 
-// By tl.reduce or tl.associative_scan. The larger of two bfloat16 is a float32 in Triton, which these refuse.
-std::string combine_text(const std::string& function, const Text& tile, DType dtype, std::string_view axis,
-                         const std::string& helper, const std::string& options);
+// Notes the helpers (helpers.hpp) that it takes; empty where Triton has no such fold.
+std::string fold_text(const Text& tile, kernel::ReduceOp reduce, DType dtype, const FoldedDimensions& dimensions,
+                      std::set<std::string>& helpers);
+// The place of an extreme among `places`, a tile like the other, along one dimension: "_, name = …".
+std::string place_line(const std::string& name, const Text& tile, const std::string& places, kernel::ReduceOp reduce,
+                       const FoldedDimensions& dimensions, std::set<std::string>& helpers);
+// `options` stand behind the other arguments: ", reverse=True". Empty where Triton has no such scan.
+std::string scan_text(const Text& tile, kernel::ReduceOp reduce, DType dtype, size_t dimension,
+                      const std::string& options, std::set<std::string>& helpers);
 
 }  // namespace kw::triton

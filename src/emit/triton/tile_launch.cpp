@@ -24,7 +24,7 @@ constexpr int64_t kGridLimit = 65535;  // of the second and third dimension of a
 // the compiler: depthwise convolutions take half the registers.
 bool has_own_dimensions(const tile::Program& program) {
   if (program.grid.size() == 1) return true;
-  if (!tile::is_elementwise(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
+  if (!tile::maps_and_folds(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
   const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
   return std::all_of(program.grid.begin(), program.grid.end(), [&](Symbol symbol) {
     return symbol == program.grid.back() || kernel::range_of(program.symbols[symbol].count, ranges).high <= kGridLimit;
@@ -144,7 +144,7 @@ std::vector<std::string> symbol_lines(const tile::Program& program, const IndexN
   std::vector<Symbol> lanes;
   for (size_t symbol = 0; symbol < used.size(); ++symbol)
     if (program.symbols[symbol].kind == tile::SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
-  const bool full_rank = tile::is_elementwise(program);
+  const bool full_rank = tile::maps_and_folds(program);
   for (Symbol lane : lanes)
     if (used[lane])
       lines.push_back(fmt::format("{} = tl.arange(0, {}){}", program.symbols[lane].name, tile::width_of(program, lane),

@@ -61,7 +61,7 @@ tile::Program with_python_names(tile::Program program) {
 }
 
 IndexNames::IndexNames(const tile::Program& program)
-    : program_(program), full_rank_(tile::is_elementwise(program)), ranges_(tile::ranges_of(program)) {
+    : program_(program), full_rank_(tile::maps_and_folds(program)), ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
 }
@@ -137,7 +137,7 @@ std::optional<Index> IndexNames::start_of_block(const Index& part, const Index& 
   for (const kernel::IndexTerm& term : index.terms) {
     if (term.factors.size() != 1 || term.factors[0].kind != kernel::IndexFactor::Kind::kSymbol) continue;
     const tile::SymbolInfo& block = program_.symbols[term.factors[0].symbol];
-    if (block.kind != tile::SymbolKind::kGrid ||
+    if (block.kind != tile::SymbolKind::kGrid || block.name != program_.symbols[lane.symbol].name + "_block" ||
         term.coefficient != part.terms[0].coefficient * tile::width_of(program_, lane.symbol))
       continue;
     Index start;
@@ -224,6 +224,17 @@ std::vector<Symbol> IndexNames::lanes_of(const Index& index) const {
     lanes = united(lanes, lanes_of(static_cast<Symbol>(symbol)));
   }
   return lanes;
+}
+
+Index IndexNames::along_lanes(const Index& index) const {
+  Index moving;
+  for (const kernel::IndexTerm& term : index.terms) {
+    Index one;
+    one.terms = {term};
+    if (!lanes_of(one).empty()) moving = moving + one;
+  }
+  if (moving.terms.size() == index.terms.size()) moving.constant = index.constant;
+  return moving;
 }
 
 // Sums are taken term by term, so that each term and all sums on the way count.

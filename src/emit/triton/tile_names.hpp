@@ -32,6 +32,8 @@ class IndexNames {
   std::vector<tile::Symbol> lanes_of(tile::Symbol symbol) const;
   // The same of an index, in the order of the symbols' table.
   std::vector<tile::Symbol> lanes_of(const tile::Index& index) const;
+  // What moves along lanes of an index that has been shortened, with its constant if nothing else is there.
+  tile::Index along_lanes(const tile::Index& index) const;
   // An index that has been shortened, as a tile of these lanes. Where it, or a part of it, may leave 32 bits, or
   // `wide` asks for it, it is computed in 64.
   std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes, bool wide = false) const;
@@ -57,8 +59,8 @@ class IndexNames {
   std::string widened(tile::Symbol symbol, const std::string& text) const;
 
   const tile::Program& program_;
-  // Has every tile all dimensions, of size 1 where it does not vary? So it is of elementwise programs: broadcasting
-  // need not be spelled out, and the compiler moves no values among threads for it.
+  // Has every tile all dimensions, of size 1 where it does not vary? So it is of programs that map and fold:
+  // broadcasting need not be spelled out, and the compiler moves no values among threads for it.
   const bool full_rank_;
   std::vector<kernel::SymbolRange> ranges_;  // [symbol], those of definitions last
   std::map<const tile::Instruction*, std::vector<Definition>> definitions_;

@@ -1,6 +1,7 @@
 #include "emit/triton/tile_operations.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kw::triton {
 
@@ -26,16 +27,45 @@ Operation TileOperations::of(const Instruction& one) const {
     operation.nonnegative = std::all_of(one.operands.begin(), one.operands.end(),
                                         [&](Value operand) { return values_.is_nonnegative(operand); });
   if (reciprocal_of_divisor(one)) operation.op = ScalarOp::kMul;
+  if (one.op == ScalarOp::kDiv && tile::maps_and_folds(program_) && is_sum_of_shares(one.operands[0]))
+    operation.to_the_bit = false;
+  // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
+  if (one.op == ScalarOp::kExp && tile::maps_and_folds(program_))
+    operation.roughly = operation.roughly || is_below_largest(one.operands[0]);
   return operation;
 }
 
+bool TileOperations::is_below_largest(Value value) const {
+  const Instruction* difference = values_.maker(value);
+  if (!difference || difference->kind != Kind::kOp || difference->op != ScalarOp::kSub) return false;
+  const Instruction* largest = values_.maker(difference->operands[1]);
+  if (!largest || largest->kind != Kind::kFold || largest->reduce != tile::ReduceOp::kMax) return false;
+  Value folded = largest->operands[0];
+  const Instruction* masked = values_.maker(folded);
+  if (folded != difference->operands[0] && masked && masked->kind == Kind::kOp && masked->op == ScalarOp::kSelect)
+    folded = masked->operands[1];
+  return folded == difference->operands[0];
+}
+
+bool TileOperations::is_sum_of_shares(Value value) const {
+  const Instruction* sum = values_.maker(value);
+  if (!sum || sum->kind != Kind::kFold || sum->reduce != tile::ReduceOp::kSum) return false;
+  const Instruction* share = values_.maker(sum->operands[0]);
+  if (share && share->kind == Kind::kOp && share->op == ScalarOp::kSelect) share = values_.maker(share->operands[1]);
+  if (!share || share->kind != Kind::kOp || share->op != ScalarOp::kMul) return false;
+  const Instruction* weight = values_.maker(share->operands[1]);
+  int exponent = 0;
+  return weight && weight->kind == Kind::kConstant && std::frexp(weight->number, &exponent) == 0.5;
+}
+
 // PyTorch's CUDA kernels multiply by the reciprocal of a number; where a step follows, the quotient itself would be
-// another answer than theirs. But means are sums over a number, and that of equal powers of two is exact.
+// another answer than theirs. But the mean that moments are made of is a sum of shares over a number, and that of equal
+// powers of two is exact; beside products, every mean is.
 std::optional<double> TileOperations::reciprocal_of_divisor(const Instruction& one) const {
   const DType type = dtype(one.results[0]);
-  if (one.op != ScalarOp::kDiv || !is_floating(type) || !tile::is_elementwise(program_)) return std::nullopt;
+  if (one.op != ScalarOp::kDiv || !is_floating(type) || !tile::maps_and_folds(program_)) return std::nullopt;
   const Instruction* divisor = values_.maker(one.operands[1]);
-  if (!divisor || divisor->kind != Kind::kConstant) return std::nullopt;
+  if (!divisor || divisor->kind != Kind::kConstant || is_sum_of_shares(one.operands[0])) return std::nullopt;
   return type == DType::f32 ? static_cast<double>(1.0f / static_cast<float>(divisor->number)) : 1.0 / divisor->number;
 }
 

@@ -20,6 +20,10 @@ class TileOperations {
 
  private:
   DType dtype(tile::Value value) const { return program_.values[value].type.dtype; }
+  // Is it x − max(x), along the same lanes?
+  bool is_below_largest(tile::Value value) const;
+  // Is it a sum of what a power of two scales?
+  bool is_sum_of_shares(tile::Value value) const;
 
   const tile::Program& program_;
   const TileValues& values_;

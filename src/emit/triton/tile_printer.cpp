@@ -8,6 +8,7 @@
 
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_addresses.hpp"
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
@@ -46,8 +47,9 @@ class TilePrinter {
   explicit TilePrinter(const tile::Program& program)
       : program_(program),
         ranges_(tile::ranges_of(program)),
-        full_rank_(tile::is_elementwise(program)),
+        full_rank_(tile::maps_and_folds(program)),
         names_(program),
+        addresses_(program, names_),
         windows_(program, names_),
         uses_(program),
         values_(program),
@@ -93,16 +95,6 @@ class TilePrinter {
   void print_definitions(const Instruction* loop) {
     for (const IndexNames::Definition& one : names_.at(loop))
       line(fmt::format("{} = {}", one.name, names_.spelled(one.index, names_.lanes_of(one.index))));
-  }
-
-  // Python's // rounds down and Triton's towards zero: the same where nothing is negative.
-  void require_nonnegative_dividends(const Index& index) const {
-    for (const kernel::IndexTerm& term : index.terms)
-      for (const kernel::IndexFactor& factor : term.factors) {
-        if (factor.kind == kernel::IndexFactor::Kind::kSymbol) continue;
-        if (kernel::range_of(*factor.dividend, ranges_).low < 0) refuse("an index divides what may be negative");
-        require_nonnegative_dividends(*factor.dividend);
-      }
   }
 
   // --- Values ---
@@ -196,7 +188,7 @@ class TilePrinter {
 
   void print_index(const Instruction& one) {
     const Value value = one.results[0];
-    require_nonnegative_dividends(one.index);
+    require_nonnegative_dividends(program_, one.index);
     if (const auto number = kernel::as_constant(one.index)) {
       texts_[value] = literal(type(value).dtype, 0, *number);
       return;
@@ -278,72 +270,16 @@ class TilePrinter {
 
   // --- Memory ---
 
-  struct Place {
-    std::string start, offset;  // a pointer, and elements from it on; both tiles of the access's lanes
-    std::string pointer() const { return offset.empty() ? start : start + " + " + offset; }
-  };
-
-  // The terms of an index that no lane moves.
-  Index without_lanes(const Index& index) const {
-    Index rest = index;
-    rest.constant = 0;
-    std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) {
-      Index one;
-      one.terms = {term};
-      return !tile::lanes_of(program_, one).empty();
-    });
-    return rest;
-  }
-
-  Place place_of(const tile::Access& access, const Lanes& lanes) {
-    const tile::Buffer& buffer = program_.buffers[access.buffer];
-    const std::vector<Index> strides = tile::strides_of(buffer);
-    const kernel::Interval reach = kernel::range_of(tile::offset_of(program_, access), ranges_);
-    const bool wide = reach.high > INT32_MAX || reach.low < INT32_MIN;
-    std::vector<std::string> parts;
-    Index constant;
-    Lanes covered;
-    for (size_t i = 0; i < access.coordinates.size(); ++i) {
-      const tile::Coordinate& coordinate = access.coordinates[i];
-      const std::string stride = names_.spelled(strides[i], {});
-      const bool single = kernel::as_constant(strides[i]) || kernel::as_symbol(strides[i]);
-      const auto add = [&](const Text& part) {
-        parts.push_back(strides[i] == Index(1)
-                            ? part.text
-                            : wrap(part, Binding::kMultiply) + " * " + (single ? stride : "(" + stride + ")"));
-      };
-      require_nonnegative_dividends(coordinate.index);
-      Index index = coordinate.index;
-      if (coordinate.value != kNoValue) {
-        // What is one number for the block comes first.
-        if (Index of_block = without_lanes(index); !(of_block == Index(0))) {
-          index = index - of_block;
-          add({names_.spelled(names_.shortened(of_block), lanes, wide), Binding::kAdd});
-        }
-        const Text value = text(coordinate.value, lanes);
-        add(wide && !value.constant ? Text{wrap(value, Binding::kAtom) + ".to(tl.int64)"} : value);
-        covered = united(covered, type(coordinate.value).lanes);
-      }
-      if (kernel::as_constant(index)) {
-        constant = constant + index * strides[i];
-        continue;
-      }
-      index = names_.shortened(index);
-      covered = united(covered, names_.lanes_of(index));
-      add({names_.spelled(index, lanes, wide), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
-    }
-    if (!(constant == Index(0))) parts.push_back(names_.spelled(constant, {}));
-    Place place{buffer.name, join(parts, " + ")};
-    if (covered != lanes) {
-      const std::string zeros = fmt::format("tl.zeros({}, tl.int32)", shape_text(lanes));
-      place.offset = place.offset.empty() ? zeros : zeros + " + " + place.offset;
-    }
-    return place;
+  TileAddresses::Place place_of(const tile::Access& access, const Lanes& lanes) const {
+    return addresses_.of(
+        access, lanes, [&](Value value) { return text(value, lanes); },
+        fmt::format("tl.zeros({}, tl.int32)", shape_text(lanes)));
   }
 
   void print_load(const Instruction& one) {
     const Value value = one.results[0];
-    for (const tile::Coordinate& coordinate : one.access.coordinates) require_nonnegative_dividends(coordinate.index);
+    for (const tile::Coordinate& coordinate : one.access.coordinates)
+      require_nonnegative_dividends(program_, coordinate.index);
     if (one.mode == tile::CopyMode::kBulk) return give(value, {windows_.load_text(one)}, {}, false);
     const Lanes& lanes = type(value).lanes;
     if (!std::is_sorted(lanes.begin(), lanes.end()))
@@ -377,7 +313,7 @@ class TilePrinter {
     const Value stored = one.operands[0];
     // What combines may have several values for an element.
     const Lanes lanes = united(tile::lanes_of(program_, one.access), type(stored).lanes);
-    const Place place = place_of(one.access, lanes);
+    const TileAddresses::Place place = place_of(one.access, lanes);
     const Text& value = texts_[stored];
     std::vector<std::string> arguments = {place.pointer(), value.constant && type(stored).dtype != DType::i32
                                                                ? typed(value, type(stored).dtype)
@@ -444,45 +380,41 @@ class TilePrinter {
 
   // --- Folds ---
 
-  static bool is_place(ReduceOp reduce) { return reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin; }
-
   std::string with_helper(const std::string& helper) {
     helpers_.insert(helper);
     return helper;
   }
 
-  std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, const std::string& axis) {
-    const std::optional<std::string> helper = fold_helper(reduce, dtype);
-    if (helper) return combine_text("tl.reduce", tile, dtype, axis, with_helper(*helper), "");
-    const std::string text = own_fold_text(tile, reduce, axis);
-    if (text.empty()) refuse(fmt::format("a fold by {}", kernel::name_of(reduce)));
-    return text;
+  FoldedDimensions dimensions_of(const Instruction& fold) const {
+    FoldedDimensions dimensions{{}, 0, full_rank_};
+    for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol) {
+      const auto lane = static_cast<Symbol>(symbol);
+      if (program_.symbols[symbol].kind != SymbolKind::kLane ||
+          !(full_rank_ || tile::has_lane(type(fold.operands[0]).lanes, lane)))
+        continue;
+      if (tile::has_lane(fold.lanes, lane)) dimensions.folded.push_back(dimensions.count);
+      ++dimensions.count;
+    }
+    return dimensions;
   }
 
   void print_fold(const Instruction& one) {
     const Value operand = one.operands[0];
-    if (is_place(one.reduce)) return print_place(one);
-    const Lanes& lanes = type(operand).lanes;
-    Text text = texts_[operand];
-    if (lanes.size() > 1 && one.lanes.size() == lanes.size() && may_fold_at_once(one.reduce))
-      return give(one.results[0], {fold_text(text, one.reduce, type(operand).dtype, "None")}, one.operands);
-    for (size_t axis = lanes.size(); axis-- > 0;)
-      if (std::find(one.lanes.begin(), one.lanes.end(), lanes[axis]) != one.lanes.end())
-        text = {fold_text(text, one.reduce, type(operand).dtype, std::to_string(axis))};
-    give(one.results[0], text, one.operands);
+    if (one.reduce == ReduceOp::kArgMax || one.reduce == ReduceOp::kArgMin) return print_place(one);
+    const std::string text = fold_text(texts_[operand], one.reduce, type(operand).dtype, dimensions_of(one), helpers_);
+    if (text.empty()) refuse(fmt::format("a fold by {}", kernel::name_of(one.reduce)));
+    give(one.results[0], {text}, one.operands, !full_rank_);
   }
 
   void print_place(const Instruction& one) {
     if (one.lanes.size() != 1) refuse("a place among several lanes");
     const Value operand = one.operands[0];
     const Lanes& lanes = type(operand).lanes;
-    const auto axis = std::find(lanes.begin(), lanes.end(), one.lanes[0]) - lanes.begin();
-    const std::string places = fmt::format("tl.broadcast_to({}{}.to(tl.int64), {})",
-                                           program_.symbols[one.lanes[0]].name, brackets({one.lanes[0]}, lanes),
-                                           shape_text(lanes));
-    const std::string helper = with_helper(one.reduce == ReduceOp::kArgMax ? "larger_at" : "smaller_at");
-    line(fmt::format("_, {} = tl.reduce(({}, {}), {}, {})", name(one.results[0]), texts_[operand].text, places, axis,
-                     helper));
+    const FoldedDimensions dimensions = dimensions_of(one);
+    std::string places = program_.symbols[one.lanes[0]].name;
+    if (!full_rank_) places += brackets({one.lanes[0]}, lanes) + ".to(tl.int64)";
+    if (!full_rank_ || dimensions.count > 1) places = fmt::format("tl.broadcast_to({}, {})", places, shape_text(lanes));
+    line(place_line(name(one.results[0]), texts_[operand], places, one.reduce, dimensions, helpers_));
     texts_[one.results[0]] = {name(one.results[0])};
   }
 
@@ -490,24 +422,10 @@ class TilePrinter {
     const Value operand = one.operands[0];
     const Lanes& lanes = type(operand).lanes;
     const auto axis = std::find(lanes.begin(), lanes.end(), one.from) - lanes.begin();
-    const std::string reverse = one.reversed ? ", reverse=True" : "";
-    const Text& tile = texts_[operand];
-    switch (one.reduce) {
-      case ReduceOp::kSum:
-        return give(one.results[0], {fmt::format("tl.cumsum({}, {}{})", tile.text, axis, reverse)}, one.operands);
-      case ReduceOp::kProd:
-      case ReduceOp::kMax:
-      case ReduceOp::kMin: {
-        const std::string helper = one.reduce == ReduceOp::kProd  ? "multiply"
-                                   : one.reduce == ReduceOp::kMax ? "larger"
-                                                                  : "smaller";
-        return give(one.results[0],
-                    {combine_text("tl.associative_scan", tile, type(operand).dtype, std::to_string(axis),
-                                  with_helper(helper), reverse)},
-                    one.operands);
-      }
-      default: refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
-    }
+    const std::string text = scan_text(texts_[operand], one.reduce, type(operand).dtype, static_cast<size_t>(axis),
+                                       one.reversed ? ", reverse=True" : "", helpers_);
+    if (text.empty()) refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
+    give(one.results[0], {text}, one.operands);
   }
 
   // --- Control ---
@@ -581,6 +499,7 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
   IndexNames names_;
+  const TileAddresses addresses_;
   TileWindows windows_;
   const TileUses uses_;
   const TileValues values_;

@@ -29,7 +29,7 @@ class Walk {
 
   TileRoots run() {
     body(program_.body, false);
-    roots_.is_elementwise = tile::is_elementwise(program_);
+    roots_.maps_and_folds = tile::maps_and_folds(program_);
     roots_.contracts = has_product_ && !rounds_apart_ && !roots_.has_steps;
     find_what_decides(program_.body);
     return std::move(roots_);

@@ -24,15 +24,15 @@ struct TileRoots {
   // May products and sums round once? Those behind a product of matrices, where nothing has steps: what the order of
   // its sums leaves open is more.
   bool contracts = false;
-  bool is_elementwise = false;  // nothing is folded or multiplied
+  bool maps_and_folds = false;  // nothing is multiplied, nothing walked
 
   // Has a quotient to be PyTorch's own? Triton's division of single floats is two units off at worst; but the mean of
   // equal powers of two is that power of two.
   bool asks_exact_quotient(tile::Value quotient, tile::Value dividend, tile::Value divisor) const {
     return asks_exact(quotient) || (known_to_the_bit[divisor] && !is_of_product[dividend]);
   }
-  // Elsewhere than in elementwise programs a step in any iteration may follow.
-  bool asks_exact(tile::Value value) const { return is_elementwise ? decides[value] : has_steps; }
+  // Elsewhere than in programs without loops a step in any iteration may follow.
+  bool asks_exact(tile::Value value) const { return maps_and_folds ? decides[value] : has_steps; }
 };
 
 TileRoots roots_of(const tile::Program& program);

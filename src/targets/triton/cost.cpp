@@ -72,7 +72,7 @@ KernelEstimate estimate_of(const Kernel& kernel, const DeviceDescription& device
 }
 
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device) {
-  return tile::is_elementwise(program) ? estimate_elementwise(program, device) : estimate_products(program, device);
+  return tile::maps_and_folds(program) ? estimate_map_and_fold(program, device) : estimate_products(program, device);
 }
 
 }  // namespace kw::triton

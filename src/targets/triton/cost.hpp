@@ -25,8 +25,8 @@ inline constexpr double kLineBytes = 32, kLostBytes = 8;
 
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);
 
-// Of a program that computes element by element, by the same rules as of such a kernel (elementwise_cost.cpp).
-KernelEstimate estimate_elementwise(const tile::Program& program, const DeviceDescription& device);
+// Of a program that maps elements and folds them, by the same rules as of such a kernel (map_and_fold_cost.cpp).
+KernelEstimate estimate_map_and_fold(const tile::Program& program, const DeviceDescription& device);
 
 // Of other tile programs: dots on the cores that their types and precision ask for, what its loads move through the
 // last cache, and its buffers through memory once. What stands under an If is left out: it is for rare inputs.

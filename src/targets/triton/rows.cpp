@@ -4,6 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "targets/triton/exchange.hpp"
 #include "plan/group_kinds.hpp"
 #include "targets/triton/schedulers.hpp"
@@ -506,7 +507,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     }
   }
   block(group.kernel, parameters, table);
-  result.kernels.push_back(as_scheduled(std::move(group)));
+  if (has_tile_form(group.kernel)) result.tiles.push_back(as_tiles(std::move(group)));
+  else result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
 }
 

@@ -1,0 +1,43 @@
+// Where a tile program's accesses find their elements, as Triton text.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emit/triton/expressions.hpp"
+#include "emit/triton/tile_names.hpp"
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+// Python's // rounds down and Triton's towards zero: the same where nothing is negative. Throws kInternal elsewhere.
+void require_nonnegative_dividends(const tile::Program& program, const tile::Index& index);
+
+class TileAddresses {
+ public:
+  using Lanes = std::vector<tile::Symbol>;
+  TileAddresses(const tile::Program& program, const IndexNames& names);
+
+  // A pointer, and elements from it on.
+  struct Place {
+    std::string start, offset;
+    std::string pointer() const { return offset.empty() ? start : start + " + " + offset; }
+  };
+  // For every point of these lanes. `value_text`: a value as a tile of these lanes. `zeros`: a tile of them, of zeros.
+  Place of(const tile::Access& access, const Lanes& lanes, const std::function<Text(tile::Value)>& value_text,
+           const std::string& zeros) const;
+
+ private:
+  tile::Index without_lanes(const tile::Index& index) const;
+  std::vector<std::string> parts_along_rows(const tile::Index& index, const Lanes& lanes) const;
+
+  const tile::Program& program_;
+  const IndexNames& names_;
+  std::vector<kernel::SymbolRange> ranges_;
+  const bool folds_rows_;
+  std::map<std::string, int> offsets_;  // accesses whose index is the same along lanes
+};
+
+}  // namespace kw::triton

@@ -1,0 +1,85 @@
+// Folds of several results over an axis that a block has whole: each as two folds, the second of which needs the first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lower/values.hpp"
+
+namespace kw::lower {
+
+using kernel::Expr;
+using kernel::ExprKind;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using tile::Value;
+
+// Points that it folds.
+double Values::folded_points(const Expr& fold) const {
+  double points = 1;
+  for (Axis axis : fold.axes) {
+    const auto extent = kernel::as_constant(mapped.axes[axis].extent);
+    if (!extent)
+      refuse(fmt::format("a {} folds axis '{}', of a length that is not known", kernel::name_of(fold.reduce),
+                         name_of(axis)));
+    points *= static_cast<double>(*extent);
+  }
+  return points;
+}
+
+std::string Values::component_name(const Expr& fold, int component) const {
+  for (const Expr& expr : kernel.exprs)
+    if (expr.kind == ExprKind::kReduce && expr.reduce == fold.reduce && expr.component == component &&
+        expr.operands == fold.operands && expr.axes == fold.axes && !expr.name.empty())
+      return expr.name;
+  if (fold.reduce == ReduceOp::kMoments) return component == 0 ? "mean" : "squared_deviations";
+  return component == 0 ? "largest" : "exponential_sum";
+}
+
+Value Values::simple_fold(const Expr& fold, ReduceOp reduce, Value operand, std::optional<double> beyond,
+                          const std::string& name) {
+  Expr simple = fold;
+  simple.reduce = reduce;
+  simple.component = 0;
+  return fold_lanes(simple, masked(simple, operand, beyond), name);
+}
+
+Value Values::compound_fold(const Expr& fold) {
+  return fold.reduce == ReduceOp::kMoments ? moments(fold) : max_sum_exp(fold);
+}
+
+// The mean is a sum of shares, whose weights are powers of two: no sum on the way is larger than the largest value.
+Value Values::moments(const Expr& fold) {
+  const DType dtype = fold.dtype;
+  const Value value = value_of(fold.operands[0]);
+  const std::string name = component_name(fold, 0);
+  const double points = folded_points(fold), whole = std::exp2(std::ceil(std::log2(std::max(points, 1.0))));
+  Value share = value;
+  if (whole != 1.0) share = emission.op(ScalarOp::kMul, {value, emission.constant({dtype, {}}, 1 / whole)}, dtype);
+  const auto beyond = padding_.value(fold.operands[0]);
+  const std::optional<double> share_beyond = beyond ? std::optional(*beyond / whole) : std::nullopt;
+  Value mean = simple_fold(fold, ReduceOp::kSum, share, share_beyond, whole == points ? name : name + "_share");
+  if (whole != points)
+    mean = emission.op(ScalarOp::kDiv, {mean, emission.constant({dtype, {}}, points / whole)}, dtype, name);
+  if (fold.component == 0) return mean;
+  const std::string squares = component_name(fold, 1);
+  const Value distance = emission.op(ScalarOp::kSub, {value, mean}, dtype, "difference");
+  Expr sum = fold;
+  sum.reduce = ReduceOp::kSum;
+  const Value inside = masked(sum, distance, std::nullopt, squares + "_from_mean");
+  return simple_fold(fold, ReduceOp::kSum, emission.op(ScalarOp::kMul, {inside, inside}, dtype), 0.0, squares);
+}
+
+Value Values::max_sum_exp(const Expr& fold) {
+  Expr maximum = fold;
+  maximum.reduce = ReduceOp::kMax;
+  const Value value = masked(maximum, value_of(fold.operands[0]), padding_.value(fold.operands[0]));
+  maximum.component = 0;
+  const Value largest = fold_lanes(maximum, value, component_name(fold, 0));
+  if (fold.component == 0) return largest;
+  const Value difference = emission.op(ScalarOp::kSub, {value, largest}, fold.dtype, "difference");
+  const Value power = emission.op(ScalarOp::kExp, {difference}, fold.dtype, "exponential");
+  return simple_fold(fold, ReduceOp::kSum, power, 0.0, component_name(fold, 1));
+}
+
+}  // namespace kw::lower

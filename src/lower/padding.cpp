@@ -1,0 +1,165 @@
+#include "lower/padding.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel/scalar_values.hpp"
+
+namespace kw::lower {
+namespace {
+
+using kernel::Expr;
+using kernel::ExprId;
+using kernel::ExprKind;
+using kernel::ReduceOp;
+using kernel::ScalarOp;
+using Known = std::optional<double>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool maps_and_folds(const kernel::Kernel& kernel) {
+  return std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind == ExprKind::kDot || expr.kind == ExprKind::kScan || expr.kind == ExprKind::kState;
+  });
+}
+
+// What the fold starts from; nullopt where no double says it.
+Known start_of(const Expr& fold, DType operand) {
+  ReduceOp reduce = fold.reduce;
+  if (reduce == ReduceOp::kMoments) reduce = ReduceOp::kSum;
+  if (reduce == ReduceOp::kMaxSumExp || reduce == ReduceOp::kArgMax) reduce = ReduceOp::kMax;
+  if (reduce == ReduceOp::kArgMin) reduce = ReduceOp::kMin;
+  if (!kernel::identity_of(reduce)) return std::nullopt;
+  const kernel::Number identity = kernel::identity(reduce, operand);
+  if (kernel::is_real(operand)) return identity.real;
+  const double number = static_cast<double>(identity.whole);
+  return std::abs(number) < 9e15 ? Known(number) : std::nullopt;
+}
+
+class Finder {
+ public:
+  Finder(const kernel::Kernel& kernel, const Mapped& mapped)
+      : kernel_(kernel),
+        depends_(kernel::dependences(kernel)),
+        padded_(kernel.symbols.size()),
+        otherwise_(kernel.exprs.size()),
+        values_(kernel.exprs.size()) {
+    for (const Expr& expr : kernel.exprs)
+      if (expr.kind == ExprKind::kReduce)
+        for (kernel::Symbol axis : expr.axes) padded_[axis] = mapped.axes[axis].padded;
+  }
+
+  void run() {
+    if (std::find(padded_.begin(), padded_.end(), true) == padded_.end()) return;
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      if (expr.kind == ExprKind::kLoad && expr.access.mask == kernel::kNoExpr && is_masked_everywhere(id)) choose(id);
+    }
+    evaluate();
+  }
+
+  std::vector<Known> otherwise() { return std::move(otherwise_); }
+  std::vector<Known> values() { return std::move(values_); }
+
+ private:
+  // Only where it varies along every padded axis is a lane that any of them pads masked.
+  bool is_masked_everywhere(size_t id) const {
+    for (size_t axis = 0; axis < padded_.size(); ++axis)
+      if (padded_[axis] && !depends_[id][axis]) return false;
+    return true;
+  }
+
+  void evaluate() {
+    for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
+      const Expr& expr = kernel_.exprs[id];
+      values_[id] = std::nullopt;
+      if (expr.kind == ExprKind::kConstant)
+        values_[id] = kernel::is_real(expr.dtype) ? expr.number : static_cast<double>(expr.integer);
+      if (expr.kind == ExprKind::kLoad)
+        values_[id] = expr.access.mask != kernel::kNoExpr && is_masked_everywhere(id) ? Known(expr.access.otherwise)
+                                                                                      : otherwise_[id];
+      if (expr.kind == ExprKind::kOp) values_[id] = evaluate(expr);
+    }
+  }
+
+  bool is_maximum_of(ExprId fold, ExprId operand) const {
+    const Expr& expr = kernel_.exprs[fold];
+    return expr.kind == ExprKind::kReduce && expr.component == 0 && expr.operands[0] == operand &&
+           (expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMaxSumExp);
+  }
+
+  Known evaluate(const Expr& expr) const {
+    const auto operand = [&](size_t place) { return values_[expr.operands[place]]; };
+    // x − max(x) is −∞ wherever x is, unless the whole row is −∞ and every lane NaN alike.
+    if (expr.op == ScalarOp::kSub && operand(0) == -kInfinity && is_maximum_of(expr.operands[1], expr.operands[0]))
+      return -kInfinity;
+    for (size_t place = 0; place < expr.operands.size(); ++place)
+      if (!operand(place)) return std::nullopt;
+    switch (expr.op) {
+      case ScalarOp::kAdd: return *operand(0) + *operand(1);
+      case ScalarOp::kSub: return *operand(0) - *operand(1);
+      case ScalarOp::kMul: return *operand(0) * *operand(1);
+      case ScalarOp::kNeg: return -*operand(0);
+      case ScalarOp::kAbs: return std::fabs(*operand(0));
+      case ScalarOp::kMaximum: return std::max(*operand(0), *operand(1));
+      case ScalarOp::kMinimum: return std::min(*operand(0), *operand(1));
+      case ScalarOp::kExp: return *operand(0) == 0 ? Known(1.0) : *operand(0) == -kInfinity ? Known(0.0) : std::nullopt;
+      case ScalarOp::kSqrt:
+      case ScalarOp::kSin:
+      case ScalarOp::kTanh:
+      case ScalarOp::kErf: return *operand(0) == 0 ? Known(0.0) : std::nullopt;
+      case ScalarOp::kCast:
+        return expr.dtype != DType::b1 && std::trunc(*operand(0)) == *operand(0) ? operand(0) : std::nullopt;
+      default: return std::nullopt;
+    }
+  }
+
+  // Folds whose operands would have to be masked.
+  int masks() {
+    evaluate();
+    return static_cast<int>(std::count_if(kernel_.exprs.begin(), kernel_.exprs.end(), [&](const Expr& expr) {
+      if (expr.kind != ExprKind::kReduce || expr.component != 0) return false;
+      const Known start = start_of(expr, kernel_.exprs[expr.operands[0]].dtype);
+      return !start || values_[expr.operands[0]] != start;
+    }));
+  }
+
+  void choose(size_t id) {
+    const DType dtype = kernel_.exprs[id].dtype;
+    std::vector<double> candidates = {0.0, 1.0};
+    if (dtype != DType::i64)  // its limits are no doubles
+      for (ReduceOp reduce : {ReduceOp::kMax, ReduceOp::kMin}) {
+        const kernel::Number identity = kernel::identity(reduce, dtype);
+        candidates.push_back(kernel::is_real(dtype) ? identity.real : static_cast<double>(identity.whole));
+      }
+    int fewest = masks();
+    Known best;
+    for (double candidate : candidates) {
+      otherwise_[id] = candidate;
+      const int count = masks();
+      if (count >= fewest) continue;
+      fewest = count;
+      best = candidate;
+    }
+    otherwise_[id] = best;
+  }
+
+  const kernel::Kernel& kernel_;
+  const std::vector<std::vector<bool>> depends_;  // [expression][symbol]
+  std::vector<bool> padded_;                      // [symbol]
+  std::vector<Known> otherwise_, values_;
+};
+
+}  // namespace
+
+Padding::Padding(const kernel::Kernel& kernel, const Mapped& mapped)
+    : otherwise_(kernel.exprs.size()), values_(kernel.exprs.size()) {
+  if (!maps_and_folds(kernel)) return;
+  Finder finder(kernel, mapped);
+  finder.run();
+  otherwise_ = finder.otherwise();
+  values_ = finder.values();
+}
+
+}  // namespace kw::lower
