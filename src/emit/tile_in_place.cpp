@@ -54,7 +54,7 @@ bool reads_what_it_writes(const tile::Program& program, int read, int written) {
     if (one.kind == Kind::kStore) return one.access.buffer != read;
     if (one.kind != Kind::kLoad) return true;
     return one.access.buffer != written &&
-           (one.access.buffer != read || is_same_place(program, one.access, store->access));
+           (one.access.buffer != read || (&one < store && is_same_place(program, one.access, store->access)));
   });
 }
 

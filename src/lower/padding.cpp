@@ -155,7 +155,7 @@ class Finder {
 
 Padding::Padding(const kernel::Kernel& kernel, const Mapped& mapped)
     : otherwise_(kernel.exprs.size()), values_(kernel.exprs.size()) {
-  if (!maps_and_folds(kernel)) return;
+  if (mapped.bulk || !maps_and_folds(kernel)) return;  // beyond a box there are zeros
   Finder finder(kernel, mapped);
   finder.run();
   otherwise_ = finder.otherwise();
