@@ -8,6 +8,7 @@
 #include "lower/arrange.hpp"
 #include "plan/lift.hpp"
 #include "plan/product_lowering.hpp"
+#include "tile/verifier.hpp"
 
 namespace kw::plan {
 
@@ -29,6 +30,7 @@ constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;  // few: a 64th
 std::string identifier(std::string text) {
   for (char& c : text)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  if (tile::is_keyword(text)) return text + "_";
   return text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) ? "t" + text : text;
 }
 

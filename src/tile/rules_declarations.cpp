@@ -12,7 +12,6 @@
 namespace kw::tile {
 namespace {
 
-// Words that a Python or a C++ file cannot use as names.
 constexpr std::string_view kKeywords[] = {
     "False",        "None",    "True",       "alignas",   "alignof",   "and",          "and_eq",
     "as",           "asm",     "assert",     "async",     "auto",      "await",        "bitand",
@@ -33,12 +32,17 @@ constexpr std::string_view kKeywords[] = {
     "xor",          "xor_eq",  "yield"};
 static_assert(std::is_sorted(std::begin(kKeywords), std::end(kKeywords)));
 
+}  // namespace
+
+bool is_keyword(std::string_view name) { return std::binary_search(std::begin(kKeywords), std::end(kKeywords), name); }
+
+namespace {
+
 void check_name(const std::string& name) {
   const auto word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || !std::all_of(name.begin(), name.end(), word))
     throw BrokenRule{fmt::format("'{}' is not an identifier", name)};
-  if (std::binary_search(std::begin(kKeywords), std::end(kKeywords), std::string_view(name)))
-    throw BrokenRule{fmt::format("'{}' is a keyword of Python or C++", name)};
+  if (is_keyword(name)) throw BrokenRule{fmt::format("'{}' is a keyword of Python or C++", name)};
 }
 
 void check_names(const Program& program) {

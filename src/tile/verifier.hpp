@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "tile/program.hpp"
 
@@ -19,6 +20,9 @@ struct Fault {
   int instruction = -1;  // its place in the order of `for_each`; -1: a declaration
 };
 std::optional<Fault> first_fault(const Program& program);
+
+// Is it a word that a Python or a C++ file cannot use as a name?
+bool is_keyword(std::string_view name);
 
 // Are all the symbols that the index is made of in the program's table?
 bool has_known_symbols(const Program& program, const Index& index);

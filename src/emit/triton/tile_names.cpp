@@ -51,7 +51,9 @@ tile::Program with_python_names(tile::Program program) {
   for (const std::string* name : names) taken.insert(*name);
   for (std::string* name : names) {
     // Nothing printed of a tile program calls `add`.
-    if (!python::reserved_names().contains(*name) && (!is_helper(*name) || *name == "add")) continue;
+    static const std::set<std::string> kOwn = {"libdevice", "program", "program_of_plane", "tl", "torch", "triton"};
+    if (!python::reserved_names().contains(*name) && !kOwn.contains(*name) && (!is_helper(*name) || *name == "add"))
+      continue;
     const std::string wanted = in_other_words(*name);
     std::string other = wanted;
     for (int number = 2; !taken.insert(other).second; ++number) other = fmt::format("{}_{}", wanted, number);

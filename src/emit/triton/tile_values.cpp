@@ -106,6 +106,13 @@ bool TileValues::shows_otherwise(const Instruction& load) const {
   return is_seen(load.results[0], parts, known);
 }
 
+bool TileValues::has_all_lanes(Value value, Value mask) const {
+  const auto& lanes = program_.values[mask].type.lanes;
+  return std::all_of(lanes.begin(), lanes.end(),
+                     [&](tile::Symbol lane) { return tile::has_lane(program_.values[value].type.lanes, lane); });
+}
+
+// What a mask withholds along lanes that are folded is what changes no fold.
 std::set<Value> TileValues::masks_behind(Value value) const {
   std::set<Value> masks, seen;
   std::vector<Value> left = {value};
@@ -115,7 +122,7 @@ std::set<Value> TileValues::masks_behind(Value value) const {
     const Instruction* made = makers_[one];
     if (!seen.insert(one).second || !made) continue;
     if (made->kind == Kind::kLoad) {
-      if (made->access.mask != kNoValue) masks.insert(made->access.mask);
+      if (made->access.mask != kNoValue && has_all_lanes(value, made->access.mask)) masks.insert(made->access.mask);
       for (const tile::Coordinate& coordinate : made->access.coordinates)
         if (coordinate.value != kNoValue) left.push_back(coordinate.value);
     }

@@ -29,6 +29,7 @@ class TileValues {
 
  private:
   void visit(const std::vector<tile::Instruction>& body);
+  bool has_all_lanes(tile::Value value, tile::Value mask) const;
   void collect_parts(tile::Value mask, std::set<tile::Value>& parts) const;
   bool holds_within(tile::Value mask, const std::set<tile::Value>& parts) const;
   bool is_seen(tile::Value value, const std::set<tile::Value>& parts, std::set<tile::Value>& known) const;
