@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "emit/call_text.hpp"
 #include "emit/forward_text.hpp"
 #include "emit/graph_class.hpp"
+#include "emit/module_parts.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
 #include "support/error.hpp"
@@ -20,175 +22,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json parse(const std::string& text, const char* empty) { return Json::parse(text.empty() ? empty : text); }
-
-std::string path_text(const Json& path) {
-  std::string out;
-  for (const Json& step : path)
-    out += (out.empty() ? "" : ".") + (step.is_string() ? step.get<std::string>() : step.dump());
-  return out;
-}
-
-// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what of the rest
-// stands in the way, and how the call is handed on to the original.
-struct CallText {
-  std::string parameters;                      // "x, mask=None, *args, **kwargs"
-  std::string passed_on;                       // "x, mask, *args, **kwargs"
-  std::map<std::string, std::string> tensors;  // user input's path, "args.0" → "x"
-  std::vector<std::string> obstacles;          // "mask is not None"
-  std::set<std::string> names;                 // of all parameters
-};
-
-class CallWriter {
- public:
-  CallWriter(const Graph& graph) : entries_(parse(graph.call_json, "[]")), signature_(parse(graph.source_json, "{}")) {
-    signature_ = signature_.is_object() && signature_.contains("signature") ? signature_["signature"] : Json::array();
-    if (entries_.empty())  // graphs written by hand
-      for (const GraphInput& input : graph.inputs)
-        if (input.kind == InputKind::kUser) {
-          Json path = Json::array({"args", static_cast<int64_t>(entries_.size())});
-          entries_.push_back({{"path", path},
-                              {"name", input.access.empty() ? graph.values[input.value].name : input.access},
-                              {"value", input.value}});
-          targets_[path_text(path)] = input.target;
-        }
-  }
-
-  CallText run() {
-    if (!from_signature()) from_call();
-    text_.names = own_;
-    text_.names.insert({varargs_, varkw_});
-    for (const Json& entry : entries_) describe(entry);
-    for (const auto& [container, children] : children_)
-      text_.obstacles.push_back(fmt::format("len({}) != {}", container, children.size()));
-    text_.obstacles.insert(text_.obstacles.end(), constants_.begin(), constants_.end());
-    return std::move(text_);
-  }
-
- private:
-  // The original's own parameter list, when every default in it can be written down.
-  bool from_signature() {
-    if (signature_.empty()) return false;
-    std::vector<std::string> parameters, passed;
-    std::set<std::string> given;
-    for (const Json& entry : entries_) given.insert(entry.at("name").get<std::string>());
-    bool keyword_only = false;
-    int64_t position = 0;
-    for (const Json& item : signature_) {
-      const std::string name = item.at("name"), kind = item.at("kind");
-      if (item.contains("default") && !python::has_literal(item["default"])) return false;
-      const std::string text = item.contains("default") ? fmt::format("{}={}", name, python::literal(item["default"]))
-                                                        : name;
-      if (kind == "varargs") {
-        keyword_only = true;
-        parameters.push_back("*" + name);
-        passed.push_back("*" + name);
-        varargs_ = name;
-        varargs_from_ = position;
-      } else if (kind == "varkw") {
-        parameters.push_back("**" + name);
-        passed.push_back("**" + name);
-        varkw_ = name;
-      } else {
-        if (kind == "keyword" && !keyword_only) {
-          keyword_only = true;
-          parameters.push_back("*");
-        }
-        parameters.push_back(text);
-        passed.push_back(kind == "keyword" ? name + "=" + name : name);
-        own_.insert(name);
-        if (kind != "keyword") by_position_[position++] = name;
-        if (!given.contains(name) && item.contains("default"))
-          text_.obstacles.push_back(differs(name, item["default"]));
-      }
-    }
-    text_.parameters = join(parameters, ", ");
-    text_.passed_on = join(passed, ", ");
-    close_overflow();
-    return true;
-  }
-
-  // Names for what was passed; anything more is not what the kernels were built for.
-  void from_call() {
-    std::vector<std::string> parameters;
-    for (const Json& entry : entries_) {
-      const Json& path = entry.at("path");
-      if (path.at(0) != "args") continue;
-      const int64_t position = path.at(1);
-      if (by_position_.contains(position)) continue;
-      const std::string name = entry.at("name");
-      by_position_[position] = python::is_identifier(name) ? name : fmt::format("argument_{}", position);
-      own_.insert(by_position_[position]);
-      parameters.push_back(by_position_[position]);
-    }
-    varargs_ = "args";
-    varargs_from_ = static_cast<int64_t>(parameters.size());
-    varkw_ = "kwargs";
-    parameters.insert(parameters.end(), {"*args", "**kwargs"});
-    text_.parameters = text_.passed_on = join(parameters, ", ");
-    close_overflow();
-  }
-
-  void close_overflow() {
-    std::set<std::string> extra;
-    int64_t overflow = 0;
-    for (const Json& entry : entries_) {
-      const Json& path = entry.at("path");
-      if (path.at(0) == "args") overflow = std::max(overflow, path.at(1).get<int64_t>() + 1 - varargs_from_);
-      else if (!own_.contains(path.at(1).get<std::string>())) extra.insert(path.at(1).get<std::string>());
-    }
-    if (!varargs_.empty())
-      text_.obstacles.push_back(overflow > 0 ? fmt::format("len({}) != {}", varargs_, overflow) : varargs_);
-    if (!varkw_.empty()) {
-      std::vector<std::string> names;
-      for (const std::string& name : extra) names.push_back(python::quoted(name));
-      text_.obstacles.push_back(names.empty() ? varkw_ : fmt::format("{}.keys() != {{{}}}", varkw_, join(names, ", ")));
-    }
-  }
-
-  std::string root(const Json& path) const {
-    if (path.at(0) == "args") {
-      const int64_t position = path.at(1);
-      if (const auto found = by_position_.find(position); found != by_position_.end()) return found->second;
-      return fmt::format("{}[{}]", varargs_, position - varargs_from_);
-    }
-    const std::string name = path.at(1);
-    return own_.contains(name) ? name : fmt::format("{}[{}]", varkw_, python::quoted(name));
-  }
-
-  void describe(const Json& entry) {
-    const Json& path = entry.at("path");
-    std::string expression = root(path);
-    for (size_t step = 2; step < path.size(); ++step) {
-      children_[expression].insert(path[step].dump());
-      expression += "[" + path[step].dump() + "]";
-    }
-    if (entry.contains("constant")) {
-      constants_.push_back(
-          python::has_literal(entry["constant"])
-              ? differs(expression, entry["constant"])
-              : fmt::format("repr({}) != {}", expression, entry["constant"].value("repr", Json("")).dump()));
-      return;
-    }
-    const std::string key = path_text(path);
-    text_.tensors[targets_.contains(key) ? targets_[key] : key] = expression;
-  }
-
-  static std::string differs(const std::string& expression, const Json& constant) {
-    const std::string value = python::literal(constant);
-    return expression + (constant.is_null() || constant.is_boolean() ? " is not " : " != ") + value;
-  }
-
-  Json entries_, signature_;
-  CallText text_;
-  std::map<std::string, std::string> targets_;
-  std::map<int64_t, std::string> by_position_;
-  std::set<std::string> own_;
-  std::map<std::string, std::set<std::string>> children_;  // of each list, tuple and dict in the call, shorter
-                                                           // expressions first
-  std::vector<std::string> constants_;
-  std::string varargs_, varkw_;
-  int64_t varargs_from_ = 0;
-};
 
 class ClassWriter {
  public:
@@ -203,7 +36,7 @@ class ClassWriter {
         inputs_(used_inputs(graph, program)),
         returned_(returned_outputs(graph, program, target)),
         memory_(shared_memory_check(graph, inputs_)),
-        call_(CallWriter(graph).run()),
+        call_(call_text(graph)),
         graph_device_(device_of(graph)) {}
 
   std::string run() {
@@ -256,6 +89,9 @@ class ClassWriter {
     return type.device == graph_device_ ? "DEVICE" : python::quoted(type.device);
   }
 
+  // Of a few, one after the other is as fast.
+  bool checks_at_once() const { return inputs_.size() > 8; }
+
   std::string expected_table() const {
     std::string out =
         "# What kernel_forward takes, in the order of its parameters: name, shape, strides, dtype, device.\nEXPECTED = "
@@ -265,7 +101,24 @@ class ClassWriter {
       out += fmt::format("    ({}, {}, {}, {}, {}),\n", python::quoted(label(input)), python::tuple(type.shape),
                          python::tuple(type.strides), python::dtype(type.dtype), device(type));
     }
-    return out + ")\n\n\n";
+    out += ")\n";
+    if (!checks_at_once()) return out + "\n\n";
+    return out + R"py(
+SHAPES, STRIDES, DTYPES, DEVICES = [[entry[part] for entry in EXPECTED] for part in (1, 2, 3, 4)]
+
+
+def are_expected(tensors):
+    """Whether all are as EXPECTED says; which is not, why_not finds out."""
+    return (
+        all([isinstance(tensor, torch.Tensor) for tensor in tensors])
+        and [tensor.shape for tensor in tensors] == SHAPES
+        and [tensor.stride() for tensor in tensors] == STRIDES
+        and [tensor.dtype for tensor in tensors] == DTYPES
+        and all([tensor.is_cpu if device == "cpu" else tensor.is_cuda for tensor, device in zip(tensors, DEVICES)])
+    )
+
+
+)py";
   }
 
   std::string label(const GraphInput& input) const {
@@ -278,8 +131,9 @@ class ClassWriter {
     return "def why_not(module, tensors):\n    \"\"\"Why kernel_forward cannot run on these tensors, and what to do "
            "about it; None where it can.\"\"\"\n" +
            mode_check() +
-           R"py(    for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
-        if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
+           fmt::format("    for tensor, (name, shape, strides, dtype, device) in {}zip(tensors, EXPECTED):\n",
+                       checks_at_once() ? "() if are_expected(tensors) else " : "") +
+           R"py(        if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
             return f"{name} is not a tensor of shape {shape}; pass one, or make kernels for the other shape"
         if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
             return f"{name} is not {dtype} on {device}; convert it, or make kernels for what it is"
@@ -309,12 +163,15 @@ def warn_once(reason):
     const Json source = parse(graph_.source_json, "{}");
     Json modes = Json::array({Json::array({"self", graph_.training})});
     if (source.is_object() && source.contains("modes")) modes = source["modes"];
+    std::vector<std::string> flags;
+    for (const Json& mode : modes)
+      flags.push_back(python::rename_word(mode.at(0).get<std::string>(), "self", "module") + ".training");
+    std::set<std::string> taken = {"module", "tensors"};
+    const ModuleParts parts = named_parts(flags, [&](const std::string& name) { return free_name(name, taken); });
     std::vector<std::string> training, evaluating;
-    for (const Json& mode : modes) {
-      const std::string module = python::rename_word(mode.at(0).get<std::string>(), "self", "module");
-      (mode.at(1).get<bool>() ? training : evaluating).push_back(module + ".training");
-    }
-    return mode_check(training, true) + mode_check(evaluating, false);
+    for (size_t at = 0; at < flags.size(); ++at)
+      (modes[at].at(1).get<bool>() ? training : evaluating).push_back(parts.expressions[at]);
+    return python::indent(parts.definitions, 1) + mode_check(training, true) + mode_check(evaluating, false);
   }
 
   static std::string mode_check(const std::vector<std::string>& flags, bool training) {
@@ -353,6 +210,28 @@ def warn_once(reason):
     return out;
   }
 
+  // A local of the class's or of why_not, out of the way of `taken`, to which it is added, and of all that they name.
+  static std::string free_name(const std::string& wished, std::set<std::string>& taken) {
+    static const std::set<std::string> kNamed = {"DEVICE",
+                                                 "EXPECTED",
+                                                 "Model",
+                                                 "constant",
+                                                 "graphed_forward",
+                                                 "kept_weights",
+                                                 "kernel_forward",
+                                                 "raise_refused",
+                                                 "are_expected",
+                                                 "self",
+                                                 "torch",
+                                                 "warn_once",
+                                                 "written_memory_is_shared",
+                                                 "why_not"};
+    std::string name = wished;
+    while (kNamed.contains(name) || python::reserved_names().contains(name) || taken.contains(name)) name += "_";
+    taken.insert(name);
+    return name;
+  }
+
   // A local of forward, out of the way of its parameters.
   std::string local(const std::string& name) const { return call_.names.contains(name) ? name + "_" : name; }
 
@@ -386,7 +265,7 @@ def warn_once(reason):
   }
 
   std::string tensor_list() const {
-    std::vector<std::string> parts;
+    std::vector<std::string> expressions;
     std::string source;
     for (const GraphInput& input : inputs_)
       if (source.empty() && (input.kind == InputKind::kUser || !input.access.empty()) &&
@@ -398,9 +277,14 @@ def warn_once(reason):
       const std::string place = graph_.type(input.value).device == graph_device_
                                     ? source
                                     : python::quoted(graph_.type(input.value).device);
-      parts.push_back(made ? fmt::format("constant_{}({})", graph_.values[input.value].name, place) : access(input));
+      expressions.push_back(made ? fmt::format("constant_{}({})", graph_.values[input.value].name, place)
+                                 : access(input));
     }
-    return python::wrapped_call(local("tensors") + " = (", parts, parts.size() == 1 ? ",)" : ")");
+    std::set<std::string> taken = call_.names;
+    for (const char* name : {"tensors", "reason", "result", "results"}) taken.insert(local(name));
+    const ModuleParts parts = named_parts(expressions, [&](const std::string& name) { return free_name(name, taken); });
+    return parts.definitions + python::wrapped_call(local("tensors") + " = (", parts.expressions,
+                                                    parts.expressions.size() == 1 ? ",)" : ")");
   }
 
   std::string model_class() const {
