@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/known_value.hpp"
 #include "kernel/scalar_values.hpp"
 
 namespace kw::lower {
@@ -94,25 +95,9 @@ class Finder {
     // x − max(x) is −∞ wherever x is, unless the whole row is −∞ and every lane NaN alike.
     if (expr.op == ScalarOp::kSub && operand(0) == -kInfinity && is_maximum_of(expr.operands[1], expr.operands[0]))
       return -kInfinity;
-    for (size_t place = 0; place < expr.operands.size(); ++place)
-      if (!operand(place)) return std::nullopt;
-    switch (expr.op) {
-      case ScalarOp::kAdd: return *operand(0) + *operand(1);
-      case ScalarOp::kSub: return *operand(0) - *operand(1);
-      case ScalarOp::kMul: return *operand(0) * *operand(1);
-      case ScalarOp::kNeg: return -*operand(0);
-      case ScalarOp::kAbs: return std::fabs(*operand(0));
-      case ScalarOp::kMaximum: return std::max(*operand(0), *operand(1));
-      case ScalarOp::kMinimum: return std::min(*operand(0), *operand(1));
-      case ScalarOp::kExp: return *operand(0) == 0 ? Known(1.0) : *operand(0) == -kInfinity ? Known(0.0) : std::nullopt;
-      case ScalarOp::kSqrt:
-      case ScalarOp::kSin:
-      case ScalarOp::kTanh:
-      case ScalarOp::kErf: return *operand(0) == 0 ? Known(0.0) : std::nullopt;
-      case ScalarOp::kCast:
-        return expr.dtype != DType::b1 && std::trunc(*operand(0)) == *operand(0) ? operand(0) : std::nullopt;
-      default: return std::nullopt;
-    }
+    std::vector<Known> operands;
+    for (size_t place = 0; place < expr.operands.size(); ++place) operands.push_back(operand(place));
+    return kernel::known_result(expr.op, expr.dtype, operands);
   }
 
   // Folds whose operands would have to be masked.

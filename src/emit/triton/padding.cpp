@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/known_value.hpp"
+
 namespace kw::triton {
 namespace {
 
@@ -20,25 +22,9 @@ Known evaluate(const Kernel& kernel, const Expr& expr, const std::vector<Known>&
                         (subtrahend.reduce == ReduceOp::kMax || subtrahend.reduce == ReduceOp::kMaxSumExp);
     if (is_max && subtrahend.component == 0 && subtrahend.operands[0] == expr.operands[0]) return -INFINITY;
   }
-  for (size_t index = 0; index < expr.operands.size(); ++index)
-    if (!operand(index)) return std::nullopt;
-  switch (expr.op) {
-    case ScalarOp::kAdd: return *operand(0) + *operand(1);
-    case ScalarOp::kSub: return *operand(0) - *operand(1);
-    case ScalarOp::kMul: return *operand(0) * *operand(1);
-    case ScalarOp::kNeg: return -*operand(0);
-    case ScalarOp::kAbs: return std::fabs(*operand(0));
-    case ScalarOp::kMaximum: return std::max(*operand(0), *operand(1));
-    case ScalarOp::kMinimum: return std::min(*operand(0), *operand(1));
-    case ScalarOp::kExp: return *operand(0) == 0 ? Known(1.0) : *operand(0) == -INFINITY ? Known(0.0) : std::nullopt;
-    case ScalarOp::kSqrt:
-    case ScalarOp::kSin:
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf: return *operand(0) == 0 ? Known(0.0) : std::nullopt;
-    case ScalarOp::kCast:
-      return expr.dtype != DType::b1 && std::trunc(*operand(0)) == *operand(0) ? operand(0) : std::nullopt;
-    default: return std::nullopt;
-  }
+  std::vector<Known> operands;
+  for (size_t index = 0; index < expr.operands.size(); ++index) operands.push_back(operand(index));
+  return kernel::known_result(expr.op, expr.dtype, operands);
 }
 
 class PaddingFinder {

@@ -13,12 +13,6 @@ namespace kw::triton {
 // The decorator and the line that defines the function.
 std::vector<std::string> definition_lines(const tile::Program& program);
 
-// Lines that set the program's grid symbols from tl.program_id, and the lanes that its indices name.
-std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names);
-
-// The function's source with the symbols' definitions where they are used, if that is once and not in a loop.
-std::string with_symbols_in_place(const tile::Program& program, const std::string& source);
-
 // A Python function that launches the kernel on the whole grid.
 std::string launch_function(const tile::Program& program, const IndexNames& names);
 

@@ -10,6 +10,7 @@
 
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_symbols.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -66,7 +67,32 @@ IndexNames::IndexNames(const tile::Program& program)
     : program_(program), full_rank_(tile::maps_and_folds(program)), ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
+  find_in_place();
 }
+
+// What one of the definitions at the program's beginning names, and nothing else does, is spelled out there.
+void IndexNames::find_in_place() {
+  std::vector<int> uses(program_.symbols.size()), defining(program_.symbols.size());
+  const auto count = [&](const Index& index, std::vector<int>& counts) {
+    std::vector<bool> used;
+    kernel::collect_symbols(index, used);
+    for (size_t symbol = 0; symbol < std::min(used.size(), counts.size()); ++symbol) counts[symbol] += used[symbol];
+  };
+  for (const auto& [loop, definitions] : definitions_)
+    for (const Definition& one : definitions) count(one.index, loop == nullptr ? defining : uses);
+  tile::for_each(program_.body, [&](const Instruction& one) {
+    for (const Index* index : {&one.begin, &one.end}) count(*index, uses);
+    if (one.kind == Kind::kIndex) count(shortened(one.index), uses);
+    for (const tile::Coordinate& coordinate : one.access.coordinates) count(shortened(coordinate.index), uses);
+    for (Symbol lane : one.lanes) ++uses[lane];
+  });
+  for (size_t symbol = 0; symbol < uses.size(); ++symbol)
+    if (defining[symbol] == 1 && uses[symbol] == 0)
+      if (const auto call = symbol_call(program_, static_cast<Symbol>(symbol)))
+        in_place_[static_cast<Symbol>(symbol)] = *call;
+}
+
+bool IndexNames::is_in_place(Symbol symbol) const { return in_place_.contains(symbol); }
 
 void IndexNames::visit(const std::vector<Instruction>& body, std::vector<const Instruction*>& loops) {
   for (const Instruction& instruction : body) {
@@ -206,6 +232,7 @@ Index IndexNames::spelled_out(const Index& index) const {
 }
 
 std::string IndexNames::name_of(Symbol symbol) const {
+  if (const auto call = in_place_.find(symbol); call != in_place_.end()) return call->second;
   const size_t count = program_.symbols.size();
   return static_cast<size_t>(symbol) < count ? program_.symbols[symbol].name : named_[symbol - count].name;
 }
@@ -300,13 +327,6 @@ std::string permuted(const std::string& text, const std::vector<Symbol>& lanes, 
   for (Symbol lane : wanted)
     order.push_back(std::to_string(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin()));
   return fmt::format("tl.permute({}, ({}))", text, join(order, ", "));
-}
-
-std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) {
-  if (own.empty() || own == lanes) return "";
-  std::vector<std::string> marks;
-  for (Symbol lane : lanes) marks.emplace_back(std::find(own.begin(), own.end(), lane) == own.end() ? "None" : ":");
-  return "[" + join(marks, ", ") + "]";
 }
 
 }  // namespace kw::triton

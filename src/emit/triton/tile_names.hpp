@@ -28,6 +28,8 @@ class IndexNames {
   // The index with parts that have names replaced by them; they are symbols from the program's number of them on.
   tile::Index shortened(const tile::Index& index) const;
   std::string name_of(tile::Symbol symbol) const;
+  // Whether the symbol has no line of its own: name_of is the call that it is (tile_symbols.hpp).
+  bool is_in_place(tile::Symbol symbol) const;
   // The lanes along which a symbol varies: itself, or those of what it names.
   std::vector<tile::Symbol> lanes_of(tile::Symbol symbol) const;
   // The same of an index, in the order of the symbols' table.
@@ -54,6 +56,7 @@ class IndexNames {
   void visit(const std::vector<tile::Instruction>& body, std::vector<const tile::Instruction*>& loops);
   void note(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
   void define(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
+  void find_in_place();
 
   bool may_overflow(const tile::Index& index) const;
   std::string widened(tile::Symbol symbol, const std::string& text) const;
@@ -64,6 +67,7 @@ class IndexNames {
   const bool full_rank_;
   std::vector<kernel::SymbolRange> ranges_;  // [symbol], those of definitions last
   std::map<const tile::Instruction*, std::vector<Definition>> definitions_;
+  std::map<tile::Symbol, std::string> in_place_;
   struct Named {
     tile::Index index;
     tile::Symbol symbol;
@@ -81,8 +85,5 @@ std::vector<tile::Symbol> united(std::vector<tile::Symbol> left, const std::vect
 // A tile with these lanes, in the order wanted.
 std::string permuted(const std::string& text, const std::vector<tile::Symbol>& lanes,
                      const std::vector<tile::Symbol>& wanted);
-
-// Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
-std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);
 
 }  // namespace kw::triton

@@ -14,6 +14,7 @@
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_operations.hpp"
+#include "emit/triton/tile_symbols.hpp"
 #include "emit/triton/tile_uses.hpp"
 #include "emit/triton/tile_values.hpp"
 #include "emit/triton/tile_windows.hpp"
@@ -60,7 +61,7 @@ class TilePrinter {
   TileKernel run() {
     print_head();
     print_body(program_.body);
-    return {with_symbols_in_place(program_, out_), launch_function(program_, names_), std::move(helpers_)};
+    return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
   }
 
  private:

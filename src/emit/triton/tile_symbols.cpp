@@ -1,0 +1,146 @@
+#include "emit/triton/tile_symbols.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/triton/tile_names.hpp"
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using tile::Symbol;
+
+namespace {
+
+constexpr int64_t kGridLimit = 65535;  // of the second and third dimension of a CUDA grid
+
+std::vector<Symbol> all_lanes(const tile::Program& program) {
+  std::vector<Symbol> lanes;
+  for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol)
+    if (program.symbols[symbol].kind == tile::SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
+  return lanes;
+}
+
+class GridLines {
+ public:
+  GridLines(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {}
+
+  std::vector<std::string> run() {
+    if (program_.grid.empty()) return {};
+    if (has_own_dimensions(program_)) {
+      for (size_t place = 0; place < program_.grid.size(); ++place)
+        if (!names_.is_in_place(program_.grid[place]))
+          line(fmt::format("{} = {}", name(program_.grid[place]), *symbol_call(program_, program_.grid[place])));
+      return std::move(lines_);
+    }
+    std::string rest = "program";
+    while (names_.is_taken(rest)) rest += "_id";
+    line(fmt::format("{} = tl.program_id(0)", rest));
+    std::vector<Symbol> slower = program_.grid;
+    if (program_.order.grouped >= 0) {
+      std::erase(slower, program_.order.grouped);
+      std::erase(slower, program_.order.along);
+      group(rest, slower.empty());
+      rest = fmt::format("{} // ({} * {})", rest, count(program_.order.grouped), count(program_.order.along));
+    }
+    int64_t faster = 1;  // blocks, where their number is known
+    const std::string all = rest;
+    for (size_t place = slower.size(); place-- > 0;) {
+      const std::string left = rest.find('(') == std::string::npos ? rest : "(" + rest + ")";
+      line(place == 0 ? fmt::format("{} = {}", name(slower[place]), rest)
+                      : fmt::format("{} = {} % {}", name(slower[place]), left, count(slower[place])));
+      const auto number = kernel::as_constant(program_.symbols[slower[place]].count);
+      faster = number && faster > 0 ? faster * *number : 0;
+      const bool single = faster > 0 && all.find(' ') == std::string::npos;
+      rest = single ? fmt::format("{} // {}", all, faster) : fmt::format("{} // {}", left, count(slower[place]));
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  void line(std::string text) { lines_.push_back(std::move(text)); }
+  const std::string& name(Symbol symbol) const { return program_.symbols[symbol].name; }
+  std::string count(Symbol symbol) const {
+    const tile::Index& index = program_.symbols[symbol].count;
+    return factor_text(index, names_.spelled(index, {}));
+  }
+
+  // `order.count` rows of blocks at a time, column by column: neighbours share what they read.
+  void group(const std::string& program, bool alone) {
+    const std::string rows = name(program_.order.grouped), columns = name(program_.order.along);
+    const std::string row_count = count(program_.order.grouped), column_count = count(program_.order.along);
+    std::string within = program;
+    if (!alone) {
+      within = program + "_of_plane";
+      line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
+    }
+    const auto all_rows = kernel::as_constant(program_.symbols[program_.order.grouped].count);
+    if (all_rows && *all_rows <= program_.order.count) {
+      line(fmt::format("{} = {} % {}", rows, within, row_count));
+      line(fmt::format("{} = {} // {}", columns, within, row_count));
+      return;
+    }
+    const std::string group = fmt::format("({} * {})", program_.order.count, column_count);
+    line(fmt::format("first_{} = {} // {} * {}", rows, within, group, program_.order.count));
+    line(fmt::format("grouped_{0} = tl.minimum({1} - first_{0}, {2})", rows, row_count, program_.order.count));
+    line(fmt::format("{0} = first_{0} + {1} % {2} % grouped_{0}", rows, within, group));
+    line(fmt::format("{} = {} % {} // grouped_{}", columns, within, group, rows));
+  }
+
+  const tile::Program& program_;
+  const IndexNames& names_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+// Beside folds and products remainders of one number say more to
+// the compiler: depthwise convolutions take half the registers.
+bool has_own_dimensions(const tile::Program& program) {
+  if (program.grid.size() == 1) return true;
+  if (!tile::maps_and_folds(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
+  return std::all_of(program.grid.begin(), program.grid.end(), [&](Symbol symbol) {
+    return symbol == program.grid.back() || kernel::range_of(program.symbols[symbol].count, ranges).high <= kGridLimit;
+  });
+}
+
+std::string factor_text(const tile::Index& index, const std::string& text) {
+  return kernel::as_constant(index) || kernel::as_symbol(index) ? text : "(" + text + ")";
+}
+
+std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) {
+  if (own.empty() || own == lanes) return "";
+  std::vector<std::string> marks;
+  for (Symbol lane : lanes) marks.emplace_back(std::find(own.begin(), own.end(), lane) == own.end() ? "None" : ":");
+  return "[" + join(marks, ", ") + "]";
+}
+
+std::optional<std::string> symbol_call(const tile::Program& program, Symbol symbol) {
+  if (program.symbols[symbol].kind == tile::SymbolKind::kLane)
+    return fmt::format("tl.arange(0, {}){}", tile::width_of(program, symbol),
+                       tile::maps_and_folds(program) ? brackets({symbol}, all_lanes(program)) : "");
+  const auto place = std::find(program.grid.begin(), program.grid.end(), symbol);
+  if (place == program.grid.end() || !has_own_dimensions(program)) return std::nullopt;
+  return fmt::format("tl.program_id({})", program.grid.end() - 1 - place);
+}
+
+std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names) {
+  std::vector<std::string> lines = GridLines(program, names).run();
+  std::vector<bool> used(program.symbols.size());
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    collect_symbols(one.index, used);
+    if (one.mode == tile::CopyMode::kPlain)
+      for (const tile::Coordinate& coordinate : one.access.coordinates) collect_symbols(coordinate.index, used);
+    const bool finds_place = one.reduce == tile::ReduceOp::kArgMax || one.reduce == tile::ReduceOp::kArgMin;
+    if (one.kind == tile::Kind::kFold && finds_place)
+      for (Symbol lane : one.lanes) used[lane] = true;
+  });
+  for (Symbol lane : all_lanes(program))
+    if (used[lane] && !names.is_in_place(lane))
+      lines.push_back(fmt::format("{} = {}", program.symbols[lane].name, *symbol_call(program, lane)));
+  return lines;
+}
+
+}  // namespace kw::triton

@@ -1,0 +1,29 @@
+// What a printed tile program calls its blocks and lanes: lines at its beginning, or calls where they are used.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+class IndexNames;
+
+// Is each of the grid's dimensions one of the launch's?
+bool has_own_dimensions(const tile::Program& program);
+
+// A number of blocks and its text, to be multiplied with.
+std::string factor_text(const tile::Index& index, const std::string& text);
+
+// tl.program_id(…) or tl.arange(…), where that is all that a block's or a lane's number is.
+std::optional<std::string> symbol_call(const tile::Program& program, tile::Symbol symbol);
+
+// Lines that set the program's grid symbols from tl.program_id, and the lanes that its indices name.
+std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names);
+
+// Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
+std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);
+
+}  // namespace kw::triton
