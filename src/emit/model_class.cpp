@@ -11,6 +11,7 @@
 #include "emit/forward_text.hpp"
 #include "emit/graph_class.hpp"
 #include "emit/module_parts.hpp"
+#include "emit/own_tensors.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
 #include "support/error.hpp"
@@ -41,6 +42,7 @@ class ClassWriter {
 
   std::string run() {
     return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" +
+           (finds_own() ? own_tensors_text(registered_tensors(inputs_)) : "") +
            (kept_ ? kept_class_text(kept_sources()) : "") +
            (program_.graphs ? graph_class_text(inputs_, kept_ ? kept_->made.size() : 0, returned_.size()) : "") +
            model_class();
@@ -92,6 +94,8 @@ class ClassWriter {
   // Of a few, one after the other is as fast.
   bool checks_at_once() const { return inputs_.size() > 8; }
 
+  bool finds_own() const { return registered_tensors(inputs_) > 8; }
+
   std::string expected_table() const {
     std::string out =
         "# What kernel_forward takes, in the order of its parameters: name, shape, strides, dtype, device.\nEXPECTED = "
@@ -104,7 +108,10 @@ class ClassWriter {
     out += ")\n";
     if (!checks_at_once()) return out + "\n\n";
     return out + R"py(
-SHAPES, STRIDES, DTYPES, DEVICES = [[entry[part] for entry in EXPECTED] for part in (1, 2, 3, 4)]
+SHAPES = [shape for name, shape, strides, dtype, device in EXPECTED]
+STRIDES = [strides for name, shape, strides, dtype, device in EXPECTED]
+DTYPES = [dtype for name, shape, strides, dtype, device in EXPECTED]
+DEVICES = [device for name, shape, strides, dtype, device in EXPECTED]
 
 
 def are_expected(tensors):
@@ -221,6 +228,7 @@ def warn_once(reason):
                                                  "kernel_forward",
                                                  "raise_refused",
                                                  "are_expected",
+                                                 "own_tensors",
                                                  "self",
                                                  "torch",
                                                  "warn_once",
@@ -272,7 +280,9 @@ def warn_once(reason):
           graph_.type(input.value).device == graph_device_)
         source = access(input) + ".device";
     if (source.empty()) source = "torch.device(DEVICE)";
-    for (const GraphInput& input : inputs_) {
+    const size_t own = finds_own() ? registered_tensors(inputs_) : 0;
+    for (size_t at = own; at < inputs_.size(); ++at) {
+      const GraphInput& input = inputs_[at];
       const bool made = input.kind == InputKind::kConstant && input.access.empty();
       const std::string place = graph_.type(input.value).device == graph_device_
                                     ? source
@@ -283,8 +293,9 @@ def warn_once(reason):
     std::set<std::string> taken = call_.names;
     for (const char* name : {"tensors", "reason", "result", "results"}) taken.insert(local(name));
     const ModuleParts parts = named_parts(expressions, [&](const std::string& name) { return free_name(name, taken); });
-    return parts.definitions + python::wrapped_call(local("tensors") + " = (", parts.expressions,
-                                                    parts.expressions.size() == 1 ? ",)" : ")");
+    std::vector<std::string> items = parts.expressions;
+    if (own > 0) items.insert(items.begin(), fmt::format("*own_tensors({})", module_));
+    return parts.definitions + python::wrapped_call(local("tensors") + " = (", items, items.size() == 1 ? ",)" : ")");
   }
 
   std::string model_class() const {

@@ -105,14 +105,16 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
   const std::vector<std::string> lines = split_lines(problem);
   for (std::string& import : imports) {
     const std::string name = bound_name(import);
-    if (!theirs.contains(name) || std::find(lines.begin(), lines.end(), import) != lines.end()) continue;
+    if ((!theirs.contains(name) && !theirs.contains("*")) ||
+        std::find(lines.begin(), lines.end(), import) != lines.end())
+      continue;
     ours = python::rename_word(ours, name, "kw_" + name);
     import = import.substr(0, import.find(" as ")) + " as kw_" + name;
   }
   bool redefined = false;
-  for (const std::string name : {"any", "float", "getattr", "globals", "id", "isinstance", "len", "next", "open",
-                                 "repr", "sorted", "tuple", "zip"}) {
-    if (!theirs.contains(name)) continue;
+  for (const std::string name : {"all", "any", "float", "getattr", "globals", "id", "isinstance", "len", "list", "next",
+                                 "open", "repr", "sorted", "tuple", "vars", "zip"}) {
+    if (!theirs.contains(name) && !theirs.contains("*")) continue;
     redefined = true;
     ours = with_prefix(ours, name + "(", "builtins.");
   }
@@ -150,6 +152,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "sys",
                    "warnings",
                    "functools",
+                   "operator",
                    "device",
                    "launch",
                    "COMPILED",
@@ -177,6 +180,10 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "warn_once",
                    "DEVICE",
                    "EXPECTED",
+                   "OWN",
+                   "PLACES",
+                   "find_own",
+                   "own_tensors",
                    "EXTENTS",
                    "WRITTEN",
                    "written_memory_is_shared",
@@ -198,7 +205,8 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   if (!trailer.empty()) ours += "\n\n" + stripped(trailer);
 
   std::vector<std::string> imports = needed_imports(
-      "import functools\nimport os\nimport sys\nimport threading\nimport warnings\nimport weakref\nimport torch\n" +
+      "import functools\nimport operator\nimport os\nimport sys\nimport threading\nimport warnings\nimport "
+      "weakref\nimport torch\n" +
           target.imports(),
       ours);
   if (!wraps_module) give_way(text.problem_source, ours, imports);

@@ -53,6 +53,43 @@ std::string leading_name(std::string_view text) {
   return std::string(text.substr(0, end));
 }
 
+// Of what follows `import`: "a.b, c as d", "(c, d)", "*".
+void add_imported(std::string_view imported, std::set<std::string>& names) {
+  imported = imported.substr(0, imported.find('#'));
+  std::string text(imported);
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '(' || c == ')'; }, ' ');
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::istringstream words(part);
+    std::string name;
+    for (std::string word; words >> word;) name = word;  // "c as d" binds d
+    name = name.substr(0, name.find('.'));
+    if (!name.empty()) names.insert(name);
+  }
+}
+
+// Of "a = …", "a, b = …", "a = b = …", "a: int = …".
+void add_assigned(std::string_view line, std::set<std::string>& names) {
+  std::vector<std::string> targets;
+  while (true) {
+    const size_t open = line.find_first_not_of(targets.empty() ? "(" : "( ");
+    if (open == std::string_view::npos) return;
+    line.remove_prefix(open);
+    const std::string name = leading_name(line);
+    if (!is_identifier(name)) return;
+    targets.push_back(name);
+    line.remove_prefix(name.size());
+    if (line.starts_with(':')) return void(names.insert(targets.begin(), targets.end()));
+    line.remove_prefix(std::min(line.find_first_not_of(") "), line.size()));
+    if (line.starts_with('=') && !line.starts_with("==")) {
+      names.insert(targets.begin(), targets.end());
+    } else if (!line.starts_with(',')) {
+      return;
+    }
+    line.remove_prefix(1);
+  }
+}
+
 }  // namespace
 
 std::string quoted(std::string_view text) { return Json(std::string(text)).dump(); }
@@ -140,18 +177,20 @@ std::string rename_word(std::string_view text, std::string_view from, std::strin
 
 std::set<std::string> top_level_names(std::string_view source) {
   std::set<std::string> names;
-  for (const std::string& line : split_lines(source)) {
-    const std::string_view text = line;
+  const std::vector<std::string> lines = split_lines(source);
+  for (size_t at = 0; at < lines.size(); ++at) {
+    std::string text = lines[at];
     if (text.starts_with("def ")) {
       names.insert(leading_name(text.substr(4)));
     } else if (text.starts_with("class ")) {
       names.insert(leading_name(text.substr(6)));
     } else if (text.starts_with("import ") || text.starts_with("from ")) {
-      const size_t space = text.find_last_of(' ');
-      names.insert(leading_name(text.substr(space + 1)));
-    } else if (const std::string name = leading_name(text);
-               !name.empty() && text.substr(name.size()).starts_with(" = ")) {
-      names.insert(name);
+      while (text.find('(') != std::string::npos && text.find(')') == std::string::npos && at + 1 < lines.size())
+        text += " " + lines[++at];
+      add_imported(text.substr(text.starts_with("import ") ? 7 : std::min(text.find(" import ") + 8, text.size())),
+                   names);
+    } else {
+      add_assigned(text, names);
     }
   }
   return names;

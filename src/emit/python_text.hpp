@@ -28,7 +28,8 @@ bool has_word(std::string_view text, std::string_view word);
 // Renames an identifier wherever it stands on its own and not as an attribute.
 std::string rename_word(std::string_view text, std::string_view from, std::string_view to);
 
-// Names that a piece of Python defines at its top level: def, class, assignments, imports.
+// Names that a piece of Python defines at its top level, in lines that are not indented: def, class, assignments,
+// imports ("*" where it imports all that another module has).
 std::set<std::string> top_level_names(std::string_view source);
 
 std::string indent(std::string_view text, int levels = 1);

@@ -152,18 +152,25 @@ def test_awkward_names_compute_what_they_should(tmp_path: Path) -> None:
 
 PROBLEM = """
 import torch
-from torch import any, nn
+from torch import all, any, nn
 import math as re
 
 zip = 3
 functools = "the user's"
 KERNEL_PARAMETERS = 4
+SHAPES = STRIDES = DTYPES = "the user's"
+DEVICES = "the user's"
 
 
 class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(5)))  # enough tensors to be checked at once
+        self.constant = nn.Linear(8, 8)
+
     def forward(self, x):
-        assert KERNEL_PARAMETERS == 4 and functools == "the user's" and zip == 3
-        return torch.where(any(x > 0), x * re.pi, x)
+        assert KERNEL_PARAMETERS == 4 and functools == SHAPES == STRIDES == DTYPES == DEVICES and zip == 3
+        return self.constant(self.layers(torch.where(any(x > 0) & ~all(x > 9), x * re.pi, x)))
 
 
 def get_inputs():
@@ -180,7 +187,10 @@ def test_the_users_own_globals_stay_theirs(tmp_path: Path) -> None:
     path.write_text(PROBLEM)
     graph = export.run({"problem": str(path), "device": "cpu"}, lambda stage, fraction: None)["graph"]
     loaded: ModuleType = load(library.compile_graph(graph, "cpu", problem_source=PROBLEM)["source"], tmp_path)
-    model, made = loaded.Model(), loaded.ModelNew()
+    torch.manual_seed(0)
+    model = loaded.Model()
+    torch.manual_seed(0)
+    made = loaded.ModelNew()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
         torch.testing.assert_close(made(X), model(X))

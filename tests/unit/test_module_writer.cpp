@@ -123,6 +123,11 @@ TEST(PythonText, FindsTopLevelNames) {
   const auto names = python::top_level_names(
       "import torch.nn as nn\nfrom a import b\nSIZE = 3\ndef f(x):\n    y = 1\nclass C(D):\n    pass\nx == 3\n");
   EXPECT_EQ(names, (std::set<std::string>{"nn", "b", "SIZE", "f", "C"}));
+  EXPECT_EQ(
+      python::top_level_names("import os.path, re as r\nfrom a import b, c as d  # and e\nfrom f import (\n    g,\n"
+                              "    h,\n)\nfrom i import *\nA, B = C = 3\n(D, E) = F\nG: int = 3\nx.y = 3\nz[0] = 3\n"
+                              "H += 1\nif x: I = 3\nJ\n"),
+      (std::set<std::string>{"os", "r", "b", "d", "g", "h", "*", "A", "B", "C", "D", "E", "G"}));
 }
 
 TEST(ScratchMemory, HoldsWhatKernelsAloneReadByAddress) {
