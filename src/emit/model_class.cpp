@@ -14,6 +14,7 @@
 #include "emit/own_tensors.hpp"
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
+#include "emit/tensor_guards.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -42,7 +43,7 @@ class ClassWriter {
 
   std::string run() {
     return constants() + expected_table() + memory_.definitions + why_not() + "\n\n" +
-           (finds_own() ? own_tensors_text(registered_tensors(inputs_)) : "") +
+           (finds_own() ? own_tensors_text(registered_tensors(inputs_), parts_of_one_mode()) : "") +
            (kept_ ? kept_class_text(kept_sources()) : "") +
            (program_.graphs ? graph_class_text(inputs_, kept_ ? kept_->made.size() : 0, returned_.size()) : "") +
            model_class();
@@ -106,26 +107,7 @@ class ClassWriter {
                          python::tuple(type.strides), python::dtype(type.dtype), device(type));
     }
     out += ")\n";
-    if (!checks_at_once()) return out + "\n\n";
-    return out + R"py(
-SHAPES = [shape for name, shape, strides, dtype, device in EXPECTED]
-STRIDES = [strides for name, shape, strides, dtype, device in EXPECTED]
-DTYPES = [dtype for name, shape, strides, dtype, device in EXPECTED]
-DEVICES = [device for name, shape, strides, dtype, device in EXPECTED]
-
-
-def are_expected(tensors):
-    """Whether all are as EXPECTED says; which is not, why_not finds out."""
-    return (
-        all([isinstance(tensor, torch.Tensor) for tensor in tensors])
-        and [tensor.shape for tensor in tensors] == SHAPES
-        and [tensor.stride() for tensor in tensors] == STRIDES
-        and [tensor.dtype for tensor in tensors] == DTYPES
-        and all([tensor.is_cpu if device == "cpu" else tensor.is_cuda for tensor, device in zip(tensors, DEVICES)])
-    )
-
-
-)py";
+    return out + (checks_at_once() ? std::string(tensor_guards_text()) : "\n\n");
   }
 
   std::string label(const GraphInput& input) const {
@@ -137,16 +119,8 @@ def are_expected(tensors):
   std::string why_not() const {
     return "def why_not(module, tensors):\n    \"\"\"Why kernel_forward cannot run on these tensors, and what to do "
            "about it; None where it can.\"\"\"\n" +
-           mode_check() +
-           fmt::format("    for tensor, (name, shape, strides, dtype, device) in {}zip(tensors, EXPECTED):\n",
-                       checks_at_once() ? "() if are_expected(tensors) else " : "") +
-           R"py(        if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
-            return f"{name} is not a tensor of shape {shape}; pass one, or make kernels for the other shape"
-        if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
-            return f"{name} is not {dtype} on {device}; convert it, or make kernels for what it is"
-        if tensor.stride() != strides:
-            return f"{name} does not have the strides {strides}; copy it into a tensor that has, or make kernels for its own"
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+           mode_check() + tensor_checks() +
+           R"py(    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return "gradients are wanted, which the kernels do not compute; call it under torch.no_grad()"
     if torch.is_autocast_enabled(DEVICE):
         return "autocast is on; call it under torch.autocast(..., enabled=False)"
@@ -164,12 +138,48 @@ def warn_once(reason):
 )py";
   }
 
+  std::string tensor_checks() const {
+    constexpr std::string_view kLoop = R"py(for tensor, (name, shape, strides, dtype, device) in zip(tensors, EXPECTED):
+    if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
+        return f"{name} is not a tensor of shape {shape}; pass one, or make kernels for the other shape"
+    if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
+        return f"{name} is not {dtype} on {device}; convert it, or make kernels for what it is"
+    if tensor.stride() != strides:
+        return f"{name} does not have the strides {strides}; copy it into a tensor that has, or make kernels for its own"
+)py";
+    if (!checks_at_once()) return python::indent(kLoop, 1);
+    return "    if not any([guards.check(*tensors) for guards in GUARDS]):\n" + python::indent(kLoop, 2) +
+           "        remember(tensors)\n";
+  }
+
+  // The modules that forward asks for their mode, where own_tensors finds them: all in one mode, and enough of them.
+  std::vector<std::string> parts_of_one_mode() const {
+    std::vector<std::string> paths;
+    const Json modes = expected_modes();
+    for (const Json& mode : modes) {
+      const std::optional<std::string> path = registered_path(mode.at(0).get<std::string>());
+      if (!path || path->empty() || mode.at(1) != modes[0].at(1)) return {};
+      paths.push_back(*path);
+    }
+    return finds_own() && paths.size() > 4 ? paths : std::vector<std::string>();
+  }
+
+  // [expression, is training] of the modules that forward asks; the whole where the graph does not say.
+  Json expected_modes() const {
+    const Json source = parse(graph_.source_json, "{}");
+    if (source.is_object() && source.contains("modes")) return source["modes"];
+    return Json::array({Json::array({"self", graph_.training})});
+  }
+
   // Forward may read whether modules are in training mode; graphs that do not say of which are held to the mode of the
   // whole.
   std::string mode_check() const {
-    const Json source = parse(graph_.source_json, "{}");
-    Json modes = Json::array({Json::array({"self", graph_.training})});
-    if (source.is_object() && source.contains("modes")) modes = source["modes"];
+    const Json modes = expected_modes();
+    if (!parts_of_one_mode().empty()) {
+      const bool training = modes[0].at(1).get<bool>();
+      return fmt::format("    if {}([part.training for part in PLACES[module][2]]):\n", training ? "not all" : "any") +
+             wrong_mode(training);
+    }
     std::vector<std::string> flags;
     for (const Json& mode : modes)
       flags.push_back(python::rename_word(mode.at(0).get<std::string>(), "self", "module") + ".training");
@@ -187,9 +197,12 @@ def warn_once(reason):
     if (flags.size() > 1)
       condition = python::indent(
           python::wrapped_call(fmt::format("if {} in (", training ? "False" : "True"), flags, "):"), 1);
+    return condition + wrong_mode(training);
+  }
+
+  static std::string wrong_mode(bool training) {
     const std::string_view made = training ? "training" : "evaluation", other = training ? "evaluation" : "training";
-    return condition +
-           fmt::format("        return \"it was made for {} mode; call {}(), or make kernels for {} mode\"\n", made,
+    return fmt::format("        return \"it was made for {} mode; call {}(), or make kernels for {} mode\"\n", made,
                        training ? "train" : "eval", other);
   }
 
@@ -227,7 +240,6 @@ def warn_once(reason):
                                                  "kept_weights",
                                                  "kernel_forward",
                                                  "raise_refused",
-                                                 "are_expected",
                                                  "own_tensors",
                                                  "self",
                                                  "torch",

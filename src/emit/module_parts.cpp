@@ -75,4 +75,16 @@ ModuleParts named_parts(const std::vector<std::string>& expressions,
   return parts;
 }
 
+std::optional<std::string> registered_path(const std::string& expression) {
+  const std::vector<std::string> steps = steps_of(expression);
+  if (steps.empty()) return std::nullopt;
+  std::string path;
+  for (size_t at = 1; at < steps.size(); ++at) {
+    if (at > 1) path += ".";
+    for (char c : steps[at])
+      if (is_word(c)) path += c;
+  }
+  return path;
+}
+
 }  // namespace kw

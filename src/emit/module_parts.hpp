@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,8 @@ struct ModuleParts {
 // left as they are. `free_name` makes a name that is not taken of one that is wished for.
 ModuleParts named_parts(const std::vector<std::string>& expressions,
                         const std::function<std::string(const std::string&)>& free_name);
+
+// "layer1.0.bn1" of "self.layer1[0].bn1", as modules register their parts; nullopt of another kind of expression.
+std::optional<std::string> registered_path(const std::string& expression);
 
 }  // namespace kw

@@ -158,8 +158,8 @@ import math as re
 zip = 3
 functools = "the user's"
 KERNEL_PARAMETERS = 4
-SHAPES = STRIDES = DTYPES = "the user's"
-DEVICES = "the user's"
+OWN = GUARDS = PLACES = "the user's"
+remember = "the user's"
 
 
 class Model(nn.Module):
@@ -169,7 +169,7 @@ class Model(nn.Module):
         self.constant = nn.Linear(8, 8)
 
     def forward(self, x):
-        assert KERNEL_PARAMETERS == 4 and functools == SHAPES == STRIDES == DTYPES == DEVICES and zip == 3
+        assert KERNEL_PARAMETERS == 4 and functools == OWN == GUARDS == PLACES == remember and zip == 3
         return self.constant(self.layers(torch.where(any(x > 0) & ~all(x > 9), x * re.pi, x)))
 
 

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,17 @@ class Net(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.named["last"](x)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([nn.BatchNorm1d(8) for _ in range(5)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            x = part(x) + 1
+        return x
 
 
 class Doubled(nn.Module):
@@ -109,13 +121,17 @@ CHANGES: list[Callable[[Net], None]] = [
 ]
 
 
-def emitted(net: Net, folder: Path) -> nn.Module:
+def emitted(net: nn.Module, folder: Path) -> Any:
     source = library.compile_graph(export.export_module(net, (X,)), "cpu")["source"]
     assert "def own_tensors(module):" in source
     return load(source, folder).ModelNew(net)
 
 
-def expect_same(made: nn.Module, net: Net) -> None:
+def globals_of(made: Any) -> dict[str, Any]:
+    return type(made).forward.__globals__
+
+
+def expect_same(made: nn.Module, net: nn.Module) -> None:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
         torch.testing.assert_close(made(X), net(X))
@@ -144,6 +160,65 @@ def test_other_shapes_run_the_original(tmp_path: Path) -> None:
     net.named["last"] = nn.Linear(8, 4)
     with pytest.warns(UserWarning, match="named.last.weight is not a tensor of shape"), torch.no_grad():
         torch.testing.assert_close(made(X), net(X))
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_other_strides_of_the_same_memory_run_the_original(guarded: bool, tmp_path: Path) -> None:
+    net = Net().eval()
+    made = emitted(net, tmp_path)
+    if not guarded:
+        globals_of(made)["tensor_guards"] = lambda: None
+    expect_same(made, net)
+    expect_same(made, net)
+    assert len(globals_of(made)["GUARDS"]) == guarded
+    net.blocks[0].linear.weight.data = net.blocks[0].linear.weight.data.t()
+    with pytest.warns(UserWarning, match="does not have the strides"), torch.no_grad():
+        torch.testing.assert_close(made(X), net(X))
+
+
+def test_the_modes_of_calls_take_turns(tmp_path: Path) -> None:
+    net = Net().eval().requires_grad_(False)
+    made = emitted(net, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+                with mode():
+                    torch.testing.assert_close(made(X), net(X))
+    assert len(globals_of(made)["GUARDS"]) in (2, 3)  # one for both where no tensor wants gradients
+    net.requires_grad_()
+    with pytest.warns(UserWarning, match="gradients are wanted"):
+        made(X)
+
+
+class Sum(Net):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + y
+
+
+def test_one_tensor_may_be_passed_twice(tmp_path: Path) -> None:
+    net = Sum().eval()
+    source = library.compile_graph(export.export_module(net, (X, X.clone())), "cpu")["source"]
+    made = load(source, tmp_path).ModelNew(net)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(made(X, X), net(X, X))
+        assert not globals_of(made)["GUARDS"]
+        for other in (X.clone(), X, X + 1):
+            torch.testing.assert_close(made(X, other), net(X, other))
+    assert len(globals_of(made)["GUARDS"]) == 1
+
+
+def test_a_part_in_another_mode_runs_the_original(tmp_path: Path) -> None:
+    net = Normed()
+    made = emitted(net, tmp_path)
+    assert len(globals_of(made)["PARTS"]) == 5
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        made(X)
+    net.parts[3].eval()
+    with pytest.warns(UserWarning, match="it was made for training mode"), torch.no_grad():
+        made(X)
 
 
 def test_a_tensor_that_is_gone_is_missed(tmp_path: Path) -> None:
