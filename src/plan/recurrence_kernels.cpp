@@ -1,7 +1,10 @@
 #include "plan/recurrence_kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "lower/chained_products.hpp"
+#include "lower/steps_inside.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
 
@@ -20,6 +23,7 @@ using lower::Mapping;
 
 constexpr int64_t kLeastBlock = 16;    // of a dot in Triton
 constexpr int64_t kCopiedTile = 1024;  // elements of a block that copies
+constexpr int64_t kCounterPlaces = 4;  // of a counter of blocks, so that each is aligned to 16 bytes
 
 class RecurrenceKernels : ProductKernels {
  public:
@@ -30,6 +34,11 @@ class RecurrenceKernels : ProductKernels {
     gather_parameters();
     begin_states();
     products_ = tensor("products", DType::f32, products_shape());
+    if (blocks_.persistent) {
+      const int64_t walks = one_.directions > 1 ? one_.layers : 1;
+      arrived_ = tensor("arrived", DType::i32, {walks, kCounterPlaces});
+      result_.scratch[-1 - arrived_].zeros = true;
+    }
     if (one_.directions == 1) {
       multiply_input(0, 0);
       walk(0, one_.layers);
@@ -83,6 +92,26 @@ class RecurrenceKernels : ProductKernels {
     return precision() == kernel::Precision::kTf32 && one_.kind == CellKind::kLstm ? kernel::Precision::kTf32x3
                                                                                    : precision();
   }
+  // Weights that stay on chip are taken apart there once, into two bfloat16 of which the sum has 16 digits.
+  bool splits(kernel::Precision precision) const {
+    return blocks_.persistent && precision == kernel::Precision::kTf32x3;
+  }
+
+  struct Halves {
+    ExprId high, low;
+  };
+  static Halves halves(KernelDraft& draft, const std::string& name, ExprId value) {
+    kernel::Builder& build = draft.build;
+    const auto named = [&](const std::string& part, ExprId expr) {
+      return build.kernel().exprs[expr].name.empty() ? draft.named(name + part, expr) : expr;
+    };
+    const ExprId high = named("_high", build.cast(DType::bf16, value)), whole = build.cast(DType::f32, high),
+                 rest = build.op(ScalarOp::kSub, {value, whole}), size = build.op(ScalarOp::kAbs, {whole}),
+                 is_finite = build.op(ScalarOp::kLess, {size, build.constant(DType::f32, HUGE_VAL)}),
+                 finite = build.op(ScalarOp::kSelect, {is_finite, rest, build.constant(DType::f32, 0.0)});
+    return {high, named("_low", build.cast(DType::bf16, finite))};
+  }
+
   // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
   static ExprId factor(kernel::Builder& build, ExprId value, kernel::Precision precision) {
     return precision == kernel::Precision::kTf32 ? build.op(ScalarOp::kRoundTf32, {value}) : value;
@@ -155,7 +184,10 @@ class RecurrenceKernels : ProductKernels {
     const auto count = static_cast<int64_t>(operands.size());
     Shape all = shape;
     all.insert(all.begin(), count);
-    const int result = tensor(name, dtype, all);
+    const bool apart = splits(precision);
+    const int result = tensor(name + (apart ? "_high" : ""), apart ? DType::bf16 : dtype, all);
+    const int low = apart ? tensor(name + "_low", DType::bf16, all) : 0;
+    if (apart) recurrent_low_ = low;
     ScheduledDraft draft("gather_" + name + "_kernel", "The layers' parameters, one after the other.");
     kernel::Builder& build = draft.build;
     const Index which = draft.grid("cell", count);
@@ -175,9 +207,17 @@ class RecurrenceKernels : ProductKernels {
       value = at == 0 ? loaded : build.op(ScalarOp::kSelect, {is_it, loaded, value});
     }
     places.insert(places.begin(), which);
-    const int made = draft.buffer(name, dtype, all, {}, BufferRole::kOutput, result);
-    // Factors are rounded here, so that no step does it again.
-    draft.store(made, places, factor(build, build.cast(dtype, value), precision));
+    const auto store = [&](const std::string& called, DType type, int to, ExprId stored) {
+      draft.store(draft.buffer(called, type, all, {}, BufferRole::kOutput, to), places, stored);
+    };
+    // Factors are rounded, or taken apart, here, so that no step does it again.
+    if (apart) {
+      const Halves parts = halves(draft, name, value);
+      store(name + "_high", DType::bf16, result, parts.high);
+      store(name + "_low", DType::bf16, low, parts.low);
+    } else {
+      store(name, dtype, result, factor(build, build.cast(dtype, value), precision));
+    }
     draft.schedule.warps = 4;
     finish(draft);
     return result;
@@ -275,18 +315,20 @@ class RecurrenceKernels : ProductKernels {
       wave.sample = draft.mapped("sample", one_.batch, {.mapping = Mapping::kGrid, .width = blocks_.batch});
     };
     const bool joined = blocks_.joined && one_.gates() > 1;
-    if (!blocks_.gates_first || !joined) declare_samples();
+    const bool units_first = blocks_.gates_first && (joined || blocks_.persistent);
+    if (!units_first) declare_samples();
     wave.unit = draft.mapped("unit", one_.hidden, {.mapping = Mapping::kGrid, .width = blocks_.units});
     if (joined)
       wave.gate = draft.mapped(
           "gate", one_.gates(),
           {.mapping = Mapping::kTile, .width = gate_places(), .within = build.kernel().symbols[wave.unit].name});
     if (wave.sample < 0) declare_samples();
-    wave.source = draft.mapped(
-        "source", one_.hidden,
-        {.mapping = Mapping::kLoop,
-         .width = std::clamp<int64_t>(next_power_of_two(one_.hidden), kLeastBlock, blocks_.depth),
-         .stages = blocks_.stages});
+    const int64_t all = std::max(next_power_of_two(one_.hidden), kLeastBlock);
+    wave.source = draft.mapped("source", one_.hidden,
+                               blocks_.persistent ? lower::AxisSchedule{.mapping = Mapping::kTile, .width = all}
+                                                  : lower::AxisSchedule{.mapping = Mapping::kLoop,
+                                                                        .width = std::min(all, blocks_.depth),
+                                                                        .stages = blocks_.stages});
     const Index at = symbol_index(step);
     wave.turn = both_ways ? at : at - wave.cell;
     wave.time = both_ways ? at + wave.cell * Index(one_.steps - 1) - at * wave.cell * Index(2) : wave.turn;
@@ -305,15 +347,42 @@ class RecurrenceKernels : ProductKernels {
     draft.schedule.loads_first = true;
     draft.schedule.warps = blocks_.warps;
     finish(draft);
-    result_.tiles.back().repetition = Repetition{launches, size};
+    if (blocks_.persistent) walk_inside(launches, both_ways ? first : 0);
+    else result_.tiles.back().repetition = Repetition{launches, size};
+  }
+
+  // The launches of the last kernel as one.
+  void walk_inside(int64_t launches, int64_t walk) {
+    ScheduledTiles& made = result_.tiles.back();
+    const auto& symbols = made.program.symbols;
+    const auto step = std::find_if(symbols.begin(), symbols.end(), [](const tile::SymbolInfo& symbol) {
+      return symbol.kind == tile::SymbolKind::kSize;
+    });
+    std::vector<lower::SameMemory> same;
+    for (int read = 0; read < std::ssize(made.buffers); ++read)
+      for (int written = 0; written < std::ssize(made.buffers); ++written)
+        if (made.buffers[read] == made.buffers[written] &&
+            made.program.buffers[read].role == tile::BufferRole::kInput &&
+            made.program.buffers[written].role == tile::BufferRole::kOutput)
+          same.push_back({read, written});
+    lower::chain_products(made.program);
+    made.program = lower::with_steps_inside(std::move(made.program), static_cast<Symbol>(step - symbols.begin()),
+                                            launches, same);
+    std::sort(same.begin(), same.end(), [](const auto& a, const auto& b) { return a.written > b.written; });
+    for (const lower::SameMemory& pair : same) {
+      made.buffers.erase(made.buffers.begin() + pair.written);
+      made.offsets.erase(made.offsets.begin() + pair.written);
+    }
+    made.buffers.push_back(arrived_);
+    made.offsets.push_back(walk * kCounterPlaces);
   }
 
   // What makes a wave's gates.
   struct Parts {
-    int products = -1, biases = -1;  // buffers
-    int weights = -1, input_weights = -1;
-    ExprId previous = kNoExpr, below = kNoExpr;  // hidden states: its own, and the layer below's
-    ExprId is_above = kNoExpr;                   // is there a layer below?
+    int products = -1, biases = -1;                          // buffers
+    int weights = -1, weights_low = -1, input_weights = -1;  // low: what the first lack, where they are taken apart
+    ExprId previous = kNoExpr, below = kNoExpr;              // hidden states: its own, and the layer below's
+    ExprId is_above = kNoExpr;                               // is there a layer below?
   };
 
   Parts parts_of(Wave& wave, int hidden) const {
@@ -321,7 +390,13 @@ class RecurrenceKernels : ProductKernels {
     const Index sample = symbol_index(wave.sample), source = symbol_index(wave.source);
     Parts parts;
     parts.previous = wave.draft.load(hidden, {wave.before, wave.cell, sample, source});
-    parts.weights = parameters(wave, "recurrent_weights", one_.dtype, recurrent_, 1, {one_.rows(), one_.hidden});
+    const auto recurrent = [&](const std::string& name, DType dtype, int tensor) {
+      return parameters(wave, name, dtype, tensor, 1, {one_.rows(), one_.hidden});
+    };
+    const bool apart = splits(recurrent_precision());
+    parts.weights = recurrent(apart ? "weights_high" : "recurrent_weights", apart ? DType::bf16 : one_.dtype,
+                              recurrent_);
+    if (apart) parts.weights_low = recurrent("weights_low", DType::bf16, recurrent_low_);
     parts.products = wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
     if (has_biases()) parts.biases = parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
     if (wave.has_input == kNoExpr) return parts;
@@ -332,11 +407,24 @@ class RecurrenceKernels : ProductKernels {
     return parts;
   }
 
-  ExprId dot(Wave& wave, ExprId state, int weights, const Index& cell, const Index& gate, ExprId mask,
-             kernel::Precision precision) const {
+  ExprId weights_of(Wave& wave, int weights, const Index& cell, const Index& gate, ExprId mask) const {
     const Index row = gate * Index(one_.hidden) + symbol_index(wave.unit);
-    const ExprId loaded = wave.draft.load(weights, {cell, row, symbol_index(wave.source)}, 0.0, mask);
-    return wave.draft.build.dot(factor(wave.draft.build, state, precision), loaded, {wave.source}, precision);
+    return wave.draft.load(weights, {cell, row, symbol_index(wave.source)}, 0.0, mask);
+  }
+
+  // The products with the state before, as exact as an LSTM needs them.
+  ExprId recurrent_dot(Wave& wave, const Parts& parts, const Index& gate) const {
+    kernel::Builder& build = wave.draft.build;
+    const ExprId weights = weights_of(wave, parts.weights, wave.cell, gate, kNoExpr);
+    const kernel::Precision precision = recurrent_precision();
+    if (!splits(precision))
+      return build.dot(factor(build, parts.previous, precision), weights, {wave.source}, precision);
+    const Halves state = halves(wave.draft, "state", parts.previous);
+    const auto product = [&](ExprId left, ExprId right) {
+      return build.dot(left, right, {wave.source}, kernel::Precision::kFull);
+    };
+    const ExprId rest = weights_of(wave, parts.weights_low, wave.cell, gate, kNoExpr);
+    return sum(build, sum(build, product(state.low, weights), product(state.high, rest)), product(state.high, weights));
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
@@ -353,15 +441,12 @@ class RecurrenceKernels : ProductKernels {
         both(build, wave.active, wave.has_input));
     const ExprId own = sum(build, product, bias(wave, parts, gate, 0));
     if (parts.below == kNoExpr) return own;
-    return sum(build,
-               dot(wave, parts.below, parts.input_weights, wave.cell - Index(1), gate, parts.is_above, precision()),
-               own);
+    const ExprId weights = weights_of(wave, parts.input_weights, wave.cell - Index(1), gate, parts.is_above);
+    return sum(build, build.dot(factor(build, parts.below, precision()), weights, {wave.source}, precision()), own);
   }
 
   ExprId from_hidden(Wave& wave, const Parts& parts, const Index& gate) const {
-    return sum(wave.draft.build,
-               dot(wave, parts.previous, parts.weights, wave.cell, gate, kNoExpr, recurrent_precision()),
-               bias(wave, parts, gate, 1));
+    return sum(wave.draft.build, recurrent_dot(wave, parts, gate), bias(wave, parts, gate, 1));
   }
 
   // One gate of what `make` makes of a gate. Where all gates are one product it is picked from that.
@@ -460,7 +545,8 @@ class RecurrenceKernels : ProductKernels {
   const Recurrence& one_;
   const RecurrenceBlocks& blocks_;
   // Tensors of our own, as buffers are told of them.
-  int recurrent_ = 0, below_ = 0, biases_ = 0, hidden_ = 0, cell_ = 0, products_ = 0, between_ = 0;
+  int recurrent_ = 0, recurrent_low_ = 0, below_ = 0, biases_ = 0, hidden_ = 0, cell_ = 0, products_ = 0, between_ = 0,
+      arrived_ = 0;
   int64_t first_ = 0, cells_ = 1;  // of the kernel under construction
 };
 

@@ -11,6 +11,7 @@ struct RecurrenceBlocks {
   int warps = 4;
   bool joined = true;        // the gates' products are one
   bool gates_first = false;  // and its rows, not its columns
+  bool persistent = false;   // one launch, whose blocks keep their weights and wait for each other after each wave
 };
 
 ScheduledGroup recurrence_kernels(const LoweredGroup& group, const RecurrenceBlocks& blocks);

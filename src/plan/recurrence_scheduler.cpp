@@ -1,9 +1,12 @@
-// Recurrent layers (LSTM, GRU, RNN): one kernel, launched once for each wave of the recurrence.
+// Recurrent layers (LSTM, GRU, RNN): one kernel that makes a wave of the recurrence.
 //
 // Of a stack in one direction, a launch takes one step in every layer: the layer l the time (launch - l), so that what
 // the layer below made of that time is there since the launch before. Of layers in two directions it takes one step
-// both ways; the layers come one after the other, since each reads the whole sequence below it. The launch is what
-// blocks wait for each other by: Triton has no barrier among blocks, and a CUDA graph makes launches short.
+// both ways; the layers come one after the other, since each reads the whole sequence below it.
+//
+// Where all blocks can run at once and their weights fit on chip, the kernel is `persistent`: launched once, its blocks
+// keep their weights, walk the waves, and wait for each other after each. Else the launch of the next wave is what
+// blocks wait for each other by; a CUDA graph makes launches short.
 //
 // The products of the input with the lowest layer's weights (of every layer, in two directions) need no step before,
 // and are made for all times at once. Parameters are separate tensors: they are copied into one, which the kernel
@@ -36,6 +39,7 @@ const ParameterTable& takes() {
        .unsaid = kAsColumns,
        .powers_of_two = false,
        .tried = {1, 2}},
+      {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
   });
   return table;
 }
@@ -43,6 +47,25 @@ const ParameterTable& takes() {
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
 constexpr int64_t kFewUnits = 8;
+// Of a product that four warps make together.
+constexpr int64_t kRowsOfWarpgroup = 64;
+
+// Blocks of a wave.
+int64_t block_count(const Recurrence& one, int64_t batch, int64_t units) {
+  return (one.directions > 1 ? one.directions : one.layers) * ceil_divide(one.batch, batch) *
+         ceil_divide(one.hidden, units);
+}
+
+// Products of a wave with weights: with a cell's own, and of a stack with the input's.
+int64_t product_count(const Recurrence& one) { return one.directions == 1 && one.layers > 1 ? 2 : 1; }
+
+// Do all blocks run at once, each on a multiprocessor of its own that holds their weights and the states they read?
+bool can_be_persistent(const Recurrence& one, int64_t batch, int64_t units, const DeviceDescription& device) {
+  const int64_t bytes = one.dtype == DType::f32 ? 4 : 2,  // f32 as two bfloat16
+      rows = units * next_power_of_two(one.gates()), depth = std::max(next_power_of_two(one.hidden), kLeastBlock);
+  return !one.exact && block_count(one, batch, units) <= device.units &&
+         product_count(one) * (rows + batch) * depth * bytes <= kSharedBytes;
+}
 
 // Units of a block: a side of a product has 16 rows or columns at least, which may be four units' gates.
 int64_t least_units(const Recurrence& one, bool joined) {
@@ -53,12 +76,15 @@ int64_t least_units(const Recurrence& one, bool joined) {
 // is as long as its longest block. All of a sum's loads are in flight at once, where they fit.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Recurrence& one = *group.recurrence;
-  const int64_t cells = one.directions > 1 ? one.directions : one.layers,
-                products = one.directions == 1 && one.layers > 1 ? 2 : 1;
+  const int64_t products = product_count(one);
   const int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64);
+  const int64_t units_of_rows = kRowsOfWarpgroup / next_power_of_two(one.gates());
+  for (int64_t samples = batch; samples >= kLeastBlock; samples /= 2)
+    if (can_be_persistent(one, samples, units_of_rows, device))
+      return {
+          {"block_m", samples}, {"block_n", units_of_rows}, {"num_warps", 4}, {"gates", kAsRows}, {"persistent", 1}};
   int64_t units = std::max(least_units(one, true), kFewUnits);
-  const auto blocks = [&] { return cells * ceil_divide(one.batch, batch) * ceil_divide(one.hidden, units); };
-  while (blocks() > device.units && units < 64 && units < one.hidden) units *= 2;
+  while (block_count(one, batch, units) > device.units && units < 64 && units < one.hidden) units *= 2;
   const int64_t columns = units * next_power_of_two(one.gates());
   int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
   const auto fitting = [&] { return kSharedBytes / ((columns + batch) * products * depth * size_of(one.dtype)); };
@@ -83,17 +109,21 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  const Recurrence& one = *group.recurrence;
   const bool joined = read("gates") != kApart;
-  return recurrence_kernels(group, {.batch = read("block_m"),
-                                    .units = std::max(read("block_n"), least_units(*group.recurrence, joined)),
+  const int64_t batch = read("block_m"), units = std::max(read("block_n"), least_units(one, joined));
+  const bool persistent = read("persistent") == 1 && can_be_persistent(one, batch, units, device);
+  return recurrence_kernels(group, {.batch = batch,
+                                    .units = units,
                                     .depth = read("block_k"),
                                     .stages = static_cast<int>(read("stages")),
                                     .warps = static_cast<int>(read("num_warps")),
                                     .joined = joined,
-                                    .gates_first = read("gates") == kAsRows});
+                                    .gates_first = read("gates") == kAsRows || (persistent && one.gates() == 1),
+                                    .persistent = persistent});
 }
 
 }  // namespace

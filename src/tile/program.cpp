@@ -73,6 +73,13 @@ std::vector<Symbol> lanes_of(const Program& program, const Index& index) {
   return lanes_among(program, used);
 }
 
+bool waits_for_grid(const Program& program) {
+  bool found = false;
+  for_each(program.body,
+           [&](const Instruction& one) { found = found || (one.kind == Kind::kBarrier && one.scope == Scope::kGrid); });
+  return found;
+}
+
 bool maps_and_folds(const Program& program) {
   const auto is_row = [](const Buffer& buffer) { return buffer.shape.size() == 1 && buffer.strides.empty(); };
   return std::all_of(program.buffers.begin(), program.buffers.end(), is_row) &&

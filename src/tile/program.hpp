@@ -110,7 +110,9 @@ enum class Kind {
   kScan,     // results = operands folded by `reduce` over the points of lane `from` so far, this one included
   kFor,      // for symbol from begin to end by step: body. Carried values below
   kIf,       // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
-  kBarrier,  // all that the block (cluster, grid) wrote before is seen by all of it after
+  // All that the block (cluster, grid) wrote before is seen by all of it after. A grid's may have a counter in memory,
+  // of i32, which is zero at the start: blocks count there that they came.
+  kBarrier,
 };
 
 enum class CopyMode { kPlain, kAsync, kBulk };
@@ -139,10 +141,10 @@ struct Instruction {
   bool reversed = false;                         // kScan: from the end to the start
   double number = 0.0;                           // kConstant of a floating type
   int64_t integer = 0;                           // kConstant of an integral type or b1
-  Index index;                                   // kIndex
+  Index index;                                   // kIndex; kBarrier with a counter: how often all waited before
   Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
   std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
-  Access access;                                 // kLoad, kStore; kCopy: the source
+  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: `buffer` alone, a counter
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore
   bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
@@ -202,6 +204,9 @@ std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
 // Does it map elements and fold them, without loops, products and scans, from and to buffers that are rows of elements?
 bool maps_and_folds(const Program& program);
+
+// Is there a barrier of all its blocks? They must then be able to run at once.
+bool waits_for_grid(const Program& program);
 
 // Calls visit(instruction) for every instruction, outer ones before their bodies.
 template <typename Visit>

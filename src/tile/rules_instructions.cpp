@@ -44,7 +44,7 @@ class InstructionRules {
       case Kind::kScan: return check_scan();
       case Kind::kFor: return check_for();
       case Kind::kIf: return check_if();
-      case Kind::kBarrier: return check_counts(0, 0);
+      case Kind::kBarrier: return check_barrier();
     }
   }
 
@@ -297,6 +297,17 @@ class InstructionRules {
   void check_wait() const {
     check_counts(0, 0);
     require(at_.pending >= 0, "a wait for {} copies", at_.pending);
+  }
+
+  void check_barrier() const {
+    check_counts(0, 0);
+    if (at_.access.buffer < 0) return;
+    require(at_.scope == Scope::kGrid, "only a grid's barrier has a counter in memory");
+    require(at_.access.buffer < static_cast<int>(program_.buffers.size()), "buffer {} is not in the program's table",
+            at_.access.buffer);
+    const Buffer& counter = buffer_of(at_.access);
+    require(counter.dtype == DType::i32 && counter.space == Space::kGlobal && counter.role != BufferRole::kInput,
+            "'{}' cannot count blocks: a counter is of i32, in global memory, and written to", counter.name);
   }
 
   // --- Folds ---

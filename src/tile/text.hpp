@@ -27,7 +27,7 @@
 //     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;
 //                                                           # `otherwise` is 0 where it is not written
 //     wait 1
-//     barrier block                                         # block, cluster, grid
+//     barrier block                                         # block, cluster, grid; grid counted arrived turn step
 //     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
 //       ...
 //       yield %new_m, %new_s

@@ -267,13 +267,17 @@ class ProgramParser {
     return result;
   }
 
-  Access place() {
-    Access access;
+  int buffer_named() {
     const size_t at = reader_.position();
     const std::string name = reader_.name();
     const auto found = buffers_.find(name);
     if (found == buffers_.end()) reader_.fail_at(at, fmt::format("no buffer is called '{}'", name));
-    access.buffer = found->second;
+    return found->second;
+  }
+
+  Access place() {
+    Access access;
+    access.buffer = buffer_named();
     reader_.expect("[");
     if (reader_.accept("]")) return access;
     do access.coordinates.push_back(coordinate());
@@ -316,6 +320,11 @@ class ProgramParser {
     } else if (reader_.accept("barrier")) {
       result.kind = Kind::kBarrier;
       result.scope = word<Scope>(kScopeWords, "scope of a barrier called");
+      if (reader_.accept("counted")) {
+        result.access.buffer = buffer_named();
+        reader_.expect("turn");
+        result.index = index();
+      }
     } else {
       reader_.fail("expected an instruction: '%name: type = …', store, copy, wait, barrier, for or if");
     }

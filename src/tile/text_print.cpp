@@ -51,7 +51,13 @@ class ProgramPrinter {
       case Kind::kIf:
         return "if " + values(instruction.operands) +
                (instruction.results.empty() ? "" : " -> " + definitions(instruction.results));
-      case Kind::kBarrier: return fmt::format("barrier {}", kScopeWords[static_cast<size_t>(instruction.scope)]);
+      case Kind::kBarrier: {
+        const std::string head = fmt::format("barrier {}", kScopeWords[static_cast<size_t>(instruction.scope)]);
+        const int counter = instruction.access.buffer;
+        return counter < 0 ? head
+                           : fmt::format("{} counted {} turn {}", head, program_.buffers[counter].name,
+                                         index_text(instruction.index));
+      }
     }
     return "?";
   }

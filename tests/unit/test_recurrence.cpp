@@ -92,8 +92,46 @@ Made made_of(const Layer& layer) {
   return made;
 }
 
-TEST(Recurrences, OfAStackOneKernelIsLaunchedOnceForEachWave) {
+// Whose weights are too many to stay on chip.
+Layer wide(int layers) {
+  Layer layer = stacked(layers);
+  layer.hidden = 1024;
+  return layer;
+}
+
+TEST(Recurrences, OfAStackOneKernelWalksTheWavesWhereItsWeightsStayOnChip) {
   const Made made = made_of(stacked(3));
+  ASSERT_EQ(made.schedule.groups.size(), 1U);
+  EXPECT_EQ(made.schedule.groups[0].scheduler, "recurrence");
+  const auto& last = std::get<TileStep>(made.program.steps.back());
+  EXPECT_FALSE(last.repetition);
+  const std::string text = tile::print_program(made.program.tiles[last.program]);
+  EXPECT_NE(text.find("  for step = 0 to 514 stages 1 carry "), std::string::npos) << text;
+  EXPECT_NE(text.find("barrier grid counted arrived"), std::string::npos) << text;
+  // Only the weights' loads and what follows from them are before the loop.
+  EXPECT_LT(text.find("load recurrent_weights["), text.find("  for step"));
+  EXPECT_GT(text.find("load hidden["), text.find("  for step"));
+}
+
+TEST(Recurrences, BlocksThatDoNotAllRunAtOnceAreLaunchedForEachWave) {
+  DeviceDescription device = default_device("triton");
+  const Graph graph = graph_of(stacked(3));
+  const auto launches = [&] {
+    const Schedule schedule = join_products(graph, default_schedule(graph, device), device);
+    const Program program = lower(graph, schedule, device);
+    return std::get<TileStep>(program.steps.back()).repetition.has_value();
+  };
+  EXPECT_FALSE(launches());
+  device.units = 47;  // 3 layers of 256 units, 16 to a block
+  EXPECT_TRUE(launches());
+  device.units = 48;
+  EXPECT_FALSE(launches());
+}
+
+TEST(Recurrences, OfAWideStackOneKernelIsLaunchedOnceForEachWave) {
+  const Made made = made_of(wide(3));
+  ASSERT_EQ(made.schedule.groups.size(), 1U);
+  EXPECT_EQ(made.schedule.groups[0].scheduler, "recurrence");
   ASSERT_EQ(made.schedule.groups.size(), 1U);
   EXPECT_EQ(made.schedule.groups[0].scheduler, "recurrence");
   EXPECT_NE(print(made.graph, made.program).find("  for step = 0 to 514: gru_kernel(hidden, "), std::string::npos)
@@ -106,14 +144,25 @@ TEST(Recurrences, OfAStackOneKernelIsLaunchedOnceForEachWave) {
 
 TEST(Recurrences, EveryLaunchCounts) {
   const DeviceDescription device = default_device("triton");
-  const Made made = made_of(stacked(3));
+  const Made made = made_of(wide(3));
   const LaunchCosts costs = launch_costs(made.graph, made.program, device);
   const auto& last = std::get<TileStep>(made.program.steps.back());
   EXPECT_GT(costs.launches, 514);
   EXPECT_GT(costs.device, 514 * seconds_of(made.program.tiles[last.program], device));
   EXPECT_TRUE(graph_pays(costs));
   // Each launch reads a part of the products, not all of them.
-  EXPECT_LT(seconds_of(made.program.tiles[last.program], device), 6e-6);
+  EXPECT_LT(seconds_of(made.program.tiles[last.program], device), 30e-6);
+}
+
+TEST(Recurrences, EveryWaitCounts) {
+  const DeviceDescription device = default_device("triton");
+  const Made few = made_of(Layer{.steps = 64}), many = made_of(Layer{.steps = 512});
+  const auto seconds = [&](const Made& made) {
+    return seconds_of(made.program.tiles[std::get<TileStep>(made.program.steps.back()).program], device);
+  };
+  EXPECT_GT(seconds(many), 6 * seconds(few));
+  EXPECT_GT(seconds(many), 512e-6);
+  EXPECT_LT(seconds(many), 512 * 10e-6);
 }
 
 TEST(Recurrences, ShortOnesThatTheLibraryIsFastWithAreItsOwn) {

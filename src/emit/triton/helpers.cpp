@@ -27,6 +27,15 @@ def round_tf32(value):
     bits = (value.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
     return tl.where(value == value, bits.to(tl.float32, bitcast=True), value)
 )"},
+    {"wait_for_all", R"(@triton.jit
+def wait_for_all(arrived, count):
+    """What all blocks stored before is seen by all after: once so many came, those of earlier waits included."""
+    tl.debug_barrier()
+    tl.atomic_add(arrived, 1, sem="release")
+    while tl.atomic_add(arrived, 0, sem="acquire") < count:
+        pass
+    tl.debug_barrier()
+)"},
     {"add", R"(@triton.jit
 def add(left, right):
     return left + right

@@ -50,6 +50,11 @@ std::vector<int64_t> grid_of(const tile::Program& program) {
   return {std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>())};
 }
 
+int64_t blocks_of(const tile::Program& program) {
+  const std::vector<int64_t> counts = grid_of(program);
+  return std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>());
+}
+
 std::string launch_function(const tile::Program& program, const IndexNames& names) {
   std::vector<std::string> parameters, counts;
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
@@ -60,6 +65,7 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
     counts.push_back(factor_text(index, names.spelled_in_python(index)));
   }
   std::string options = fmt::format("num_warps={}", program.warps);
+  if (tile::waits_for_grid(program)) options += ", launch_cooperative_grid=True";
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
   const std::string memory = has_windows(program)
                                  ? "    # Kernels describe the windows that they read through in memory of their own.\n"

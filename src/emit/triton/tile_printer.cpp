@@ -49,6 +49,7 @@ class TilePrinter {
       : program_(program),
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
+        waits_for_grid_(tile::waits_for_grid(program)),
         names_(program),
         addresses_(program, names_),
         windows_(program, names_),
@@ -168,10 +169,17 @@ class TilePrinter {
       case Kind::kIf: return print_if(one);
       case Kind::kCopy:
       case Kind::kWait: refuse("copies to shared memory are Triton's own");
-      case Kind::kBarrier:
-        if (one.scope != tile::Scope::kBlock) refuse("a barrier of several blocks");
-        return line("tl.debug_barrier()");
+      case Kind::kBarrier: return print_barrier(one);
     }
+  }
+
+  void print_barrier(const Instruction& one) {
+    if (one.scope == tile::Scope::kBlock) return line("tl.debug_barrier()");
+    if (one.scope != tile::Scope::kGrid || one.access.buffer < 0)
+      refuse("a barrier of several blocks without a counter");
+    helpers_.insert("wait_for_all");
+    const Index count = (one.index + Index(1)) * Index(blocks_of(program_));
+    line(fmt::format("wait_for_all({}, {})", program_.buffers[one.access.buffer].name, names_.spelled(count, {})));
   }
 
   void print_constant(const Instruction& one) {
@@ -294,6 +302,9 @@ class TilePrinter {
             "other=" +
             literal(type(value).dtype, otherwise, static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0)).text);
     }
+    // What other blocks write meanwhile may be in the multiprocessor's own cache as it was before.
+    if (waits_for_grid_ && program_.buffers[one.access.buffer].role != tile::BufferRole::kInput)
+      arguments.emplace_back("cache_modifier=\".cg\"");
     if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
     if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
     Text result{call(name(value).size() + 3, "tl.load", arguments)};
@@ -498,7 +509,7 @@ class TilePrinter {
 
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
-  const bool full_rank_;
+  const bool full_rank_, waits_for_grid_;
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;

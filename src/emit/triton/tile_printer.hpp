@@ -24,6 +24,7 @@ bool has_windows(const tile::Program& program);
 
 // Sizes of the launch of a program whose grid does not hang on run-time sizes, the first varying fastest.
 std::vector<int64_t> grid_of(const tile::Program& program);
+int64_t blocks_of(const tile::Program& program);  // in all
 
 // A whole Python file: imports, helpers, the kernel and its launch.
 std::string print_tile_module(const tile::Program& program);

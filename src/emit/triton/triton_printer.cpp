@@ -243,6 +243,7 @@ class TritonPrinter : public TargetPrinter {
     if (step.repetition) arguments.push_back(step.repetition->size);
     arguments.push_back(fmt::format("num_warps={}", tiles.warps));
     if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
+    if (tile::waits_for_grid(tiles)) arguments.emplace_back("launch_cooperative_grid=True");
     arguments.push_back(fmt::format("{}={}", kFusion, fusion_of(tiles)));
     if (triton::takes_tensors_alone(step)) return call(tiles.name, grid, arguments);
     return python::wrapped_call(fmt::format("{}[{}](", tiles.name, python::tuple(grid)), arguments, ")") + "\n";
@@ -260,6 +261,8 @@ class TritonPrinter : public TargetPrinter {
     int64_t together = 0;
     for (const Kernel& kernel : program.kernels)
       if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
+    for (const tile::Program& tiles : program.tiles)  // one block to a multiprocessor, for they may take all of it
+      if (tile::waits_for_grid(tiles)) together = std::max(together, triton::blocks_of(tiles));
     if (together == 0) return "";
     return fmt::format(
         "if DEVICE == \"cpu\":\n    return \"its kernels' programs wait for each other, and the interpreter runs one "

@@ -20,6 +20,9 @@ constexpr double kIeeeShare = 0.5;
 // Tiles of fewer rows are multiplied by the older instruction, of this share of the rate.
 constexpr double kRowsOfWgmma = 64, kSmallTileShare = 0.3;
 
+// Of all blocks' waiting for each other, and of the loads, products and stores between, which follow each other.
+constexpr double kWaitSeconds = 2e-6;
+
 // Of a launch among many that wait for each other: its blocks load, multiply and store one after the other.
 constexpr double kRepeatedSeconds = 1.5e-6;
 
@@ -56,7 +59,7 @@ class TileEstimate {
     estimate.cache_bytes = loaded_bytes_;
     estimate.flops = operations_;
     if (!is_repeated()) {
-      estimate.seconds = std::max({dots, loaded_bytes_ / cache, memory});
+      estimate.seconds = waits_ * kWaitSeconds + std::max({dots, loaded_bytes_ / cache, memory});
       return estimate;
     }
     // The last cache holds what the launch before read, and gives each multiprocessor its share.
@@ -91,6 +94,8 @@ class TileEstimate {
         const double bytes = times * share_within(one.access.mask) * bytes_of(program_.values[one.results[0]].type);
         moved_[one.access.buffer] += bytes;
         loaded_bytes_ += bytes;
+      } else if (one.kind == Kind::kBarrier && one.scope == tile::Scope::kGrid) {
+        waits_ += times / blocks_;
       } else if (one.kind == Kind::kDot) {
         dot_seconds_ += times * seconds_of(one);
       } else if (one.kind == Kind::kOp || one.kind == Kind::kFold) {
@@ -140,7 +145,7 @@ class TileEstimate {
   std::vector<kernel::SymbolRange> ranges_;
   std::map<tile::Value, const Instruction*> makers_;
   std::vector<double> moved_;  // [buffer] bytes loaded and stored
-  double blocks_ = 1, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
+  double blocks_ = 1, waits_ = 0, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
 };
 
 }  // namespace
