@@ -10,8 +10,8 @@
 
 namespace kw {
 
-// How forward takes its call apart: its parameter list, the expression for each tensor of the call, what of the rest
-// stands in the way, and how the call is handed on to the original.
+// Its parameter list, the expression for each tensor of the call, what of the rest stands in the way, and how the
+// call is handed on to the original.
 struct CallText {
   std::string parameters;                      // "x, mask=None, *args, **kwargs"
   std::string passed_on;                       // "x, mask, *args, **kwargs"

@@ -141,10 +141,10 @@ struct Instruction {
   bool reversed = false;                         // kScan: from the end to the start
   double number = 0.0;                           // kConstant of a floating type
   int64_t integer = 0;                           // kConstant of an integral type or b1
-  Index index;                                   // kIndex; kBarrier with a counter: how often all waited before
+  Index index;                                   // kIndex; kBarrier: how often all waited before
   Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
   std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
-  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: `buffer` alone, a counter
+  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: a counter
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore
   bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)

@@ -70,7 +70,12 @@ LARGE = {
     "of_many_units": Case("", "LSTM", 128, 1024, 2, batch=10, steps=100),
     "of_many_units_both_ways": Case("", "GRU", 128, 1024, 2, batch=10, steps=100, options={"bidirectional": True}),
 }
-LAUNCHED_FOR_EACH_STEP = {"rnn", "of_odd_sizes", "of_many_units", "of_many_units_both_ways"}  # whose weights do not fit on chip
+LAUNCHED_FOR_EACH_STEP = {
+    "rnn",
+    "of_odd_sizes",
+    "of_many_units",
+    "of_many_units_both_ways",
+}  # whose weights do not fit on chip
 
 
 SHARED_BYTES = 227 << 10  # that a block may have on an H100
@@ -91,7 +96,9 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     assert [one["scheduler"] for one in emitted["schedule"]["groups"]].count("recurrence") == 1
     waves = case.steps if case.options.get("bidirectional") else case.steps + case.layers - 1
     launched = name in LAUNCHED_FOR_EACH_STEP
-    loop = r"^    for step in range\((\d+)\):$" if launched else r"^    for step in tl\.range\(0, (\d+), num_stages=1\):$"
+    loop = (
+        r"^    for step in range\((\d+)\):$" if launched else r"^    for step in tl\.range\(0, (\d+), num_stages=1\):$"
+    )
     counts = re.findall(loop, emitted["source"], re.MULTILINE)
     walks = case.layers if launched and case.options.get("bidirectional") else 1
     assert counts == [str(waves)] * walks
