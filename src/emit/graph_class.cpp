@@ -8,7 +8,8 @@ namespace kw {
 namespace {
 
 // Results are cloned: the next replay writes to the same memory, and a caller may keep what it got. {0}: how many
-// tensors the module holds; {1}: copies a call's tensors; {2}: clones of the results.
+// tensors the module holds; {1}: copies a call's tensors; {2}: clones of the results; {3}: addresses of prepared
+// weights; {4}: how many of the other addresses are the module's.
 constexpr std::string_view kClass =
     R"py(HELD = {0}  # how many of kernel_forward's tensors are the module's own; the others are what a call passes
 
@@ -28,16 +29,16 @@ class ForwardGraphs:
         self.place, self.calls, self.captures = None, 0, 0
         self.lock = threading.Lock()
 
-    def __call__(self, *tensors):
+    def __call__(self, addresses, *tensors):
         if torch.cuda.is_current_stream_capturing():  # into the caller's own graph
             return kernel_forward(*tensors)
-        held, passed = tensors[:HELD], tensors[HELD:]
-        place = (torch.cuda.current_stream().cuda_stream, *[tensor.data_ptr() for tensor in held])
+        place = (torch.cuda.current_stream().cuda_stream, {3}addresses[:{4}])
         with self.lock:
-            if place not in self.graphs and self.is_warm(place):
-                self.capture(place, held, passed)
-            if place in self.graphs:
-                graph, copies, results = self.graphs[place]
+            known = self.graphs.get(place)
+            if known is None and self.is_warm(place):
+                known = self.capture(place, tensors[:HELD], tensors[HELD:])
+            if known is not None:
+                graph, copies, results = known
                 {1}
                 graph.replay()
                 return {2}
@@ -63,22 +64,23 @@ class ForwardGraphs:
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(generator.clone_state())
             warnings.warn(f"ModelNew launches its kernels one by one, for they cannot be captured in a graph: {{error}}")
-            return
+            return None
         stream = place[0]
         self.graphs = {{other: kept for other, kept in self.graphs.items() if other[0] != stream}}
         self.graphs[place] = graph, copies, results
+        return self.graphs[place]
 
 
 FORWARD_GRAPHS = weakref.WeakKeyDictionary()  # module → its graphs, which can be neither copied nor pickled with it
 
 
-def graphed_forward(module, *tensors):
-    """What kernel_forward returns."""
+def graphed_forward(module, addresses, *tensors):
+    """What kernel_forward returns. The addresses are those of what the module and the call hold, not of prepared weights."""
     if DEVICE == "cpu":
         return kernel_forward(*tensors)
     if module not in FORWARD_GRAPHS:
         FORWARD_GRAPHS[module] = ForwardGraphs()
-    return FORWARD_GRAPHS[module](*tensors)
+    return FORWARD_GRAPHS[module](addresses, *tensors)
 
 
 )py";
@@ -86,11 +88,14 @@ def graphed_forward(module, *tensors):
 }  // namespace
 
 std::string graph_class_text(const std::vector<GraphInput>& inputs, size_t kept, size_t results) {
-  const auto passed = std::count_if(inputs.begin(), inputs.end(),
-                                    [](const GraphInput& input) { return input.kind == InputKind::kUser; });
-  const std::string_view copy = passed == 1 ? "copies[0].copy_(passed[0])" : "torch._foreach_copy_(copies, passed)";
+  const auto passed = static_cast<size_t>(std::count_if(
+      inputs.begin(), inputs.end(), [](const GraphInput& input) { return input.kind == InputKind::kUser; }));
+  const size_t held = inputs.size() - passed;
+  const std::string_view copy = passed == 1 ? "copies[0].copy_(tensors[HELD])"
+                                            : "torch._foreach_copy_(copies, tensors[HELD:])";
   const std::string_view fresh = results == 1 ? "results.clone()" : "tuple(result.clone() for result in results)";
-  return fmt::format(fmt::runtime(kClass), kept + inputs.size() - static_cast<size_t>(passed), copy, fresh);
+  const std::string prepared = kept == 0 ? "" : fmt::format("*[tensor.data_ptr() for tensor in tensors[:{}]], ", kept);
+  return fmt::format(fmt::runtime(kClass), kept + held, copy, fresh, prepared, held);
 }
 
 }  // namespace kw

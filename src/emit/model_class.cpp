@@ -207,7 +207,7 @@ def warn_once(reason):
   }
 
   std::string requirements() const {
-    const std::string statements = beginnings() + memory_.statements + target_.requirements(program_);
+    const std::string statements = beginnings() + target_.requirements(program_);
     return statements.empty() ? "" : python::indent(statements, 1);
   }
 
@@ -303,7 +303,7 @@ def warn_once(reason):
                                  : access(input));
     }
     std::set<std::string> taken = call_.names;
-    for (const char* name : {"tensors", "reason", "result", "results"}) taken.insert(local(name));
+    for (const char* name : {"tensors", "reason", "addresses", "result", "results"}) taken.insert(local(name));
     const ModuleParts parts = named_parts(expressions, [&](const std::string& name) { return free_name(name, taken); });
     std::vector<std::string> items = parts.expressions;
     if (own > 0) items.insert(items.begin(), fmt::format("*own_tensors({})", module_));
@@ -329,8 +329,8 @@ def warn_once(reason):
           "{2}\n",
           first, second, give_up);
     body += moved_tensors() + tensor_list() + "\n";
-    body += fmt::format("{0} = why_not({1}, {2})\nif {0} is not None:\n    warn_once({0})\n    {3}\n", reason, module_,
-                        local("tensors"), give_up);
+    body += fmt::format("{0} = why_not({1}, {2})\n", reason, module_, local("tensors")) + addresses() +
+            fmt::format("if {0} is not None:\n    warn_once({0})\n    {1}\n", reason, give_up);
     body += run_kernels();
     body += mutations();
     body += "return " + result() + "\n";
@@ -371,6 +371,17 @@ def warn_once(reason):
     return out;
   }
 
+  // Where the tensors lie, for all that ask: of so many, asking twice takes time.
+  std::string addresses() const {
+    if (memory_.reason.empty() && !program_.graphs) return "";
+    std::string body = fmt::format("{} = tuple([tensor.data_ptr() for tensor in {}])\n", local("addresses"),
+                                   local("tensors"));
+    if (!memory_.reason.empty())
+      body += fmt::format("if written_memory_is_shared({}):\n    {} = {}\n", local("addresses"), local("reason"),
+                          python::quoted(memory_.reason));
+    return fmt::format("if {} is None:\n", local("reason")) + python::indent(body, 1);
+  }
+
   // Triton launches on the current device, which need not be the tensors'.
   std::string run_kernels() const {
     std::string place;
@@ -379,8 +390,9 @@ def warn_once(reason):
         place = fmt::format("{}[{}].device", local("tensors"), at);
     const std::string kept = kept_ ? fmt::format("*kept_weights(self, {}), ", local("tensors")) : "";
     const std::string call = (returned_.empty() ? "" : local(returned_.size() == 1 ? "result" : "results") + " = ") +
-                             (program_.graphs ? "graphed_forward(self, " : "kernel_forward(") + kept + "*" +
-                             local("tensors") + ")\n";
+                             (program_.graphs ? fmt::format("graphed_forward(self, {}, ", local("addresses"))
+                                              : "kernel_forward(") +
+                             kept + "*" + local("tensors") + ")\n";
     if (target_.device() != "cuda" || place.empty()) return call;
     return (program_.graphs ? target_.host_checks(program_) : "") +
            fmt::format(

@@ -22,11 +22,6 @@ def written_memory_is_shared(starts):
 
 )py";
 
-constexpr std::string_view kStatements =
-    R"py(if written_memory_is_shared(tuple([tensor.data_ptr() for tensor in tensors])):
-    return "it writes to memory that two of its tensors share; give each its own with clone()"
-)py";
-
 // Bytes from the first element to the end of the last.
 int64_t extent_of(const TensorType& type) {
   if (type.elements() == 0) return 0;
@@ -49,7 +44,8 @@ SharedMemoryCheck shared_memory_check(const Graph& graph, const std::vector<Grap
       "# Of each of these tensors, the bytes from its first element to its last, and whether forward writes to it.\n";
   definitions += python::wrapped_call("EXTENTS = (", extents, ")") + "\n" +
                  python::wrapped_call("WRITTEN = (", flags, ")") + "\n\n\n";
-  return {definitions + std::string(kFunction), std::string(kStatements)};
+  return {definitions + std::string(kFunction),
+          "it writes to memory that two of its tensors share; give each its own with clone()"};
 }
 
 }  // namespace kw

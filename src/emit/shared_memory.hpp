@@ -12,8 +12,8 @@ namespace kw {
 // Python text. Both parts are empty where forward writes to none of `inputs`, which are in the order of the tuple
 // `tensors`.
 struct SharedMemoryCheck {
-  std::string definitions;  // at the top of the file
-  std::string statements;   // of why_not()
+  std::string definitions;  // at the top of the file: written_memory_is_shared(addresses)
+  std::string reason;       // why the kernels cannot run where it is
 };
 SharedMemoryCheck shared_memory_check(const Graph& graph, const std::vector<GraphInput>& inputs);
 
