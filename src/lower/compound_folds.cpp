@@ -44,6 +44,14 @@ Value Values::simple_fold(const Expr& fold, ReduceOp reduce, Value operand, std:
   return fold_lanes(simple, masked(simple, operand, beyond), name);
 }
 
+Value Values::fold_lanes_of(const Expr& fold, ReduceOp reduce, Value operand, const std::string& name) {
+  Expr simple = fold;
+  simple.reduce = reduce;
+  simple.component = 0;
+  simple.dtype = emission.type(operand).dtype;
+  return fold_lanes(simple, operand, name);
+}
+
 Value Values::compound_fold(const Expr& fold) {
   return fold.reduce == ReduceOp::kMoments ? moments(fold) : max_sum_exp(fold);
 }

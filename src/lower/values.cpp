@@ -133,6 +133,11 @@ bool Values::folds_a_loop(const Expr& expr) const {
          std::any_of(expr.axes.begin(), expr.axes.end(), [&](Axis axis) { return is_looped(axis); });
 }
 
+bool Values::varies_in_loops(ExprId id) const {
+  const std::vector<Axis> axes = kernel::axes_of(kernel);
+  return std::any_of(axes.begin(), axes.end(), [&](Axis axis) { return depends[id][axis] && is_looped(axis); });
+}
+
 void Values::check_size(const TileType& type, ExprId id) const {
   int64_t elements = 1;
   for (tile::Symbol lane : type.lanes) elements *= tile::width_of(program_, lane);

@@ -88,13 +88,13 @@ bool can_follow_product(const kernel_ir::Kernel& kernel) {
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
            std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
-           kernel::Symbol folded, LiftedNumbers numbers)
+           std::vector<kernel::Symbol> folded, LiftedNumbers numbers)
     : build_(build),
       kernel_(kernel),
       axes_(std::move(axes)),
       known_(std::move(known)),
       place_(std::move(place)),
-      folded_(folded),
+      folded_(std::move(folded)),
       numbers_(std::move(numbers)) {}
 
 kernel::Index Lift::index(const kernel_ir::Index& index) const {
@@ -165,7 +165,7 @@ ExprId Lift::constant(const kernel_ir::Expr& expr) {
 }
 
 ExprId Lift::fold(const kernel_ir::Expr& expr) {
-  return build_.reduce(expr.reduce, {this->expr(expr.operands[0])}, {folded_}, expr.component);
+  return build_.reduce(expr.reduce, {this->expr(expr.operands[0])}, folded_, expr.component);
 }
 
 // An index or a constant in 32 bits, where it fits; else itself.

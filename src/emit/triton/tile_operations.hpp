@@ -20,7 +20,7 @@ class TileOperations {
 
  private:
   DType dtype(tile::Value value) const { return program_.values[value].type.dtype; }
-  // Is it x − max(x), along the same lanes?
+  // Is it x − max(x), along the same lanes; or −|x − m|, where m is the largest so far?
   bool is_below_largest(tile::Value value) const;
   // Is it a sum of what a power of two scales?
   bool is_sum_of_shares(tile::Value value) const;
