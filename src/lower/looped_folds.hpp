@@ -14,7 +14,10 @@ namespace kw::lower {
 // below it (Milakov & Gimelshein 2018), and the place of an extreme.
 class LoopedFold {
  public:
-  static bool fits(const kernel::Expr& fold) { return Values::is_compound(fold) || Values::is_place(fold); }
+  // Of elements, not of parts.
+  static bool fits(const kernel::Expr& fold) {
+    return Values::is_place(fold) || (Values::is_compound(fold) && kernel::arity_of(fold.reduce) == 1);
+  }
 
   // Before the loops. `first`: no walk over these axes comes before, so that this one goes forwards.
   LoopedFold(Values& values, kernel::ExprId fold, bool first);

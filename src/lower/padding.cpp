@@ -24,11 +24,12 @@ bool maps_and_folds(const kernel::Kernel& kernel) {
   });
 }
 
-// What the fold starts from; nullopt where no double says it.
-Known start_of(const Expr& fold, DType operand) {
+// What the fold starts from, of this operand; nullopt where no double says it.
+Known start_of(const Expr& fold, size_t place, DType operand) {
   ReduceOp reduce = fold.reduce;
-  if (reduce == ReduceOp::kMoments) reduce = ReduceOp::kSum;
+  if (reduce == ReduceOp::kMoments || reduce == ReduceOp::kCombineMoments) reduce = ReduceOp::kSum;
   if (reduce == ReduceOp::kMaxSumExp || reduce == ReduceOp::kArgMax) reduce = ReduceOp::kMax;
+  if (reduce == ReduceOp::kCombineMaxSumExp) reduce = place == 0 ? ReduceOp::kMax : ReduceOp::kSum;
   if (reduce == ReduceOp::kArgMin) reduce = ReduceOp::kMin;
   if (!kernel::identity_of(reduce)) return std::nullopt;
   const kernel::Number identity = kernel::identity(reduce, operand);
@@ -86,7 +87,8 @@ class Finder {
   bool is_maximum_of(ExprId fold, ExprId operand) const {
     const Expr& expr = kernel_.exprs[fold];
     return expr.kind == ExprKind::kReduce && expr.component == 0 && expr.operands[0] == operand &&
-           (expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMaxSumExp);
+           (expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMaxSumExp ||
+            expr.reduce == ReduceOp::kCombineMaxSumExp);
   }
 
   Known evaluate(const Expr& expr) const {
@@ -94,6 +96,7 @@ class Finder {
     // x − max(x) is −∞ wherever x is, unless the whole row is −∞ and every lane NaN alike.
     if (expr.op == ScalarOp::kSub && operand(0) == -kInfinity && is_maximum_of(expr.operands[1], expr.operands[0]))
       return -kInfinity;
+    if (expr.op == ScalarOp::kSelect) return operand(1) == operand(2) ? operand(1) : std::nullopt;
     for (size_t place = 0; place < expr.operands.size(); ++place)
       if (!operand(place)) return std::nullopt;
     switch (expr.op) {
@@ -115,14 +118,18 @@ class Finder {
     }
   }
 
-  // Folds whose operands would have to be masked.
+  // Operands of folds that would have to be masked.
   int masks() {
     evaluate();
-    return static_cast<int>(std::count_if(kernel_.exprs.begin(), kernel_.exprs.end(), [&](const Expr& expr) {
-      if (expr.kind != ExprKind::kReduce || expr.component != 0) return false;
-      const Known start = start_of(expr, kernel_.exprs[expr.operands[0]].dtype);
-      return !start || values_[expr.operands[0]] != start;
-    }));
+    int count = 0;
+    for (const Expr& expr : kernel_.exprs) {
+      if (expr.kind != ExprKind::kReduce || expr.component != 0) continue;
+      for (size_t place = 0; place < expr.operands.size(); ++place) {
+        const Known start = start_of(expr, place, kernel_.exprs[expr.operands[place]].dtype);
+        count += !start || values_[expr.operands[place]] != start;
+      }
+    }
+    return count;
   }
 
   void choose(size_t id) {

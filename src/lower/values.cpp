@@ -120,7 +120,7 @@ bool Values::is_place(const Expr& expr) {
 }
 
 bool Values::is_compound(const Expr& fold) {
-  return fold.kind == ExprKind::kReduce && (fold.reduce == ReduceOp::kMoments || fold.reduce == ReduceOp::kMaxSumExp);
+  return fold.kind == ExprKind::kReduce && kernel::components_of(fold.reduce) == 2;
 }
 
 // Folded in any order, one element after the other, from an identity.

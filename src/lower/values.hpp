@@ -57,7 +57,7 @@ class Values {
   // Does it fold elements in any order, from an identity?
   static bool is_simple(const kernel::Expr& expr);
   static bool is_place(const kernel::Expr& expr);  // arg_max, arg_min
-  // Moments, or a maximum with the sum of exponentials below it?
+  // Moments, or a maximum with the sum of exponentials below it, of elements or of parts?
   static bool is_compound(const kernel::Expr& fold);
   tile::Value identity_tile(const tile::TileType& type, kernel::ReduceOp reduce);
   // What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
@@ -114,6 +114,9 @@ class Values {
   tile::Value compound_fold(const kernel::Expr& fold);
   tile::Value moments(const kernel::Expr& fold);
   tile::Value max_sum_exp(const kernel::Expr& fold);
+  tile::Value combined_moments(const kernel::Expr& fold);
+  tile::Value combined_max_sum_exp(const kernel::Expr& fold);
+  tile::Value masked_operand(const kernel::Expr& fold, size_t place, kernel::ReduceOp reduce);
   // 0 beyond the end of what a dot folds: 0 times what stands there might be NaN.
   tile::Value zero_beyond(const kernel::Expr& expr, tile::Value value);
   tile::Value dot(tile::Value total, tile::Value left, tile::Value right, tile::DotPrecision precision,

@@ -46,6 +46,7 @@ class Lift {
   kernel::ExprId narrowed(kernel::ExprId index);
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
+  bool leaves_out(const kernel_ir::Expr& fold) const;
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
   kernel::Index over_symbols(const kernel::Index& index) const;
 

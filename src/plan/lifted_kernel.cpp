@@ -31,15 +31,30 @@ lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
 }
 
-// Does every fold's operand vary along all axes that are folded?
+// Does every fold's operand, of elements, vary along all axes that are folded?
 bool folds_along_all(const kernel_ir::Kernel& kernel) {
   const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
   return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
     if (expr.kind != kernel_ir::ExprKind::kReduce) return true;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
       if (kernel.axes[axis].kind == AxisKind::kReduce && !axes[expr.operands[0]][axis]) return false;
-    return true;
+    return expr.operands.size() == 1;
   });
+}
+
+// Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
+// registers, and what comes after would wait for its loads.
+bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
+  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
+    if (kernel.axes[axis].kind != AxisKind::kParallel || kernel.axes[axis].block == 1) continue;
+    const bool folded_along = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const auto& expr) {
+      return expr.kind == kernel_ir::ExprKind::kReduce &&
+             std::any_of(expr.operands.begin(), expr.operands.end(), [&](auto operand) { return axes[operand][axis]; });
+    });
+    if (!folded_along) return true;
+  }
+  return false;
 }
 
 class Lifter {
@@ -76,7 +91,7 @@ class Lifter {
     draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                                              [](const kernel_ir::Axis& axis) { return axis.looped; });
     // What is loaded late must not have been written before.
-    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) ||
+    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) || computes_beside_folds(kernel) ||
                                   std::count_if(kernel.stores.begin(), kernel.stores.end(),
                                                 [](const kernel_ir::Store& store) { return store.last; }) > 1;
     draft_.schedule.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {

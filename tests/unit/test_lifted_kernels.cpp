@@ -67,6 +67,17 @@ constexpr Case kCases[] = {
      "  %x = load x[1024*row + column] : f32\n  %w = load w[column] : f32\n  %p = mul(%x, %w) : f32\n"
      "  %total = reduce sum(%p) : f32\n  %place = reduce arg_max(%x) : i64\n  %f = cast(%place) : f32\n"
      "  %y = add(%f, %total) : f32\n  store %y to out[column]\n"},
+    {"combined moments", "  axis row = 128 parallel block 8\n  axis part = 100 reduce block 128\n",
+     "  %m = load x[100*row + part] : f32\n  %s = load x[100*row + part + 500000] : f32\n  %c = constant 32 : f32\n"
+     "  %mean = reduce combine_moments(%m, %s, %c) : f32\n  %all = reduce combine_moments.1(%m, %s, %c) : f32\n"
+     "  %y = mul(%mean, %all) : f32\n  store %y to out[row]\n"},
+    {"combined exponentials",
+     "  axis row = 128 parallel block 1\n  axis place = 4096 parallel block 1024\n"
+     "  axis part = 16 reduce block 16\n",
+     "  %m = load w[part] : f32\n  %s = load w[part + 16] : f32\n  %x = load x[4096*row + place] : f32\n"
+     "  %largest = reduce combine_max_sum_exp(%m, %s) : f32\n  %total = reduce combine_max_sum_exp.1(%m, %s) : f32\n"
+     "  %d = sub(%x, %largest) : f32\n  %e = exp(%d) : f32\n  %y = div(%e, %total) : f32\n"
+     "  store %y to out[4096*row + place]\n"},
     {"places", "  axis row = 1000 parallel block 4\n  axis column = 1048 reduce block 2048\n",
      "  %x = load x[1048*row + column] : f32\n  %place = reduce arg_max(%x) : i64\n  %y = cast(%place) : f32\n"
      "  store %y to out[row]\n"},
@@ -90,6 +101,22 @@ TEST(LiftedKernels, CostWhatTheirKernelsDo) {
   }
 }
 
+// A schedule of a search, too: other blocks, and warps.
+TEST(LiftedKernels, CostWhatTheirKernelsDoWhateverTheSchedule) {
+  const DeviceDescription device = default_device("triton");
+  for (const Case& one : kCases)
+    for (const int warps : {1, 8, 32})
+      for (const int64_t part : {1, 4, 16}) {
+        LoweredGroup group = group_of(text_of(one));
+        group.kernel.num_warps = warps;
+        for (kernel_ir::Axis& axis : group.kernel.axes)
+          if (axis.looped) axis.block = std::max<int64_t>(1, axis.block / part);
+        const KernelEstimate before = estimate(group.kernel, device), after = estimate(as_tiles(group).program, device);
+        EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.05) << one.name << " " << warps << " " << part;
+        EXPECT_EQ(after.registers, before.registers) << one.name << " " << warps << " " << part;
+      }
+}
+
 TEST(LiftedKernels, FoldRowsByFoldsOfOneOperand) {
   const auto kernel = [](const std::string& axis, const std::string& fold) {
     return kernel_ir::parse_kernel(
@@ -102,7 +129,8 @@ TEST(LiftedKernels, FoldRowsByFoldsOfOneOperand) {
   EXPECT_TRUE(has_tile_form(kernel("block 256 looped", "  %y = reduce sum(%x) : f32\n")));
   EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %c = constant 2 : f32\n  %y = reduce sum(%c) : f32\n")));
   EXPECT_FALSE(has_tile_form(kernel("block 256 looped cooperative", "  %y = reduce sum(%x) : f32\n")));
-  EXPECT_FALSE(has_tile_form(kernel("block 1024", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+  EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+  EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
 }
 
 // A running mean, beside rows that are walked twice.

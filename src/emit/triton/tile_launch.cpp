@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "emit/python_text.hpp"
+#include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/error.hpp"
@@ -145,10 +146,11 @@ std::vector<std::string> symbol_lines(const tile::Program& program, const IndexN
   for (size_t symbol = 0; symbol < used.size(); ++symbol)
     if (program.symbols[symbol].kind == tile::SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
   const bool full_rank = tile::maps_and_folds(program);
+  const LaneDimensions dimensions = lane_dimensions(program);
   for (Symbol lane : lanes)
     if (used[lane])
       lines.push_back(fmt::format("{} = tl.arange(0, {}){}", program.symbols[lane].name, tile::width_of(program, lane),
-                                  full_rank ? brackets({lane}, lanes) : ""));
+                                  full_rank ? dimensions.brackets(lane) : ""));
   return lines;
 }
 

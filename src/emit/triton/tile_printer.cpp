@@ -8,6 +8,7 @@
 
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_addresses.hpp"
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
@@ -48,6 +49,7 @@ class TilePrinter {
       : program_(program),
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
+        lane_dimensions_(lane_dimensions(program)),
         names_(program),
         addresses_(program, names_),
         windows_(program, names_),
@@ -134,14 +136,9 @@ class TilePrinter {
   }
 
   std::string shape_text(const Lanes& lanes) const {
+    if (full_rank_) return lane_dimensions_.shape(program_, lanes);
     std::vector<std::string> sizes;
-    if (full_rank_) {
-      for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
-        if (const auto lane = static_cast<Symbol>(symbol); program_.symbols[symbol].kind == SymbolKind::kLane)
-          sizes.push_back(tile::has_lane(lanes, lane) ? std::to_string(width(lane)) : "1");
-    } else {
-      for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
-    }
+    for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
     return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
   }
 
@@ -395,10 +392,15 @@ class TilePrinter {
 
   FoldedDimensions dimensions_of(const Instruction& fold) const {
     FoldedDimensions dimensions{{}, 0, full_rank_};
+    if (full_rank_) {
+      for (Symbol lane : fold.lanes) dimensions.folded.push_back(static_cast<size_t>(lane_dimensions_.of_lane[lane]));
+      std::sort(dimensions.folded.begin(), dimensions.folded.end());
+      dimensions.count = static_cast<size_t>(lane_dimensions_.count);
+      return dimensions;
+    }
     for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol) {
       const auto lane = static_cast<Symbol>(symbol);
-      if (program_.symbols[symbol].kind != SymbolKind::kLane ||
-          !(full_rank_ || tile::has_lane(type(fold.operands[0]).lanes, lane)))
+      if (program_.symbols[symbol].kind != SymbolKind::kLane || !tile::has_lane(type(fold.operands[0]).lanes, lane))
         continue;
       if (tile::has_lane(fold.lanes, lane)) dimensions.folded.push_back(dimensions.count);
       ++dimensions.count;
@@ -529,6 +531,7 @@ class TilePrinter {
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
+  const LaneDimensions lane_dimensions_;  // where the rank is full
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;

@@ -252,19 +252,36 @@ class MapAndFoldEstimate {
     return made && made->kind == Kind::kOp && made->op == op ? made : nullptr;
   }
 
-  // The sum of a row's exponentials below its maximum, or of its squares around its mean: the two folds of a row count
-  // as one, as they did when what a fold costs was measured.
-  bool is_second(const Instruction& fold) const {
-    if (fold.reduce != tile::ReduceOp::kSum) return false;
-    const Instruction *power = maker(fold.operands[0], tile::ScalarOp::kExp),
-                      *square = maker(fold.operands[0], tile::ScalarOp::kMul);
-    if (!power && (!square || square->operands[0] != square->operands[1])) return false;
-    const Instruction* difference = maker((power ? power : square)->operands[0], tile::ScalarOp::kSub);
+  bool is_difference_from(Value value, tile::ReduceOp reduce) const {
+    const Instruction* difference = maker(value, tile::ScalarOp::kSub);
     const Instruction* first = difference ? alike_.maker(difference->operands[1]) : nullptr;
     if (first && first->kind == Kind::kOp && first->op == tile::ScalarOp::kDiv)
       first = alike_.maker(first->operands[0]);
-    return first && first->kind == Kind::kFold &&
-           first->reduce == (power ? tile::ReduceOp::kMax : tile::ReduceOp::kSum);
+    return first && first->kind == Kind::kFold && first->reduce == reduce;
+  }
+
+  // The sum of a row's exponentials below its maximum, or of its squares around its mean, and the same of parts, which
+  // have weights: the folds of a row count as one, as they did when what a fold costs was measured.
+  bool is_second(const Instruction& fold) const {
+    using tile::ScalarOp;
+    if (fold.reduce != tile::ReduceOp::kSum) return false;
+    const Value operand = fold.operands[0];
+    if (const Instruction* power = maker(operand, ScalarOp::kExp))
+      return is_difference_from(power->operands[0], tile::ReduceOp::kMax);
+    if (const Instruction* sum = maker(operand, ScalarOp::kAdd)) {
+      const Instruction* moved = maker(sum->operands[1], ScalarOp::kMul);
+      return moved && is_difference_from(moved->operands[1], tile::ReduceOp::kSum);
+    }
+    const Instruction* product = maker(operand, ScalarOp::kMul);
+    if (!product) return false;
+    if (product->operands[0] == product->operands[1])
+      return is_difference_from(product->operands[0], tile::ReduceOp::kSum);
+    if (const Instruction* power = maker(product->operands[1], ScalarOp::kExp))
+      return is_difference_from(power->operands[0], tile::ReduceOp::kMax);
+    const Instruction* share = maker(product->operands[1], ScalarOp::kDiv);
+    const Instruction* some = share ? maker(share->operands[1], ScalarOp::kMaximum) : nullptr;
+    const Instruction* all = some ? alike_.maker(some->operands[0]) : nullptr;
+    return all && all->kind == Kind::kFold;
   }
 
   // `index < extent` is what masks say of an axis that its blocks do not divide.
