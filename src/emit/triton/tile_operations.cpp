@@ -29,6 +29,7 @@ Operation TileOperations::of(const Instruction& one) const {
   if (reciprocal_of_divisor(one)) operation.op = ScalarOp::kMul;
   if (one.op == ScalarOp::kDiv && tile::maps_and_folds(program_) && is_sum_of_shares(one.operands[0]))
     operation.to_the_bit = false;
+  if (one.op == ScalarOp::kReciprocal && is_count_so_far(one.operands[0])) operation.to_the_bit = false;
   // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
   if (one.op == ScalarOp::kExp && tile::maps_and_folds(program_))
     operation.roughly = operation.roughly || is_below_largest(one.operands[0]);
@@ -61,6 +62,13 @@ bool TileOperations::is_below_largest(Value value) const {
   const Instruction* masked = operation(largest, ScalarOp::kSelect);
   return values_.alike().same(largest, difference->operands[0]) ||
          (masked && values_.alike().same(masked->operands[1], difference->operands[0]));
+}
+
+bool TileOperations::is_count_so_far(Value value) const {
+  const Instruction* made = values_.maker(value);
+  if (made && made->kind == Kind::kOp && made->op == ScalarOp::kMaximum) made = values_.maker(made->operands[0]);
+  return made && made->kind == Kind::kOp && made->op == ScalarOp::kAdd && tile::maps_and_folds(program_) &&
+         values_.alike().argument_of(made->operands[0]) == made->operands[0];
 }
 
 bool TileOperations::is_sum_of_shares(Value value) const {
