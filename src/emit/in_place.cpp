@@ -169,9 +169,7 @@ class Finder {
       const auto uses = uses_.find(name);
       if (uses == uses_.end()) continue;
       const Step& writer = program_.steps[uses->second.front()];
-      const auto* kernel = std::get_if<KernelStep>(&writer);
-      if (kernel_tensors(writer) == nullptr || (kernel && kernel->by_last) || written_again(name, uses->second))
-        continue;
+      if (kernel_tensors(writer) == nullptr || is_by_last(writer) || written_again(name, uses->second)) continue;
       for (const std::string& other : *kernel_tensors(writer))
         if (made.contains(other) && !returned.contains(other) && takes_over(other, step->value, uses->second.front())) {
           result[name] = other;

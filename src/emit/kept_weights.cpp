@@ -96,10 +96,7 @@ class Splitter {
 
   // Kernels of which the last block of the one before does the work stay with it.
   bool stands_alone(size_t index) const {
-    const auto joins = [&](size_t at) {
-      const auto* kernel = at < program_.steps.size() ? std::get_if<KernelStep>(&program_.steps[at]) : nullptr;
-      return kernel != nullptr && kernel->by_last;
-    };
+    const auto joins = [&](size_t at) { return at < program_.steps.size() && is_by_last(program_.steps[at]); };
     const auto* tiles = std::get_if<TileStep>(&program_.steps[index]);
     return !joins(index) && !joins(index + 1) && !(tiles && tiles->repetition);
   }

@@ -151,7 +151,8 @@ class Writer {
                        python::dtype(type.dtype));
   }
 
-  KernelStep named(KernelStep step) const {
+  template <typename Launch>
+  Launch named(Launch step) const {
     for (std::string& tensor : step.tensors) {
       const auto held = in_place_.find(tensor);
       tensor = names_.of(held == in_place_.end() ? tensor : held->second);
@@ -170,6 +171,11 @@ class Writer {
   }
 
   void write(TileStep step) {
+    if (step.by_last) return;
+    const auto* next = next_ ? std::get_if<TileStep>(next_) : nullptr;
+    std::optional<TileStep> last;
+    if (next && next->by_last) last = named(*next);
+    if (last) needs_device_ = result_.counts_programs = true;
     std::set<std::string> viewed;
     for (size_t at = 0; at < step.tensors.size(); ++at) {
       std::string& tensor = step.tensors[at];
@@ -192,7 +198,8 @@ class Writer {
       lines_.push_back(fmt::format("for {} in range({}):", step.repetition->size, step.repetition->count));
       indent = "    ";
     }
-    for (const std::string& line : split_lines(target_.launch(program_, step))) lines_.push_back(indent + line);
+    for (const std::string& line : split_lines(target_.launch(program_, step, last ? &*last : nullptr)))
+      lines_.push_back(indent + line);
   }
 
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }

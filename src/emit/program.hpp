@@ -39,13 +39,14 @@ struct Repetition {
 };
 
 // tiles[program] on tensors in the order of its buffers, each starting `offsets[i]` elements after its data pointer.
-// A program with a run-time size is repeated.
+// A program with a run-time size is repeated. by_last: as of a KernelStep, with a TileStep before.
 struct TileStep {
   int program = 0;
   std::vector<std::string> tensors;
   std::vector<int64_t> offsets;
   int group = 0;
   std::optional<Repetition> repetition = {};
+  bool by_last = false;
 };
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
@@ -70,6 +71,13 @@ struct CopyStep {
 };
 
 using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewStep, CopyStep>;
+
+// Does the last program of the step before do this step's work?
+inline bool is_by_last(const Step& step) {
+  const auto* kernel = std::get_if<KernelStep>(&step);
+  const auto* tiles = std::get_if<TileStep>(&step);
+  return (kernel && kernel->by_last) || (tiles && tiles->by_last);
+}
 
 // The tensors that a kernel of ours reads or writes; nullptr for a step that is none.
 inline const std::vector<std::string>* kernel_tensors(const Step& step) {

@@ -26,8 +26,7 @@ Program with_late_allocations(const Graph& graph, Program program) {
       continue;
     }
     // Of two kernels in one launch the first.
-    const auto* kernel = std::get_if<KernelStep>(&steps[at]);
-    for (const std::string& name : tensors_of(graph, steps[at])) needed[name] = kernel && kernel->by_last ? at - 1 : at;
+    for (const std::string& name : tensors_of(graph, steps[at])) needed[name] = is_by_last(steps[at]) ? at - 1 : at;
   }
   std::vector<Step> late;
   for (size_t at = 0; at < steps.size(); ++at) {

@@ -31,9 +31,12 @@ class TargetPrinter {
   virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const {
     return program.kernels[step.kernel].name;
   }
+  virtual std::string function(const Program& program, const TileStep& step, const TileStep*) const {
+    return program.tiles[step.program].name;
+  }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
-  virtual std::string launch(const Program& program, const TileStep& step) const = 0;
+  virtual std::string launch(const Program& program, const TileStep& step, const TileStep* last) const = 0;
   virtual std::string prologue(const Program&) const {
     return "";
   }  // Python statements with which kernel_forward begins, unindented

@@ -9,9 +9,18 @@ using tile::Instruction;
 using tile::Kind;
 using tile::kNoValue;
 
-bool has_loops_or_branches(const tile::Program& program) {
-  return std::any_of(program.body.begin(), program.body.end(),
-                     [](const Instruction& one) { return one.kind == Kind::kFor || one.kind == Kind::kIf; });
+// Is neither buffer accessed in a loop or under an If?
+bool stay_outside(const tile::Program& program, int read, int written) {
+  bool outside = true;
+  for (const Instruction& one : program.body) {
+    const auto see = [&](const Instruction& inner) {
+      const bool accesses = inner.kind == Kind::kLoad || inner.kind == Kind::kStore;
+      outside = outside && !(accesses && (inner.access.buffer == read || inner.access.buffer == written));
+    };
+    tile::for_each(one.body, see);
+    tile::for_each(one.otherwise_body, see);
+  }
+  return outside;
 }
 
 const Instruction* only_store(const tile::Program& program, int buffer) {
@@ -45,11 +54,62 @@ bool is_stored_once(const tile::Program& program, const Instruction& store) {
          });
 }
 
+// Follows what is loaded of one buffer.
+class ReadingFirst {
+ public:
+  ReadingFirst(const tile::Program& program, int read, int written)
+      : program_(program), read_(read), written_(written), depends_(program.values.size()) {}
+
+  ReadFirst run() {
+    for (const Instruction& one : program_.body) see(one, false);
+    result_.holds = result_.holds && stored_;
+    return result_;
+  }
+
+ private:
+  bool any(const std::vector<tile::Value>& values) const {
+    return std::any_of(values.begin(), values.end(),
+                       [&](tile::Value value) { return value != kNoValue && depends_[value]; });
+  }
+
+  void see(const Instruction& one, bool in_loop) {
+    if (one.kind == Kind::kIf) result_.holds = false;
+    if (one.kind == Kind::kFor) return see_loop(one);
+    std::vector<tile::Value> takes = one.operands;
+    takes.push_back(one.access.mask);
+    for (const tile::Coordinate& coordinate : one.access.coordinates) takes.push_back(coordinate.value);
+    const bool accesses = one.kind == Kind::kLoad || one.kind == Kind::kStore;
+    const bool loads = one.kind == Kind::kLoad && one.access.buffer == read_, depends = loads || any(takes);
+    // A loop's next iteration would read what this one has written.
+    if ((loads && stored_) || (in_loop && accesses && (one.access.buffer == read_ || one.access.buffer == written_)))
+      result_.holds = false;
+    for (tile::Value value : one.results) depends_[value] = depends;
+    if (depends && (one.kind == Kind::kFold || one.kind == Kind::kScan || one.kind == Kind::kDot))
+      result_.holds = false;
+    if (one.kind != Kind::kStore) return;
+    stored_ = stored_ || one.access.buffer == written_;
+    result_.others = result_.others || (depends && one.access.buffer != written_);
+  }
+
+  // What a loop carries is folded.
+  void see_loop(const Instruction& loop) {
+    for (size_t at = 0; at < loop.arguments.size(); ++at) depends_[loop.arguments[at]] = depends_[loop.operands[at]];
+    for (const Instruction& one : loop.body) see(one, true);
+    if (any(loop.operands) || any(loop.yields)) result_.holds = false;
+  }
+
+  const tile::Program& program_;
+  const int read_, written_;
+  std::vector<bool> depends_;  // [value]
+  bool stored_ = false;
+  ReadFirst result_{true, false};
+};
+
 }  // namespace
 
 bool reads_what_it_writes(const tile::Program& program, int read, int written) {
   const Instruction* store = only_store(program, written);
-  if (has_loops_or_branches(program) || !store || !is_stored_once(program, *store)) return false;
+  if (!stay_outside(program, read, written) || !store || !is_stored_once(program, *store)) return false;
   return std::all_of(program.body.begin(), program.body.end(), [&](const Instruction& one) {
     if (one.kind == Kind::kStore) return one.access.buffer != read;
     if (one.kind != Kind::kLoad) return true;
@@ -73,24 +133,7 @@ bool is_elementwise(const tile::Program& program, int read, int written) {
 }
 
 ReadFirst reads_first(const tile::Program& program, int read, int written) {
-  ReadFirst result{true, false};
-  std::vector<bool> depends(program.values.size());
-  bool stored = false;
-  for (const Instruction& one : program.body) {
-    bool any = one.kind == Kind::kLoad && one.access.buffer == read;
-    if (any && stored) result.holds = false;
-    for (tile::Value operand : one.operands) any = any || depends[operand];
-    for (const tile::Coordinate& coordinate : one.access.coordinates)
-      any = any || (coordinate.value != kNoValue && depends[coordinate.value]);
-    any = any || (one.access.mask != kNoValue && depends[one.access.mask]);
-    for (tile::Value value : one.results) depends[value] = any;
-    if (any && (one.kind == Kind::kFold || one.kind == Kind::kScan || one.kind == Kind::kDot)) result.holds = false;
-    if (one.kind != Kind::kStore) continue;
-    stored = stored || one.access.buffer == written;
-    result.others = result.others || (any && one.access.buffer != written);
-  }
-  result.holds = result.holds && stored && !has_loops_or_branches(program);
-  return result;
+  return ReadingFirst(program, read, written).run();
 }
 
 }  // namespace kw

@@ -6,7 +6,7 @@
 namespace kw {
 
 // Is every load of `read` of the element that this block's only store to `written` writes, and before it? −1: nothing
-// is read. Of programs without loops.
+// is read. In no loop is either accessed.
 bool reads_what_it_writes(const tile::Program& program, int read, int written);
 
 // The same, where that is the only store, and nothing is folded: whatever the order in which points are walked, an

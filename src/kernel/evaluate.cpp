@@ -197,8 +197,30 @@ class Evaluator {
       for (const Number& one : values) sum += std::exp(one.real - largest.real);
       return expr.component == 0 ? largest : Number{sum, 0};
     }
+    if (arity_of(expr.reduce) > 1) return combine(expr);
     throw Error(ErrorKind::kInternal,
                 fmt::format("kernel '{}': a {} is not evaluated", kernel_.name, name_of(expr.reduce)));
+  }
+
+  // Of parts: means with squared deviations and counts, or maxima with the sums of exponentials below them.
+  Number combine(const Expr& expr) {
+    std::vector<std::vector<double>> parts;
+    walk(expr.axes, [&] {
+      parts.emplace_back();
+      for (const ExprId operand : expr.operands) parts.back().push_back(value(operand).real);
+    });
+    if (expr.reduce == ReduceOp::kCombineMoments) {
+      double count = 0, mean = 0, squares = 0;
+      for (const auto& part : parts) count += part[2];
+      for (const auto& part : parts) mean += part[0] * (part[2] / std::max(count, 1.0));
+      for (const auto& part : parts) squares += part[1] + part[2] * (part[0] - mean) * (part[0] - mean);
+      return {expr.component == 0 ? mean : squares, 0};
+    }
+    Number largest = identity(ReduceOp::kMax, expr.dtype);
+    for (const auto& part : parts) largest = fold(ReduceOp::kMax, expr.dtype, largest, {part[0], 0});
+    double sum = 0;
+    for (const auto& part : parts) sum += part[1] * std::exp(part[0] - largest.real);
+    return expr.component == 0 ? largest : Number{sum, 0};
   }
 
   // The first of equals; NaN wins.

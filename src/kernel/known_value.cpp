@@ -6,6 +6,7 @@
 namespace kw::kernel {
 
 std::optional<double> known_result(ScalarOp op, DType result_type, std::span<const std::optional<double>> operands) {
+  if (op == ScalarOp::kSelect) return operands[1] == operands[2] ? operands[1] : std::nullopt;
   if (!std::all_of(operands.begin(), operands.end(), [](const auto& one) { return one.has_value(); }))
     return std::nullopt;
   const auto operand = [&](size_t place) { return *operands[place]; };

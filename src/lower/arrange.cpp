@@ -10,8 +10,10 @@
 
 #include "lower/cache_hints.hpp"
 #include "lower/dead_code.hpp"
+#include "lower/looped_folds.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
+#include "lower/serpentine.hpp"
 #include "lower/skip_masked.hpp"
 #include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
@@ -42,7 +44,8 @@ struct Goal {
 
 class Arranger {
  public:
-  Arranger(const kernel::Kernel& kernel, const KernelSchedule& schedule) : values_(kernel, schedule) {}
+  Arranger(const kernel::Kernel& kernel, const KernelSchedule& schedule)
+      : values_(kernel, schedule), first_sibling_(first_siblings(kernel)) {}
 
   tile::Program run() {
     refuse_what_cannot_be_kept();
@@ -53,6 +56,7 @@ class Arranger {
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
     take_tiles_apart();
+    if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
     if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
     tile::verify(values_.mapped.program);
@@ -82,6 +86,8 @@ class Arranger {
   }
 
   void refuse_what_cannot_be_kept() const {
+    if (values_.mapped.serpentine && !values_.kernel.states.empty())
+      values_.refuse("states are carried along an axis, so that no walk of it may turn round");
     for (const Expr& expr : values_.kernel.exprs) {
       const bool scan = expr.kind == ExprKind::kScan;
       if (expr.kind != ExprKind::kReduce && expr.kind != ExprKind::kDot && !scan) continue;
@@ -90,7 +96,7 @@ class Arranger {
         if (mapped.mapping == Mapping::kGrid)
           values_.refuse(fmt::format("axis '{}' is folded, so blocks cannot share it out", values_.name_of(axis)),
                          "Give it a tile or a loop.");
-        if (mapped.mapping == Mapping::kLoop && (scan || !values_.is_simple(expr)))
+        if (mapped.mapping == Mapping::kLoop && (scan || (!values_.is_simple(expr) && !LoopedFold::fits(expr))))
           values_.refuse(
               fmt::format("a {} walks axis '{}', which is a loop", kernel::name_of(expr.reduce), values_.name_of(axis)),
               "Give it a tile.");
@@ -101,7 +107,7 @@ class Arranger {
         if (!scan && !depends_on_operand(expr, axis))
           values_.refuse(fmt::format("a fold over axis '{}' of what does not depend on it", values_.name_of(axis)));
       }
-      if (values_.is_place(expr) && expr.axes.size() > 1)
+      if (values_.is_place(expr) && expr.axes.size() > 1 && !values_.folds_a_loop(expr))
         values_.refuse(fmt::format("a {} over several axes", kernel::name_of(expr.reduce)));
     }
     for (const kernel::Buffer& buffer : values_.kernel.buffers)
@@ -195,9 +201,9 @@ class Arranger {
   }
 
   void collect_folds(ExprId id, std::set<ExprId>& seen, std::set<ExprId>& found) const {
-    if (!seen.insert(id).second || values_.is_known(id) || walked_.contains(id)) return;
+    if (!seen.insert(id).second || values_.is_known(id) || walked_.contains(first_sibling_[id])) return;
     const Expr& expr = values_.kernel.exprs[id];
-    if (values_.folds_a_loop(expr) && begins_here(id)) found.insert(id);
+    if (values_.folds_a_loop(expr) && begins_here(id)) found.insert(first_sibling_[id]);
     for (ExprId input : kernel::inputs_of(expr)) collect_folds(input, seen, found);
     // Initial values are computed before the loop, so that what they fold is, too.
     if (expr.kind == ExprKind::kState && !is_open(values_.kernel.states[expr.state].along)) {
@@ -263,7 +269,7 @@ class Arranger {
     const std::map<ExprId, int> phases = phases_of(folds);
     int last = 0;
     for (const auto& [id, phase] : phases) last = std::max(last, phase + 1);
-    for (ExprId id : folds) start(id);
+    for (ExprId id : folds) start(id, phases.at(id) == 0);
     std::vector<Goal> here;
     std::vector<std::vector<Goal>> looped(last + 1);
     for (ExprId id : folds) looped[phases.at(id)].push_back({Goal::Kind::kAccumulate, id});
@@ -276,7 +282,7 @@ class Arranger {
       for (ExprId id : folds_of(roots_of(goal))) phase = std::max(phase, phases.at(id) + 1);
       looped[phase].push_back(goal);
     }
-    if (values_.mapped.loads_first && open_.empty()) load_first(here);
+    if (values_.mapped.loads_first && open_.empty()) load_first(goals);
     for (const std::vector<Goal>& phase : looped) {
       arrange_loops(phase);
       for (const Goal& goal : phase)
@@ -285,7 +291,7 @@ class Arranger {
     for (const Goal& goal : here) reach(goal);
   }
 
-  // What these goals load from places that no fold tells.
+  // What these goals load outside of loops, from places that no fold tells.
   void load_first(const std::vector<Goal>& goals) {
     std::vector<bool> needed(values_.kernel.exprs.size()), waits(values_.kernel.exprs.size());
     for (const Goal& goal : goals)
@@ -295,7 +301,8 @@ class Arranger {
         for (ExprId input : kernel::inputs_of(values_.kernel.exprs[id])) needed[input] = true;
     for (size_t id = 0; id < needed.size(); ++id) {
       const Expr& expr = values_.kernel.exprs[id];
-      waits[id] = values_.folds_a_loop(expr) || expr.kind == ExprKind::kState;
+      waits[id] = values_.folds_a_loop(expr) || expr.kind == ExprKind::kState ||
+                  values_.varies_in_loops(static_cast<ExprId>(id));
       for (ExprId input : kernel::inputs_of(expr)) waits[id] = waits[id] || waits[input];
       if (needed[id] && !waits[id] && expr.kind == ExprKind::kLoad) values_.value_of(static_cast<ExprId>(id));
     }
@@ -326,6 +333,11 @@ class Arranger {
     std::vector<std::string> names;
     for (const Goal& goal : goals) {
       if (goal.kind != Goal::Kind::kAccumulate) continue;
+      if (const auto several = several_.find(goal.which); several != several_.end()) {
+        for (Value& value : several->second.kept) carried.push_back(&value);
+        for (const std::string& name : several->second.names) names.push_back(name + "_lanes");
+        continue;
+      }
       carried.push_back(&accumulators_[goal.which]);
       names.push_back(noun_of(values_.kernel.exprs[goal.which]) + (keeps_lanes(goal.which) ? "_lanes" : ""));
     }
@@ -432,8 +444,15 @@ class Arranger {
     return values_.lanes_of(keeps_lanes(id) ? values_.operands_axes(values_.kernel.exprs[id]) : values_.depends[id]);
   }
 
-  void start(ExprId id) {
+  // `first`: no loops over its axes come before.
+  void start(ExprId id, bool first) {
     const Expr& expr = values_.kernel.exprs[id];
+    if (LoopedFold::fits(expr)) {
+      values_.check_size({expr.dtype, accumulator_lanes(id)}, id);
+      several_.erase(id);
+      several_.emplace(id, LoopedFold(values_, id, first));
+      return;
+    }
     std::optional<Values::WholeLanes> whole;
     if (values_.is_tile_dot(expr)) whole.emplace(values_);
     const ReduceOp reduce = expr.kind == ExprKind::kDot ? ReduceOp::kSum : expr.reduce;
@@ -443,6 +462,7 @@ class Arranger {
   }
 
   void accumulate(ExprId id) {
+    if (const auto several = several_.find(id); several != several_.end()) return several->second.advance();
     const Expr& expr = values_.kernel.exprs[id];
     Value total = accumulators_.at(id);
     if (const auto online = online_.find(id); online != online_.end()) {
@@ -484,6 +504,13 @@ class Arranger {
 
   void finish(ExprId id) {
     const Expr& expr = values_.kernel.exprs[id];
+    if (const auto several = several_.find(id); several != several_.end()) {
+      const std::vector<Value> components = several->second.finish();
+      for (size_t other = 0; other < first_sibling_.size(); ++other)
+        if (first_sibling_[other] == id)
+          values_.know(static_cast<ExprId>(other), components[values_.kernel.exprs[other].component]);
+      return;
+    }
     Value value = accumulators_.at(id);
     if (keeps_lanes(id)) value = values_.fold_lanes(expr, value, noun_of(expr));
     if (values_.is_tile_dot(expr)) value = values_.behind_product(value);
@@ -550,12 +577,14 @@ class Arranger {
     values_.emission.add_here(std::move(instruction));
   }
   Values values_;
-  std::vector<Axis> open_;   // looped axes that are open
-  std::set<ExprId> walked_;  // what these loops fold
+  const std::vector<ExprId> first_sibling_;  // [expression] folds stand for all their components by the first of these
+  std::vector<Axis> open_;                   // looped axes that are open
+  std::set<ExprId> walked_;                  // what these loops fold
   std::map<ExprId, Value> accumulators_;
-  std::map<ExprId, Value> changes_;      // maximum → what it was before this iteration less what it is now
-  std::map<ExprId, OnlineSum> online_;   // of sums that are walked with their maximum
-  std::map<int, Value> carried_states_;  // [state] before a step, and after it
+  std::map<ExprId, LoopedFold> several_;  // folds of which lanes keep several values
+  std::map<ExprId, Value> changes_;       // maximum → what it was before this iteration less what it is now
+  std::map<ExprId, OnlineSum> online_;    // of sums that are walked with their maximum
+  std::map<int, Value> carried_states_;   // [state] before a step, and after it
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ class Mapper {
     mapped_.walkers = schedule_.walkers;
     mapped_.loads_first = schedule_.loads_first;
     mapped_.cache_hints = schedule_.cache_hints;
+    mapped_.serpentine = schedule_.serpentine;
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];

@@ -42,7 +42,7 @@ struct Mapped {
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false, skip_masked = false, loads_first = false, cache_hints = false;
+  bool bulk = false, skip_masked = false, loads_first = false, cache_hints = false, serpentine = false;
   int64_t walkers = 0;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };

@@ -21,6 +21,14 @@ bool has_effects(const Instruction& one) {
   }
 }
 
+template <typename Item>
+void keep(std::vector<Item>& items, const std::vector<bool>& kept) {
+  size_t count = 0;
+  for (size_t at = 0; at < items.size(); ++at)
+    if (kept[at]) items[count++] = items[at];
+  items.resize(count);
+}
+
 // What instructions read, from the last to the first, so that an operand's reader is known before it.
 class DeadCode {
  public:
@@ -34,6 +42,7 @@ class DeadCode {
         body.erase(body.begin() + static_cast<long>(place));
         continue;
       }
+      if (one.kind == Kind::kFor) remove_carried(one);
       for (Value value : one.yields) read(value);
       for (Value value : one.otherwise_yields) read(value);
       remove(one.body);
@@ -45,6 +54,26 @@ class DeadCode {
   }
 
  private:
+  // What a loop carries for itself alone: nothing behind it reads the result, and in its body only the next value does.
+  void remove_carried(Instruction& loop) const {
+    std::vector<bool> live;
+    for (Value result : loop.results) live.push_back(read_[result]);
+    for (bool grown = true; grown;) {
+      grown = false;
+      DeadCode trial = *this;
+      std::vector<Instruction> body = loop.body;
+      for (size_t at = 0; at < live.size(); ++at)
+        if (live[at]) trial.read(loop.yields[at]);
+      trial.remove(body);
+      for (size_t at = 0; at < live.size(); ++at) {
+        if (live[at] || !trial.read_[loop.arguments[at]]) continue;
+        live[at] = grown = true;
+      }
+    }
+    for (std::vector<Value>* values : {&loop.operands, &loop.arguments, &loop.yields, &loop.results})
+      keep(*values, live);
+  }
+
   void read(Value value) {
     if (value != tile::kNoValue) read_[value] = true;
   }

@@ -25,11 +25,12 @@ bool maps_and_folds(const kernel::Kernel& kernel) {
   });
 }
 
-// What the fold starts from; nullopt where no double says it.
-Known start_of(const Expr& fold, DType operand) {
+// What the fold starts from, of this operand; nullopt where no double says it.
+Known start_of(const Expr& fold, size_t place, DType operand) {
   ReduceOp reduce = fold.reduce;
-  if (reduce == ReduceOp::kMoments) reduce = ReduceOp::kSum;
+  if (reduce == ReduceOp::kMoments || reduce == ReduceOp::kCombineMoments) reduce = ReduceOp::kSum;
   if (reduce == ReduceOp::kMaxSumExp || reduce == ReduceOp::kArgMax) reduce = ReduceOp::kMax;
+  if (reduce == ReduceOp::kCombineMaxSumExp) reduce = place == 0 ? ReduceOp::kMax : ReduceOp::kSum;
   if (reduce == ReduceOp::kArgMin) reduce = ReduceOp::kMin;
   if (!kernel::identity_of(reduce)) return std::nullopt;
   const kernel::Number identity = kernel::identity(reduce, operand);
@@ -87,7 +88,8 @@ class Finder {
   bool is_maximum_of(ExprId fold, ExprId operand) const {
     const Expr& expr = kernel_.exprs[fold];
     return expr.kind == ExprKind::kReduce && expr.component == 0 && expr.operands[0] == operand &&
-           (expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMaxSumExp);
+           (expr.reduce == ReduceOp::kMax || expr.reduce == ReduceOp::kMaxSumExp ||
+            expr.reduce == ReduceOp::kCombineMaxSumExp);
   }
 
   Known evaluate(const Expr& expr) const {
@@ -100,14 +102,18 @@ class Finder {
     return kernel::known_result(expr.op, expr.dtype, operands);
   }
 
-  // Folds whose operands would have to be masked.
+  // Operands of folds that would have to be masked.
   int masks() {
     evaluate();
-    return static_cast<int>(std::count_if(kernel_.exprs.begin(), kernel_.exprs.end(), [&](const Expr& expr) {
-      if (expr.kind != ExprKind::kReduce || expr.component != 0) return false;
-      const Known start = start_of(expr, kernel_.exprs[expr.operands[0]].dtype);
-      return !start || values_[expr.operands[0]] != start;
-    }));
+    int count = 0;
+    for (const Expr& expr : kernel_.exprs) {
+      if (expr.kind != ExprKind::kReduce || expr.component != 0) continue;
+      for (size_t place = 0; place < expr.operands.size(); ++place) {
+        const Known start = start_of(expr, place, kernel_.exprs[expr.operands[place]].dtype);
+        count += !start || values_[expr.operands[place]] != start;
+      }
+    }
+    return count;
   }
 
   void choose(size_t id) {

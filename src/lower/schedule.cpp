@@ -62,12 +62,13 @@ class ScheduleReader {
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
       } else if (key == "bulk" || key == "skip_masked" || key == "loads_first" || key == "approximate" ||
-                 key == "cache_hints") {
+                 key == "cache_hints" || key == "serpentine") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
         (key == "bulk"          ? schedule_.bulk
          : key == "skip_masked" ? schedule_.skip_masked
          : key == "loads_first" ? schedule_.loads_first
          : key == "approximate" ? schedule_.approximate
+         : key == "serpentine"  ? schedule_.serpentine
                                 : schedule_.cache_hints) = value.get<bool>();
       } else if (key == "nest") {
         read_nest(value);
@@ -76,7 +77,7 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
                fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                           "walkers, loads_first, approximate, cache_hints, nest and order.",
+                           "walkers, loads_first, approximate, cache_hints, serpentine, nest and order.",
                            list_of(names_)));
       }
     }
@@ -325,6 +326,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (schedule.loads_first) json["loads_first"] = true;
   if (schedule.approximate) json["approximate"] = true;
   if (schedule.cache_hints) json["cache_hints"] = true;
+  if (schedule.serpentine) json["serpentine"] = true;
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

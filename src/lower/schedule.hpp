@@ -28,9 +28,11 @@
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
 // which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with `walkers`, about so many blocks are
 // started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
-// `loads_first` what a block needs behind its loops is loaded before them, and is there when they end. `approximate`
-// says that results are rounded to so few bits that the hardware's approximations of functions are exact enough.
-// `cache_hints` has loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp).
+// `loads_first` what a block needs behind its loops, or in a later one, is loaded before them, and is there when they
+// end. `approximate` says that results are rounded to so few bits that the hardware's approximations of functions are
+// exact enough. `cache_hints` has loads say what other blocks, or a later walk, will read again
+// (src/lower/cache_hints.hpp); with `serpentine` a walk that reads again what the one before it read goes the other way
+// (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -76,6 +78,7 @@ struct KernelSchedule {
   int64_t walkers = 0;       // blocks that are started, with skip_masked; 0: all
   bool loads_first = false;  // also loads that only what follows the loops needs
   bool cache_hints = false;  // loads along folded axes say what the cache should keep
+  bool serpentine = false;   // a walk over what the walk before has read turns round
   bool approximate = false;  // functions may be computed as the hardware approximates them
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes

@@ -120,7 +120,7 @@ bool Values::is_place(const Expr& expr) {
 }
 
 bool Values::is_compound(const Expr& fold) {
-  return fold.kind == ExprKind::kReduce && (fold.reduce == ReduceOp::kMoments || fold.reduce == ReduceOp::kMaxSumExp);
+  return fold.kind == ExprKind::kReduce && kernel::components_of(fold.reduce) == 2;
 }
 
 // Folded in any order, one element after the other, from an identity.
@@ -131,6 +131,11 @@ bool Values::is_simple(const Expr& expr) {
 bool Values::folds_a_loop(const Expr& expr) const {
   return (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kDot) &&
          std::any_of(expr.axes.begin(), expr.axes.end(), [&](Axis axis) { return is_looped(axis); });
+}
+
+bool Values::varies_in_loops(ExprId id) const {
+  const std::vector<Axis> axes = kernel::axes_of(kernel);
+  return std::any_of(axes.begin(), axes.end(), [&](Axis axis) { return depends[id][axis] && is_looped(axis); });
 }
 
 void Values::check_size(const TileType& type, ExprId id) const {

@@ -33,6 +33,7 @@ class Values {
   // --- Axes ---
   bool is_looped(Axis axis) const;
   bool folds_a_loop(const kernel::Expr& expr) const;
+  bool varies_in_loops(kernel::ExprId id) const;
   Lanes lanes_of(const std::vector<bool>& axes) const;  // [kernel symbol]
   Lanes lanes_of(const std::vector<Axis>& axes) const;
   std::vector<bool> operands_axes(const kernel::Expr& expr) const;
@@ -56,12 +57,25 @@ class Values {
   // Does it fold elements in any order, from an identity?
   static bool is_simple(const kernel::Expr& expr);
   static bool is_place(const kernel::Expr& expr);  // arg_max, arg_min
-  // Moments, or a maximum with the sum of exponentials below it?
+  // Moments, or a maximum with the sum of exponentials below it, of elements or of parts?
   static bool is_compound(const kernel::Expr& fold);
   tile::Value identity_tile(const tile::TileType& type, kernel::ReduceOp reduce);
   // What a fold takes from each lane: its operand, and its identity beyond the end of what it folds.
   tile::Value fold_operand(const kernel::Expr& expr);
   tile::Value fold_lanes(const kernel::Expr& expr, tile::Value operand, const std::string& name);
+  // The operand, and its identity beyond the end of what is folded; `beyond`: what it is there, as far as that is
+  // known.
+  tile::Value masked(const kernel::Expr& expr, tile::Value operand, std::optional<double> beyond,
+                     const std::string& name = "");
+  std::optional<double> beyond(kernel::ExprId operand) const { return padding_.value(operand); }
+  // A simple fold of the operand over the axes of this one, with its identity beyond their ends; and of lanes as they
+  // are.
+  tile::Value simple_fold(const kernel::Expr& fold, kernel::ReduceOp reduce, tile::Value operand,
+                          std::optional<double> beyond, const std::string& name);
+  tile::Value fold_lanes_of(const kernel::Expr& fold, kernel::ReduceOp reduce, tile::Value operand,
+                            const std::string& name);
+  double folded_points(const kernel::Expr& fold) const;  // refuses what is not known before run time
+  std::string component_name(const kernel::Expr& fold, int component) const;
   // Is it a product of tiles: two operands with a side of their own each and one lane in common that is summed, all
   // long enough for tensor cores? Others are products and sums.
   bool is_tile_dot(const kernel::Expr& expr) const;
@@ -96,18 +110,13 @@ class Values {
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   tile::Value scan(const kernel::Expr& expr);
   tile::Value state_value(const kernel::Expr& expr);
-  // The operand, and its identity beyond the end of what is folded; `beyond`: what it is there, as far as that is
-  // known.
-  tile::Value masked(const kernel::Expr& expr, tile::Value operand, std::optional<double> beyond,
-                     const std::string& name = "");
   // Folds of several results.
   tile::Value compound_fold(const kernel::Expr& fold);
   tile::Value moments(const kernel::Expr& fold);
   tile::Value max_sum_exp(const kernel::Expr& fold);
-  tile::Value simple_fold(const kernel::Expr& fold, kernel::ReduceOp reduce, tile::Value operand,
-                          std::optional<double> beyond, const std::string& name);
-  double folded_points(const kernel::Expr& fold) const;
-  std::string component_name(const kernel::Expr& fold, int component) const;
+  tile::Value combined_moments(const kernel::Expr& fold);
+  tile::Value combined_max_sum_exp(const kernel::Expr& fold);
+  tile::Value masked_operand(const kernel::Expr& fold, size_t place, kernel::ReduceOp reduce);
   // 0 beyond the end of what a dot folds: 0 times what stands there might be NaN.
   tile::Value zero_beyond(const kernel::Expr& expr, tile::Value value);
   tile::Value dot(tile::Value total, tile::Value left, tile::Value right, tile::DotPrecision precision,

@@ -50,7 +50,7 @@ LiftedImage::LiftedImage(KernelDraft& draft, const ImageProducer& producer, Valu
       lies_like_image_(lie_like_image(group_.kernel, store_.access, product(places_.shape))),
       buffers_(group_.buffers.size(), -1),
       lift_(draft.build, group_.kernel, axes(), {},
-            [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, -1,
+            [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, {},
             {ranges_, [this](const kernel::Index& index) { return over_symbols(index); }}) {}
 
 // Of the image's element at position p in memory an axis has the value p / distance % extent.

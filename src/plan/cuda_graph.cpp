@@ -166,7 +166,7 @@ LaunchCosts launch_costs(const Graph& graph, const Program& program, const Devic
       costs.device += known->second;
     } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
       const int64_t times = tiles->repetition ? tiles->repetition->count : 1;
-      costs.launches += static_cast<int>(times);
+      costs.launches += tiles->by_last ? 0 : static_cast<int>(times);
       const auto [known, is_new] = of_tiles.try_emplace(tiles->program, 0.0);
       if (is_new) known->second = seconds_of(program.tiles[tiles->program], device);
       costs.device += static_cast<double>(times) * known->second;

@@ -348,7 +348,8 @@ class ProductJoiner {
     double total = 0;
     const plan::ScheduledGroup made = scheduler->lower(*lowered, group.parameters, device_);
     for (const plan::ScheduledTiles& one : made.tiles)
-      total += device_.launch_seconds + estimate(one.program, device_).memory_bytes / device_.copy_bytes_per_second;
+      total += (one.by_last ? 0 : device_.launch_seconds) +
+               estimate(one.program, device_).memory_bytes / device_.copy_bytes_per_second;
     for (const plan::ScheduledKernel& one : made.kernels) {
       const bool waits = std::any_of(one.kernel.axes.begin(), one.kernel.axes.end(),
                                      [](const kernel_ir::Axis& axis) { return axis.cooperative; });

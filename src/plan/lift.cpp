@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -37,7 +38,7 @@ bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
   return is_step(expr.op);
 }
 
-// Folds of all that a row has, of one operand.
+// Folds of all that a row has; of a part of it, where what is left out changes nothing.
 bool can_lift_fold(const kernel_ir::Expr& expr) {
   using kernel_ir::ReduceOp;
   switch (expr.reduce) {
@@ -46,11 +47,13 @@ bool can_lift_fold(const kernel_ir::Expr& expr) {
     case ReduceOp::kMax:
     case ReduceOp::kMin:
     case ReduceOp::kAny:
-    case ReduceOp::kAll:
+    case ReduceOp::kAll: return true;
     case ReduceOp::kArgMax:
     case ReduceOp::kArgMin:
     case ReduceOp::kMaxSumExp:
-    case ReduceOp::kMoments: return expr.access.guards.empty() && expr.operands.size() == 1;
+    case ReduceOp::kCombineMaxSumExp:
+    case ReduceOp::kMoments:
+    case ReduceOp::kCombineMoments: return expr.access.guards.empty();
     default: return false;
   }
 }
@@ -59,7 +62,7 @@ bool can_lift_fold(const kernel_ir::Expr& expr) {
 bool can_follow_product(const kernel_ir::Expr& fold) {
   using kernel_ir::ReduceOp;
   const bool decides = fold.reduce >= ReduceOp::kAny && fold.reduce <= ReduceOp::kArgMin;
-  return !decides && fold.dtype == DType::f32;
+  return !decides && fold.dtype == DType::f32 && fold.access.guards.empty() && fold.operands.size() == 1;
 }
 
 }  // namespace
@@ -88,13 +91,13 @@ bool can_follow_product(const kernel_ir::Kernel& kernel) {
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
            std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
-           kernel::Symbol folded, LiftedNumbers numbers)
+           std::vector<kernel::Symbol> folded, LiftedNumbers numbers)
     : build_(build),
       kernel_(kernel),
       axes_(std::move(axes)),
       known_(std::move(known)),
       place_(std::move(place)),
-      folded_(folded),
+      folded_(std::move(folded)),
       numbers_(std::move(numbers)) {}
 
 kernel::Index Lift::index(const kernel_ir::Index& index) const {
@@ -164,8 +167,28 @@ ExprId Lift::constant(const kernel_ir::Expr& expr) {
   return build_.constant(expr.dtype, expr.integer);
 }
 
+// Is the operand a load that yields what changes nothing wherever the fold's guards do not hold?
+bool Lift::leaves_out(const kernel_ir::Expr& fold) const {
+  const kernel_ir::Expr* operand = &kernel_.exprs[fold.operands[0]];
+  const kernel::Number identity = kernel::identity(fold.reduce, operand->dtype);
+  const double number = is_floating(operand->dtype) ? identity.real : static_cast<double>(identity.whole);
+  if (operand->kind == kernel_ir::ExprKind::kOp && operand->op == ScalarOp::kCast)
+    operand = &kernel_.exprs[operand->operands[0]];
+  return operand->kind == kernel_ir::ExprKind::kLoad && operand->access.guards == fold.access.guards &&
+         operand->access.otherwise == number;
+}
+
 ExprId Lift::fold(const kernel_ir::Expr& expr) {
-  return build_.reduce(expr.reduce, {this->expr(expr.operands[0])}, {folded_}, expr.component);
+  std::vector<ExprId> operands;
+  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  if (const ExprId counted = within(expr.access.guards); counted != kernel::kNoExpr && !leaves_out(expr)) {
+    const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
+    const kernel::Number identity = kernel::identity(expr.reduce, dtype);
+    const ExprId nothing = is_floating(dtype) ? build_.constant(dtype, identity.real)
+                                              : build_.constant(dtype, identity.whole);
+    operands[0] = build_.op(ScalarOp::kSelect, {counted, operands[0], nothing});
+  }
+  return build_.reduce(expr.reduce, std::move(operands), folded_, expr.component);
 }
 
 // An index or a constant in 32 bits, where it fits; else itself.

@@ -1,4 +1,4 @@
-// A kernel in KernelIR, pointwise or with folds over one axis, said again as expressions of a Kernel (src/kernel): for
+// A kernel in KernelIR, pointwise or with folds, said again as expressions of a Kernel (src/kernel): for
 // a kernel of its own (lifted_kernel.hpp), or of what follows a product, over the product's own axes.
 #pragma once
 
@@ -29,11 +29,11 @@ class Lift {
  public:
   // `axes`: what each of the kernel's axes is over the builder's symbols. `known`: what loads of these buffers are.
   // `place`: where the builder's kernel finds the element at an index of one of the kernel's buffers. `folded`: the
-  // axis that the kernel's reduce axes are, which its blocks have whole; −1 where there are none. `numbers`: `axes` and
-  // the indices that `place` is given are over these, too.
+  // axes that the kernel's reduce axes are. `numbers`: `axes` and the indices that `place` is given are over these,
+  // too.
   Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
        std::map<int, kernel::ExprId> known, std::function<kernel::Access(int buffer, const kernel::Index& index)> place,
-       kernel::Symbol folded = -1, LiftedNumbers numbers = {});
+       std::vector<kernel::Symbol> folded = {}, LiftedNumbers numbers = {});
 
   kernel::ExprId expr(kernel_ir::ExprId id);
   kernel::Access access(const kernel_ir::Access& access);
@@ -46,6 +46,7 @@ class Lift {
   kernel::ExprId narrowed(kernel::ExprId index);
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
+  bool leaves_out(const kernel_ir::Expr& fold) const;
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
   kernel::Index over_symbols(const kernel::Index& index) const;
 
@@ -54,7 +55,7 @@ class Lift {
   std::vector<kernel::Index> axes_;
   std::map<int, kernel::ExprId> known_;
   std::function<kernel::Access(int, const kernel::Index&)> place_;
-  kernel::Symbol folded_;
+  std::vector<kernel::Symbol> folded_;
   LiftedNumbers numbers_;
   std::map<kernel_ir::ExprId, kernel::ExprId> done_;
 };

@@ -25,9 +25,36 @@ Touched touched(const kernel_ir::Kernel& kernel) {
   return found;
 }
 
-lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis) {
+lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
+  if (axis.looped) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .stages = stages};
   const bool whole = axis.kind == AxisKind::kReduce || (axis.extent > 0 && axis.block >= axis.extent);
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
+}
+
+// Does every fold's operand, of elements, vary along all axes that are folded?
+bool folds_along_all(const kernel_ir::Kernel& kernel) {
+  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    if (expr.kind != kernel_ir::ExprKind::kReduce) return true;
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      if (kernel.axes[axis].kind == AxisKind::kReduce && !axes[expr.operands[0]][axis]) return false;
+    return expr.operands.size() == 1;
+  });
+}
+
+// Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
+// registers, and what comes after would wait for its loads.
+bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
+  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
+    if (kernel.axes[axis].kind != AxisKind::kParallel || kernel.axes[axis].block == 1) continue;
+    const bool folded_along = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const auto& expr) {
+      return expr.kind == kernel_ir::ExprKind::kReduce &&
+             std::any_of(expr.operands.begin(), expr.operands.end(), [&](auto operand) { return axes[operand][axis]; });
+    });
+    if (!folded_along) return true;
+  }
+  return false;
 }
 
 class Lifter {
@@ -39,7 +66,7 @@ class Lifter {
     const kernel_ir::Kernel& kernel = group_.kernel;
     add_buffers();
     std::vector<kernel::Index> axes;
-    kernel::Symbol folded = -1;
+    std::vector<kernel::Symbol> folded;
     folds_ = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                          [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; });
     for (const kernel_ir::Axis& axis : kernel.axes) {
@@ -48,9 +75,9 @@ class Lifter {
         axes.emplace_back(0);
         continue;
       }
-      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule_of(axis));
+      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule_of(axis, kernel.num_stages));
       axes.push_back(kernel::symbol_index(symbol));
-      if (folds) folded = symbol;
+      if (folds) folded.push_back(symbol);
     }
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
     Lift lift(draft_.build, kernel, std::move(axes), {}, place, folded);
@@ -60,9 +87,11 @@ class Lifter {
         if (store.last == last) draft_.build.store(lift.access(store.access), lift.expr(store.value));
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
-    draft_.schedule.cache_hints = folded >= 0;
+    draft_.schedule.cache_hints = folds_;
+    draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                                             [](const kernel_ir::Axis& axis) { return axis.looped; });
     // What is loaded late must not have been written before.
-    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) ||
+    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) || computes_beside_folds(kernel) ||
                                   std::count_if(kernel.stores.begin(), kernel.stores.end(),
                                                 [](const kernel_ir::Store& store) { return store.last; }) > 1;
     draft_.schedule.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
@@ -114,14 +143,17 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   const Touched buffers = touched(kernel);
   for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer)
     if (buffers.read[buffer] && buffers.written[buffer]) return false;
-  int64_t tile = 1, folded = 0;
+  int64_t tile = 1, folded = 0, looped = 0;
   for (const kernel_ir::Axis& axis : kernel.axes) {
     tile *= axis.block;
     if (axis.kind == AxisKind::kParallel) continue;
-    const bool whole = axis.kind == AxisKind::kReduce && !axis.looped && !axis.cooperative && axis.extent > 0;
-    if (!whole || ++folded > 1) return false;
+    if (axis.kind != AxisKind::kReduce || axis.cooperative || axis.unrolled || axis.extent == 0) return false;
+    ++folded;
+    looped += axis.looped;
   }
-  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes);
+  // Of the axes of one row, all are walked or one is there whole.
+  if (looped > 0 ? looped != folded : folded > 1) return false;
+  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes) && (looped == 0 || folds_along_all(kernel));
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {

@@ -5,12 +5,13 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds rows that one block has whole; reads it no buffer that it writes, and can it be lifted
-// (lift.hpp)?
+// Is it pointwise, or folds rows that one block has whole or walks; reads it no buffer that it writes, and can it be
+// lifted (lift.hpp)?
 bool has_tile_form(const kernel_ir::Kernel& kernel);
 
-// What one block covers is a tile, what several share out is in the grid, and what has one point only is no axis. All
-// that a block reads is there before it stores anything, so that a result may take an operand's memory.
+// What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point
+// only is no axis. Without loops, all that a block reads is there before it stores anything, so that a result may take
+// an operand's memory.
 ScheduledTiles as_tiles(LoweredGroup group);
 
 }  // namespace kw::plan

@@ -273,6 +273,7 @@ class ProgramBuilder {
     offsets_of_[pending.identity].insert(pending.placed.offsets);
     TileStep step;
     step.group = static_cast<int>(group);
+    step.by_last = one.by_last;
     step.offsets = std::move(one.offsets);
     step.repetition = std::move(one.repetition);
     step.offsets.resize(one.buffers.size());

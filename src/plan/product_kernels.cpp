@@ -196,8 +196,10 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
     for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});
     return access;
   };
-  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place,
-              folded && window < 0 ? kernel::as_symbol(places[*folded]).value() : window);
+  std::vector<kernel::Symbol> folds;
+  if (window >= 0) folds = {window};
+  else if (folded) folds = {kernel::as_symbol(places[*folded]).value()};
+  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
 }
 
 }  // namespace

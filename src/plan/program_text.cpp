@@ -29,8 +29,8 @@ struct StepText {
     const std::string repeated = step.repetition ? "for " + step.repetition->size + " = 0 to " +
                                                        std::to_string(step.repetition->count) + ": "
                                                  : "";
-    return repeated + program.tiles[step.program].name + "(" + join(step.tensors, ", ") +
-           (step.repetition ? ", " + step.repetition->size : "") + ")";
+    return (step.by_last ? "then, in its last program, " : "") + repeated + program.tiles[step.program].name + "(" +
+           join(step.tensors, ", ") + (step.repetition ? ", " + step.repetition->size : "") + ")";
   }
   std::string operator()(const ExternStep& step) const { return "call " + print(graph, graph.nodes[step.node]); }
   std::string operator()(const ViewStep& step) const {

@@ -35,6 +35,7 @@ struct ScheduledTiles {
   std::vector<int> buffers;
   std::vector<int64_t> offsets;
   std::optional<Repetition> repetition = {};
+  bool by_last = false;  // as of a ScheduledKernel: of the tile program before
 };
 
 // Kernels, or tile programs with kernels behind them, in order of execution.

@@ -92,8 +92,12 @@ void BlockRun::run(const Instruction& instruction) {
 
 // --- Control ---
 
-BlockRun::Bounds BlockRun::bounds_of(const Instruction& loop) const {
-  return {kernel::evaluate(loop.begin, symbols_), kernel::evaluate(loop.end, symbols_)};
+std::vector<int64_t> BlockRun::iterations_of(const Instruction& loop) const {
+  std::vector<int64_t> values;
+  const int64_t end = kernel::evaluate(loop.end, symbols_);
+  for (int64_t value = kernel::evaluate(loop.begin, symbols_); value < end; value += loop.step) values.push_back(value);
+  if (loop.reversed) std::reverse(values.begin(), values.end());
+  return values;
 }
 
 void BlockRun::enter(const Instruction& loop) {
@@ -114,9 +118,9 @@ void BlockRun::leave(const Instruction& loop) {
 }
 
 void BlockRun::run_loop(const Instruction& loop) {
-  const Bounds bounds = bounds_of(loop);
+  const std::vector<int64_t> iterations = iterations_of(loop);
   enter(loop);
-  for (int64_t value = bounds.begin; value < bounds.end; value += loop.step) {
+  for (int64_t value : iterations) {
     begin_iteration(loop, value);
     run(loop.body);
     end_iteration(loop);

@@ -34,11 +34,7 @@ class BlockRun {
   void run(const Instruction& instruction);
 
   // The parts of loops, ifs and barriers, for blocks that go in step.
-  struct Bounds {
-    int64_t begin, end;
-    bool operator==(const Bounds&) const = default;
-  };
-  Bounds bounds_of(const Instruction& loop) const;
+  std::vector<int64_t> iterations_of(const Instruction& loop) const;  // its variable's values, in order
   void enter(const Instruction& loop);
   void begin_iteration(const Instruction& loop, int64_t value) { symbols_[loop.symbol] = value; }
   void end_iteration(const Instruction& loop);

@@ -156,12 +156,12 @@ class GridRun {
 
   void run_loop_in_step(const Instruction& loop, const Blocks& blocks) {
     if (blocks.empty()) return;
-    const BlockRun::Bounds bounds = blocks[0]->bounds_of(loop);
+    const std::vector<int64_t> iterations = blocks[0]->iterations_of(loop);
     for (const auto& block : blocks)
-      if (!(block->bounds_of(loop) == bounds))
+      if (block->iterations_of(loop) != iterations)
         block->fail(loop, "a barrier of several blocks is in a loop that is not the same for all blocks");
     for (const auto& block : blocks) block->enter(loop);
-    for (int64_t value = bounds.begin; value < bounds.end; value += loop.step) {
+    for (int64_t value : iterations) {
       for (const auto& block : blocks) block->begin_iteration(loop, value);
       run_in_step(loop.body, blocks);
       for (const auto& block : blocks) block->end_iteration(loop);

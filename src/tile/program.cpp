@@ -13,6 +13,21 @@ std::vector<Symbol> lanes_among(const Program& program, const std::vector<bool>&
   return lanes;
 }
 
+bool maps_and_folds(const std::vector<Instruction>& body) {
+  return std::all_of(body.begin(), body.end(), [](const Instruction& one) {
+    switch (one.kind) {
+      case Kind::kConstant:
+      case Kind::kIndex:
+      case Kind::kOp:
+      case Kind::kFold:
+      case Kind::kStore: return true;
+      case Kind::kLoad: return one.mode == CopyMode::kPlain;
+      case Kind::kFor: return maps_and_folds(one.body);
+      default: return false;
+    }
+  });
+}
+
 }  // namespace
 
 int64_t width_of(const Program& program, Symbol lane) { return program.symbols[lane].range.high + 1; }
@@ -82,18 +97,7 @@ bool waits_for_grid(const Program& program) {
 
 bool maps_and_folds(const Program& program) {
   const auto is_row = [](const Buffer& buffer) { return buffer.shape.size() == 1 && buffer.strides.empty(); };
-  return std::all_of(program.buffers.begin(), program.buffers.end(), is_row) &&
-         std::all_of(program.body.begin(), program.body.end(), [](const Instruction& one) {
-           switch (one.kind) {
-             case Kind::kConstant:
-             case Kind::kIndex:
-             case Kind::kOp:
-             case Kind::kFold:
-             case Kind::kStore: return true;
-             case Kind::kLoad: return one.mode == CopyMode::kPlain;
-             default: return false;
-           }
-         });
+  return std::all_of(program.buffers.begin(), program.buffers.end(), is_row) && maps_and_folds(program.body);
 }
 
 }  // namespace kw::tile

@@ -108,7 +108,7 @@ enum class Kind {
   kDot,      // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
   kFold,     // results = operands folded by `reduce` over `lanes`
   kScan,     // results = operands folded by `reduce` over the points of lane `from` so far, this one included
-  kFor,      // for symbol from begin to end by step: body. Carried values below
+  kFor,      // for symbol from begin to end by step (or the same values, the last first): body. Carried values below
   kIf,       // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
   // All that the block (cluster, grid) wrote before is seen by all of it after. A grid's may have a counter in memory,
   // of i32, which is zero at the start: blocks count there that they came.
@@ -138,7 +138,7 @@ struct Instruction {
 
   ScalarOp op = ScalarOp::kAdd;                  // kOp
   ReduceOp reduce = ReduceOp::kSum;              // kFold, kScan
-  bool reversed = false;                         // kScan: from the end to the start
+  bool reversed = false;                         // kScan, kFor: from the end to the start
   double number = 0.0;                           // kConstant of a floating type
   int64_t integer = 0;                           // kConstant of an integral type or b1
   Index index;                                   // kIndex; kBarrier: how often all waited before
@@ -202,7 +202,8 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
-// Does it map elements and fold them, without loops, products and scans, from and to buffers that are rows of elements?
+// Does it map elements and fold them, in loops or without, but for products and scans, from and to buffers that are
+// rows of elements?
 bool maps_and_folds(const Program& program);
 
 // Is there a barrier of all its blocks? They must then be able to run at once.

@@ -451,6 +451,7 @@ class ProgramParser {
     if (reader_.accept("step")) result.step = whole_number(1, std::numeric_limits<int32_t>::max());
     if (reader_.accept("stages")) result.stages = whole_number(1, 1 << 10);
     result.unrolled = reader_.accept("unrolled");
+    result.reversed = reader_.accept("reversed");
     std::vector<Name> results;
     if (reader_.accept("carry")) {
       do {

@@ -269,6 +269,7 @@ class ProgramPrinter {
     if (instruction.step != 1) text += fmt::format(" step {}", instruction.step);
     if (instruction.stages != 0) text += fmt::format(" stages {}", instruction.stages);
     if (instruction.unrolled) text += " unrolled";
+    if (instruction.reversed) text += " reversed";
     if (instruction.arguments.empty()) return text;
     text += " carry ";
     for (size_t i = 0; i < instruction.arguments.size(); ++i) {

@@ -117,11 +117,11 @@ TEST(CpuAttention, RepeatedLaunchesAreRefusedByName) {
   for (const Step& step : program.steps) {
     const auto* tiles = std::get_if<TileStep>(&step);
     if (!tiles) continue;
-    EXPECT_NE(printer->launch(program, *tiles).find("load_kernels()."), std::string::npos);
+    EXPECT_NE(printer->launch(program, *tiles, nullptr).find("load_kernels()."), std::string::npos);
     TileStep repeated = *tiles;
     repeated.repetition = Repetition{3, "step"};
     try {
-      printer->launch(program, repeated);
+      printer->launch(program, repeated, nullptr);
       FAIL() << "it was printed";
     } catch (const Error& error) { EXPECT_NE(std::string(error.what()).find("repeated launches"), std::string::npos); }
     return;

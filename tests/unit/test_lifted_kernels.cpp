@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "emit/kernel_text.hpp"
+#include "emit/tile_in_place.hpp"
 #include "plan/estimate.hpp"
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
@@ -46,6 +47,37 @@ constexpr Case kCases[] = {
      "  %n = mul(%d, %r) : f32\n  %y = mul(%n, %w) : f32\n  store %y to out[1000*row + column]\n"},
     {"columns", "  axis column = 16384 parallel block 64\n  axis row = 64 reduce block 64\n",
      "  %x = load x[16384*row + column] : f32\n  %total = reduce sum(%x) : f32\n  store %total to out[column]\n"},
+    {"walked sums", "  axis row = 52 parallel block 1\n  axis column = 20000 reduce block 8192 looped\n",
+     "  %x = load x[20000*row + column] : f32\n  %total = reduce sum(%x) : f32\n  %e = exp(%x) : f32\n"
+     "  %largest = reduce max(%e) : f32\n  %y = mul(%total, %largest) : f32\n  store %y to out[row]\n"},
+    {"walked softmax", "  axis row = 64 parallel block 1\n  axis column = 16384 reduce block 4096 looped\n",
+     "  %x = load x[16384*row + column] : f32\n  %largest = reduce max_sum_exp(%x) : f32\n"
+     "  %total = reduce max_sum_exp.1(%x) : f32\n  %d = sub(%x, %largest) : f32\n  %e = exp(%d) : f32\n"
+     "  %y = div(%e, %total) : f32\n  store %y to out[16384*row + column]\n"},
+    {"walked deviations", "  axis row = 100 parallel block 1\n  axis column = 10000 reduce block 4096 looped\n",
+     "  %x = load x[10000*row + column] : f32\n  %mean = reduce moments(%x) : f32\n"
+     "  %squares = reduce moments.1(%x) : f32\n  %d = sub(%x, %mean) : f32\n  %r = rsqrt(%squares) : f32\n"
+     "  %y = mul(%d, %r) : f32\n  store %y to out[10000*row + column]\n"},
+    {"walked planes",
+     "  axis channel = 64 parallel block 1\n  axis batch = 16 reduce block 1 looped\n"
+     "  axis place = 1024 reduce block 512 looped\n",
+     "  %x = load x[65536*batch + 1024*channel + place] : f32\n  %total = reduce sum(%x) : f32\n"
+     "  store %total to out[channel]\n"},
+    {"walked columns", "  axis column = 1024 parallel block 64\n  axis row = 1000 reduce block 32 looped\n",
+     "  %x = load x[1024*row + column] : f32\n  %w = load w[column] : f32\n  %p = mul(%x, %w) : f32\n"
+     "  %total = reduce sum(%p) : f32\n  %place = reduce arg_max(%x) : i64\n  %f = cast(%place) : f32\n"
+     "  %y = add(%f, %total) : f32\n  store %y to out[column]\n"},
+    {"combined moments", "  axis row = 128 parallel block 8\n  axis part = 100 reduce block 128\n",
+     "  %m = load x[100*row + part] : f32\n  %s = load x[100*row + part + 500000] : f32\n  %c = constant 32 : f32\n"
+     "  %mean = reduce combine_moments(%m, %s, %c) : f32\n  %all = reduce combine_moments.1(%m, %s, %c) : f32\n"
+     "  %y = mul(%mean, %all) : f32\n  store %y to out[row]\n"},
+    {"combined exponentials",
+     "  axis row = 128 parallel block 1\n  axis place = 4096 parallel block 1024\n"
+     "  axis part = 16 reduce block 16\n",
+     "  %m = load w[part] : f32\n  %s = load w[part + 16] : f32\n  %x = load x[4096*row + place] : f32\n"
+     "  %largest = reduce combine_max_sum_exp(%m, %s) : f32\n  %total = reduce combine_max_sum_exp.1(%m, %s) : f32\n"
+     "  %d = sub(%x, %largest) : f32\n  %e = exp(%d) : f32\n  %y = div(%e, %total) : f32\n"
+     "  store %y to out[4096*row + place]\n"},
     {"places", "  axis row = 1000 parallel block 4\n  axis column = 1048 reduce block 2048\n",
      "  %x = load x[1048*row + column] : f32\n  %place = reduce arg_max(%x) : i64\n  %y = cast(%place) : f32\n"
      "  store %y to out[row]\n"},
@@ -69,7 +101,23 @@ TEST(LiftedKernels, CostWhatTheirKernelsDo) {
   }
 }
 
-TEST(LiftedKernels, FoldRowsThatAreKeptWholeByFoldsOfOneOperand) {
+// A schedule of a search, too: other blocks, and warps.
+TEST(LiftedKernels, CostWhatTheirKernelsDoWhateverTheSchedule) {
+  const DeviceDescription device = default_device("triton");
+  for (const Case& one : kCases)
+    for (const int warps : {1, 8, 32})
+      for (const int64_t part : {1, 4, 16}) {
+        LoweredGroup group = group_of(text_of(one));
+        group.kernel.num_warps = warps;
+        for (kernel_ir::Axis& axis : group.kernel.axes)
+          if (axis.looped) axis.block = std::max<int64_t>(1, axis.block / part);
+        const KernelEstimate before = estimate(group.kernel, device), after = estimate(as_tiles(group).program, device);
+        EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.05) << one.name << " " << warps << " " << part;
+        EXPECT_EQ(after.registers, before.registers) << one.name << " " << warps << " " << part;
+      }
+}
+
+TEST(LiftedKernels, FoldRowsByFoldsOfOneOperand) {
   const auto kernel = [](const std::string& axis, const std::string& fold) {
     return kernel_ir::parse_kernel(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[65536] input\n"
@@ -78,8 +126,29 @@ TEST(LiftedKernels, FoldRowsThatAreKeptWholeByFoldsOfOneOperand) {
   };
   EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce sum(%x) : f32\n")));
   EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce moments.1(%x) : f32\n")));
-  EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %y = reduce sum(%x) : f32\n")));
-  EXPECT_FALSE(has_tile_form(kernel("block 1024", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+  EXPECT_TRUE(has_tile_form(kernel("block 256 looped", "  %y = reduce sum(%x) : f32\n")));
+  EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %c = constant 2 : f32\n  %y = reduce sum(%c) : f32\n")));
+  EXPECT_FALSE(has_tile_form(kernel("block 256 looped cooperative", "  %y = reduce sum(%x) : f32\n")));
+  EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+  EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+}
+
+// A running mean, beside rows that are walked twice.
+TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
+  const tile::Program program =
+      as_tiles(
+          group_of(
+              "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[65536] input\n"
+              "  buffer before : f32[64] input\n  buffer after : f32[64] output\n  buffer y : f32[65536] output\n"
+              "  axis row = 64 parallel block 1\n  axis column = 1024 reduce block 256 looped\n"
+              "  %x = load x[1024*row + column] : f32\n  %total = reduce sum(%x) : f32\n  %b = load before[row] : f32\n"
+              "  %a = add(%b, %total) : f32\n  %y = sub(%x, %total) : f32\n  store %y to y[1024*row + column]\n"
+              "  store %a to after[row]\n}\n"))
+          .program;
+  EXPECT_TRUE(reads_what_it_writes(program, 1, 2));
+  EXPECT_TRUE(reads_first(program, 1, 2).holds);
+  EXPECT_FALSE(reads_what_it_writes(program, 0, 3));  // the second walk would read what the first block stored
+  EXPECT_FALSE(reads_first(program, 0, 3).holds);
 }
 
 TEST(LiftedKernels, AreAllButScattersAndEightBitFloats) {

@@ -62,6 +62,25 @@ TEST(RowFolds, ComputeWhatTheyMean) {
   }
 }
 
+// Of parts with counts of their own, of equal parts, and with maxima.
+TEST(RowFolds, CombineParts) {
+  kernel::Memory memory;
+  for (int at = 0; at < 6 * 41; ++at) memory["x"].reals.push_back((at * 7 % 89 - 44) * 0.125);
+  for (int at = 0; at < 41; ++at) memory["w"].reals.push_back(at * 5 % 17);
+  for (const char* fold : {"combine_moments(x[row, column], w[column], w[column]; column)",
+                           "combine_moments(x[row, column], w[column], 8.0; column)",
+                           "combine_max_sum_exp(x[row, column], w[column]; column)"}) {
+    const kernel::Kernel kernel = rows(std::string("  out y: f32[6]\n  first = ") + fold + ".0\n  second = " + fold +
+                                       ".1\n  y[row] = first + 0.5 * second\n");
+    const std::string text = text_of(kernel);
+    const auto expected = kernel::evaluate(kernel, memory, {}).at("y").reals;
+    const auto found = tile::interpret(tile::parse_program(text), memory, {}, tile::Arithmetic::kDouble).at("y").reals;
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t at = 0; at < found.size(); ++at) ASSERT_NEAR(found[at], expected[at], 1e-9) << fold << "\n" << text;
+    EXPECT_LE(count(text, " select "), 1U) << text;
+  }
+}
+
 TEST(RowFolds, MaskOnlyWhatLoadsCannotYield) {
   const std::string softmax = text_of(rows(kSoftmax)), norm = text_of(rows(kNorm)), places = text_of(rows(kPlaces));
   EXPECT_EQ(count(softmax, "otherwise -inf"), 1U) << softmax;

@@ -70,7 +70,7 @@ class CpuPrinter : public TargetPrinter {
     return call(kernel, step.tensors, step.offsets);
   }
 
-  std::string launch(const Program& program, const TileStep& step) const override {
+  std::string launch(const Program& program, const TileStep& step, const TileStep*) const override {
     const tile::Program& tiles = program.tiles[step.program];
     if (step.repetition) cpu::refuse_tile(tiles, "repeated launches");
     return call(tiles, step.tensors, step.offsets);

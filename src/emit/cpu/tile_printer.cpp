@@ -319,9 +319,16 @@ class TilePrinter {
     }
     assign(at_, first, {step.declared.begin(), step.declared.end()});
     const std::string& name = at_.text.symbol(loop.symbol);
-    at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; {3})", name, at_.text.index(loop.begin).text,
-                             within(at_.text.index(loop.end), precedence::kAdd),
-                             loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step)));
+    const Text begin = at_.text.index(loop.begin), end = at_.text.index(loop.end);
+    if (loop.reversed)
+      at_.out.open(
+          fmt::format("for (int64_t {0} = {1} + (({2} - {3} + {4} - 1) / {4} - 1) * {4}; {0} >= {1}; {0} -= {4})", name,
+                      within(begin, precedence::kAdd), within(end, precedence::kAdd),
+                      within(begin, precedence::kMultiply), loop.step));
+    else
+      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; {3})", name, begin.text,
+                               within(end, precedence::kAdd),
+                               loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step)));
     print_block(step.body);
     assign(at_, next);
     at_.out.close();

@@ -1,5 +1,5 @@
-// Two kernels in one launch: every program runs the first, and the last program to end runs the second, which has one
-// program. So a sum's parts are added without a launch of their own, always in the same order.
+// Two kernels, or tile programs, in one launch: every program runs the first, and the last program to end runs the
+// second, which has one program. So a sum's parts are added without a launch of their own, always in the same order.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 namespace kw::triton {
 
 struct JoinedLaunch {
-  int first = 0, last = 0;  // of program.kernels
+  bool of_tiles = false;  // of program.tiles; else of program.kernels
+  int first = 0, last = 0;
   std::vector<int> shared;  // per buffer of the last: the first's buffer that is the same tensor, or −1
   std::string name;
   bool joins(const JoinedLaunch& other) const {
-    return first == other.first && last == other.last && shared == other.shared;
+    return of_tiles == other.of_tiles && first == other.first && last == other.last && shared == other.shared;
   }
 };
 
@@ -23,16 +24,19 @@ std::vector<JoinedLaunch> joined_launches(const Program& program);
 
 // The one for these two steps, found among `all`.
 const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const KernelStep& step, const KernelStep& last);
+const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const TileStep& step, const TileStep& last);
 
 // The @triton.jit function that runs both.
 std::string joined_function(const Program& program, const JoinedLaunch& joined);
 
-// Its pointers (without "_ptr") and block constants, in the order of its parameters, before the counter of programs
-// that have ended.
+// Its pointers and block constants, in the order of its parameters, before the counter of programs that have ended.
 struct JoinedParameter {
-  std::string name;
-  const kernel_ir::Buffer* buffer;
+  std::string name;  // "x_ptr"; of tile programs "x"
+  DType dtype = DType::f32;
+  bool aligned = true;  // divisible by 16
 };
+std::vector<JoinedParameter> pointers_of(const kernel_ir::Kernel& kernel);
+std::vector<JoinedParameter> pointers_of(const tile::Program& tiles);
 std::vector<JoinedParameter> joined_pointers(const Program& program, const JoinedLaunch& joined);
 struct JoinedConstant {
   std::string name;

@@ -16,8 +16,9 @@ using tile::kNoValue;
 namespace {
 
 bool folds(const tile::Program& program) {
-  return std::any_of(program.body.begin(), program.body.end(),
-                     [](const Instruction& one) { return one.kind == tile::Kind::kFold; });
+  return std::any_of(program.body.begin(), program.body.end(), [](const Instruction& one) {
+    return one.kind == tile::Kind::kFold || one.kind == tile::Kind::kFor;
+  });
 }
 
 }  // namespace
@@ -39,9 +40,10 @@ TileAddresses::TileAddresses(const tile::Program& program, const IndexNames& nam
       names_(names),
       ranges_(tile::ranges_of(program)),
       folds_rows_(tile::maps_and_folds(program) && folds(program)) {
-  for (const Instruction& one : program.body)
+  tile::for_each(program.body, [&](const Instruction& one) {
     for (const tile::Coordinate& coordinate : one.access.coordinates)
       ++offsets_[names_.spelled(names_.along_lanes(names_.shortened(coordinate.index)), {})];
+  });
 }
 
 // The terms of an index that no lane moves.

@@ -156,7 +156,8 @@ std::vector<Index> IndexNames::parts_by_lanes(const Index& index) const {
   return parts;
 }
 
-// Of the index of an axis that blocks share out, times a number: what the block's position adds to its lane's.
+// Of the index of an axis that blocks share out, or a loop walks, times a number: what the block's position, or where
+// the iteration begins, adds to its lane's.
 std::optional<Index> IndexNames::start_of_block(const Index& part, const Index& index) const {
   if (part.terms.size() != 1 || part.terms[0].factors.size() != 1) return std::nullopt;
   const kernel::IndexFactor& lane = part.terms[0].factors[0];
@@ -165,9 +166,13 @@ std::optional<Index> IndexNames::start_of_block(const Index& part, const Index& 
   for (const kernel::IndexTerm& term : index.terms) {
     if (term.factors.size() != 1 || term.factors[0].kind != kernel::IndexFactor::Kind::kSymbol) continue;
     const tile::SymbolInfo& block = program_.symbols[term.factors[0].symbol];
-    if (block.kind != tile::SymbolKind::kGrid || block.name != program_.symbols[lane.symbol].name + "_block" ||
-        term.coefficient != part.terms[0].coefficient * tile::width_of(program_, lane.symbol))
-      continue;
+    const std::string& name = program_.symbols[lane.symbol].name;
+    const int64_t width = tile::width_of(program_, lane.symbol);
+    const bool shared_out = block.kind == tile::SymbolKind::kGrid && block.name == name + "_block" &&
+                            term.coefficient == part.terms[0].coefficient * width;
+    const bool walked = block.kind == tile::SymbolKind::kLoop && block.name == name + "_start" &&
+                        term.coefficient == part.terms[0].coefficient;
+    if (!shared_out && !walked) continue;
     Index start;
     start.terms = {term};
     return start;

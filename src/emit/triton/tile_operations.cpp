@@ -29,6 +29,7 @@ Operation TileOperations::of(const Instruction& one) const {
   if (reciprocal_of_divisor(one)) operation.op = ScalarOp::kMul;
   if (one.op == ScalarOp::kDiv && tile::maps_and_folds(program_) && is_sum_of_shares(one.operands[0]))
     operation.to_the_bit = false;
+  if (one.op == ScalarOp::kReciprocal && is_count_so_far(one.operands[0])) operation.to_the_bit = false;
   // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
   if (one.op == ScalarOp::kExp && tile::maps_and_folds(program_))
     operation.roughly = operation.roughly || is_below_largest(one.operands[0]);
@@ -36,15 +37,38 @@ Operation TileOperations::of(const Instruction& one) const {
 }
 
 bool TileOperations::is_below_largest(Value value) const {
-  const Instruction* difference = values_.maker(value);
-  if (!difference || difference->kind != Kind::kOp || difference->op != ScalarOp::kSub) return false;
-  const Instruction* largest = values_.maker(difference->operands[1]);
-  if (!largest || largest->kind != Kind::kFold || largest->reduce != tile::ReduceOp::kMax) return false;
-  Value folded = largest->operands[0];
-  const Instruction* masked = values_.maker(folded);
-  if (folded != difference->operands[0] && masked && masked->kind == Kind::kOp && masked->op == ScalarOp::kSelect)
-    folded = masked->operands[1];
-  return folded == difference->operands[0];
+  const auto operation = [&](Value of, ScalarOp op) -> const Instruction* {
+    const Instruction* made = values_.maker(of);
+    return made && made->kind == Kind::kOp && made->op == op ? made : nullptr;
+  };
+  const Instruction* difference = operation(value, ScalarOp::kSub);
+  if (!difference) return false;
+  if (const Instruction* distance = operation(difference->operands[1], ScalarOp::kAbs)) {
+    const Instruction* apart = operation(distance->operands[0], ScalarOp::kSub);
+    return apart && values_.alike().argument_of(apart->operands[1]) == apart->operands[1];
+  }
+  Value largest = difference->operands[1];
+  if (const Instruction* fold = values_.maker(largest)) {
+    if (fold->kind != Kind::kFold || fold->reduce != tile::ReduceOp::kMax) return false;
+    largest = fold->operands[0];
+  }
+  if (largest == difference->operands[0]) return true;
+  // Of a row that is walked, what the loop's maximum takes up.
+  if (const Value yield = values_.alike().yield_of(largest); yield != tile::kNoValue) {
+    const Instruction* step = operation(yield, ScalarOp::kMaximum);
+    if (!step || step->operands[0] != values_.alike().argument_of(largest)) return false;
+    largest = step->operands[1];
+  }
+  const Instruction* masked = operation(largest, ScalarOp::kSelect);
+  return values_.alike().same(largest, difference->operands[0]) ||
+         (masked && values_.alike().same(masked->operands[1], difference->operands[0]));
+}
+
+bool TileOperations::is_count_so_far(Value value) const {
+  const Instruction* made = values_.maker(value);
+  if (made && made->kind == Kind::kOp && made->op == ScalarOp::kMaximum) made = values_.maker(made->operands[0]);
+  return made && made->kind == Kind::kOp && made->op == ScalarOp::kAdd && tile::maps_and_folds(program_) &&
+         values_.alike().argument_of(made->operands[0]) == made->operands[0];
 }
 
 bool TileOperations::is_sum_of_shares(Value value) const {
@@ -54,6 +78,8 @@ bool TileOperations::is_sum_of_shares(Value value) const {
   if (share && share->kind == Kind::kOp && share->op == ScalarOp::kSelect) share = values_.maker(share->operands[1]);
   if (!share || share->kind != Kind::kOp || share->op != ScalarOp::kMul) return false;
   const Instruction* weight = values_.maker(share->operands[1]);
+  if (weight && weight->kind == Kind::kOp && weight->op == ScalarOp::kMul)
+    weight = values_.maker(weight->operands[1]);  // of what several points have met in
   int exponent = 0;
   return weight && weight->kind == Kind::kConstant && std::frexp(weight->number, &exponent) == 0.5;
 }

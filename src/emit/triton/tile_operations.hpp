@@ -20,8 +20,10 @@ class TileOperations {
 
  private:
   DType dtype(tile::Value value) const { return program_.values[value].type.dtype; }
-  // Is it x − max(x), along the same lanes?
+  // Is it x − max(x), along the same lanes; or −|x − m|, where m is the largest so far?
   bool is_below_largest(tile::Value value) const;
+  // Is it what a loop counts, or one where that is 0? A mean's weights need not be rounded better than its sums.
+  bool is_count_so_far(tile::Value value) const;
   // Is it a sum of what a power of two scales?
   bool is_sum_of_shares(tile::Value value) const;
 

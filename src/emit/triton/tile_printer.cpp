@@ -8,6 +8,7 @@
 
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_addresses.hpp"
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
@@ -49,6 +50,7 @@ class TilePrinter {
       : program_(program),
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
+        lane_dimensions_(lane_dimensions(program)),
         waits_for_grid_(tile::waits_for_grid(program)),
         names_(program),
         addresses_(program, names_),
@@ -136,14 +138,9 @@ class TilePrinter {
   }
 
   std::string shape_text(const Lanes& lanes) const {
+    if (full_rank_) return lane_dimensions_.shape(program_, lanes);
     std::vector<std::string> sizes;
-    if (full_rank_) {
-      for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
-        if (const auto lane = static_cast<Symbol>(symbol); program_.symbols[symbol].kind == SymbolKind::kLane)
-          sizes.push_back(tile::has_lane(lanes, lane) ? std::to_string(width(lane)) : "1");
-    } else {
-      for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
-    }
+    for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
     return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
   }
 
@@ -229,8 +226,16 @@ class TilePrinter {
       const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
       helpers_.insert(helpers.begin(), helpers.end());
-      return give(value, result, one.operands);
+      return give(value, result, one.operands, !takes_last_of(one));
     }
+  }
+
+  // Is it computed from what the iteration before left, for another value than the next one? Behind that, both would
+  // have to be kept.
+  bool takes_last_of(const Instruction& one) const {
+    const auto is_argument = [&](Value operand) { return values_.alike().argument_of(operand) == operand; };
+    return full_rank_ && values_.only_operation(one.results[0]) != nullptr &&
+           std::any_of(one.operands.begin(), one.operands.end(), is_argument);
   }
 
   // Where a mask withheld what an index is made of, it may be anything, and is nobody's mistake.
@@ -399,10 +404,15 @@ class TilePrinter {
 
   FoldedDimensions dimensions_of(const Instruction& fold) const {
     FoldedDimensions dimensions{{}, 0, full_rank_};
+    if (full_rank_) {
+      for (Symbol lane : fold.lanes) dimensions.folded.push_back(static_cast<size_t>(lane_dimensions_.of_lane[lane]));
+      std::sort(dimensions.folded.begin(), dimensions.folded.end());
+      dimensions.count = static_cast<size_t>(lane_dimensions_.count);
+      return dimensions;
+    }
     for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol) {
       const auto lane = static_cast<Symbol>(symbol);
-      if (program_.symbols[symbol].kind != SymbolKind::kLane ||
-          !(full_rank_ || tile::has_lane(type(fold.operands[0]).lanes, lane)))
+      if (program_.symbols[symbol].kind != SymbolKind::kLane || !tile::has_lane(type(fold.operands[0]).lanes, lane))
         continue;
       if (tile::has_lane(fold.lanes, lane)) dimensions.folded.push_back(dimensions.count);
       ++dimensions.count;
@@ -459,14 +469,37 @@ class TilePrinter {
     if (one.step != 1) bounds += fmt::format(", {}", one.step);
     if (one.stages > 0) bounds += fmt::format(", num_stages={}", one.stages);
     const std::string_view range = one.unrolled ? "tl.static_range" : one.stages > 0 ? "tl.range" : "range";
-    line(fmt::format("for {} in {}({}):", program_.symbols[one.symbol].name, range, bounds));
+    const std::string& variable = program_.symbols[one.symbol].name;
+    const std::string numbered = one.reversed ? number_of(variable) : variable;
+    if (one.reversed) bounds = reversed_bounds(one);
+    line(fmt::format("for {} in {}({}):", numbered, range, bounds));
     indent_ += 4;
     const size_t empty = out_.size();
+    if (one.reversed) assign(variable, started_text(one, numbered));
     print_definitions(&one);
     print_body(one.body);
     set_variables(one.yields, one.results, one.arguments);
     if (out_.size() == empty) line("pass");
     indent_ -= 4;
+  }
+
+  // Iterations are counted down, and their starts multiples of the step: of a start that is counted down itself the
+  // compiler would not know that it is aligned, and accesses would be narrow.
+  std::string reversed_bounds(const Instruction& loop) const {
+    const Index count = kernel::ceil_divide(loop.end - loop.begin, loop.step, ranges_);
+    const std::string stages = loop.stages > 0 ? fmt::format(", num_stages={}", loop.stages) : "";
+    return fmt::format("{}, -1, -1{}", names_.spelled(count - Index(1), {}), stages);
+  }
+
+  std::string number_of(const std::string& start) const {
+    std::string number = start + "_number";
+    while (names_.is_taken(number)) number += "_";
+    return number;
+  }
+
+  std::string started_text(const Instruction& loop, const std::string& number) const {
+    const std::string start = loop.step == 1 ? number : fmt::format("{} * {}", number, loop.step);
+    return loop.begin == Index(0) ? start : fmt::format("{} + {}", names_.spelled(loop.begin, {}), start);
   }
 
   // `variable = value` for each; what mentions a variable that is set before it is computed first.
@@ -509,7 +542,9 @@ class TilePrinter {
 
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
-  const bool full_rank_, waits_for_grid_;
+  const bool full_rank_;
+  const LaneDimensions lane_dimensions_;  // where the rank is full
+  const bool waits_for_grid_;
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tile/alike.hpp"
+
 namespace kw::triton {
 namespace {
 
@@ -16,6 +18,7 @@ class Walk {
  public:
   explicit Walk(const tile::Program& program)
       : program_(program),
+        alike_(program),
         of_product_(program.values.size()),
         multiplied_(program.values.size()),
         epsilons_(program.values.size()),
@@ -28,8 +31,8 @@ class Walk {
   }
 
   TileRoots run() {
-    body(program_.body, false);
     roots_.maps_and_folds = tile::maps_and_folds(program_);
+    body(program_.body, false);
     roots_.contracts = has_product_ && !rounds_apart_ && !roots_.has_steps;
     find_what_decides(program_.body);
     return std::move(roots_);
@@ -63,7 +66,7 @@ class Walk {
       for (size_t at = 0; at < one.arguments.size(); ++at) {
         const bool again = pass > 0;
         const Value argument = one.arguments[at], operand = one.operands[at];
-        roots_.known_to_the_bit[argument] = roots_.known_to_the_bit[operand] &&
+        roots_.known_to_the_bit[argument] = roots_.known_to_the_bit[operand] && !sums_up(one.yields[at]) &&
                                             (!again || roots_.known_to_the_bit[one.yields[at]]);
         of_product_[argument] = of_product_[operand] || (again && of_product_[one.yields[at]]);
         const auto& element_wise = roots_.is_of_product;
@@ -72,6 +75,14 @@ class Walk {
       body(one.body, true);
     }
     results(one, {one.operands, one.yields});
+  }
+
+  // Is what the iterations of a fold carry a sum of some kind? Of a walk along rows, not of steps in time.
+  bool sums_up(Value yield) const {
+    const Instruction* made = alike_.maker(yield);
+    const bool is_extreme = made && made->kind == Kind::kOp &&
+                            (made->op == ScalarOp::kMaximum || made->op == ScalarOp::kMinimum);
+    return roots_.maps_and_folds && is_floating(dtype(yield)) && !is_extreme;
   }
 
   void results(const Instruction& one, const std::vector<std::vector<Value>>& from) {
@@ -152,8 +163,18 @@ class Walk {
            (one.op >= ScalarOp::kEqual && one.op <= ScalarOp::kGreaterEqual && asks_for_more(one));
   }
 
+  // Is one of the two the largest so far, in which the other is taken up? The sum of exponentials below it is the same
+  // whichever is the larger.
+  bool asks_running_maximum(const Instruction& one) const {
+    const Value yield = alike_.yield_of(one.operands[1]);
+    const Instruction* made = yield == tile::kNoValue ? nullptr : alike_.maker(yield);
+    return made && made->kind == Kind::kOp && made->op == ScalarOp::kMaximum &&
+           made->operands == std::vector<Value>{one.operands[1], one.operands[0]};
+  }
+
   // Whether a value is NaN does not hang on its last place, nor whether a product or quotient is 0.
   bool asks_for_more(const Instruction& one) const {
+    if (asks_running_maximum(one)) return false;
     if (one.op != ScalarOp::kEqual && one.op != ScalarOp::kNotEqual) return true;
     return one.operands[0] != one.operands[1] && !(scales_[one.operands[0]] && is_zero_[one.operands[1]]);
   }
@@ -176,6 +197,7 @@ class Walk {
   }
 
   const tile::Program& program_;
+  const tile::Alike alike_;
   // [value] of_product_: through folds, too; scales_: is it a product, quotient or exponential?
   std::vector<bool> of_product_, multiplied_, epsilons_, is_zero_, scales_;
   bool has_product_ = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "support/text.hpp"
 
@@ -120,7 +121,7 @@ std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& 
 std::optional<std::string> symbol_call(const tile::Program& program, Symbol symbol) {
   if (program.symbols[symbol].kind == tile::SymbolKind::kLane)
     return fmt::format("tl.arange(0, {}){}", tile::width_of(program, symbol),
-                       tile::maps_and_folds(program) ? brackets({symbol}, all_lanes(program)) : "");
+                       tile::maps_and_folds(program) ? lane_dimensions(program).brackets(symbol) : "");
   const auto place = std::find(program.grid.begin(), program.grid.end(), symbol);
   if (place == program.grid.end() || !has_own_dimensions(program)) return std::nullopt;
   return fmt::format("tl.program_id({})", program.grid.end() - 1 - place);

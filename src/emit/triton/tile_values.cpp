@@ -12,10 +12,11 @@ using tile::Value;
 
 TileValues::TileValues(const tile::Program& program)
     : program_(program),
+      alike_(program),
       ranges_(tile::ranges_of(program)),
-      makers_(program.values.size()),
       users_(program.values.size()),
       escapes_(program.values.size()),
+      leaves_branch_(program.values.size()),
       own_body_(program.values.size()) {
   visit(program.body);
 }
@@ -23,11 +24,7 @@ TileValues::TileValues(const tile::Program& program)
 void TileValues::visit(const std::vector<Instruction>& body) {
   for (const Instruction& one : body) {
     body_of_[&one] = &body;
-    const bool encloses = one.kind == Kind::kFor || one.kind == Kind::kIf;
-    for (Value result : one.results) {
-      if (!encloses) makers_[result] = &one;
-      own_body_[result] = &body;
-    }
+    for (Value result : one.results) own_body_[result] = &body;
     const auto use = [&](Value value) {
       if (value != kNoValue) users_[value].push_back(&one);
     };
@@ -37,7 +34,11 @@ void TileValues::visit(const std::vector<Instruction>& body) {
       for (const tile::Coordinate& coordinate : access->coordinates) use(coordinate.value);
     }
     for (const std::vector<Value>* values : {&one.yields, &one.otherwise_yields})
-      for (Value value : *values) escapes_[value] = true;
+      for (Value value : *values) {
+        escapes_[value] = true;
+        if (one.kind == Kind::kFor) use(value);
+        else leaves_branch_[value] = true;
+      }
     visit(one.body);
     visit(one.otherwise_body);
   }
@@ -50,7 +51,7 @@ const Instruction* TileValues::only_operation(Value value) const {
 }
 
 bool TileValues::is_nonnegative(Value value) const {
-  const Instruction* made = makers_[value];
+  const Instruction* made = maker(value);
   if (is_floating(program_.values[value].type.dtype)) return range(value).low >= 0;
   if (!made) return false;
   if (made->kind == Kind::kConstant) return made->integer >= 0;
@@ -58,9 +59,11 @@ bool TileValues::is_nonnegative(Value value) const {
 }
 
 kernel::ValueRange TileValues::range(Value value) const {
-  const Instruction* made = makers_[value];
-  if (!made || !is_floating(program_.values[value].type.dtype)) return {};
-  if (const auto known = known_ranges_.find(value); known != known_ranges_.end()) return known->second;
+  const Instruction* made = maker(value);
+  if (!is_floating(program_.values[value].type.dtype)) return {};
+  // While it is computed nothing is known of it: what loops carry is made of itself.
+  if (const auto [known, is_new] = known_ranges_.try_emplace(value); !is_new) return known->second;
+  if (!made) return known_ranges_[value] = carried_range(value);
   kernel::ValueRange found;
   if (made->kind == Kind::kConstant) found = kernel::range_of_constant(made->number);
   if (made->kind == Kind::kFold) found = kernel::range_of(made->reduce, range(made->operands[0]));
@@ -73,9 +76,24 @@ kernel::ValueRange TileValues::range(Value value) const {
   return known_ranges_[value] = found;
 }
 
+// Of what loops carry from what changes no fold, where each iteration takes its step.
+kernel::ValueRange TileValues::carried_range(Value value) const {
+  while (alike_.yield_of(value) != kNoValue && !maker(alike_.yield_of(value))) value = alike_.yield_of(value);
+  const Value yield = alike_.yield_of(value), initial = alike_.initial_of(value);
+  const Instruction *step = yield == kNoValue ? nullptr : maker(yield), *start = maker(initial);
+  if (!step || !start || step->kind != Kind::kOp || step->operands.size() != 2 || start->kind != Kind::kConstant ||
+      step->operands[0] != alike_.argument_of(value))
+    return {};
+  for (const tile::ReduceOp fold :
+       {tile::ReduceOp::kSum, tile::ReduceOp::kProd, tile::ReduceOp::kMax, tile::ReduceOp::kMin})
+    if (kernel::step_of(fold) == step->op && kernel::identity_of(fold) == start->number)
+      return kernel::range_of(fold, range(step->operands[1]));
+  return {};
+}
+
 // A mask as the conditions that all hold where it does.
 void TileValues::collect_parts(Value mask, std::set<Value>& parts) const {
-  const Instruction* made = makers_[mask];
+  const Instruction* made = maker(mask);
   if (made && made->kind == Kind::kOp && made->op == ScalarOp::kLogicalAnd)
     for (Value operand : made->operands) collect_parts(operand, parts);
   else parts.insert(mask);
@@ -89,12 +107,31 @@ bool TileValues::holds_within(Value mask, const std::set<Value>& parts) const {
 
 bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const {
   if (!known.insert(value).second) return false;
-  if (escapes_[value]) return true;
+  if (leaves_branch_[value]) return true;
+  const auto is_folded = [&](const Instruction& fold) {
+    return std::any_of(parts.begin(), parts.end(), [&](Value part) {
+      const auto& lanes = program_.values[part].type.lanes;
+      return std::any_of(lanes.begin(), lanes.end(),
+                         [&](tile::Symbol lane) { return tile::has_lane(fold.lanes, lane); });
+    });
+  };
   return std::any_of(users_[value].begin(), users_[value].end(), [&](const Instruction* user) {
     switch (user->kind) {
-      case Kind::kOp: return is_seen(user->results[0], parts, known);
+      case Kind::kOp:
+        // Selected where the mask holds alone.
+        if (user->op == ScalarOp::kSelect && user->operands[1] == value && user->operands[2] != value &&
+            user->operands[0] != value && holds_within(user->operands[0], parts))
+          return false;
+        return is_seen(user->results[0], parts, known);
       case Kind::kLoad:
       case Kind::kStore: return !holds_within(user->access.mask, parts);
+      // Lanes that stay apart are each as they were.
+      case Kind::kFold: return is_folded(*user) || is_seen(user->results[0], parts, known);
+      case Kind::kFor:
+        for (size_t at = 0; at < user->operands.size(); ++at)
+          if (user->operands[at] == value || user->yields[at] == value)
+            if (is_seen(user->arguments[at], parts, known) || is_seen(user->results[at], parts, known)) return true;
+        return false;
       default: return true;
     }
   });
@@ -119,7 +156,7 @@ std::set<Value> TileValues::masks_behind(Value value) const {
   while (!left.empty()) {
     const Value one = left.back();
     left.pop_back();
-    const Instruction* made = makers_[one];
+    const Instruction* made = maker(one);
     if (!seen.insert(one).second || !made) continue;
     if (made->kind == Kind::kLoad) {
       if (made->access.mask != kNoValue && has_all_lanes(value, made->access.mask)) masks.insert(made->access.mask);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernel/value_range.hpp"
-#include "tile/program.hpp"
+#include "tile/alike.hpp"
 
 namespace kw::triton {
 
@@ -16,7 +16,8 @@ class TileValues {
   explicit TileValues(const tile::Program& program);
 
   // The instruction whose result it is; nullptr for what a loop carries or an If leaves.
-  const tile::Instruction* maker(tile::Value value) const { return makers_[value]; }
+  const tile::Instruction* maker(tile::Value value) const { return alike_.maker(value); }
+  const tile::Alike& alike() const { return alike_; }
   // The operation that alone uses it, in the body in which it is made; nullptr where there is another use.
   const tile::Instruction* only_operation(tile::Value value) const;
 
@@ -34,12 +35,13 @@ class TileValues {
   bool holds_within(tile::Value mask, const std::set<tile::Value>& parts) const;
   bool is_seen(tile::Value value, const std::set<tile::Value>& parts, std::set<tile::Value>& known) const;
   kernel::ValueRange range(tile::Value value) const;
+  kernel::ValueRange carried_range(tile::Value value) const;
 
   const tile::Program& program_;
+  const tile::Alike alike_;
   std::vector<kernel::SymbolRange> ranges_;                      // [symbol]
-  std::vector<const tile::Instruction*> makers_;                 // [value]
   std::vector<std::vector<const tile::Instruction*>> users_;     // [value]
-  std::vector<bool> escapes_;                                    // [value] into or out of a loop or an If
+  std::vector<bool> escapes_, leaves_branch_;                    // [value] out of a loop or an If; an If alone
   std::vector<const std::vector<tile::Instruction>*> own_body_;  // [value]
   std::map<const tile::Instruction*, const std::vector<tile::Instruction>*> body_of_;
   mutable std::map<tile::Value, kernel::ValueRange> known_ranges_;

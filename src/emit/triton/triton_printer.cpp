@@ -45,14 +45,14 @@ Printed print_all(const Program& program) {
     printed.kernels += printer.run();
     printed.helpers.insert(printer.helpers().begin(), printer.helpers().end());
   }
-  for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
-    printed.kernels += "\n\n" + triton::joined_function(program, joined);
   for (const tile::Program& tiles : program.tiles) {
     triton::TileKernel kernel = triton::print_tile_kernel(tiles);
     if (!printed.kernels.empty()) printed.kernels += "\n\n";
     printed.kernels += kernel.source;
     printed.helpers.merge(kernel.helpers);
   }
+  for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
+    printed.kernels += "\n\n" + triton::joined_function(program, joined);
   return printed;
 }
 
@@ -66,26 +66,58 @@ bool has_loop(const Kernel& kernel) {
   return false;
 }
 
+// Whether the compiler may round a product and the sum that takes it once.
+std::string_view fusion_of(const tile::Program& program) {
+  return triton::roots_of(program).contracts ? "True" : "False";
+}
+
 // One launchable function: what a launch passes to it and compiles it with.
 struct Launchable {
   std::string name;
   std::vector<triton::JoinedParameter> pointers;
-  std::vector<triton::JoinedConstant> constants;
-  const Kernel* kernel = nullptr;  // whose options hold
-  bool counts = false;             // its programs, as they end
+  std::vector<triton::JoinedConstant> constants = {};
+  std::vector<std::string> sizes = {};           // whole numbers
+  bool looks_up = false;                         // and notes indices out of range
+  bool counts = false;                           // its programs, as they end
+  bool together = false;                         // its blocks wait for each other
+  int warps = 4, stages = 0, max_registers = 0;  // 0: as Triton likes
+  std::string_view fusion = "False";
 };
 
 Launchable launchable(const Kernel& kernel) {
-  Launchable one{kernel.name, {}, {}, &kernel, false};
-  for (const kernel_ir::Buffer& buffer : kernel.buffers) one.pointers.push_back({buffer.name, &buffer});
+  Launchable one{.name = kernel.name,
+                 .pointers = triton::pointers_of(kernel),
+                 .looks_up = !triton::sizes_held_against(kernel).empty(),
+                 .warps = kernel.num_warps,
+                 .stages = has_loop(kernel) ? kernel.num_stages : 0,
+                 .max_registers = kernel.max_registers};
   for (const triton::BlockConstant& constant : triton::block_constants(kernel))
     one.constants.push_back({constant.name, constant.value});
   return one;
 }
 
+Launchable launchable(const tile::Program& program) {
+  const tile::Program tiles = triton::with_python_names(program);
+  Launchable one{.name = tiles.name,
+                 .pointers = triton::pointers_of(tiles),
+                 .looks_up = !triton::sizes_held_against(tiles).empty(),
+                 .together = tile::waits_for_grid(tiles),
+                 .warps = tiles.warps,
+                 .max_registers = tiles.max_registers,
+                 .fusion = fusion_of(tiles)};
+  for (const tile::SymbolInfo& symbol : tiles.symbols)
+    if (symbol.kind == tile::SymbolKind::kSize) one.sizes.push_back(symbol.name);
+  return one;
+}
+
 Launchable launchable(const Program& program, const triton::JoinedLaunch& joined) {
-  return {joined.name, triton::joined_pointers(program, joined), triton::joined_constants(program, joined),
-          &program.kernels[joined.first], true};
+  Launchable one = joined.of_tiles ? launchable(program.tiles[joined.first])
+                                   : launchable(program.kernels[joined.first]);
+  one.name = joined.name;
+  one.pointers = triton::joined_pointers(program, joined);
+  one.constants = triton::joined_constants(program, joined);
+  one.counts = true;
+  return one;
 }
 
 bool asks_hardware(const triton::JoinedConstant& constant) {
@@ -95,10 +127,10 @@ bool asks_hardware(const triton::JoinedConstant& constant) {
 std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
   for (const triton::JoinedParameter& pointer : one.pointers) {
-    pointers.push_back(fmt::format("\"{}_ptr\": \"{}\"", pointer.name, triton::pointer_name(pointer.buffer->dtype)));
-    if (pointer.buffer->aligned) aligned.push_back(fmt::format("\"{}_ptr\"", pointer.name));
+    pointers.push_back(fmt::format("\"{}\": \"{}\"", pointer.name, triton::pointer_name(pointer.dtype)));
+    if (pointer.aligned) aligned.push_back(fmt::format("\"{}\"", pointer.name));
   }
-  if (!triton::sizes_held_against(*one.kernel).empty()) {
+  if (one.looks_up) {
     pointers.push_back(fmt::format("\"{}\": \"*i64\"", triton::kRefusedPointer));
     aligned.push_back(fmt::format("\"{}\"", triton::kRefusedPointer));
   }
@@ -106,6 +138,7 @@ std::string signature_of(const Launchable& one) {
     pointers.push_back(fmt::format("\"{}\": \"*i32\"", triton::kEndedPointer));
     aligned.push_back(fmt::format("\"{}\"", triton::kEndedPointer));
   }
+  for (const std::string& size : one.sizes) pointers.push_back(fmt::format("\"{}\": \"i32\"", size));
   std::string from_capability;
   for (const triton::JoinedConstant& constant : one.constants) {
     constants.push_back(asks_hardware(constant) ? fmt::format("\"{}\": True", constant.name)
@@ -115,40 +148,14 @@ std::string signature_of(const Launchable& one) {
                                      triton::kHardwareFloat8Capability);
   }
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
-  std::string options = has_loop(*one.kernel) ? fmt::format(" \"num_stages\": {},", one.kernel->num_stages) : "";
-  if (one.kernel->max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.kernel->max_registers);
-  options += fmt::format(" \"{}\": False,", kFusion);
+  std::string options = one.stages > 0 ? fmt::format(" \"num_stages\": {},", one.stages) : "";
+  if (one.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.max_registers);
+  options += fmt::format(" \"{}\": {},", kFusion, one.fusion);
   if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
   return fmt::format(
       "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} "
       "\"divisible_by_16\": [{}]}},\n",
-      one.name, join(pointers, ", "), join(constants, ", "), one.kernel->num_warps, options, join(aligned, ", "));
-}
-
-// Whether the compiler may round a product and the sum that takes it once.
-std::string_view fusion_of(const tile::Program& program) {
-  return triton::roots_of(program).contracts ? "True" : "False";
-}
-
-std::string signature_of(const tile::Program& program) {
-  const tile::Program tiles = triton::with_python_names(program);
-  std::vector<std::string> pointers, aligned;
-  for (const tile::Buffer& buffer : tiles.buffers) {
-    pointers.push_back(fmt::format("\"{}\": \"{}\"", buffer.name, triton::pointer_name(buffer.dtype)));
-    if (buffer.alignment % 16 == 0) aligned.push_back(fmt::format("\"{}\"", buffer.name));
-  }
-  if (!triton::sizes_held_against(tiles).empty()) {
-    pointers.push_back(fmt::format("\"{}\": \"*i64\"", triton::kRefusedPointer));
-    aligned.push_back(fmt::format("\"{}\"", triton::kRefusedPointer));
-  }
-  for (const tile::SymbolInfo& symbol : tiles.symbols)
-    if (symbol.kind == tile::SymbolKind::kSize) pointers.push_back(fmt::format("\"{}\": \"i32\"", symbol.name));
-  return fmt::format(
-      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{}},\n     \"num_warps\": {},{} \"{}\": {}, "
-      "\"divisible_by_16\": [{}]}},\n",
-      tiles.name, join(pointers, ", "), tiles.warps,
-      tiles.max_registers > 0 ? fmt::format(" \"maxnreg\": {},", tiles.max_registers) : "", kFusion, fusion_of(tiles),
-      join(aligned, ", "));
+      one.name, join(pointers, ", "), join(constants, ", "), one.warps, options, join(aligned, ", "));
 }
 
 // A launch of a kernel that takes tensors alone.
@@ -170,6 +177,43 @@ std::vector<std::string> tensors_of(const Program& program, const KernelStep& st
         moved(step.tensors[at], offset) +
         (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
   }
+  return arguments;
+}
+
+std::vector<std::string> tensors_of(const Program&, const TileStep& step) {
+  std::vector<std::string> arguments;
+  for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
+  return arguments;
+}
+
+// What is launched for a step, `last` with it, and the tensors that it takes.
+template <typename Launch>
+std::pair<Launchable, std::vector<std::string>> with_last(const Program& program, const Launch& step, Launchable one,
+                                                          const Launch* last) {
+  std::vector<std::string> arguments = tensors_of(program, step);
+  if (!last) return {std::move(one), std::move(arguments)};
+  const auto all = triton::joined_launches(program);
+  const triton::JoinedLaunch& joined = triton::joined_launch(all, step, *last);
+  const std::vector<std::string> of_last = tensors_of(program, *last);
+  for (size_t at = 0; at < of_last.size(); ++at)
+    if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
+  return {launchable(program, joined), std::move(arguments)};
+}
+
+// `noted`: the kernel that notes indices out of range. `size`: the run-time size that it takes; empty: none.
+std::vector<std::string> with_options(const Launchable& one, std::vector<std::string> arguments,
+                                      const std::string& noted, const std::string& size = "") {
+  if (one.looks_up) arguments.push_back(triton::refused_argument(noted));
+  if (one.counts) arguments.emplace_back("ended_programs(device)");
+  if (!size.empty()) arguments.push_back(size);
+  for (const triton::JoinedConstant& constant : one.constants)
+    arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
+                                                : fmt::format("{}={}", constant.name, constant.value));
+  arguments.push_back(fmt::format("num_warps={}", one.warps));
+  if (one.stages > 0) arguments.push_back(fmt::format("num_stages={}", one.stages));
+  if (one.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", one.max_registers));
+  if (one.together) arguments.emplace_back("launch_cooperative_grid=True");
+  arguments.push_back(fmt::format("{}={}", kFusion, one.fusion));
   return arguments;
 }
 
@@ -208,45 +252,26 @@ class TritonPrinter : public TargetPrinter {
                 : program.kernels[step.kernel].name;
   }
 
+  std::string function(const Program& program, const TileStep& step, const TileStep* last) const override {
+    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
+                : program.tiles[step.program].name;
+  }
+
   std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
-    std::vector<std::string> arguments = tensors_of(program, step);
-    Launchable one = launchable(kernel);
-    if (last) {
-      const auto all = triton::joined_launches(program);
-      const triton::JoinedLaunch& joined = triton::joined_launch(all, step, *last);
-      one = launchable(program, joined);
-      const std::vector<std::string> of_last = tensors_of(program, *last);
-      for (size_t at = 0; at < of_last.size(); ++at)
-        if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
-    }
-    if (!triton::sizes_held_against(kernel).empty()) arguments.push_back(triton::refused_argument(kernel.name));
-    if (last) arguments.push_back("ended_programs(device)");
-    for (const triton::JoinedConstant& constant : one.constants)
-      arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
-                                                  : fmt::format("{}={}", constant.name, constant.value));
-    arguments.push_back(fmt::format("num_warps={}", kernel.num_warps));
-    if (has_loop(kernel)) arguments.push_back(fmt::format("num_stages={}", kernel.num_stages));
-    if (kernel.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", kernel.max_registers));
-    arguments.push_back(fmt::format("{}=False", kFusion));
-    return call(one.name, triton::grid_of(kernel), arguments);
+    const auto [one, arguments] = with_last(program, step, launchable(kernel), last);
+    return call(one.name, triton::grid_of(kernel), with_options(one, arguments, kernel.name));
   }
 
-  std::string launch(const Program& program, const TileStep& step) const override {
+  std::string launch(const Program& program, const TileStep& step, const TileStep* last) const override {
     const tile::Program& tiles = program.tiles[step.program];
     const std::vector<int64_t> grid = triton::grid_of(tiles);
     if (std::find(grid.begin(), grid.end(), 0) != grid.end()) return "";
-    std::vector<std::string> arguments;
-    for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
-    if (!triton::sizes_held_against(tiles).empty()) arguments.push_back(triton::refused_argument(tiles.name));
-    if (step.repetition) arguments.push_back(step.repetition->size);
-    arguments.push_back(fmt::format("num_warps={}", tiles.warps));
-    if (tiles.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", tiles.max_registers));
-    if (tile::waits_for_grid(tiles)) arguments.emplace_back("launch_cooperative_grid=True");
-    arguments.push_back(fmt::format("{}={}", kFusion, fusion_of(tiles)));
-    if (triton::takes_tensors_alone(step)) return call(tiles.name, grid, arguments);
-    return python::wrapped_call(fmt::format("{}[{}](", tiles.name, python::tuple(grid)), arguments, ")") + "\n";
+    auto [one, arguments] = with_last(program, step, launchable(tiles), last);
+    arguments = with_options(one, arguments, tiles.name, step.repetition ? step.repetition->size : "");
+    if (triton::takes_tensors_alone(step)) return call(one.name, grid, arguments);
+    return python::wrapped_call(fmt::format("{}[{}](", one.name, python::tuple(grid)), arguments, ")") + "\n";
   }
 
   std::string prologue(const Program& program) const override {
@@ -277,18 +302,24 @@ class TritonPrinter : public TargetPrinter {
     if (program.kernels.empty() && program.tiles.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out =
         "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
-    std::set<int> joined, alone;
+    // [kernel, tile program] Kernels that are only launched with another have no entry of their own.
+    std::set<int> joined[2], alone[2];
     for (size_t index = 0; index < program.steps.size(); ++index) {
-      const auto* step = std::get_if<KernelStep>(&program.steps[index]);
-      const auto* next = index + 1 < program.steps.size() ? std::get_if<KernelStep>(&program.steps[index + 1])
-                                                          : nullptr;
-      if (step) (step->by_last || (next && next->by_last) ? joined : alone).insert(step->kernel);
+      const Step& step = program.steps[index];
+      const bool together = is_by_last(step) ||
+                            (index + 1 < program.steps.size() && is_by_last(program.steps[index + 1]));
+      if (const auto* kernel = std::get_if<KernelStep>(&step)) (together ? joined : alone)[0].insert(kernel->kernel);
+      if (const auto* tiles = std::get_if<TileStep>(&step)) (together ? joined : alone)[1].insert(tiles->program);
     }
+    const auto has_entry = [&](size_t form, int place) {
+      return alone[form].contains(place) || !joined[form].contains(place);
+    };
     for (int kernel = 0; kernel < static_cast<int>(program.kernels.size()); ++kernel)
-      if (alone.contains(kernel) || !joined.contains(kernel)) out += signature_of(launchable(program.kernels[kernel]));
-    for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
-      out += signature_of(launchable(program, joined));
-    for (const tile::Program& tiles : program.tiles) out += signature_of(tiles);
+      if (has_entry(0, kernel)) out += signature_of(launchable(program.kernels[kernel]));
+    for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
+      if (has_entry(1, tiles)) out += signature_of(launchable(program.tiles[tiles]));
+    for (const triton::JoinedLaunch& one : triton::joined_launches(program))
+      out += signature_of(launchable(program, one));
     return out + masks + "]\n";
   }
 };

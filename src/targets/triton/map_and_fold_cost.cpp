@@ -3,8 +3,10 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "targets/triton/cost.hpp"
+#include "tile/alike.hpp"
 
 namespace kw::triton {
 
@@ -16,10 +18,11 @@ using tile::Kind;
 using tile::Symbol;
 using tile::Value;
 
-// Lanes, and the blocks that share them out.
+// Lanes, and the blocks that share them out or the iterations that walk them.
 struct Axis {
   Symbol block = -1, lane = -1;
   double blocks = 1, width = 1, extent = 1;
+  bool walked = false;
 };
 
 class MapAndFoldEstimate {
@@ -29,21 +32,23 @@ class MapAndFoldEstimate {
         device_(device),
         ranges_(tile::ranges_of(program)),
         axis_of_(program.symbols.size(), -1),
+        alike_(program),
         depends_(program.values.size()),
-        is_place_(program.values.size()),
-        makers_(program.values.size()) {
+        is_place_(program.values.size()) {
     find_axes();
+    tile::for_each(program.body, [&](const Instruction& one) { has_loops_ = has_loops_ || one.kind == Kind::kFor; });
   }
 
   KernelEstimate run() {
     for (const Axis& axis : axes_) {
       work_.tile *= axis.width;
-      work_.programs *= axis.blocks;
+      if (!axis.walked) work_.programs *= axis.blocks;
     }
-    for (const Instruction& one : program_.body) see(one);
+    for (const Instruction& one : program_.body) see(one, false);
+    count_passes();
     for (const Access& access : accesses_) add(access);
     work_.warps = program_.warps;
-    work_.live = std::max(1, loads_) + 1;
+    work_.live = has_loops_ ? std::max(1, loads_in_loops_) + carried_ : std::max(1, loads_) + 1;
     work_.estimate.seconds = seconds_of(work_, device_);
     return work_.estimate;
   }
@@ -57,29 +62,47 @@ class MapAndFoldEstimate {
     std::vector<bool> axes = {}, moves = {};  // along which it varies, and those along which data say where
     std::vector<int64_t> constants = {};
     bool gathers = false;
+    int passes = 1;
+  };
+
+  struct LoopLoad {
+    const Instruction* load = nullptr;
+    Access access;
   };
 
   void find_axes() {
-    const auto add = [&](Symbol block, Symbol lane) {
+    const auto add = [&](Symbol block, Symbol lane, const Instruction* loop = nullptr) {
       Axis axis{block, lane};
-      if (block >= 0) axis.blocks = static_cast<double>(kernel::range_of(program_.symbols[block].count, ranges_).high);
+      if (loop) axis.blocks = iterations_of(*loop);
+      else if (block >= 0)
+        axis.blocks = static_cast<double>(kernel::range_of(program_.symbols[block].count, ranges_).high);
       if (lane >= 0) axis.width = static_cast<double>(tile::width_of(program_, lane));
-      axis.extent = axis.blocks * axis.width;
+      axis.extent = loop ? static_cast<double>(kernel::range_of(loop->end, ranges_).high) : axis.blocks * axis.width;
+      axis.walked = loop != nullptr;
       for (Symbol symbol : {block, lane})
         if (symbol >= 0) axis_of_[symbol] = static_cast<int>(axes_.size());
       axes_.push_back(axis);
     };
-    for (Symbol block : program_.grid) {
+    const auto lane_of = [&](Symbol block, const std::string& suffix) {
       Symbol lane = -1;
       for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
         if (program_.symbols[symbol].kind == tile::SymbolKind::kLane &&
-            program_.symbols[symbol].name + "_block" == program_.symbols[block].name)
+            program_.symbols[symbol].name + suffix == program_.symbols[block].name)
           lane = static_cast<Symbol>(symbol);
-      add(block, lane);
-    }
+      return lane;
+    };
+    for (Symbol block : program_.grid) add(block, lane_of(block, "_block"));
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.kind == Kind::kFor && axis_of_[one.symbol] < 0) add(one.symbol, lane_of(one.symbol, "_start"), &one);
+    });
     for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
       if (program_.symbols[symbol].kind == tile::SymbolKind::kLane && axis_of_[symbol] < 0)
         add(-1, static_cast<Symbol>(symbol));
+  }
+
+  double iterations_of(const Instruction& loop) const {
+    const double points = static_cast<double>(kernel::range_of(loop.end - loop.begin, ranges_).high);
+    return std::ceil(points / static_cast<double>(loop.step));
   }
 
   std::vector<bool> axes_in(const Index& index) const {
@@ -97,24 +120,107 @@ class MapAndFoldEstimate {
 
   double points(const std::vector<bool>& axes) const {
     double count = 1;
-    for (size_t axis = 0; axis < axes.size(); ++axis) count *= axes[axis] ? axes_[axis].width : 1.0;
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (axes[axis]) count *= axes_[axis].width * (axes_[axis].walked ? axes_[axis].blocks : 1.0);
     return count * work_.programs;
   }
 
-  void see(const Instruction& one) {
+  bool varies_along_walk(const std::vector<bool>& axes) const {
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (axes[axis] && axes_[axis].walked) return true;
+    return false;
+  }
+
+  // Is it computed in an earlier loop, too? What a walk computes again hides behind its loads.
+  bool is_repeated(const Instruction& one) {
+    const bool found = std::any_of(computed_.begin(), computed_.end(),
+                                   [&](Value other) { return alike_.same(other, one.results[0]); });
+    if (!found) computed_.push_back(one.results[0]);
+    return found;
+  }
+
+  // What is carried varies along its lanes, and each iteration has its own.
+  void see_loop(const Instruction& loop) {
+    const auto set_axes = [&](const std::vector<Value>& values, bool inside) {
+      for (Value value : values) {
+        depends_[value].assign(axes_.size(), false);
+        for (Symbol lane : program_.values[value].type.lanes) depends_[value][axis_of_[lane]] = true;
+        if (inside) depends_[value][axis_of_[loop.symbol]] = true;
+      }
+    };
+    set_axes(loop.arguments, true);
+    const bool is_innermost = std::none_of(loop.body.begin(), loop.body.end(),
+                                           [](const Instruction& one) { return one.kind == Kind::kFor; });
+    for (const Instruction& one : loop.body) see(one, true);
+    set_axes(loop.results, false);
+    if (!is_innermost) return;
+    double steps = 1;
+    for (const Axis& axis : axes_)
+      if (axis.walked) steps *= axis.blocks;
+    work_.iterations += steps;
+    count_carried(loop);
+  }
+
+  // Folds, of which several values may be carried: those whose next values need each other. Beside them counts and
+  // places are carried, which are made of indices.
+  void count_carried(const Instruction& loop) {
+    const size_t count = loop.arguments.size();
+    std::vector<size_t> fold(count);
+    std::iota(fold.begin(), fold.end(), size_t{0});
+    std::vector<bool> is_data(count);
+    for (size_t at = 0; at < count; ++at) {
+      std::set<Value> behind;
+      is_data[at] = collect_behind(loop.yields[at], behind) && !is_place_beside(loop, at);
+      for (size_t other = 0; other < count; ++other)
+        if (behind.contains(loop.arguments[other])) {
+          const size_t from = fold[other], to = fold[at];
+          std::replace(fold.begin(), fold.end(), from, to);
+        }
+    }
+    std::set<size_t> folds;
+    for (size_t at = 0; at < count; ++at)
+      if (is_data[at]) {
+        ++carried_;
+        folds.insert(fold[at]);
+      }
+    work_.folds += static_cast<double>(folds.size());
+  }
+
+  // All values of which it is made; is anything loaded among them?
+  bool collect_behind(Value value, std::set<Value>& behind) const {
+    if (!behind.insert(value).second) return false;
+    const Instruction* made = alike_.maker(value);
+    if (!made) return false;
+    bool loads = made->kind == Kind::kLoad;
+    for (Value operand : made->operands) loads = collect_behind(operand, behind) || loads;
+    return loads;
+  }
+
+  bool is_place_beside(const Instruction& loop, size_t at) const {
+    const Instruction* next = alike_.maker(loop.yields[at]);
+    if (!next || next->kind != Kind::kOp || next->op != tile::ScalarOp::kSelect) return false;
+    const Instruction* here = alike_.maker(next->operands[2]);
+    return here && here->kind == Kind::kIndex;
+  }
+
+  void see(const Instruction& one, bool in_loop) {
+    if (one.kind == Kind::kFor) return see_loop(one);
     std::vector<bool> axes = axes_in(one.index), moves(axes_.size());
     bool is_place = one.kind == Kind::kIndex || one.kind == Kind::kConstant;
     for (Value operand : one.operands) unite(axes, depends_[operand]);
     if (one.kind == Kind::kFold) {
-      work_.estimate.flops += points(axes);
-      work_.folds += is_second(one) ? 0 : 1;
+      if (!has_loops_) {  // lanes that meet behind loops cost little beside these
+        work_.estimate.flops += points(axes);
+        work_.folds += is_second(one) ? 0 : 1;
+      }
       for (Symbol lane : one.lanes) axes[axis_of_[lane]] = false;
     }
     if (one.kind == Kind::kOp) {
       is_place = std::all_of(one.operands.begin(), one.operands.end(), [&](Value value) { return is_place_[value]; });
       note_extent(one);
       const bool is_mask = is_place && program_.values[one.results[0]].type.dtype == DType::b1;
-      if (!is_mask) work_.estimate.flops += weight_of(one.op) * points(axes);
+      const bool counts = in_loop ? !is_mask && !is_repeated(one) : !is_mask && !varies_along_walk(axes);
+      if (counts) work_.estimate.flops += weight_of(one.op) * points(axes);
     }
     if (one.kind == Kind::kLoad || one.kind == Kind::kStore) {
       Access access{&one.access, tile::offset_of(program_, one.access)};
@@ -131,46 +237,78 @@ class MapAndFoldEstimate {
       loads_ += one.kind == Kind::kLoad;
       access.axes = axes;
       access.moves = moves;
-      note(std::move(access));
+      if (one.kind == Kind::kLoad && in_loop) loads_in_loop_.push_back({&one, std::move(access)});
+      else note(std::move(access));
     }
     for (Value result : one.results) {
-      makers_[result] = &one;
       depends_[result] = axes;
       is_place_[result] = is_place;
     }
   }
 
   const Instruction* maker(Value value, tile::ScalarOp op) const {
-    const Instruction* made = makers_[value];
-    if (made && made->kind == Kind::kOp && made->op == tile::ScalarOp::kSelect) made = makers_[made->operands[1]];
+    const Instruction* made = alike_.maker(value);
+    if (made && made->kind == Kind::kOp && made->op == tile::ScalarOp::kSelect) made = alike_.maker(made->operands[1]);
     return made && made->kind == Kind::kOp && made->op == op ? made : nullptr;
   }
 
-  // The sum of a row's exponentials below its maximum, or of its squares around its mean: the two folds of a row count
-  // as one, as they did when what a fold costs was measured.
+  bool is_difference_from(Value value, tile::ReduceOp reduce) const {
+    const Instruction* difference = maker(value, tile::ScalarOp::kSub);
+    const Instruction* first = difference ? alike_.maker(difference->operands[1]) : nullptr;
+    if (first && first->kind == Kind::kOp && first->op == tile::ScalarOp::kDiv)
+      first = alike_.maker(first->operands[0]);
+    return first && first->kind == Kind::kFold && first->reduce == reduce;
+  }
+
+  // The sum of a row's exponentials below its maximum, or of its squares around its mean, and the same of parts, which
+  // have weights: the folds of a row count as one, as they did when what a fold costs was measured.
   bool is_second(const Instruction& fold) const {
+    using tile::ScalarOp;
     if (fold.reduce != tile::ReduceOp::kSum) return false;
-    const Instruction *power = maker(fold.operands[0], tile::ScalarOp::kExp),
-                      *square = maker(fold.operands[0], tile::ScalarOp::kMul);
-    if (!power && (!square || square->operands[0] != square->operands[1])) return false;
-    const Instruction* difference = maker((power ? power : square)->operands[0], tile::ScalarOp::kSub);
-    const Instruction* first = difference ? makers_[difference->operands[1]] : nullptr;
-    if (first && first->kind == Kind::kOp && first->op == tile::ScalarOp::kDiv) first = makers_[first->operands[0]];
-    return first && first->kind == Kind::kFold &&
-           first->reduce == (power ? tile::ReduceOp::kMax : tile::ReduceOp::kSum);
+    const Value operand = fold.operands[0];
+    if (const Instruction* power = maker(operand, ScalarOp::kExp))
+      return is_difference_from(power->operands[0], tile::ReduceOp::kMax);
+    if (const Instruction* sum = maker(operand, ScalarOp::kAdd)) {
+      const Instruction* moved = maker(sum->operands[1], ScalarOp::kMul);
+      return moved && is_difference_from(moved->operands[1], tile::ReduceOp::kSum);
+    }
+    const Instruction* product = maker(operand, ScalarOp::kMul);
+    if (!product) return false;
+    if (product->operands[0] == product->operands[1])
+      return is_difference_from(product->operands[0], tile::ReduceOp::kSum);
+    if (const Instruction* power = maker(product->operands[1], ScalarOp::kExp))
+      return is_difference_from(power->operands[0], tile::ReduceOp::kMax);
+    const Instruction* share = maker(product->operands[1], ScalarOp::kDiv);
+    const Instruction* some = share ? maker(share->operands[1], ScalarOp::kMaximum) : nullptr;
+    const Instruction* all = some ? alike_.maker(some->operands[0]) : nullptr;
+    return all && all->kind == Kind::kFold;
   }
 
   // `index < extent` is what masks say of an axis that its blocks do not divide.
   void note_extent(const Instruction& one) {
     if (one.op != tile::ScalarOp::kLess) return;
-    const Instruction *left = makers_[one.operands[0]], *right = makers_[one.operands[1]];
+    const Instruction *left = alike_.maker(one.operands[0]), *right = alike_.maker(one.operands[1]);
     if (!left || !right || left->kind != Kind::kIndex || right->kind != Kind::kConstant) return;
     for (Axis& axis : axes_) {
-      if (axis.lane < 0) continue;
+      if (axis.lane < 0 || axis.walked) continue;
       Index whole = kernel::symbol_index(axis.lane);
       if (axis.block >= 0) whole = whole + kernel::symbol_index(axis.block) * Index(static_cast<int64_t>(axis.width));
       const double end = static_cast<double>(right->integer), all = axis.blocks * axis.width;
       if (left->index == whole && end <= all && end > all - axis.width) axis.extent = end;
+    }
+  }
+
+  // A load in several loops is one access that reads as often.
+  void count_passes() {
+    loads_in_loops_ = static_cast<int>(loads_in_loop_.size());
+    for (size_t at = 0; at < loads_in_loop_.size(); ++at) {
+      const auto same = [&](const LoopLoad& other) {
+        return alike_.same(other.load->access, loads_in_loop_[at].load->access);
+      };
+      const auto first = loads_in_loop_.begin(), here = first + static_cast<long>(at);
+      if (std::any_of(first, here, same)) continue;
+      here->access.passes = static_cast<int>(std::count_if(here, loads_in_loop_.end(), same));
+      note(std::move(here->access));
     }
   }
 
@@ -179,7 +317,7 @@ class MapAndFoldEstimate {
     access.offset.constant = 0;
     const auto same = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& one) {
       return !access.gathers && !one.gathers && one.first->buffer == access.first->buffer &&
-             one.offset == access.offset;
+             one.offset == access.offset && one.passes == access.passes;
     });
     Access& one = same == accesses_.end() ? accesses_.emplace_back(std::move(access)) : *same;
     if (std::find(one.constants.begin(), one.constants.end(), constant) == one.constants.end())
@@ -279,12 +417,12 @@ class MapAndFoldEstimate {
     double asked = static_cast<double>(access.constants.size()), per_program = asked, again_near = 1, again_far = 1;
     size_t innermost = 0;
     for (size_t axis = 0; axis < axes_.size(); ++axis)
-      if (access.axes[axis] && axes_[axis].block >= 0) innermost = axis + 1;
+      if (access.axes[axis] && axes_[axis].block >= 0 && !axes_[axis].walked) innermost = axis + 1;
     for (size_t axis = 0; axis < axes_.size(); ++axis) {
       if (access.axes[axis]) {
         asked *= axes_[axis].extent;
-        per_program *= axes_[axis].width;
-      } else {
+        per_program *= axes_[axis].walked ? axes_[axis].extent : axes_[axis].width;
+      } else if (!axes_[axis].walked) {
         (axis >= innermost ? again_near : again_far) *= axes_[axis].blocks;
       }
     }
@@ -295,25 +433,32 @@ class MapAndFoldEstimate {
     const double unique = elements * access.size, share = share_of(access);
     const double cache = static_cast<double>(device_.cache_bytes) * 0.8;
     const bool stays = unique <= cache;
-    const double memory_passes = stays ? 1.0 : again_far;
-    const double requests = again_far * again_near *
+    const double in_flight = per_program * access.size *
+                             std::min(work_.programs, static_cast<double>(device_.units) * 2);
+    const double passes = access.passes;
+    const double memory_passes = (stays || in_flight <= cache ? 1.0 : passes) * (stays ? 1.0 : again_far);
+    const double requests = passes * again_far * again_near *
                             (access.gathers ? 1.0 : std::max(overlap(access, buffer), asked / std::max(elements, 1.0)));
     work_.estimate.memory_bytes += unique * memory_passes / share;
     work_.estimate.cache_bytes += unique * std::max(0.0, requests - memory_passes) / share;
-    work_.bytes_asked += unique;
+    work_.bytes_asked += unique * passes;
   }
 
   const tile::Program& program_;
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
-  std::vector<Axis> axes_;                  // as blocks are numbered, then those that a block has whole
-  std::vector<int> axis_of_;                // [symbol]
+  std::vector<Axis> axes_;    // as blocks are numbered, then those that a block has whole
+  std::vector<int> axis_of_;  // [symbol]
+  const tile::Alike alike_;
   std::vector<std::vector<bool>> depends_;  // [value][axis]
   std::vector<bool> is_place_;              // [value] made of indices alone
-  std::vector<const Instruction*> makers_;  // [value]
   std::vector<Access> accesses_;
+  std::vector<LoopLoad> loads_in_loop_;
+  std::vector<Value> computed_;  // in loops
   GpuWork work_;
-  int loads_ = 0;
+  bool has_loops_ = false;
+  int loads_ = 0, loads_in_loops_ = 0;
+  int carried_ = 0;  // values of folds
 };
 
 }  // namespace

@@ -459,6 +459,34 @@ bool join_last(Kernel& finish, const Kernel& before) {
   return true;
 }
 
+// The kernels of rows that are cut into parts, in order, and what a pointwise one makes of their statistics.
+struct Parts {
+  struct Part {
+    LoweredGroup group;
+    bool by_last = false;
+  };
+  std::vector<Part> kernels;
+  ScheduledGroup behind;
+};
+
+// All kernels that share parts are of one form.
+void schedule(Parts parts, ScheduledGroup& result) {
+  const bool as_programs = std::all_of(parts.kernels.begin(), parts.kernels.end(),
+                                       [](const Parts::Part& part) { return has_tile_form(part.group.kernel); });
+  for (Parts::Part& part : parts.kernels) {
+    if (as_programs) {
+      result.tiles.push_back(as_tiles(std::move(part.group)));
+      result.tiles.back().by_last = part.by_last;
+    } else {
+      result.kernels.push_back(as_scheduled(std::move(part.group)));
+      result.kernels.back().by_last = part.by_last;
+    }
+  }
+  auto& kernels = as_programs ? result.behind : result.kernels;
+  std::move(parts.behind.kernels.begin(), parts.behind.kernels.end(), std::back_inserter(kernels));
+  std::move(parts.behind.tiles.begin(), parts.behind.tiles.end(), std::back_inserter(result.tiles));
+}
+
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes();
   prepare(group.kernel);
@@ -485,24 +513,23 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       if (rows.along_rows) choose_along_rows(kernels->partial.kernel, rows, partial, device);
       else choose_across_rows(kernels->partial.kernel, rows, partial, device);
       block(kernels->partial.kernel, partial, table);
-      result.kernels.push_back(as_scheduled(std::move(kernels->partial)));
+      Parts made;
+      made.kernels.push_back({std::move(kernels->partial)});
       for (auto& finish : kernels->finish) {
         if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
           const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
-          ScheduledGroup last = kPointwiseScheduler.lower(std::move(finish), pointwise, device);
-          std::move(last.kernels.begin(), last.kernels.end(), std::back_inserter(result.kernels));
-          std::move(last.tiles.begin(), last.tiles.end(), std::back_inserter(result.tiles));
+          made.behind = kPointwiseScheduler.lower(std::move(finish), pointwise, device);
           continue;
         }
         prepare(finish.kernel);
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         if (full) block_full_finish(finish.kernel, device);
         else block_row_finish(finish.kernel);
-        const bool joined = !full && result.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
-                            join_last(finish.kernel, result.kernels.front().kernel);
-        result.kernels.push_back(as_scheduled(std::move(finish)));
-        result.kernels.back().by_last = joined;
+        const bool joined = !full && made.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
+                            join_last(finish.kernel, made.kernels.front().group.kernel);
+        made.kernels.push_back({std::move(finish), joined});
       }
+      schedule(std::move(made), result);
       return result;
     }
   }

@@ -109,7 +109,7 @@ class Printer : public TargetPrinter {
   std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
     return program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")\n";
   }
-  std::string launch(const Program&, const TileStep&) const override {
+  std::string launch(const Program&, const TileStep&, const TileStep*) const override {
     fail_internal(__FILE__, __LINE__, "the toy has no tile programs");
   }
   std::string trailer(const Program&) const override { return ""; }

@@ -1,0 +1,72 @@
+#include "emit/triton/lane_dimensions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support/text.hpp"
+
+namespace kw::triton {
+
+using tile::Instruction;
+using tile::Symbol;
+
+namespace {
+
+// Sets of lanes that one tile has.
+std::vector<std::vector<Symbol>> tiles_of(const tile::Program& program) {
+  std::vector<std::vector<Symbol>> tiles;
+  for (const tile::ValueInfo& value : program.values) tiles.push_back(value.type.lanes);
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind != tile::Kind::kStore) return;
+    std::vector<Symbol> lanes = tile::lanes_of(program, one.access);
+    const std::vector<Symbol>& stored = program.values[one.operands[0]].type.lanes;
+    lanes.insert(lanes.end(), stored.begin(), stored.end());
+    tiles.push_back(std::move(lanes));
+  });
+  return tiles;
+}
+
+}  // namespace
+
+LaneDimensions lane_dimensions(const tile::Program& program) {
+  LaneDimensions result{std::vector<int>(program.symbols.size(), -1), 0};
+  const std::vector<std::vector<Symbol>> tiles = tiles_of(program);
+  const auto meet = [&](Symbol left, Symbol right) {
+    return std::any_of(tiles.begin(), tiles.end(), [&](const std::vector<Symbol>& lanes) {
+      return tile::has_lane(lanes, left) && tile::has_lane(lanes, right);
+    });
+  };
+  std::vector<bool> folded(program.symbols.size()), shared(program.symbols.size());
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == tile::Kind::kFold)
+      for (Symbol lane : one.lanes) folded[lane] = true;
+  });
+  for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
+    const auto lane = static_cast<Symbol>(symbol);
+    if (program.symbols[symbol].kind != tile::SymbolKind::kLane) continue;
+    for (Symbol other = lane; folded[symbol] && other-- > 0;) {
+      if (result.of_lane[other] < 0 || folded[other] || shared[other] || meet(lane, other)) continue;
+      result.of_lane[symbol] = result.of_lane[other];
+      shared[other] = true;
+      break;
+    }
+    if (result.of_lane[symbol] < 0) result.of_lane[symbol] = result.count++;
+  }
+  return result;
+}
+
+std::string LaneDimensions::shape(const tile::Program& program, const std::vector<Symbol>& lanes) const {
+  std::vector<std::string> sizes(static_cast<size_t>(count), "1");
+  for (Symbol lane : lanes) sizes[static_cast<size_t>(of_lane[lane])] = std::to_string(tile::width_of(program, lane));
+  return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
+}
+
+std::string LaneDimensions::brackets(Symbol lane) const {
+  if (count == 1) return "";
+  std::vector<std::string> marks(static_cast<size_t>(count), "None");
+  marks[static_cast<size_t>(of_lane[lane])] = ":";
+  return "[" + join(marks, ", ") + "]";
+}
+
+}  // namespace kw::triton
