@@ -10,7 +10,7 @@
 namespace kw {
 namespace {
 
-constexpr std::string_view kText =
+constexpr std::string_view kOwnTensors =
     R"py(OWN = EXPECTED[:{0}]  # the module's own parameters and buffers; others are constants, or what a call passes
 {1}PLACES = weakref.WeakKeyDictionary()  # module → what find_own found
 
@@ -71,7 +71,7 @@ std::string own_tensors_text(size_t count, const std::vector<std::string>& parts
                                : "# Parts that forward asks whether they are in training mode.\n" +
                                      python::wrapped_call("PARTS = (", paths, paths.size() == 1 ? ",)" : ")") + "\n";
   return fmt::format(
-      fmt::runtime(kText), count, list, parts.empty() ? "nothing more" : "the parts of PARTS",
+      fmt::runtime(kOwnTensors), count, list, parts.empty() ? "nothing more" : "the parts of PARTS",
       parts.empty() ? "steps.values()), places, ()" : "steps.values()), places, [part(path) for path in PARTS]",
       parts.empty() ? "()" : "[operator.attrgetter(path)(module) for path in PARTS]");
 }

@@ -4,7 +4,7 @@ namespace kw {
 namespace {
 
 // torch.compile's own. It is not public, so that it is tried first.
-constexpr std::string_view kText = R"py(
+constexpr std::string_view kGuards = R"py(
 GUARDS = []  # for the last few modes of PyTorch (no_grad, inference_mode) that there were calls in
 
 
@@ -33,6 +33,6 @@ def remember(tensors):
 
 }  // namespace
 
-std::string_view tensor_guards_text() { return kText; }
+std::string_view tensor_guards_text() { return kGuards; }
 
 }  // namespace kw
