@@ -97,8 +97,9 @@ class RecurrenceKernels : ProductKernels {
     return blocks_.persistent && precision == kernel::Precision::kTf32x3;
   }
 
+  // high + low; `finite` is high where that is finite, else 0. Where it is not, low is 0.
   struct Halves {
-    ExprId high, low;
+    ExprId high, low, finite;
   };
   static Halves halves(KernelDraft& draft, const std::string& name, ExprId value) {
     kernel::Builder& build = draft.build;
@@ -106,10 +107,14 @@ class RecurrenceKernels : ProductKernels {
       return build.kernel().exprs[expr].name.empty() ? draft.named(name + part, expr) : expr;
     };
     const ExprId high = named("_high", build.cast(DType::bf16, value)), whole = build.cast(DType::f32, high),
-                 rest = build.op(ScalarOp::kSub, {value, whole}), size = build.op(ScalarOp::kAbs, {whole}),
-                 is_finite = build.op(ScalarOp::kLess, {size, build.constant(DType::f32, HUGE_VAL)}),
-                 finite = build.op(ScalarOp::kSelect, {is_finite, rest, build.constant(DType::f32, 0.0)});
-    return {high, named("_low", build.cast(DType::bf16, finite))};
+                 size = build.op(ScalarOp::kAbs, {whole}),
+                 is_finite = build.op(ScalarOp::kLess, {size, build.constant(DType::f32, HUGE_VAL)});
+    const auto if_finite = [&](ExprId one, DType dtype) {
+      return build.op(ScalarOp::kSelect, {is_finite, one, build.constant(dtype, 0.0)});
+    };
+    const ExprId rest = build.op(ScalarOp::kSub, {value, whole});
+    return {high, named("_low", build.cast(DType::bf16, if_finite(rest, DType::f32))),
+            named("_finite", if_finite(high, DType::bf16))};
   }
 
   // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
@@ -212,9 +217,12 @@ class RecurrenceKernels : ProductKernels {
     };
     // Factors are rounded, or taken apart, here, so that no step does it again.
     if (apart) {
+      // What is not finite is in the low part alone, so that it is multiplied with the state's high part only: products
+      // of an infinity with parts of either sign would cancel to NaN.
       const Halves parts = halves(draft, name, value);
-      store(name + "_high", DType::bf16, result, parts.high);
-      store(name + "_low", DType::bf16, low, parts.low);
+      const ExprId is_zero = build.op(ScalarOp::kEqual, {parts.finite, build.constant(DType::bf16, 0.0)});
+      store(name + "_high", DType::bf16, result, parts.finite);
+      store(name + "_low", DType::bf16, low, build.op(ScalarOp::kSelect, {is_zero, parts.high, parts.low}));
     } else {
       store(name, dtype, result, factor(build, build.cast(dtype, value), precision));
     }
@@ -424,7 +432,8 @@ class RecurrenceKernels : ProductKernels {
       return build.dot(left, right, {wave.source}, kernel::Precision::kFull);
     };
     const ExprId rest = weights_of(wave, parts.weights_low, wave.cell, gate, kNoExpr);
-    return sum(build, sum(build, product(state.low, weights), product(state.high, rest)), product(state.high, weights));
+    return sum(build, sum(build, product(state.low, weights), product(state.finite, rest)),
+               product(state.high, weights));
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
