@@ -75,7 +75,7 @@ FORWARD_GRAPHS = weakref.WeakKeyDictionary()  # module → its graphs, which can
 
 
 def graphed_forward(module, addresses, *tensors):
-    """What kernel_forward returns. The addresses are those of what the module and the call hold, not of prepared weights."""
+    """What kernel_forward returns. The addresses are those of the module's and the call's tensors, without kept weights."""
     if DEVICE == "cpu":
         return kernel_forward(*tensors)
     if module not in FORWARD_GRAPHS:

@@ -145,7 +145,9 @@ def warn_once(reason):
     if tensor.dtype is not dtype or not (tensor.is_cpu if device == "cpu" else tensor.is_cuda):
         return f"{name} is not {dtype} on {device}; convert it, or make kernels for what it is"
     if tensor.stride() != strides:
-        return f"{name} does not have the strides {strides}; copy it into a tensor that has, or make kernels for its own"
+        return (
+            f"{name} does not have the strides {strides}; copy it into a tensor that has, or make kernels for its own"
+        )
 )py";
     if (!checks_at_once()) return python::indent(kLoop, 1);
     return "    if not any([guards.check(*tensors) for guards in GUARDS]):\n" + python::indent(kLoop, 2) +

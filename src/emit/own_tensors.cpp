@@ -32,7 +32,8 @@ def find_own(module):
         for path, *_ in OWN:
             path, _, last = path.rpartition(".")
             owner = part(path)
-            places.append((next(held for held in (vars(owner), owner._parameters, owner._buffers) if last in held), last))
+            holders = vars(owner), owner._parameters, owner._buffers
+            places.append((next(held for held in holders if last in held), last))
         return list({3}
     except (KeyError, StopIteration):  # no longer registered, but computed, as parametrizations are, or gone
         return (), (), {4}

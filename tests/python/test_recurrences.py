@@ -105,7 +105,7 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     assert ("launch_cooperative_grid=True" in emitted["source"]) == (not launched)
     code = machine_code(emitted, tmp_path)
     for kernel, one in code.items():
-        # Where in shared memory each of the unrolled products' operands lies is computed before the steps' loop, and kept.
+        # Where in shared memory the operands of the unrolled products lie is computed before the loop, and kept.
         most = 0 if launched or kernel.startswith("multiply_input") else 800
         assert (compile_only._resources(one)["spills"] or 0) <= most, kernel
         assert one.metadata.shared <= SHARED_BYTES, kernel
