@@ -70,8 +70,9 @@ Program program_of(const Graph& graph, int64_t persistent, int64_t gates) {
 // What a program's steps leave in its tensors, as the interpreter runs them.
 class Outcome {
  public:
-  // `h` begins with this number, unless it is NaN.
-  Outcome(const Graph& graph, const Program& program, double first = NAN) : program_(program) {
+  // The input of this name, if any, begins with this number.
+  Outcome(const Graph& graph, const Program& program, const std::string& changed = "", double first = 0)
+      : program_(program) {
     std::mt19937 random(7);
     std::uniform_real_distribution<double> number(-1.0, 1.0);
     for (const GraphInput& input : graph.inputs) {
@@ -80,7 +81,7 @@ class Outcome {
       for (int64_t at = 0; at < value.type.elements(); ++at)
         elements.push_back(kernel::round_to(value.type.dtype, number(random)));
     }
-    if (!std::isnan(first)) memory_["h"][0] = first;
+    if (!changed.empty()) memory_.at(changed)[0] = first;
     for (const Step& step : program.steps) {
       if (const auto* one = std::get_if<AllocateStep>(&step))
         memory_[one->name.empty() ? graph.values[one->value].name : one->name].assign(one->type.elements(), 0.0);
@@ -168,14 +169,16 @@ INSTANTIATE_TEST_SUITE_P(Layers, Persistent,
                                   std::to_string(one.layers) + "_" + std::to_string(info.param.second);
                          });
 
-TEST(PersistentRecurrence, AnInfiniteStateSaturatesGates) {
-  const Layers layers;
-  const Graph graph = graph_of(layers);
+// A part of a number that is not finite must not meet parts of either sign, or an infinity cancels to NaN.
+TEST(PersistentRecurrence, InfiniteStatesAndWeightsSaturateGates) {
+  const Graph graph = graph_of(Layers{});
   const Program persistent = program_of(graph, 1, 2);
-  const Outcome made(graph, persistent, HUGE_VAL), finite(graph, persistent, 1e30);
-  for (const std::string name : {"y", "hn"})
-    for (size_t at = 0; at < made[name].size(); ++at)
-      EXPECT_NEAR(made[name][at], finite[name][at], kTolerance) << name << " at " << at;
+  for (const std::string changed : {"h", "p1", "p5"}) {  // states; recurrent weights of the first layer and the second
+    const Outcome made(graph, persistent, changed, HUGE_VAL), finite(graph, persistent, changed, 1e30);
+    for (const std::string name : {"y", "hn"})
+      for (size_t at = 0; at < made[name].size(); ++at)
+        EXPECT_NEAR(made[name][at], finite[name][at], kTolerance) << changed << ": " << name << " at " << at;
+  }
 }
 
 }  // namespace
