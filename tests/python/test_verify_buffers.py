@@ -127,3 +127,45 @@ def test_a_buffer_that_eager_writes_to_counts_where_it_stays_as_it_was(tmp_path)
         tensor.zero_()
     left, _ = yardstick.run_eager(0)
     assert torch.equal(left.tensors["buffer held"], torch.zeros(12))
+
+
+# A mean in which all cancels, so that the buffer stays as it is when that is added; and a buffer that nobody writes to.
+SILENT_WRITES = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(12))
+        self.register_buffer("bias", torch.zeros(12))
+
+    def forward(self, x):
+        self.calls += 1
+        self.mean.mul_(0.9).add_(0.1 * (torch.tanh(x) + torch.tanh(-x)).mean(0))
+        return x + self.bias
+
+def get_inputs():
+    return [torch.randn(4, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    "change, passes",
+    [("self.mean += 1e-9 * torch.tanh(x[0])", True), ("self.bias += 1e-9 * x[0]", False), ("self.mean += x[0]", False)],
+)
+def test_a_write_that_changes_nothing_is_a_write(check, change, passes):
+    candidate = f"""
+        class ModelNew(Model):
+            def forward(self, x):
+                result = super().forward(x)
+                {change}
+                return result
+    """
+    result = check(SILENT_WRITES, candidate)
+    assert not failed_checks(result) or not passes, failed_checks(result)
+    assert bool(failed_checks(result) or wrong_outputs(result)) is not passes
