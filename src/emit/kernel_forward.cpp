@@ -241,8 +241,20 @@ class Writer {
     lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = keep_mask(", arguments, ")"));
   }
 
+  void write_rnn_steps(const Node& node) {
+    std::vector<std::string> arguments;
+    for (const char* argument : {"products", "first", "weight"}) arguments.push_back(text_of(*node.find(argument)));
+    arguments.push_back("torch." + node.text("kind") + "_");
+    result_.steps_recurrence = true;
+    lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = rnn_steps(", arguments, ")"));
+  }
+
   void write(const ExternStep& step) {
     const Node& node = graph_.nodes[step.node];
+    if (node.op == "kw.rnn_steps.default") {
+      write_rnn_steps(node);
+      return;
+    }
     if (is_plain_batch_norm(node)) {
       write_batch_norm(node);
       restore_strides_of(node);
@@ -582,6 +594,7 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   forward.source = prepared.source + "\n\n" + forward.source;
   forward.restores_strides |= prepared.restores_strides;
   forward.trains_batch_norm |= prepared.trains_batch_norm;
+  forward.steps_recurrence |= prepared.steps_recurrence;
   forward.calls_library |= prepared.calls_library;
   forward.counts_programs |= prepared.counts_programs;
   forward.splits_scratch |= prepared.splits_scratch;

@@ -35,6 +35,17 @@ constexpr std::string_view kTrainBatchNorm =
 
 )";
 
+constexpr std::string_view kRnnSteps = R"(def rnn_steps(products, first, weight, activation):
+    """h of every step: h[t] = activation(products[t] + h[t - 1] @ weight.T), with `first` before the first."""
+    states = torch.empty(products.shape, dtype=products.dtype, device=products.device)
+    state, columns = first, weight.t()
+    for product, made in zip(products, states):
+        state = activation(torch.addmm(product, state, columns, out=made))
+    return states
+
+
+)";
+
 // Kernels of one stream run one after the other, so that they can share a counter.
 constexpr std::string_view kEndedPrograms = R"(@functools.cache
 def counter_of(device, stream):
@@ -161,6 +172,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "Part",
                    "restore_strides",
                    "train_batch_norm",
+                   "rnn_steps",
                    "counter_of",
                    "ended_programs",
                    "float",
@@ -200,6 +212,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
+  if (forward.steps_recurrence) functions += kRnnSteps;
   functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);

@@ -93,6 +93,8 @@ double attention_flops(const Graph& graph, const Node& node) {
 
 // Each weight meets every (step, batch) point once.
 double recurrent_flops(const Graph& graph, const Node& node) {
+  if (node.op == "kw.rnn_steps.default")
+    return 2.0 * elements(graph, node.value("products")) * static_cast<double>(last_size(graph, node.value("weight")));
   const ValueId input = node.value("input");
   if (input == kNoValue) return 0.0;
   const double points = elements(graph, input) / static_cast<double>(std::max<int64_t>(last_size(graph, input), 1));

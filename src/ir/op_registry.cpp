@@ -103,7 +103,7 @@ constexpr Family kFamilies[] = {
      "_efficient_attention_forward _native_multi_head_attention _transformer_encoder_layer_fwd"},
     {kRecurrent, 0, kPure,
      "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell mkldnn_rnn_layer _cudnn_rnn "
-     "_thnn_fused_lstm_cell _thnn_fused_gru_cell"},
+     "_thnn_fused_lstm_cell _thnn_fused_gru_cell kw.rnn_steps"},
     {kPooling, 1, kPure,
      "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
      "avg_pool1d avg_pool2d avg_pool3d "

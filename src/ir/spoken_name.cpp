@@ -26,6 +26,7 @@ const std::unordered_map<std::string_view, std::string_view> kSpoken = {
     {"_unsafe_view", "view"},
     {"_unsafe_index", "index"},
     {"_prelu_kernel", "prelu"},
+    {"kw.rnn_steps", "rnn_steps"},
     {"im2col", "unfold"},
     {"col2im", "fold"},
     {"max_pool2d_with_indices", "max_pool2d"},

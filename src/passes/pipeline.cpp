@@ -19,6 +19,7 @@
 #include "passes/identities.hpp"
 #include "passes/layout.hpp"
 #include "passes/linear_sums.hpp"
+#include "passes/loops.hpp"
 #include "passes/mutations.hpp"
 #include "passes/rows_first.hpp"
 #include "passes/statistics.hpp"
@@ -40,6 +41,7 @@ struct Pass {
 // In order.
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
+    {"loops", loops, kReassociates},
     {"expand", expand, kReassociates},
     {"statistics", statistics, kReassociates},
     {"fold", fold},

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/op_registry.hpp"
 #include "plan/bags.hpp"
 #include "plan/scatters.hpp"
 #include "plan/sorts.hpp"
@@ -336,6 +337,7 @@ const NameSet kRandom = {"rand",
                          "gru",
                          "rnn_tanh",
                          "rnn_relu",
+                         "kw.rnn_steps",
                          "multi_head_attention_forward"};
 
 bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
@@ -549,11 +551,7 @@ std::optional<ReduceSpec> bag_spec(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::string_view base_name(const Node& node) {
-  std::string_view name = node.op;
-  if (name.starts_with("aten.")) name.remove_prefix(5);
-  return name.substr(0, name.find('.'));
-}
+std::string_view base_name(const Node& node) { return kw::base_name(node.op); }
 
 std::string_view overload_name(const Node& node) {
   const size_t dot = node.op.rfind('.');

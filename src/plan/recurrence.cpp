@@ -102,14 +102,39 @@ StridedOperand strided(const GraphFacts& facts, ValueId value) {
   return {placed(facts, value), facts.graph.type(value).strides};
 }
 
+bool is_of_steps(const Node& node) { return node.op == "kw.rnn_steps.default"; }
+
+Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph;
+  const Node& node = graph.nodes[id];
+  const ValueId first = node.value("first"), products = node.value("products");
+  Recurrence made;
+  made.node = id;
+  made.kind = node.text("kind") == "relu" ? CellKind::kRelu : CellKind::kTanh;
+  const TensorType& sequence = graph.type(node.results[0]);
+  made.steps = sequence.shape[0];
+  made.batch = sequence.shape[1];
+  made.features = 0;
+  made.hidden = sequence.shape[2];
+  made.exact = true;
+  made.products = strided(facts, products);
+  made.first_hidden = strided(facts, first);
+  made.first_hidden.strides.insert(made.first_hidden.strides.begin(), 0);
+  made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}});
+  made.sequence = {node.results[0], sequence.strides};
+  return made;
+}
+
 }  // namespace
 
 bool is_recurrence(const Node& node) {
   const std::string_view name = base_name(node);
-  return node.op.starts_with("aten.") && (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu");
+  return is_of_steps(node) || (node.op.starts_with("aten.") &&
+                               (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu"));
 }
 
 std::string why_not_taken(const GraphFacts& facts, NodeId node) {
+  if (is_of_steps(facts.graph.nodes[node])) return "";
   const Read read{facts, facts.graph.nodes[node]};
   for (const Refusal& refusal : kRefusals)
     if (refusal.holds(read)) return refusal.why;
@@ -127,6 +152,7 @@ std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
   const Graph& graph = facts.graph;
   const Node& node = graph.nodes[id];
   if (!is_recurrence(node) || !why_not_taken(facts, id).empty()) return std::nullopt;
+  if (is_of_steps(node)) return recurrence_of_steps(facts, id);
   const Read read{facts, node};
   Recurrence made;
   made.node = id;

@@ -39,9 +39,11 @@ struct Recurrence {
   int64_t steps = 1, batch = 1;
   int64_t features = 1, hidden = 1;  // of the input, and of each layer and direction
   DType dtype = DType::f32;
-  bool exact = false;           // as sums of f32 products; else operands may be rounded to TF32's 11 digits
-  StridedOperand input;         // step, batch, feature
-  StridedOperand first_hidden;  // layer and direction, batch, unit
+  bool exact = false;    // as sums of f32 products; else operands may be rounded to TF32's 11 digits
+  StridedOperand input;  // step, batch, feature
+  // Of kw.rnn_steps in the input's place: its products with the weights, biases added. Step, batch, unit.
+  std::optional<StridedOperand> products;
+  StridedOperand first_hidden;               // layer and direction, batch, unit
   std::optional<StridedOperand> first_cell;  // of an LSTM
   std::vector<RecurrentCell> cells;          // [layer · directions + direction]
   StridedResult sequence;                    // step, batch, unit of all directions
@@ -54,7 +56,8 @@ struct Recurrence {
   double flops() const;  // a product and a sum count as two
 };
 
-// aten.lstm.input, gru, rnn_tanh and rnn_relu. nullopt where the library keeps them; why_not_taken says why.
+// aten.lstm.input, gru, rnn_tanh and rnn_relu, and kw.rnn_steps (passes/recurrences.hpp). nullopt where the library
+// keeps them; why_not_taken says why.
 std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId node);
 bool is_recurrence(const Node& node);
 // "" of what is taken.

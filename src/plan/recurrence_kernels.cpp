@@ -31,16 +31,16 @@ class RecurrenceKernels : ProductKernels {
       : ProductKernels(group, operands_of(*group.recurrence)), one_(*group.recurrence), blocks_(blocks) {}
 
   ScheduledGroup run() {
-    gather_parameters();
+    if (!blocks_.summed) gather_parameters();
     begin_states();
-    products_ = tensor("products", DType::f32, products_shape());
+    if (!one_.products) products_ = tensor("products", DType::f32, products_shape());
     if (blocks_.persistent) {
       const int64_t walks = one_.directions > 1 ? one_.layers : 1;
       arrived_ = tensor("arrived", DType::i32, {walks, kCounterPlaces});
       result_.scratch[-1 - arrived_].zeros = true;
     }
     if (one_.directions == 1) {
-      multiply_input(0, 0);
+      if (!one_.products) multiply_input(0, 0);
       walk(0, one_.layers);
       return std::move(result_);
     }
@@ -68,10 +68,12 @@ class RecurrenceKernels : ProductKernels {
   };
 
   static std::vector<const ProductOperand*> operands_of(const Recurrence& one) {
-    std::vector<const ProductOperand*> operands = {&one.input.lies, &one.first_hidden.lies};
+    std::vector<const ProductOperand*> operands = {one.products ? &one.products->lies : &one.input.lies,
+                                                   &one.first_hidden.lies};
     if (one.first_cell) operands.push_back(&one.first_cell->lies);
     for (const RecurrentCell& cell : one.cells) {
-      operands.insert(operands.end(), {&cell.input_weight.lies, &cell.recurrent_weight.lies});
+      if (!one.products) operands.push_back(&cell.input_weight.lies);
+      operands.push_back(&cell.recurrent_weight.lies);
       if (cell.input_bias) operands.insert(operands.end(), {&cell.input_bias->lies, &cell.recurrent_bias->lies});
     }
     return operands;
@@ -402,10 +404,12 @@ class RecurrenceKernels : ProductKernels {
       return parameters(wave, name, dtype, tensor, 1, {one_.rows(), one_.hidden});
     };
     const bool apart = splits(recurrent_precision());
-    parts.weights = recurrent(apart ? "weights_high" : "recurrent_weights", apart ? DType::bf16 : one_.dtype,
-                              recurrent_);
+    if (blocks_.summed) parts.weights = weights_where_they_lie(wave);
+    else
+      parts.weights = recurrent(apart ? "weights_high" : "recurrent_weights", apart ? DType::bf16 : one_.dtype,
+                                recurrent_);
     if (apart) parts.weights_low = recurrent("weights_low", DType::bf16, recurrent_low_);
-    parts.products = wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
+    parts.products = products_buffer(wave);
     if (has_biases()) parts.biases = parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
     if (wave.has_input == kNoExpr) return parts;
     parts.is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
@@ -413,6 +417,20 @@ class RecurrenceKernels : ProductKernels {
     parts.input_weights = wave.draft.buffer("input_weights", one_.dtype, {one_.layers - 1, one_.rows(), one_.hidden},
                                             {}, BufferRole::kInput, below_);
     return parts;
+  }
+
+  int products_buffer(Wave& wave) const {
+    if (!one_.products)
+      return wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
+    StridedOperand given = *one_.products;
+    given.strides = {0, given.strides[0], given.strides[1], given.strides[2], 0};
+    return operand(wave.draft, given, products_shape());
+  }
+
+  int weights_where_they_lie(Wave& wave) const {
+    StridedOperand given = one_.cells[0].recurrent_weight;
+    given.strides.insert(given.strides.begin(), 0);
+    return operand(wave.draft, given, {1, one_.rows(), one_.hidden});
   }
 
   ExprId weights_of(Wave& wave, int weights, const Index& cell, const Index& gate, ExprId mask) const {
@@ -425,6 +443,8 @@ class RecurrenceKernels : ProductKernels {
     kernel::Builder& build = wave.draft.build;
     const ExprId weights = weights_of(wave, parts.weights, wave.cell, gate, kNoExpr);
     const kernel::Precision precision = recurrent_precision();
+    if (blocks_.summed)
+      return build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kMul, {parts.previous, weights})}, {wave.source});
     if (!splits(precision))
       return build.dot(factor(build, parts.previous, precision), weights, {wave.source}, precision);
     const Halves state = halves(wave.draft, "state", parts.previous);

@@ -28,8 +28,8 @@ bool can_take(const LoweredGroup& group) { return group.recurrence.has_value(); 
 
 const ParameterTable& takes() {
   static const ParameterTable table({
-      {.name = "block_m", .least = 16, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
-      {.name = "block_n", .least = 4, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
+      {.name = "block_m", .least = 1, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {16, 32, 64}},
+      {.name = "block_n", .least = 1, .most = 128, .unsaid = 16, .powers_of_two = true, .tried = {4, 8, 16, 32, 64}},
       {.name = "block_k", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
       {.name = "stages", .least = 1, .most = 8, .unsaid = 3, .powers_of_two = false, .tried = {2, 3, 5}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 4, .powers_of_two = true, .tried = {2, 4, 8}},
@@ -47,6 +47,8 @@ const ParameterTable& takes() {
 // Bytes of a multiprocessor's shared memory that the stages of a loop may take.
 constexpr int64_t kSharedBytes = 200 << 10;
 constexpr int64_t kFewUnits = 8;
+// Terms that the threads of a block hold, 64 each.
+constexpr int64_t kTermsOfBlock = 64 * 128;
 // Of a product that four warps make together.
 constexpr int64_t kRowsOfWarpgroup = 64;
 
@@ -67,6 +69,27 @@ bool can_be_persistent(const Recurrence& one, int64_t batch, int64_t units, cons
          product_count(one) * (rows + batch) * depth * bytes <= kSharedBytes;
 }
 
+// The same where threads add up in full f32 what weights multiply: a tile of a block is all of its terms, which lie in
+// registers.
+bool can_be_summed(const Recurrence& one, int64_t batch, int64_t units, const DeviceDescription& device) {
+  return one.exact && one.gates() == 1 && one.cell_count() == 1 && block_count(one, batch, units) <= device.units &&
+         batch * units * next_power_of_two(one.hidden) <= kTermsOfBlock;
+}
+
+// The smallest blocks that all run at once; of those, the ones whose sides are alike, which load least.
+std::optional<Parameters> summed_defaults(const Recurrence& one, const DeviceDescription& device) {
+  std::optional<Parameters> best;
+  int64_t least = 0;
+  for (int64_t batch = 1; batch <= next_power_of_two(one.batch); batch *= 2)
+    for (int64_t units = 1; units <= next_power_of_two(one.hidden); units *= 2) {
+      const int64_t loaded = batch * units * kLeastBlock + batch + units;
+      if (!can_be_summed(one, batch, units, device) || (best && least <= loaded)) continue;
+      least = loaded;
+      best = Parameters{{"block_m", batch}, {"block_n", units}, {"num_warps", 4}, {"persistent", 1}};
+    }
+  return best;
+}
+
 // Units of a block: a side of a product has 16 rows or columns at least, which may be four units' gates.
 int64_t least_units(const Recurrence& one, bool joined) {
   return joined && one.gates() > 1 ? kLeastBlock / next_power_of_two(one.gates()) : kLeastBlock;
@@ -79,6 +102,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const int64_t products = product_count(one);
   const int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64);
   const int64_t units_of_rows = kRowsOfWarpgroup / next_power_of_two(one.gates());
+  if (auto summed = summed_defaults(one, device)) return *summed;
   for (int64_t samples = batch; samples >= kLeastBlock; samples /= 2)
     if (can_be_persistent(one, samples, units_of_rows, device))
       return {
@@ -99,8 +123,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"gates", kAsColumns}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   std::vector<ParameterRange> ranges = takes().ranges();
+  if (summed_defaults(*group.recurrence, device)) {
+    for (ParameterRange& range : ranges)
+      if (range.name == "block_m" || range.name == "block_n") range.values = {1, 2, 4, 8, 16, 32};
+    return ranges;
+  }
   if (group.recurrence->gates() > 1) return ranges;
   // What has one gate has nothing to join, and blocks of 16 units at least.
   std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "gates"; });
@@ -114,8 +143,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Recurrence& one = *group.recurrence;
   const bool joined = read("gates") != kApart;
-  const int64_t batch = read("block_m"), units = std::max(read("block_n"), least_units(one, joined));
-  const bool persistent = read("persistent") == 1 && can_be_persistent(one, batch, units, device);
+  const bool summed = read("persistent") == 1 && can_be_summed(one, read("block_m"), read("block_n"), device);
+  const int64_t batch = summed ? read("block_m") : std::max(read("block_m"), kLeastBlock),
+                units = summed ? read("block_n") : std::max(read("block_n"), least_units(one, joined));
+  const bool persistent = summed || (read("persistent") == 1 && can_be_persistent(one, batch, units, device));
   return recurrence_kernels(group, {.batch = batch,
                                     .units = units,
                                     .depth = read("block_k"),
@@ -123,7 +154,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                     .warps = static_cast<int>(read("num_warps")),
                                     .joined = joined,
                                     .gates_first = read("gates") == kAsRows || (persistent && one.gates() == 1),
-                                    .persistent = persistent});
+                                    .persistent = persistent,
+                                    .summed = summed});
 }
 
 }  // namespace

@@ -169,6 +169,50 @@ INSTANTIATE_TEST_SUITE_P(Layers, Persistent,
                                   std::to_string(one.layers) + "_" + std::to_string(info.param.second);
                          });
 
+// kw.rnn_steps: products of the input are given, in full precision. Blocks whose threads add up, of every shape.
+class Steps : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
+
+TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
+  const auto& [batch, units] = GetParam();
+  for (const std::string kind : {"tanh", "relu"}) {
+    const Graph graph = parse_graph(R"(graph G on cuda {
+  input %p : f32[5, 3, 20] user args.0
+  input %h : f32[3, 20] user args.1
+  input %w : f32[20, 30] parameter "w" access "self.w"
+  %v = aten.slice.Tensor(self=%w, dim=1, start=10, end=30) : f32[20, 20] strides [30, 1] offset 10
+  %q = aten.permute.default(self=%p, dims=[0, 1, 2]) : f32[5, 3, 20]
+  %y = kw.rnn_steps.default(products=%q, first=%h, weight=%v, kind=")" +
+                                    kind + R"(") : f32[5, 3, 20]
+  return %y
+})");
+    const DeviceDescription device = default_device("triton");
+    const auto program = [&](const plan::Parameters& parameters) {
+      Schedule schedule = join_products(graph, default_schedule(graph, device), device);
+      EXPECT_EQ(schedule.groups.size(), 1U);
+      schedule.groups[0].scheduler = "recurrence";
+      schedule.groups[0].parameters = parameters;
+      return lower(graph, schedule, device);
+    };
+    const Program launched = program({{"block_k", 16}, {"persistent", 0}}),
+                  persistent = program({{"block_m", batch}, {"block_n", units}, {"persistent", 1}});
+    EXPECT_TRUE(tile::waits_for_grid(persistent.tiles.back()));
+    EXPECT_FALSE(tile::waits_for_grid(launched.tiles.back()));
+    const Outcome expected(graph, launched), made(graph, persistent);
+    EXPECT_EQ(made.launches(), 2);  // the first state, and all steps
+    ASSERT_EQ(made["y"].size(), expected["y"].size());
+    double largest = 0;
+    for (size_t at = 0; at < made["y"].size(); ++at) {
+      EXPECT_NEAR(made["y"][at], expected["y"][at], 1e-5 * std::max(1.0, std::abs(expected["y"][at]))) << kind;
+      largest = std::max(largest, std::abs(expected["y"][at]));
+    }
+    EXPECT_GT(largest, 0.1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, Steps,
+                         testing::Values(std::pair<int64_t, int64_t>{1, 1}, std::pair<int64_t, int64_t>{4, 4},
+                                         std::pair<int64_t, int64_t>{2, 8}, std::pair<int64_t, int64_t>{4, 32}));
+
 // A part of a number that is not finite must not meet parts of either sign, or an infinity cancels to NaN.
 TEST(PersistentRecurrence, InfiniteStatesAndWeightsSaturateGates) {
   const Graph graph = graph_of(Layers{});

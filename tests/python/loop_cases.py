@@ -1,0 +1,155 @@
+"""Modules with loops over a sequence, which export unrolls."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+Tensor = torch.Tensor
+BATCH, STEPS, FEATURES, HIDDEN = 3, 6, 5, 20
+
+
+class Concatenated(nn.Module):
+    """A state and an input, side by side in a linear layer; an output of each step."""
+
+    def __init__(self, batch_first: bool = False, state_first: bool = False) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(FEATURES + HIDDEN, HIDDEN)
+        self.out = nn.Linear(HIDDEN, 4)
+        self.batch_first, self.state_first = batch_first, state_first
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        outs = []
+        for step in range(x.shape[1 if self.batch_first else 0]):
+            now = x[:, step] if self.batch_first else x[step]
+            h = torch.tanh(self.hidden(torch.cat((h, now) if self.state_first else (now, h), dim=1)))
+            outs.append(torch.sigmoid(self.out(h)))
+        return torch.stack(outs, dim=1 if self.batch_first else 0), h
+
+
+class Cell(nn.Module):
+    def __init__(self, nonlinearity: str) -> None:
+        super().__init__()
+        self.cell = nn.RNNCell(FEATURES, HIDDEN, nonlinearity=nonlinearity)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        states = []
+        for now in x.unbind(0):
+            h = self.cell(now, h)
+            states.append(h)
+        return torch.stack(states), states[-1], states[2]
+
+
+class Matrices(nn.Module):
+    """Products with matrices, from a state of zeros; the last state alone is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.randn(FEATURES, HIDDEN) / 2)
+        self.w = nn.Parameter(torch.randn(HIDDEN, HIDDEN) / 5)
+        self.b = nn.Parameter(torch.randn(HIDDEN))
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        h = torch.zeros_like(h)
+        for step in range(1, len(x)):
+            h = torch.relu(x[step] @ self.u + h @ self.w + self.b)
+        return h
+
+
+class Stacked(nn.Module):
+    """Two layers, of which the second reads the first's state of the same step, and writes a new input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.RNNCell(FEATURES, HIDDEN), nn.RNNCell(HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        low, high, states = h, h, []
+        for now in x.unbind(0):
+            low = self.low(now, low)
+            high = self.high(low, high)
+            states.append(high)
+        return torch.stack(states, 1), low
+
+
+class Fed(nn.Module):
+    """Each step's input hangs on the step before: no recurrence of this form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.out = nn.RNNCell(FEATURES, HIDDEN), nn.Linear(HIDDEN, FEATURES)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        now, outs = x[0], []
+        for _ in range(STEPS):
+            h = self.cell(now, h)
+            now = self.out(h)
+            outs.append(now)
+        return torch.stack(outs)
+
+
+class Changing(nn.Module):
+    """A last step that differs from the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.last = nn.RNNCell(FEATURES, HIDDEN), nn.RNNCell(FEATURES, HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        for now in x[:-1].unbind(0):
+            h = self.cell(now, h)
+        return self.last(x[-1], h)
+
+
+# How many recurrences there are in each.
+CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "concatenated": (Concatenated, 1),
+    "concatenated_batch_first": (lambda: Concatenated(batch_first=True), 1),
+    "concatenated_state_first": (lambda: Concatenated(state_first=True), 1),
+    "cell": (lambda: Cell("tanh"), 1),
+    "cell_of_relu": (lambda: Cell("relu"), 1),
+    "matrices": (Matrices, 1),
+    "stacked": (Stacked, 2),
+    "fed": (Fed, 0),
+    "changing": (Changing, 1),
+}
+
+
+def build(name: str) -> tuple[nn.Module, list[Tensor]]:
+    torch.manual_seed(5)
+    module = CASES[name][0]().eval()
+    first = name == "concatenated_batch_first"
+    return module, [
+        torch.randn(*((BATCH, STEPS) if first else (STEPS, BATCH)), FEATURES),
+        torch.randn(BATCH, HIDDEN),
+    ]
+
+
+def interpreted(request: dict[str, Any]) -> str:
+    """A candidate's results, held to eager's own error; "" where they are right."""
+    specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
+    assert specification and specification.loader
+    candidate = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(candidate)
+    module, arguments = build(request["case"])
+    ours = candidate.ModelNew(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        actual, eager = _as_tuple(ours(*arguments)), _as_tuple(module(*arguments))
+        exact = _as_tuple(module.double()(*(one.double() for one in arguments)))
+    for mine, theirs, right in zip(actual, eager, exact, strict=True):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype or mine.stride() != theirs.stride():
+            return f"{mine.shape} {mine.dtype} {mine.stride()}, but eager's is {theirs.shape} {theirs.stride()}"
+        error, of_eager = (float((one.double() - right).abs().max()) for one in (mine, theirs))
+        if not error <= 4 * of_eager + 4 * torch.finfo(theirs.dtype).eps:
+            return f"error {error:.3g}, eager's {of_eager:.3g}"
+    starts = [mine.untyped_storage().data_ptr() for mine in actual]
+    return "" if len(set(starts)) == len(starts) else "two results share their memory"
+
+
+def _as_tuple(results: Any) -> tuple[Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)

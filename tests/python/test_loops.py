@@ -1,0 +1,81 @@
+"""Loops over a sequence, which export unrolls, are recurrences again: right on a CPU and as kernels of each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from case_checks import compile_for_gpu, interpreter_of, machine_code
+from interpreter_process import InterpreterProcess
+from loop_cases import CASES, build, interpreted
+
+from kernelwright import library
+from kernelwright.capture import export
+
+interpreter = interpreter_of("loop_cases:interpreted")
+
+
+def emitted_for(name: str, target: str, **options: Any) -> dict[str, Any]:
+    module, arguments = build(name)
+    graph = export.export_module(module, tuple(arguments), device="cpu")
+    return library.compile_graph(graph, target, **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loops_are_pytorchs_on_a_cpu(name: str, tmp_path: Path) -> None:
+    emitted = emitted_for(name, "cpu")
+    assert emitted["source"].count(" = rnn_steps(") == CASES[name][1]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreted({"candidate": str(path), "case": name})
+    assert not fault, f"{fault}\n{emitted['source']}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_of_each_step_are_pytorchs(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    """The interpreter runs programs one by one: none may wait for another."""
+    schedule = emitted_for(name, "triton")["schedule"]
+    found = [group for group in schedule["groups"] if group["scheduler"] == "recurrence"]
+    assert len(found) == CASES[name][1]
+    for group in found:
+        group["parameters"] = {"block_k": 16, "persistent": 0}
+    emitted = emitted_for(name, "triton", schedule=schedule)
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=name)
+    assert not fault, f"{fault}\n{emitted['source']}"
+
+
+def test_weights_that_want_gradients_run_without_them() -> None:
+    """Where the caller has not switched gradients off, the module is eager's."""
+    module, arguments = build("cell")
+    namespace: dict[str, Any] = {}
+    exec(emitted_for("cell", "cpu")["source"], namespace)
+    ours = namespace["ModelNew"](module)
+    ours(*arguments)[0].sum().backward()
+    assert module.cell.weight_hh.grad is not None
+
+
+def test_a_loop_is_one_launch_on_a_gpu(tmp_path: Path) -> None:
+    """Of 256 steps, with weights in registers, which do not spill."""
+    pytest.importorskip("triton")
+
+    class Long(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.out = torch.nn.Linear(1280, 256), torch.nn.Linear(256, 128)
+
+        def forward(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            outs = []
+            for now in x.unbind(0):
+                h = torch.tanh(self.hidden(torch.cat((now, h), 1)))
+                outs.append(self.out(h))
+            return torch.stack(outs)
+
+    emitted = compile_for_gpu(Long(), torch.randn(256, 8, 1024), torch.randn(8, 256))
+    assert emitted["source"].count("launch_cooperative_grid=True") == 1
+    assert len(emitted["library_ops"]) <= 1  # the outputs' small product
+    code = machine_code(emitted, tmp_path)["rnn_steps_kernel"]
+    assert "st.local" not in code.asm["ptx"]
