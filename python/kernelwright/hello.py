@@ -65,6 +65,7 @@ def _card(index: int) -> dict[str, Any]:
         "multiprocessors": properties.multi_processor_count,
         "memory_bytes": properties.total_memory,
         "l2_bytes": getattr(properties, "L2_cache_size", 0),
+        "shared_bytes": getattr(properties, "shared_memory_per_block_optin", 0),
     }
 
 

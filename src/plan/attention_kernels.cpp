@@ -266,10 +266,14 @@ class AttentionKernels : ProductKernels {
     for (size_t axis = 0; axis < values_.batch.size(); ++axis) schedule.axes.emplace_back();
     const int64_t queries = again ? std::min(blocks_.queries, 2 * kAgain) : blocks_.queries,
                   keys = again ? std::min(blocks_.keys, kAgain) : blocks_.keys;
+    // What is computed again has two steps' operands in flight, where they fit.
+    const int64_t bytes = (queries * blocks_.features + 2 * keys * (blocks_.features + blocks_.columns)) *
+                          size_of(DType::f32);
+    const int stages_again = bytes <= blocks_.operand_bytes ? 0 : 1;
     schedule.axes.push_back({.mapping = Mapping::kGrid, .width = queries});
     schedule.axes.push_back({.mapping = Mapping::kLoop,
                              .width = keys,
-                             .stages = again ? 0 : blocks_.stages,
+                             .stages = again ? stages_again : blocks_.stages,
                              .online = attention_.has_softmax,
                              .bounded = ends_early(draft, symbols, folds, queries, keys)});
     schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.features});

@@ -10,8 +10,9 @@ struct AttentionBlocks {
   int64_t features = 64, columns = 64;  // lanes of tiles: at least the features of a query, and of a value
   int stages = 0;                       // steps whose loads are in flight; 0: unsaid
   int warps = 4;
-  bool bulk = false;    // tiles are loaded by the bulk copy engine
-  bool halves = false;  // single precision by three products of halves
+  int64_t operand_bytes = 0;  // of shared memory, that a block's operands may take
+  bool bulk = false;          // tiles are loaded by the bulk copy engine
+  bool halves = false;        // single precision by three products of halves
 };
 
 ScheduledGroup attention_kernels(const LoweredGroup& group, const AttentionBlocks& blocks);

@@ -14,9 +14,6 @@ namespace {
 enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1 };
 
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
-// Bytes of a multiprocessor's shared memory that queries, keys and values may take: of one block to a multiprocessor,
-// and of each of two.
-constexpr int64_t kSharedBytes = 200 << 10, kHalfOfShared = 100 << 10;
 
 bool can_take(const LoweredGroup& group) { return group.attention.has_value(); }
 
@@ -40,21 +37,28 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   // Measured on an H100: 16-bit operands and narrow heads like small blocks, several to a multiprocessor.
   const bool small = !split || widest == 64 || widest > 128;
   int64_t queries = std::clamp<int64_t>(next_power_of_two(values.rows), kLeastBlock, small ? 64 : 128);
-  const int64_t keys = std::clamp<int64_t>(next_power_of_two(values.depth), kLeastBlock,
-                                           split && widest > 128 ? 32 : 64);
+  int64_t keys = std::clamp<int64_t>(next_power_of_two(values.depth), kLeastBlock, split && widest > 128 ? 32 : 64);
   const auto blocks = [&] { return values.batches() * ceil_divide(values.rows, queries); };
   while (blocks() < device.units && queries > 64) queries /= 2;
   const int64_t bytes = 2 * (split ? 2 : 1);
-  const int64_t stages = std::clamp<int64_t>(
-      ((small ? kHalfOfShared : kSharedBytes) - queries * feature * bytes) / (keys * (feature + column) * bytes), 1, 3);
-  return {{"block_m", queries}, {"block_n", keys},
-          {"stages", stages},   {"num_warps", queries * widest >= 128 * 128 ? 8 : 4},
-          {"bulk", 1},          {"scheme", split && group.attention->has_softmax ? kFp16x3 : kIeee}};
+  // Small blocks: two to a multiprocessor.
+  const auto stages = [&] {
+    return (device.operand_bytes() / (small ? 2 : 1) - queries * feature * bytes) / (keys * (feature + column) * bytes);
+  };
+  while (stages() < 1 && queries > 64) queries /= 2;
+  while (stages() < 1 && keys > kLeastBlock) keys /= 2;
+  while (stages() < 1 && queries > kLeastBlock) queries /= 2;
+  return {{"block_m", queries},
+          {"block_n", keys},
+          {"stages", std::clamp<int64_t>(stages(), 1, 3)},
+          {"num_warps", queries * widest >= 128 * 128 ? 8 : 4},
+          {"bulk", 1},
+          {"scheme", split && group.attention->has_softmax ? kFp16x3 : kIeee}};
 }
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) { return takes().ranges(); }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const auto lanes = [](int64_t extent) { return std::max(next_power_of_two(extent), kLeastBlock); };
@@ -64,6 +68,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                    .columns = lanes(group.product->columns),
                                    .stages = static_cast<int>(read("stages")),
                                    .warps = static_cast<int>(read("num_warps")),
+                                   .operand_bytes = device.operand_bytes(),
                                    .bulk = read("bulk") != 0,
                                    .halves = group.product->right.dtype == DType::f32 && group.attention->has_softmax &&
                                              read("scheme") == kFp16x3});

@@ -38,8 +38,6 @@ const ParameterTable& takes() {
 
 // Of a loop whose loads are not worth the descriptions that the bulk copy engine wants of each block.
 constexpr int64_t kFewIterations = 4;
-// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
-constexpr int64_t kSharedBytes = 200 << 10;
 
 // An operand that is much larger than the other, and read by one row (column) of blocks.
 constexpr int64_t kMuchLarger = 8;
@@ -79,7 +77,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const auto blocks = [&] {
     return product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
   };
-  const int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
+  int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
   const bool is_short = ceil_divide(product.depth, depth) <= kFewIterations;
   if (is_short) {
@@ -88,12 +86,12 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   }
   while (blocks() < device.units && rows * columns > 64 * 64 && rows > kLeastBlock)
     (columns >= rows && !folds ? columns : rows) /= 2;
-  const int64_t stage = (rows + columns) * depth * 2 * (split ? 2 : 1);
-  const int64_t stages = std::clamp<int64_t>(kSharedBytes / stage, 1, 4);
+  const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
+  while (stages() < 1 && depth > kLeastBlock) depth /= 2;
   return {{"block_m", rows},
           {"block_n", columns},
           {"block_k", depth},
-          {"stages", stages},
+          {"stages", std::clamp<int64_t>(stages(), 1, 4)},
           {"num_warps", rows * columns >= 128 * 128 ? 8 : 4},
           {"order", 8},
           {"bulk", is_short ? 0 : 1},

@@ -20,8 +20,6 @@ enum SchemeChoice : int64_t { kOneHalf = 0, kFp16x3 = 1 };  // of single precisi
 
 constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
 constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has all filters: as many as registers hold
-// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
-constexpr int64_t kSharedBytes = 200 << 10;
 
 bool can_take(const LoweredGroup& group) {
   return group.convolution && !(group.convolution->folds_filters && group.convolution->is_direct());
@@ -125,7 +123,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const bool holds_twice = filters * positions >= 128 * 128 && (group.statistics || one.places() % 4 != 0);
   const bool takes_few = !one.exact && is_plain && !holds_twice && ceil_divide(depth, step) <= kShortLoop;
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
-                stages = std::clamp<int64_t>(kSharedBytes / bytes, 1,
+                stages = std::clamp<int64_t>(device.operand_bytes() / bytes, 1,
                                              one.exact    ? 2
                                              : step == 64 ? 3
                                                           : 4);

@@ -44,8 +44,6 @@ const ParameterTable& takes() {
   return table;
 }
 
-// Bytes of a multiprocessor's shared memory that the stages of a loop may take.
-constexpr int64_t kSharedBytes = 200 << 10;
 constexpr int64_t kFewUnits = 8;
 // Terms that the threads of a block hold, 64 each.
 constexpr int64_t kTermsOfBlock = 64 * 128;
@@ -66,7 +64,7 @@ bool can_be_persistent(const Recurrence& one, int64_t batch, int64_t units, cons
   const int64_t bytes = one.dtype == DType::f32 ? 4 : 2,  // f32 as two bfloat16
       rows = units * next_power_of_two(one.gates()), depth = std::max(next_power_of_two(one.hidden), kLeastBlock);
   return !one.exact && block_count(one, batch, units) <= device.units &&
-         product_count(one) * (rows + batch) * depth * bytes <= kSharedBytes;
+         product_count(one) * (rows + batch) * depth * bytes <= device.operand_bytes();
 }
 
 // The same where threads add up in full f32 what weights multiply: a tile of a block is all of its terms, which lie in
@@ -111,7 +109,9 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   while (block_count(one, batch, units) > device.units && units < 64 && units < one.hidden) units *= 2;
   const int64_t columns = units * next_power_of_two(one.gates());
   int64_t depth = std::clamp<int64_t>(next_power_of_two(one.hidden), kLeastBlock, 64);
-  const auto fitting = [&] { return kSharedBytes / ((columns + batch) * products * depth * size_of(one.dtype)); };
+  const auto fitting = [&] {
+    return device.operand_bytes() / ((columns + batch) * products * depth * size_of(one.dtype));
+  };
   while (fitting() < 2 && depth > kLeastBlock) depth /= 2;
   // Products of 64 rows and more read shared memory while the next loads arrive there.
   const int64_t held = batch >= 64 ? 1 : 0, most = std::min<int64_t>(ceil_divide(one.hidden, depth), 7);

@@ -15,6 +15,7 @@ struct DeviceDescription {
   int64_t units = 1;             // multiprocessors, or cores
   int64_t cache_bytes = 0;       // of the last level that all units share
   int64_t unit_cache_bytes = 0;  // registers of a multiprocessor, L2 of a core
+  int64_t shared_bytes = 0;      // of a multiprocessor's shared memory, that one block may have
   int64_t vector_bytes = 16;     // SIMD register, or the widest load of a GPU thread
   double copy_bytes_per_second = 0;
   double fp32_flops = 0;
@@ -27,6 +28,9 @@ struct DeviceDescription {
   double cache_bytes_per_second = 0;    // of the last level
   double shared_bytes_per_second = 0;   // shared memory of a multiprocessor, first level of a core; all units together
   double synchronise_seconds = 0;       // the host waits for an idle device, or for the other threads
+
+  // Of its shared memory, what operands of a block may take: folds and barriers need some as well.
+  int64_t operand_bytes() const { return shared_bytes - (27 << 10); }
 };
 
 const Target& target_of(const DeviceDescription& device);  // asserts that there is one

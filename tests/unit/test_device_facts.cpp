@@ -42,10 +42,12 @@ TEST(DeviceFacts, AGpuHasTheMultiprocessorsThatTheWorkerCounts) {
   const Environment environment;
   const std::string hash = archive.add_environment(environment.description_json());
   const Target& target = target_named("triton");
-  const auto card = nlohmann::ordered_json::parse(R"({"name": "A10G", "multiprocessors": 80, "l2_bytes": 6291456})");
+  const auto card = nlohmann::ordered_json::parse(R"({"name": "A10G", "multiprocessors": 80, "l2_bytes": 6291456,
+                                                     "shared_bytes": 101376})");
   const DeviceDescription known = known_device(archive, environment, hash, target, card);
   EXPECT_EQ(known.name, "A10G");
   EXPECT_EQ(known.units, 80);
   EXPECT_EQ(known.cache_bytes, 6291456);
+  EXPECT_EQ(known.shared_bytes, 101376);
   EXPECT_EQ(known_device(archive, environment, hash, target, nullptr).units, target.default_device().units);
 }

@@ -33,6 +33,7 @@ class TritonTarget : public Target {
     device.units = 132;
     device.cache_bytes = 50 << 20;
     device.unit_cache_bytes = 256 << 10;
+    device.shared_bytes = 227 << 10;
     device.vector_bytes = 16;
     device.copy_bytes_per_second = 4.3e12;
     device.fp32_flops = 51e12;
@@ -47,6 +48,8 @@ class TritonTarget : public Target {
       device.units = static_cast<int64_t>(units);
     if (const double cache = figure_of(card, "l2_bytes").value_or(0); cache > 0)
       device.cache_bytes = static_cast<int64_t>(cache);
+    if (const double shared = figure_of(card, "shared_bytes").value_or(0); shared > 0)
+      device.shared_bytes = static_cast<int64_t>(shared);
     if (const double capability = figure_of(card, "sm").value_or(0); capability > 0 && capability < kTensorCores)
       device.half_flops = 0;
   }

@@ -1,0 +1,52 @@
+"""Kernels for a GPU with less shared memory than a Hopper fit it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import torch
+from case_checks import compile_for_gpu
+
+from kernelwright import compile_only
+
+pytest.importorskip("triton")
+
+# An A10G, as the worker describes it.
+CARD = {"name": "NVIDIA A10G", "sm": 86, "multiprocessors": 80, "l2_bytes": 6 << 20, "shared_bytes": 99 << 10}
+
+
+class Attention(torch.nn.Module):
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+
+
+def _heads(width: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    return [torch.randn(4, 16, 512, width, dtype=dtype) for _ in range(3)]
+
+
+MODULES: dict[str, Callable[[], tuple[torch.nn.Module, list[torch.Tensor]]]] = {
+    "product": lambda: (torch.nn.Linear(2048, 2048), [torch.randn(2048, 2048)]),
+    "attention": lambda: (Attention(), _heads(128, torch.float32)),
+    "wide_attention": lambda: (Attention(), _heads(256, torch.float32)),
+    "convolution": lambda: (torch.nn.Conv2d(64, 128, 3), [torch.randn(16, 64, 64, 64)]),
+    "lstm": lambda: (torch.nn.LSTM(128, 256, 2), [torch.randn(64, 10, 128)]),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_kernels_fit_the_shared_memory_of_the_device(name: str, tmp_path: Path) -> None:
+    module, arguments = MODULES[name]()
+    emitted: dict[str, Any] = compile_for_gpu(module, *arguments, card=CARD)
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    specification = importlib.util.spec_from_file_location("candidate", path)
+    assert specification and specification.loader
+    loaded = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(loaded)
+    assert loaded.KERNEL_SIGNATURES
+    for entry in loaded.KERNEL_SIGNATURES:
+        compiled = compile_only.compile_entry(loaded, entry, CARD["sm"])
+        assert compiled.metadata.shared <= CARD["shared_bytes"], entry["kernel"]
