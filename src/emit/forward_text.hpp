@@ -47,7 +47,8 @@ struct KernelForward {
   std::string source;              // of both functions, where there are two; so are the others
   bool restores_strides = false;   // calls restore_strides
   bool trains_batch_norm = false;  // calls train_batch_norm
-  bool steps_recurrence = false;   // calls rnn_steps
+  bool steps_rnn = false;          // calls rnn_steps
+  bool steps_lstm = false;         // calls lstm_steps
   bool calls_library = false;      // uses aten
   bool counts_programs = false;    // calls ended_programs
   bool splits_scratch = false;     // calls scratch_part

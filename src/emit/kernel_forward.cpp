@@ -244,9 +244,14 @@ class Writer {
   void write_rnn_steps(const Node& node) {
     std::vector<std::string> arguments;
     for (const char* argument : {"products", "first", "weight"}) arguments.push_back(text_of(*node.find(argument)));
-    arguments.push_back("torch." + node.text("kind") + "_");
-    result_.steps_recurrence = true;
-    lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = rnn_steps(", arguments, ")"));
+    const bool is_lstm = node.text("kind") == "lstm";
+    arguments.push_back(is_lstm ? text_of(*node.find("cell")) : "torch." + node.text("kind") + "_");
+    (is_lstm ? result_.steps_lstm : result_.steps_rnn) = true;
+    const auto name = [&](size_t result) {
+      return node.results[result] == kNoValue ? "_" : names_.of(node.results[result]);
+    };
+    const std::string head = is_lstm ? name(0) + ", " + name(1) + " = lstm_steps(" : name(0) + " = rnn_steps(";
+    lines_.push_back(python::wrapped_call(head, arguments, ")"));
   }
 
   void write(const ExternStep& step) {
@@ -594,7 +599,8 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   forward.source = prepared.source + "\n\n" + forward.source;
   forward.restores_strides |= prepared.restores_strides;
   forward.trains_batch_norm |= prepared.trains_batch_norm;
-  forward.steps_recurrence |= prepared.steps_recurrence;
+  forward.steps_rnn |= prepared.steps_rnn;
+  forward.steps_lstm |= prepared.steps_lstm;
   forward.calls_library |= prepared.calls_library;
   forward.counts_programs |= prepared.counts_programs;
   forward.splits_scratch |= prepared.splits_scratch;

@@ -46,6 +46,20 @@ constexpr std::string_view kRnnSteps = R"(def rnn_steps(products, first, weight,
 
 )";
 
+constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell):
+    """h of every step, and the last c: PyTorch's LSTM, whose gates' arguments are products[t] + h[t - 1] @ weight.T."""
+    shape = (products.shape[0], *first.shape)
+    states = torch.empty(shape, dtype=products.dtype, device=products.device)
+    state, columns = first, weight.t()
+    for product, made in zip(products, states):
+        write, keep, candidate, show = torch.addmm(product, state, columns).chunk(4, 1)
+        cell = torch.sigmoid(keep) * cell + torch.sigmoid(write) * torch.tanh(candidate)
+        state = torch.mul(torch.sigmoid(show), torch.tanh(cell), out=made)
+    return states, cell
+
+
+)";
+
 // Kernels of one stream run one after the other, so that they can share a counter.
 constexpr std::string_view kEndedPrograms = R"(@functools.cache
 def counter_of(device, stream):
@@ -173,6 +187,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "restore_strides",
                    "train_batch_norm",
                    "rnn_steps",
+                   "lstm_steps",
                    "counter_of",
                    "ended_programs",
                    "float",
@@ -212,7 +227,8 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
-  if (forward.steps_recurrence) functions += kRnnSteps;
+  if (forward.steps_rnn) functions += kRnnSteps;
+  if (forward.steps_lstm) functions += kLstmSteps;
   functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);

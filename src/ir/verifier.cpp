@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/infer.hpp"
+#include "ir/op_registry.hpp"
 #include "ir/text.hpp"
 #include "support/error.hpp"
 
@@ -99,6 +100,16 @@ struct Verifier {
         fail(node, "its result is " + print(type) + ", its operands give " + print(expected));
       }
     }
+    check_place(node);
+  }
+
+  // A view's elements lie where its operand's do.
+  void check_place(const Node& node) const {
+    if (class_of(node.op) != OpClass::kView || node.results.empty() || node.results[0] == kNoValue) return;
+    const auto view = infer_view(graph, node);
+    const TensorType& type = graph.type(node.results[0]);
+    if (view && type.elements() > 0 && view->offset != type.offset)
+      fail(node, "its result is " + print(type) + ", its operand gives " + print(*view));
   }
 
   // A cheap node may stand in several groups, each of which computes it anew.

@@ -22,9 +22,11 @@ struct Addend {
   }
 };
 
-// act(sum of addends)
+// act(sum of addends); of an LSTM, the sum has the arguments of all gates.
 struct Step {
   std::string kind;
+  ValueId sum = kNoValue;
+  ValueId cell_before = kNoValue, cell = kNoValue;  // of an LSTM
   std::vector<Addend> addends;
 };
 
@@ -33,17 +35,28 @@ enum class Role { kSame, kSlice, kState };
 
 class Recurrences {
  public:
-  explicit Recurrences(Graph& graph) : rewriter_(graph) {
+  explicit Recurrences(Graph& graph) : rewriter_(graph), reads_(graph.values.size(), 0) {
+    for (const Node& node : graph.nodes) for_each_operand(node, [&](ValueId value) { ++reads_[value]; });
+    for (const GraphOutput& output : graph.outputs)
+      if (output.value != kNoValue) ++reads_[output.value];
     for (const Node& node : graph.nodes)
       if (auto step = step_of(node)) add(node.results[0], std::move(*step));
-    for (size_t chain = 0; chain < chains_.size(); ++chain)
-      if (is_worth_it(chains_[chain]))
-        for (size_t at = 0; at < chains_[chain].states.size(); ++at) places_[chains_[chain].states[at]] = {chain, at};
+    for (size_t chain = 0; chain < chains_.size(); ++chain) {
+      const std::vector<ValueId>& states = chains_[chain].states;
+      if (!is_worth_it(chains_[chain])) continue;
+      for (size_t at = 0; at < states.size(); ++at) places_[states[at]] = {chain, at};
+      if (const ValueId cell = steps_.at(states.back()).cell; cell != kNoValue) last_cells_[cell] = chain;
+    }
   }
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
-      const auto found = node.results.size() == 1 ? places_.find(node.results[0]) : places_.end();
+      if (node.results.size() != 1) return false;
+      if (const auto last = last_cells_.find(node.results[0]); last != last_cells_.end()) {
+        rewriter_.replace(node.results[0], chains_[last->second].last_cell, NumericTag::kReassociates);
+        return true;
+      }
+      const auto found = places_.find(node.results[0]);
       if (found == places_.end()) return false;
       Chain& chain = chains_[found->second.first];
       const size_t at = found->second.second;
@@ -59,7 +72,7 @@ class Recurrences {
   struct Chain {
     std::vector<ValueId> states;
     std::vector<Role> roles;  // of all parts of all addends
-    ValueId sequence = kNoValue;
+    ValueId sequence = kNoValue, last_cell = kNoValue;
   };
 
   const TensorType& type(ValueId id) const { return rewriter_.type(id); }
@@ -109,12 +122,73 @@ class Recurrences {
     step.addends.push_back({{value}});
   }
 
-  std::optional<Step> step_of(const Node& node) const {
-    if ((node.op != "aten.tanh.default" && node.op != "aten.relu.default") || node.results[0] == kNoValue)
+  // The operand of a pointwise operator, kNoValue where `value` is no result of it.
+  ValueId operand_of(ValueId value, std::string_view op) const {
+    const Node* node = value == kNoValue ? nullptr : rewriter_.producer(value);
+    return node != nullptr && node->op == op ? node->value("self") : kNoValue;
+  }
+
+  // Both operands of a product or sum of two tensors, in each order until `take` is content.
+  template <typename Take>
+  bool either_way(const Node* node, std::string_view op, const Take& take) const {
+    if (node == nullptr || node->op != op || node->number("alpha", 1.0) != 1.0) return false;
+    const ValueId self = node->value("self"), other = node->value("other");
+    return self != kNoValue && other != kNoValue && (take(self, other) || take(other, self));
+  }
+
+  // Is `value` op(gate `which` of all)? The first one that is asked for says what all are.
+  bool is_gate(ValueId value, std::string_view op, int64_t which, int64_t hidden, ValueId& all) const {
+    const ValueId operand = operand_of(value, op);
+    const Node* node = operand == kNoValue ? nullptr : rewriter_.producer(operand);
+    if (node == nullptr || node->op != "aten.slice.Tensor") return false;
+    const ValueId from = node->value("self");
+    const int64_t dim = node->integer("dim", 0);
+    if ((all != kNoValue && from != all) || !is_matrix(from) || type(from).shape[1] != 4 * hidden ||
+        (dim != 1 && dim != -1) || node->integer("start", 0) != which * hidden || node->integer("step", 1) != 1 ||
+        type(operand).shape != Shape{type(from).shape[0], hidden})
+      return false;
+    all = from;
+    return true;
+  }
+
+  std::optional<Step> lstm_step_of(const Node& node) const {
+    const ValueId result = node.results[0];
+    if (node.op != "aten.mul.Tensor" || !is_matrix(result) || !type(result).is_contiguous()) return std::nullopt;
+    const int64_t hidden = type(result).shape[1];
+    Step step{"lstm", kNoValue, kNoValue, kNoValue, {}};
+    const auto is = [&](ValueId value, std::string_view op, int64_t which) {
+      return is_gate(value, op, which, hidden, step.sum);
+    };
+    const auto output = [&](ValueId gate, ValueId bounded) {
+      step.cell = operand_of(bounded, "aten.tanh.default");
+      return step.cell != kNoValue && is(gate, "aten.sigmoid.default", 3);
+    };
+    const auto written = [&](ValueId gate, ValueId candidate) {
+      return is(gate, "aten.sigmoid.default", 0) && is(candidate, "aten.tanh.default", 2);
+    };
+    const auto kept = [&](ValueId gate, ValueId before) {
+      step.cell_before = before;
+      return is(gate, "aten.sigmoid.default", 1);
+    };
+    const auto cell = [&](ValueId old, ValueId fresh) {
+      return either_way(rewriter_.producer(fresh), "aten.mul.Tensor", written) &&
+             either_way(rewriter_.producer(old), "aten.mul.Tensor", kept);
+    };
+    if (!either_way(&node, "aten.mul.Tensor", output) ||
+        !either_way(rewriter_.producer(step.cell), "aten.add.Tensor", cell) ||
+        type(step.cell_before).shape != type(result).shape || type(step.cell_before).dtype != DType::f32)
       return std::nullopt;
+    add_addends(step, step.sum, 0);
+    return step;
+  }
+
+  std::optional<Step> step_of(const Node& node) const {
+    if (node.results.size() != 1 || node.results[0] == kNoValue) return std::nullopt;
+    if (node.op == "aten.mul.Tensor") return lstm_step_of(node);
+    if ((node.op != "aten.tanh.default" && node.op != "aten.relu.default")) return std::nullopt;
     const ValueId result = node.results[0];
     if (!is_matrix(result) || !type(result).is_contiguous() || type(result).elements() == 0) return std::nullopt;
-    Step step{std::string(base_name(node.op)), {}};
+    Step step{std::string(base_name(node.op)), node.value("self"), kNoValue, kNoValue, {}};
     add_addends(step, node.value("self"), 0);
     return step;
   }
@@ -123,7 +197,10 @@ class Recurrences {
 
   // The roles of a step's parts, where it follows the one that made `state`. It may read that once, in a product.
   std::optional<std::vector<Role>> roles_of(const Step& before, const Step& step, ValueId state) const {
-    if (before.kind != step.kind || before.addends.size() != step.addends.size()) return std::nullopt;
+    if (before.kind != step.kind || before.addends.size() != step.addends.size() || step.cell_before != before.cell)
+      return std::nullopt;
+    // Other steps' cells are not stored: what the step before made is read by it, and by this one.
+    if (before.cell != kNoValue && reads_[before.cell] != 2) return std::nullopt;
     std::vector<Role> roles;
     int states = 0;
     for (size_t at = 0; at < step.addends.size(); ++at) {
@@ -177,7 +254,7 @@ class Recurrences {
     for (const Addend& addend : step.addends)
       for (const ValueId part : addend.parts)
         if (chain.roles[at++] == Role::kSlice &&
-            (addend.matrix != kNoValue || type(part).shape == type(chain.states[0]).shape))
+            (addend.matrix != kNoValue || type(part).shape == type(step.sum).shape))
           return true;
     return false;
   }
@@ -215,10 +292,20 @@ class Recurrences {
     type.shape.insert(type.shape.begin(), steps);
     type.strides = contiguous_strides(type.shape);
     type.offset = 0;
-    chain.sequence = rewriter_.emit(
-        "kw.rnn_steps.default",
-        {{"products", ValueRef{sum}}, {"first", ValueRef{state}}, {"weight", ValueRef{weight}}, {"kind", first.kind}},
-        std::move(type), "states");
+    std::vector<NamedArgument> arguments = {
+        {"products", ValueRef{sum}}, {"first", ValueRef{state}}, {"weight", ValueRef{weight}}, {"kind", first.kind}};
+    if (first.cell == kNoValue) {
+      chain.sequence = rewriter_.emit("kw.rnn_steps.default", std::move(arguments), std::move(type), "states");
+      return;
+    }
+    arguments.push_back({"cell", ValueRef{first.cell_before}});
+    TensorType cell = rewriter_.type(first.cell_before);
+    cell.strides = contiguous_strides(cell.shape);
+    cell.offset = 0;
+    const auto results = rewriter_.emit_all("kw.rnn_steps.default", std::move(arguments),
+                                            {{"states", std::move(type)}, {"last_cell", std::move(cell)}});
+    chain.sequence = results[0];
+    chain.last_cell = results[1];
   }
 
   // Of an addend's matrix what multiplies one part, as a linear layer's weight.
@@ -231,10 +318,12 @@ class Recurrences {
   }
 
   Rewriter rewriter_;
+  std::vector<int> reads_;         // of the values of the graph as it was
   std::map<ValueId, Step> steps_;  // by its result
   std::map<ValueId, size_t> chain_of_;
   std::vector<Chain> chains_;
   std::map<ValueId, std::pair<size_t, size_t>> places_;  // of a state: its chain, and which step made it
+  std::map<ValueId, size_t> last_cells_;                 // their chains
 };
 
 }  // namespace

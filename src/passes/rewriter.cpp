@@ -28,8 +28,18 @@ std::vector<Node>& Rewriter::begin() {
 }
 
 void Rewriter::enter(Node& node) {
-  for_each_operand(node, [&](ValueId& id) { id = resolve(id); });
+  bool moved = false;
+  for_each_operand(node, [&](ValueId& id) {
+    moved = moved || resolve(id) != id || moved_.contains(id);
+    id = resolve(id);
+  });
   location_ = node.location;
+  // A view of what lies elsewhere by now does so too.
+  if (!moved || class_of(node.op) != OpClass::kView || node.results.size() != 1) return;
+  const auto type = infer_view(graph_, node);
+  if (!type || *type == graph_.type(node.results[0])) return;
+  graph_.values[node.results[0]].type = *type;
+  moved_.insert(node.results[0]);
 }
 
 void Rewriter::keep(Node&& node) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -77,6 +78,7 @@ class Rewriter {
   Graph& graph_;
   std::vector<Node> old_nodes_;
   std::vector<ValueId> replaced_;
+  std::unordered_set<ValueId> moved_;           // views whose place in memory has changed
   std::unordered_map<std::string, int> names_;  // taken, with the last suffix tried
   std::string location_;
   RewriteCounts counts_;

@@ -110,7 +110,8 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   const ValueId first = node.value("first"), products = node.value("products");
   Recurrence made;
   made.node = id;
-  made.kind = node.text("kind") == "relu" ? CellKind::kRelu : CellKind::kTanh;
+  const std::string kind = node.text("kind");
+  made.kind = kind == "lstm" ? CellKind::kLstm : kind == "relu" ? CellKind::kRelu : CellKind::kTanh;
   const TensorType& sequence = graph.type(node.results[0]);
   made.steps = sequence.shape[0];
   made.batch = sequence.shape[1];
@@ -118,8 +119,20 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   made.hidden = sequence.shape[2];
   made.exact = true;
   made.products = strided(facts, products);
-  made.first_hidden = strided(facts, first);
-  made.first_hidden.strides.insert(made.first_hidden.strides.begin(), 0);
+  const auto of_one_cell = [&](ValueId value) {
+    StridedOperand state = strided(facts, value);
+    state.strides.insert(state.strides.begin(), 0);
+    return state;
+  };
+  made.first_hidden = of_one_cell(first);
+  if (made.has_cell_state()) {
+    made.first_cell = of_one_cell(node.value("cell"));
+    made.last_cell = {node.results[1], {0}};
+    if (node.results[1] != kNoValue) {
+      const Shape& strides = graph.type(node.results[1]).strides;
+      made.last_cell.strides.insert(made.last_cell.strides.end(), strides.begin(), strides.end());
+    }
+  }
   made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}});
   made.sequence = {node.results[0], sequence.strides};
   return made;

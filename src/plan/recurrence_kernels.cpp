@@ -423,7 +423,7 @@ class RecurrenceKernels : ProductKernels {
     if (!one_.products)
       return wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
     StridedOperand given = *one_.products;
-    given.strides = {0, given.strides[0], given.strides[1], given.strides[2], 0};
+    given.strides = {0, given.strides[0], given.strides[1], given.strides[2], one_.hidden * given.strides[2]};
     return operand(wave.draft, given, products_shape());
   }
 

@@ -67,11 +67,12 @@ bool can_be_persistent(const Recurrence& one, int64_t batch, int64_t units, cons
          product_count(one) * (rows + batch) * depth * bytes <= device.operand_bytes();
 }
 
-// The same where threads add up in full f32 what weights multiply: a tile of a block is all of its terms, which lie in
-// registers.
+// The same where threads add up in full f32 what weights multiply, gate by gate: a tile of a block is all of a gate's
+// terms, which lie in registers, as all its weights do.
 bool can_be_summed(const Recurrence& one, int64_t batch, int64_t units, const DeviceDescription& device) {
-  return one.exact && one.gates() == 1 && one.cell_count() == 1 && block_count(one, batch, units) <= device.units &&
-         batch * units * next_power_of_two(one.hidden) <= kTermsOfBlock;
+  const int64_t depth = next_power_of_two(one.hidden);
+  return one.products && block_count(one, batch, units) <= device.units &&
+         std::max(batch, one.gates()) * units * depth <= kTermsOfBlock;
 }
 
 // The smallest blocks that all run at once; of those, the ones whose sides are alike, which load least.
@@ -83,7 +84,7 @@ std::optional<Parameters> summed_defaults(const Recurrence& one, const DeviceDes
       const int64_t loaded = batch * units * kLeastBlock + batch + units;
       if (!can_be_summed(one, batch, units, device) || (best && least <= loaded)) continue;
       least = loaded;
-      best = Parameters{{"block_m", batch}, {"block_n", units}, {"num_warps", 4}, {"persistent", 1}};
+      best = Parameters{{"block_m", batch}, {"block_n", units}, {"num_warps", 4}, {"gates", kApart}, {"persistent", 1}};
     }
   return best;
 }
@@ -142,8 +143,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Recurrence& one = *group.recurrence;
-  const bool joined = read("gates") != kApart;
   const bool summed = read("persistent") == 1 && can_be_summed(one, read("block_m"), read("block_n"), device);
+  const bool joined = read("gates") != kApart && !summed;
   const int64_t batch = summed ? read("block_m") : std::max(read("block_m"), kLeastBlock),
                 units = summed ? read("block_n") : std::max(read("block_n"), least_units(one, joined));
   const bool persistent = summed || (read("persistent") == 1 && can_be_persistent(one, batch, units, device));

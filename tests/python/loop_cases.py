@@ -92,6 +92,55 @@ class Fed(nn.Module):
         return torch.stack(outs)
 
 
+class LongShortTerm(nn.Module):
+    """A cell of PyTorch's, and one written out over concatenated input and state; the last memory of one is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.gates = nn.LSTMCell(FEATURES, HIDDEN), nn.Linear(FEATURES + HIDDEN, 4 * HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        low, memory, high, kept, states = h, h * 0.5, h, torch.zeros_like(h), []
+        for now in x.unbind(0):
+            low, memory = self.cell(now, (low, memory))
+            i, f, g, o = self.gates(torch.cat((now, high), dim=1)).chunk(4, dim=1)
+            kept = torch.sigmoid(f) * kept + torch.sigmoid(i) * torch.tanh(g)
+            high = torch.sigmoid(o) * torch.tanh(kept)
+            states.append(high)
+        return torch.stack(states), low, memory
+
+
+class OtherGates(nn.Module):
+    """An LSTM whose gates stand in another order, and one whose memories are all read: neither is PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.gates = nn.LSTMCell(FEATURES, HIDDEN), nn.Linear(FEATURES + HIDDEN, 4 * HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        low, memory, high, kept, memories = h, h, h, h, []
+        for now in x.unbind(0):
+            low, memory = self.cell(now, (low, memory))
+            memories.append(memory)
+            f, i, g, o = self.gates(torch.cat((now, high), dim=1)).chunk(4, dim=1)
+            kept = torch.sigmoid(f) * kept + torch.sigmoid(i) * torch.tanh(g)
+            high = torch.sigmoid(o) * torch.tanh(kept)
+        return torch.stack(memories), low, high
+
+
+class Gated(nn.Module):
+    """A GRU's cell, which stays a step's operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(FEATURES, HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        for now in x.unbind(0):
+            h = self.cell(now, h)
+        return h
+
+
 class Changing(nn.Module):
     """A last step that differs from the others."""
 
@@ -114,6 +163,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "cell_of_relu": (lambda: Cell("relu"), 1),
     "matrices": (Matrices, 1),
     "stacked": (Stacked, 2),
+    "lstm": (LongShortTerm, 2),
+    "other_gates": (OtherGates, 0),
+    "gru": (Gated, 0),
     "fed": (Fed, 0),
     "changing": (Changing, 1),
 }

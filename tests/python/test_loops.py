@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def emitted_for(name: str, target: str, **options: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CASES)
 def test_loops_are_pytorchs_on_a_cpu(name: str, tmp_path: Path) -> None:
     emitted = emitted_for(name, "cpu")
-    assert emitted["source"].count(" = rnn_steps(") == CASES[name][1]
+    assert len(re.findall(r" = (?:rnn|lstm)_steps\(", emitted["source"])) == CASES[name][1]
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreted({"candidate": str(path), "case": name})
@@ -79,3 +80,13 @@ def test_a_loop_is_one_launch_on_a_gpu(tmp_path: Path) -> None:
     assert len(emitted["library_ops"]) <= 1  # the outputs' small product
     code = machine_code(emitted, tmp_path)["rnn_steps_kernel"]
     assert "st.local" not in code.asm["ptx"]
+
+
+def test_cells_can_be_traced_for_a_gpu() -> None:
+    """PyTorch's own kernels of cells for a GPU cannot."""
+    for name in ("gru", "lstm"):
+        module, arguments = build(name)
+        graph = export.export_module(module, tuple(arguments), device="cuda")
+        operators = {node["op"] for node in graph["nodes"]}
+        assert "aten.linear.default" in operators and "aten.sigmoid.default" in operators
+        assert not any("cell" in operator for operator in operators)

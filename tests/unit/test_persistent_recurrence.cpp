@@ -174,17 +174,19 @@ class Steps : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 
 TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
   const auto& [batch, units] = GetParam();
-  for (const std::string kind : {"tanh", "relu"}) {
-    const Graph graph = parse_graph(R"(graph G on cuda {
-  input %p : f32[5, 3, 20] user args.0
+  for (const std::string kind : {"tanh", "relu", "lstm"}) {
+    const bool is_lstm = kind == "lstm";
+    const std::string rows = is_lstm ? "80" : "20";
+    const Graph graph = parse_graph("graph G on cuda {\n  input %p : f32[5, 3, " + rows + R"(] user args.0
   input %h : f32[3, 20] user args.1
-  input %w : f32[20, 30] parameter "w" access "self.w"
-  %v = aten.slice.Tensor(self=%w, dim=1, start=10, end=30) : f32[20, 20] strides [30, 1] offset 10
-  %q = aten.permute.default(self=%p, dims=[0, 1, 2]) : f32[5, 3, 20]
-  %y = kw.rnn_steps.default(products=%q, first=%h, weight=%v, kind=")" +
-                                    kind + R"(") : f32[5, 3, 20]
-  return %y
-})");
+  input %c : f32[3, 20] user args.2
+  input %w : f32[)" + rows + R"(, 30] parameter "w" access "self.w"
+  %v = aten.slice.Tensor(self=%w, dim=1, start=10, end=30) : f32[)" +
+                                    rows + R"(, 20] strides [30, 1] offset 10
+  %y)" + (is_lstm ? ", %last" : "") +
+                                    R"( = kw.rnn_steps.default(products=%p, first=%h, weight=%v, kind=")" + kind +
+                                    (is_lstm ? R"(", cell=%c) : f32[5, 3, 20], f32[3, 20])" : R"(") : f32[5, 3, 20])") +
+                                    "\n  return %y" + (is_lstm ? ", %last" : "") + "\n}");
     const DeviceDescription device = default_device("triton");
     const auto program = [&](const plan::Parameters& parameters) {
       Schedule schedule = join_products(graph, default_schedule(graph, device), device);
@@ -199,13 +201,15 @@ TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
     EXPECT_FALSE(tile::waits_for_grid(launched.tiles.back()));
     const Outcome expected(graph, launched), made(graph, persistent);
     EXPECT_EQ(made.launches(), 2);  // the first state, and all steps
-    ASSERT_EQ(made["y"].size(), expected["y"].size());
-    double largest = 0;
-    for (size_t at = 0; at < made["y"].size(); ++at) {
-      EXPECT_NEAR(made["y"][at], expected["y"][at], 1e-5 * std::max(1.0, std::abs(expected["y"][at]))) << kind;
-      largest = std::max(largest, std::abs(expected["y"][at]));
+    for (const std::string& name : is_lstm ? std::vector<std::string>{"y", "last"} : std::vector<std::string>{"y"}) {
+      ASSERT_EQ(made[name].size(), expected[name].size());
+      double largest = 0;
+      for (size_t at = 0; at < made[name].size(); ++at) {
+        EXPECT_NEAR(made[name][at], expected[name][at], 1e-5 * std::max(1.0, std::abs(expected[name][at]))) << kind;
+        largest = std::max(largest, std::abs(expected[name][at]));
+      }
+      EXPECT_GT(largest, 0.1);
     }
-    EXPECT_GT(largest, 0.1);
   }
 }
 

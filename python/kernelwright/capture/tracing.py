@@ -242,7 +242,7 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
         if hasattr(TracerBase, "_filter_traceback_frames"):
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
-        stack.enter_context(_recurrent_shapes())
+        stack.enter_context(recurrent_layers())
         before = _generators()
         yield
         if _generators() != before:
@@ -254,8 +254,8 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _recurrent_shapes() -> Iterator[None]:
-    """Let a recurrent layer's results be told from its arguments' shapes; PyTorch would trace every step, minutes for a long sequence."""
+def recurrent_layers() -> Iterator[None]:
+    """Let a recurrent layer's results be told from its arguments' shapes, and a cell be its formula; PyTorch would trace every step of a layer, minutes for a long sequence."""
 
     def output(input: torch.Tensor, hidden: torch.Tensor, bidirectional: bool, batch_first: bool) -> torch.Tensor:
         features = hidden.shape[2] * (2 if bidirectional else 1)
@@ -273,8 +273,24 @@ def _recurrent_shapes() -> Iterator[None]:
             hx[1].new_empty(hx[1].shape),
         )
 
+    linear, sigmoid, tanh = torch.nn.functional.linear, torch.sigmoid, torch.tanh
+
+    # PyTorch's formulas. Its kernel for a GPU, which makes all of a cell at once, cannot be traced.
+    def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+        of_input, of_state = linear(input, w_ih, b_ih).chunk(3, 1), linear(hx, w_hh, b_hh).chunk(3, 1)
+        reset, update = sigmoid(of_state[0] + of_input[0]), sigmoid(of_state[1] + of_input[1])
+        candidate = tanh(of_input[2] + reset * of_state[2])
+        return (hx - candidate) * update + candidate
+
+    def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):  # type: ignore[no-untyped-def]
+        gates = (linear(hx[0], w_hh, b_hh) + linear(input, w_ih, b_ih)).chunk(4, 1)
+        cell = sigmoid(gates[1]) * hx[1] + sigmoid(gates[0]) * tanh(gates[2])
+        return sigmoid(gates[3]) * tanh(cell), cell
+
     aten, key = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
     kernels = {
+        aten.gru_cell.default: gru_cell,
+        aten.lstm_cell.default: lstm_cell,
         aten.lstm.input: two_states,
         aten.gru.input: one_state,
         aten.rnn_tanh.input: one_state,
