@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "plan/recurrence_kernels.hpp"
+#include "support/error.hpp"
 
 namespace kw::plan {
 
@@ -144,8 +145,17 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Recurrence& one = *group.recurrence;
   const bool summed = read("persistent") == 1 && can_be_summed(one, read("block_m"), read("block_n"), device);
+  if (!summed && read("block_m") < kLeastBlock)
+    throw Error(ErrorKind::kUser,
+                {.message = "the schedule has 'block_m' = " + std::to_string(read("block_m")) +
+                            ", which is not allowed for products of tiles",
+                 .where = {},
+                 .source = {},
+                 .hint = "'block_m' is 16 at least where threads do not add up all of a block's terms.",
+                 .detail = {},
+                 .code = "bad-schedule-parameter"});
   const bool joined = read("gates") != kApart && !summed;
-  const int64_t batch = summed ? read("block_m") : std::max(read("block_m"), kLeastBlock),
+  const int64_t batch = read("block_m"),
                 units = summed ? read("block_n") : std::max(read("block_n"), least_units(one, joined));
   const bool persistent = summed || (read("persistent") == 1 && can_be_persistent(one, batch, units, device));
   return recurrence_kernels(group, {.batch = batch,
