@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernel/scalar_values.hpp"
+
 namespace kw::kernel {
 
 std::optional<double> known_result(ScalarOp op, DType result_type, std::span<const std::optional<double>> operands) {
@@ -25,7 +27,8 @@ std::optional<double> known_result(ScalarOp op, DType result_type, std::span<con
     case ScalarOp::kTanh:
     case ScalarOp::kErf: return of_zero(0.0);
     case ScalarOp::kCast: {
-      const bool is_exact = result_type != DType::b1 && std::trunc(operand(0)) == operand(0);
+      const bool is_exact = result_type != DType::b1 && std::trunc(operand(0)) == operand(0) &&
+                            (!is_real(result_type) || round_to(result_type, operand(0)) == operand(0));
       return is_exact ? std::optional(operand(0)) : std::nullopt;
     }
     default: return std::nullopt;

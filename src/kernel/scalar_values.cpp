@@ -286,6 +286,22 @@ int64_t wrap_to(DType dtype, int64_t value) {
   }
 }
 
+// A sign, the exponent above that of the least normal number, and the significant bits but for the leading one.
+uint8_t byte_of_float8(DType dtype, double value) {
+  const FloatFormat format = format_of(dtype);
+  const int fraction_bits = format.significant - 1;
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return sign | 0x7F;
+  const double size = std::abs(round_to_format(format, value));
+  if (size == 0) return sign;
+  if (std::isinf(size)) return sign | 0x7C;
+  int exponent = 0;
+  std::frexp(size, &exponent);
+  const int steps = std::max(exponent - 1, format.least_normal) - format.least_normal;  // 0: the numbers below, too
+  const auto units = static_cast<int>(std::ldexp(size, fraction_bits - format.least_normal - steps));
+  return static_cast<uint8_t>(sign | ((steps << fraction_bits) + units));
+}
+
 double round_to_tf32(double value) {
   if (std::isnan(value)) return value;
   constexpr uint32_t kHalf = 1U << 12, kKept = ~((1U << 13) - 1);

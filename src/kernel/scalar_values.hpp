@@ -28,6 +28,8 @@ inline bool is_real(DType dtype) { return is_floating(dtype); }
 // integers wrap).
 double round_to(DType dtype, double value);
 int64_t wrap_to(DType dtype, int64_t value);
+// The byte that stands for the nearest 8-bit float.
+uint8_t byte_of_float8(DType dtype, double value);
 double round_to_tf32(double value);  // of f32, to 11 significant bits; halves away from zero, as the hardware rounds
 
 // op of operands of `operand_type`, as a number of `result_type`, in double precision and not rounded yet. Integer

@@ -127,6 +127,7 @@ class Finder {
     int fewest = masks();
     Known best;
     for (double candidate : candidates) {
+      if (kernel::is_real(dtype) && kernel::round_to(dtype, candidate) != candidate) continue;
       otherwise_[id] = candidate;
       const int count = masks();
       if (count >= fewest) continue;

@@ -72,7 +72,6 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
   const bool no_scan = std::all_of(kernel.axes.begin(), kernel.axes.end(),
                                    [](const kernel_ir::Axis& axis) { return axis.kind != kernel_ir::AxisKind::kScan; });
   return no_scan && std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-           if (is_eight_bit_float(expr.dtype)) return false;
            if (expr.kind == ExprKind::kReduce) return can_lift_fold(expr);
            return expr.kind != ExprKind::kScan && expr.kind != ExprKind::kScatter;
          });
@@ -83,7 +82,8 @@ bool can_follow_product(const kernel_ir::Kernel& kernel) {
          std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
                      [&](const kernel_ir::Expr& expr) {
                        if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
-                       return expr.kind != kernel_ir::ExprKind::kGather && !is_step(kernel, expr);
+                       return !is_eight_bit_float(expr.dtype) && expr.kind != kernel_ir::ExprKind::kGather &&
+                              !is_step(kernel, expr);
                      }) &&
          std::all_of(kernel.stores.begin(), kernel.stores.end(),
                      [](const kernel_ir::Store& store) { return store.access.guards.empty(); });

@@ -12,11 +12,11 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds beside that, without scatters and 8-bit floats?
+// Is it pointwise, or folds beside that, without scatters?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
 // Can it be lifted to what follows a product, too: without places that data decide or that a store leaves out, and
-// without steps (floor, round, remainders), which would make a last place of the product a whole one?
+// without steps (floor, round, remainders, 8-bit floats), which would make a last place of the product a whole one?
 bool can_follow_product(const kernel_ir::Kernel& kernel);
 
 // Numbers that the lifted kernel's axes may be written over besides the builder's symbols.

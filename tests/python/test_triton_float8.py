@@ -88,8 +88,23 @@ class Unclamped(torch.nn.Module):
         return x.to(torch.float8_e4m3fn)
 
 
+class Rows(torch.nn.Module):
+    """Folds of rows that fill no block."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.float().softmax(-1), y.float().softmax(-1), y.float().amin(-1)
+
+
+def rows() -> list[torch.Tensor]:
+    numbers = torch.randn(3, 100, generator=torch.Generator().manual_seed(5)) * 4 - 9
+    return [numbers.to(torch.float8_e4m3fn), numbers.to(torch.float8_e5m2)]
+
+
 def check(request: dict[str, Any]) -> str:
     module, _ = problem.load_module(Path(request["path"]), kind="candidate")
+    if request.get("rows"):
+        results = zip(module.kernel_forward(*rows()), Rows()(*rows()), strict=True)
+        return "" if all(torch.allclose(ours, theirs) for ours, theirs in results) else "rows differ"
     if request.get("unclamped"):
         return check_beyond_the_largest(module)
     for index, (ours, theirs) in enumerate(
@@ -128,6 +143,15 @@ def test_beyond_the_largest(tmp_path: Path) -> None:
     for entry in module.KERNEL_SIGNATURES:
         for sm in (80, 90):
             assert compile_only.compile_entry(module, entry, sm).asm["cubin"]
+
+
+def test_lanes_beyond_a_row_change_no_fold(tmp_path: Path) -> None:
+    answer = library.compile_graph(export.export_module(Rows(), tuple(rows()), device="cpu"), "triton")
+    path = tmp_path / "candidate.py"
+    path.write_text(answer["source"])
+    process = InterpreterProcess(tmp_path, "test_triton_float8:check")
+    assert process.fault(path=str(path), rows=True) == ""
+    process.close()
 
 
 def test_bit_arithmetic_rounds_as_pytorch(tmp_path: Path) -> None:

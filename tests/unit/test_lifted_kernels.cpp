@@ -25,6 +25,9 @@ struct Case {
   const char *name, *axes, *body;
 };
 constexpr Case kCases[] = {
+    {"bytes", "  axis element = 1048576 parallel block 1024\n",
+     "  %c = load codes[element] : f8e4m3fn\n  %x = cast(%c) : f32\n  %y = add(%x, %x) : f32\n"
+     "  store %y to out[element]\n"},
     {"flat", "  axis element = 1048576 parallel block 1024\n",
      "  %x = load x[element] : f32\n  %y = add(%x, %x) : f32\n  store %y to out[element]\n"},
     {"padded", "  axis element = 1000003 parallel block 1024\n",
@@ -86,7 +89,8 @@ constexpr Case kCases[] = {
 std::string text_of(const Case& one) {
   return std::string(
              "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
-             "  buffer w : f32[1024] input\n  buffer out : f32[1048576] output\n") +
+             "  buffer w : f32[1024] input\n  buffer codes : f8e4m3fn[1048576] input\n"
+             "  buffer out : f32[1048576] output\n") +
          one.axes + one.body + "}\n";
 }
 
@@ -151,7 +155,7 @@ TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
   EXPECT_FALSE(reads_first(program, 0, 3).holds);
 }
 
-TEST(LiftedKernels, AreAllButScattersAndEightBitFloats) {
+TEST(LiftedKernels, AreAllButScatters) {
   const auto kernel = [](const std::string& lines) {
     return kernel_ir::parse_kernel(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[64] input\n"
@@ -163,6 +167,11 @@ TEST(LiftedKernels, AreAllButScattersAndEightBitFloats) {
       "  store %y to out[element]\n");
   EXPECT_TRUE(has_tile_form(steps));
   EXPECT_FALSE(can_follow_product(steps));
+  const kernel_ir::Kernel bytes = kernel(
+      "  %x = load x[element] : f32\n  %c = cast(%x) : f8e5m2\n  %y = cast(%c) : f32\n"
+      "  store %y to out[element]\n");
+  EXPECT_TRUE(has_tile_form(bytes));
+  EXPECT_FALSE(can_follow_product(bytes));
   const kernel_ir::Kernel scatters = kernel(
       "  %x = load x[element] : f32\n  %p = load places[element] : i64\n  %s = scatter sum(%p, %x) : f32\n"
       "  store %s to out[0]\n");

@@ -82,6 +82,18 @@ TEST(Rounding, OverflowsAsPyTorchHasIt) {
 }
 
 // tf32 is f32 without its last 13 bits; halves go away from zero.
+TEST(Rounding, BytesOfFloat8AreThoseThatTheyAreReadFrom) {
+  for (const DType dtype : {DType::f8e4m3fn, DType::f8e5m2})
+    for (uint32_t bits = 0; bits < 256; ++bits) {
+      const double number = decode(dtype, bits);
+      EXPECT_EQ(byte_of_float8(dtype, number), std::isnan(number) ? 0x7F : bits) << bits;
+      if (!std::isfinite(number) || number == 0) continue;
+      EXPECT_EQ(byte_of_float8(dtype, number * 1.01), bits) << number;
+    }
+  EXPECT_EQ(byte_of_float8(DType::f8e4m3fn, kInf), 0x7E);
+  EXPECT_EQ(byte_of_float8(DType::f8e5m2, -1e9), 0xFC);
+}
+
 TEST(Rounding, Tf32KeepsElevenBits) {
   std::mt19937 random(7);
   for (int i = 0; i < 10000; ++i) {

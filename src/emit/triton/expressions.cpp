@@ -7,6 +7,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "emit/triton/helpers.hpp"
+#include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -230,10 +231,11 @@ std::string_view pointer_name(DType dtype) {
 Text literal(DType dtype, double number, int64_t integer) {
   if (dtype == DType::b1) return {number != 0 || integer != 0 ? "True" : "False", Binding::kAtom, true};
   if (is_integral(dtype)) return {std::to_string(integer), integer < 0 ? Binding::kUnary : Binding::kAtom, true};
+  if (is_eight_bit_float(dtype)) return {std::to_string(kernel::byte_of_float8(dtype, number)), Binding::kAtom, true};
   if (std::isnan(number)) return {"float(\"nan\")", Binding::kAtom, true};
   if (std::isinf(number)) return {number < 0 ? "float(\"-inf\")" : "float(\"inf\")", Binding::kAtom, true};
   // Triton makes every literal that equals 0 a +0.
-  if (number == 0 && std::signbit(number) && !is_eight_bit_float(dtype))
+  if (number == 0 && std::signbit(number))
     return {fmt::format("tl.full((), -1.0, {}) * 0.0", dtype_name(dtype)), Binding::kMultiply};
   return {format_double(number), std::signbit(number) ? Binding::kUnary : Binding::kAtom, true};
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "emit/python_text.hpp"
+#include "emit/triton/helpers.hpp"
 #include "emit/triton/kernel_printer.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
@@ -59,10 +60,9 @@ Half half_of(const Program& program, const JoinedLaunch& joined, int index) {
   }
   const tile::Program tiles = with_python_names(program.tiles[index]);
   const std::vector<int64_t> grid = grid_of(tiles);
-  return {tiles.name,
-          pointers_of(tiles),
-          {},
-          !sizes_held_against(tiles).empty(),
+  std::vector<BlockConstant> constants;
+  if (converts_float8(tiles)) constants.push_back({kHardwareFloat8Constant, 1});
+  return {tiles.name, pointers_of(tiles), std::move(constants), !sizes_held_against(tiles).empty(),
           std::accumulate(grid.begin(), grid.end(), int64_t{1}, std::multiplies<>())};
 }
 

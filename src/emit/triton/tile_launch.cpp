@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "emit/python_text.hpp"
+#include "emit/triton/helpers.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "emit/triton/tile_symbols.hpp"
@@ -25,6 +26,16 @@ bool has_windows(const tile::Program& program) {
   return found;
 }
 
+bool converts_float8(const tile::Program& program) {
+  bool found = false;
+  tile::for_each(program.body, [&](const tile::Instruction& one) {
+    if (one.kind != tile::Kind::kOp || one.op != tile::ScalarOp::kCast) return;
+    for (tile::Value value : {one.operands[0], one.results[0]})
+      found = found || is_eight_bit_float(program.values[value].type.dtype);
+  });
+  return found;
+}
+
 std::vector<std::string> definition_lines(const tile::Program& program) {
   std::vector<std::string> parameters, kept;
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
@@ -35,6 +46,7 @@ std::vector<std::string> definition_lines(const tile::Program& program) {
     // Triton makes a number of an argument that is 1: one that may be is kept as it is.
     if (symbol.range.low <= 1 && symbol.range.high >= 1) kept.push_back("\"" + symbol.name + "\"");
   }
+  if (converts_float8(program)) parameters.push_back(fmt::format("{}: tl.constexpr", kHardwareFloat8Constant));
   return {kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")),
           fmt::format("def {}({}):", program.name, join(parameters, ", "))};
 }
@@ -65,6 +77,7 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
     counts.push_back(factor_text(index, names.spelled_in_python(index)));
   }
   std::string options = fmt::format("num_warps={}", program.warps);
+  if (converts_float8(program)) options += fmt::format(", {}={}()", kHardwareFloat8Constant, kHardwareFloat8);
   if (tile::waits_for_grid(program)) options += ", launch_cooperative_grid=True";
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
   const std::string memory = has_windows(program)

@@ -22,6 +22,10 @@ TileKernel print_tile_kernel(const tile::Program& program);
 // Does it read through windows, whose descriptions need memory (triton.set_allocator)?
 bool has_windows(const tile::Program& program);
 
+// Does it convert 8-bit floats? Its last parameter, kHardwareFloat8Constant (helpers.hpp), says whether the hardware
+// does.
+bool converts_float8(const tile::Program& program);
+
 // Sizes of the launch of a program whose grid does not hang on run-time sizes, the first varying fastest.
 std::vector<int64_t> grid_of(const tile::Program& program);
 int64_t blocks_of(const tile::Program& program);  // in all

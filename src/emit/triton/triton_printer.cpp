@@ -107,6 +107,7 @@ Launchable launchable(const tile::Program& program) {
                  .fusion = fusion_of(tiles)};
   for (const tile::SymbolInfo& symbol : tiles.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) one.sizes.push_back(symbol.name);
+  if (triton::converts_float8(tiles)) one.constants.push_back({triton::kHardwareFloat8Constant, 1});
   return one;
 }
 
@@ -168,22 +169,24 @@ std::string moved(const std::string& tensor, int64_t offset) {
   return offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset);
 }
 
-// What a launch passes for the tensors of a step.
-std::vector<std::string> tensors_of(const Program& program, const KernelStep& step) {
+// What a launch passes for the tensors of a step, which the buffers stand for.
+template <typename Launch, typename Buffer>
+std::vector<std::string> tensors_of(const Launch& step, const std::vector<Buffer>& buffers) {
   std::vector<std::string> arguments;
   for (size_t at = 0; at < step.tensors.size(); ++at) {
     const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
-    arguments.push_back(
-        moved(step.tensors[at], offset) +
-        (is_eight_bit_float(program.kernels[step.kernel].buffers[at].dtype) ? ".view(torch.uint8)" : ""));
+    arguments.push_back(moved(step.tensors[at], offset) +
+                        (is_eight_bit_float(buffers[at].dtype) ? ".view(torch.uint8)" : ""));
   }
   return arguments;
 }
 
-std::vector<std::string> tensors_of(const Program&, const TileStep& step) {
-  std::vector<std::string> arguments;
-  for (size_t at = 0; at < step.tensors.size(); ++at) arguments.push_back(moved(step.tensors[at], step.offsets[at]));
-  return arguments;
+std::vector<std::string> tensors_of(const Program& program, const KernelStep& step) {
+  return tensors_of(step, program.kernels[step.kernel].buffers);
+}
+
+std::vector<std::string> tensors_of(const Program& program, const TileStep& step) {
+  return tensors_of(step, program.tiles[step.program].buffers);
 }
 
 // What is launched for a step, `last` with it, and the tensors that it takes.
