@@ -207,10 +207,12 @@ ExprId Builder::named(std::string name, ExprId expr) {
   return expr;
 }
 
-void Builder::store(Access access, ExprId value) { kernel_.stores.push_back({std::move(access), value, false, {}}); }
+void Builder::store(Access access, ExprId value, std::vector<Symbol> over) {
+  kernel_.stores.push_back({std::move(access), value, false, {}, std::move(over)});
+}
 
-void Builder::combine(ReduceOp reduce, Access access, ExprId value) {
-  kernel_.stores.push_back({std::move(access), value, true, reduce});
+void Builder::combine(ReduceOp reduce, Access access, ExprId value, std::vector<Symbol> over) {
+  kernel_.stores.push_back({std::move(access), value, true, reduce, std::move(over)});
 }
 
 // What no store and no state needs: intermediate results of building.

@@ -33,8 +33,8 @@ class Builder {
   void set_next(int state, ExprId next);
 
   ExprId named(std::string name, ExprId expr);
-  void store(Access access, ExprId value);
-  void combine(ReduceOp reduce, Access access, ExprId value);
+  void store(Access access, ExprId value, std::vector<Symbol> over = {});
+  void combine(ReduceOp reduce, Access access, ExprId value, std::vector<Symbol> over = {});
 
   const Kernel& kernel() const { return kernel_; }
   // After check(), and without what is not used.

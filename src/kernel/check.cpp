@@ -223,7 +223,8 @@ class Checker {
     require(kernel_.exprs[store.value].dtype == buffer.dtype,
             fmt::format("a {} into a buffer of {}", kw::name_of(kernel_.exprs[store.value].dtype),
                         kw::name_of(buffer.dtype)));
-    if (!store.combines) {
+    for (Symbol axis : store.over) require(is_axis(axis), "every point of what is no axis stores");
+    if (!store.combines && !is_decided_by_data(store.access)) {
       const std::vector<bool> access = dependences(kernel_, store.access, depends_);
       std::vector<Symbol> axes;
       for (size_t axis = 0; axis < access.size(); ++axis)

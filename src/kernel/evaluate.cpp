@@ -285,10 +285,10 @@ class Evaluator {
   }
 
   void run_store(const Store& store, Memory& result) {
-    std::vector<bool> axes = dependences(kernel_, store.access, depends_);
+    const std::vector<bool> axes = dependences(kernel_, store, depends_);
     std::vector<Symbol> walked;
     for (size_t axis = 0; axis < axes.size(); ++axis)
-      if (axes[axis] || depends_[store.value][axis]) walked.push_back(static_cast<Symbol>(axis));
+      if (axes[axis]) walked.push_back(static_cast<Symbol>(axis));
     const Buffer& buffer = kernel_.buffers[store.access.buffer];
     Numbers& numbers = result.at(buffer.name);
     walk(walked, [&] {

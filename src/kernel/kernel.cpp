@@ -26,6 +26,20 @@ std::vector<ExprId> inputs_of(const Access& access) {
   return inputs;
 }
 
+std::vector<bool> dependences(const Kernel& kernel, const Store& store,
+                              const std::vector<std::vector<bool>>& of_exprs) {
+  std::vector<bool> axes = dependences(kernel, store.access, of_exprs);
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (of_exprs[store.value][axis]) axes[axis] = true;
+  for (Symbol axis : store.over) axes[axis] = true;
+  return axes;
+}
+
+bool is_decided_by_data(const Access& access) {
+  return std::any_of(access.coordinates.begin(), access.coordinates.end(),
+                     [](const Coordinate& coordinate) { return coordinate.value != kNoExpr; });
+}
+
 std::vector<ExprId> inputs_of(const Expr& expr) {
   std::vector<ExprId> inputs = expr.operands;
   const std::vector<ExprId> of_access = inputs_of(expr.access);

@@ -104,11 +104,13 @@ struct State {
   ExprId initial = kNoExpr, next = kNoExpr;
 };
 
+// Where data decide the place, points may meet: one of those that do is left there.
 struct Store {
   Access access;
   ExprId value = kNoExpr;
   bool combines = false;  // folded with what is there by `reduce` (kSum, kProd, kMax, kMin): points may meet
   ReduceOp reduce = ReduceOp::kSum;
+  std::vector<Symbol> over = {};  // axes that neither place nor value depends on, whose every point stores, too
 };
 
 struct Kernel {
@@ -129,6 +131,9 @@ std::vector<Symbol> axes_of(const Kernel& kernel);  // its axes, in order
 std::vector<std::vector<bool>> dependences(const Kernel& kernel);
 std::vector<bool> dependences(const Kernel& kernel, const Access& access,
                               const std::vector<std::vector<bool>>& of_exprs);
+// The axes whose every point stores.
+std::vector<bool> dependences(const Kernel& kernel, const Store& store, const std::vector<std::vector<bool>>& of_exprs);
+bool is_decided_by_data(const Access& access);  // is its place, in part?
 // The expressions that an expression reads directly: operands, and those of its access.
 std::vector<ExprId> inputs_of(const Expr& expr);
 std::vector<ExprId> inputs_of(const Access& access);

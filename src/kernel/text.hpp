@@ -20,6 +20,7 @@
 //     new = tanh(h.previous[batch, source] + 1.0)
 //     next h = new
 //     y[head, query, value] where query > 0 = out / total     # a store; `+=`, `*=`, `max=` and `min=` combine
+//     counts[ids[0]] over row += 1.0              # every row does so, though nothing here depends on it
 //   }
 //
 // Operators with their usual precedence: + - * / (true division; of whole numbers rounded down) % (sign of the

@@ -176,14 +176,18 @@ class Parser {
   void store(int buffer) {
     Access access = this->access(buffer);
     if (reader_.accept("where")) access.mask = condition();
+    std::vector<Symbol> over;
+    if (reader_.accept("over")) do
+        over.push_back(axis());
+      while (reader_.accept(","));
     std::optional<ReduceOp> reduce;
     for (const auto& [mark, op] : {std::pair{"+=", ReduceOp::kSum}, std::pair{"*=", ReduceOp::kProd},
                                    std::pair{"max=", ReduceOp::kMax}, std::pair{"min=", ReduceOp::kMin}})
       if (!reduce && reader_.accept(mark)) reduce = op;
     if (!reduce) reader_.expect("=");
     const ExprId value = typed(expression(), kernel().buffers[buffer].dtype);
-    if (reduce) builder_.combine(*reduce, std::move(access), value);
-    else builder_.store(std::move(access), value);
+    if (reduce) builder_.combine(*reduce, std::move(access), value, std::move(over));
+    else builder_.store(std::move(access), value, std::move(over));
   }
 
   ExprId condition() {

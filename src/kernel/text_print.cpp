@@ -156,8 +156,11 @@ class Printer {
                                                : std::string(name_of(store.reduce)) + "=";
     const std::string mask = store.access.mask == kNoExpr ? ""
                                                           : fmt::format("where {} ", use(store.access.mask, kLoosest));
-    line(fmt::format("  {} {}{} {}", access(kernel_.buffers[store.access.buffer].name, store.access), mask, mark,
-                     use(store.value, kLoosest)));
+    std::string over;
+    for (Symbol axis : store.over) over += (over.empty() ? "over " : ", ") + kernel_.symbols[axis].name;
+    if (!over.empty()) over += " ";
+    line(fmt::format("  {} {}{}{} {}", access(kernel_.buffers[store.access.buffer].name, store.access), mask, over,
+                     mark, use(store.value, kLoosest)));
   }
 
   std::string access(const std::string& name, const Access& access) const {

@@ -128,12 +128,9 @@ class Arranger {
     }
   }
 
-  // The axes on which a store's place or value depends.
+  // The axes whose points store.
   std::vector<bool> axes_of(const kernel::Store& store) const {
-    std::vector<bool> axes = kernel::dependences(values_.kernel, store.access, values_.depends);
-    for (size_t axis = 0; axis < axes.size(); ++axis)
-      if (values_.depends[store.value][axis]) axes[axis] = true;
-    return axes;
+    return kernel::dependences(values_.kernel, store, values_.depends);
   }
 
   // What is read and written in one kernel is read before: only where every element is read by who writes it.
@@ -171,8 +168,7 @@ class Arranger {
         if (more[axis]) axes[axis] = true;
     };
     for (ExprId root : roots_of(goal)) mark(values_.depends[root]);
-    if (goal.kind == Goal::Kind::kStore)
-      mark(kernel::dependences(values_.kernel, values_.kernel.stores[goal.which].access, values_.depends));
+    if (goal.kind == Goal::Kind::kStore) mark(axes_of(values_.kernel.stores[goal.which]));
     std::vector<const MappedLoop*> missing;
     for (const MappedLoop& loop : values_.mapped.nest) {
       const auto needed = std::count_if(loop.axes.begin(), loop.axes.end(), [&](Axis axis) { return axes[axis]; });
@@ -571,7 +567,9 @@ class Arranger {
     Instruction instruction;
     instruction.kind = Kind::kStore;
     instruction.access = values_.translate(store.access, mask);
-    instruction.operands = {values_.value_of(store.value)};
+    const Value value = values_.value_of(store.value);
+    const Lanes lanes = united(values_.emission.type(value).lanes, values_.lanes_of(store.over));
+    instruction.operands = {values_.emission.broadcast(value, lanes)};
     instruction.combines = store.combines;
     instruction.reduce = store.reduce;
     values_.emission.add_here(std::move(instruction));

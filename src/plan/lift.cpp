@@ -73,7 +73,7 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
                                    [](const kernel_ir::Axis& axis) { return axis.kind != kernel_ir::AxisKind::kScan; });
   return no_scan && std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
            if (expr.kind == ExprKind::kReduce) return can_lift_fold(expr);
-           return expr.kind != ExprKind::kScan && expr.kind != ExprKind::kScatter;
+           return expr.kind != ExprKind::kScan;
          });
 }
 
@@ -82,8 +82,9 @@ bool can_follow_product(const kernel_ir::Kernel& kernel) {
          std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
                      [&](const kernel_ir::Expr& expr) {
                        if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
-                       return !is_eight_bit_float(expr.dtype) && expr.kind != kernel_ir::ExprKind::kGather &&
-                              !is_step(kernel, expr);
+                       const bool data_decide = expr.kind == kernel_ir::ExprKind::kGather ||
+                                                expr.kind == kernel_ir::ExprKind::kScatter;
+                       return !is_eight_bit_float(expr.dtype) && !data_decide && !is_step(kernel, expr);
                      }) &&
          std::all_of(kernel.stores.begin(), kernel.stores.end(),
                      [](const kernel_ir::Store& store) { return store.access.guards.empty(); });
@@ -143,6 +144,16 @@ kernel::Access Lift::access(const kernel_ir::Access& access) {
   else if (inside != kernel::kNoExpr) lifted.mask = build_.op(ScalarOp::kLogicalAnd, {lifted.mask, inside});
   lifted.otherwise = access.otherwise;
   return lifted;
+}
+
+void Lift::store(const kernel_ir::Store& store, std::vector<kernel::Symbol> over) {
+  kernel::Access place = access(store.access);
+  const kernel_ir::Expr* scatter = kernel_ir::scatter_of(kernel_, store);
+  if (!scatter) return build_.store(std::move(place), expr(store.value));
+  place.coordinates.back().value = expr(scatter->operands[0]);
+  const ExprId value = expr(scatter->operands[1]);
+  if (scatter->overwrites) build_.store(std::move(place), value, std::move(over));
+  else build_.combine(scatter->reduce, std::move(place), value, std::move(over));
 }
 
 ExprId Lift::load(const kernel_ir::Access& access) {

@@ -12,7 +12,7 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds beside that, without scatters?
+// Is it pointwise, or folds beside that?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
 // Can it be lifted to what follows a product, too: without places that data decide or that a store leaves out, and
@@ -37,6 +37,8 @@ class Lift {
 
   kernel::ExprId expr(kernel_ir::ExprId id);
   kernel::Access access(const kernel_ir::Access& access);
+  // `over`: the axes whose points all scatter, though neither the place nor the value depends on them.
+  void store(const kernel_ir::Store& store, std::vector<kernel::Symbol> over = {});
 
  private:
   kernel::Index index(const kernel_ir::Index& index) const;

@@ -6,6 +6,7 @@
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
 #include "plan/scheduled_draft.hpp"
+#include "support/error.hpp"
 
 namespace kw::plan {
 
@@ -13,16 +14,20 @@ namespace {
 
 using kernel_ir::AxisKind;
 
-// [buffer] Is it read, and written?
-struct Touched {
-  std::vector<bool> read, written;
-};
-Touched touched(const kernel_ir::Kernel& kernel) {
-  Touched found{std::vector<bool>(kernel.buffers.size()), std::vector<bool>(kernel.buffers.size())};
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr)) found.read[expr.access.buffer] = true;
-  for (const kernel_ir::Store& store : kernel.stores) found.written[store.access.buffer] = true;
-  return found;
+// Of what a kernel writes, it reads nothing (owns_destination in domain.hpp). Where it scatters it leaves the rest as
+// it was.
+kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
+  kernel::BufferRole role = kernel::BufferRole::kInput;
+  for (const kernel_ir::Store& store : kernel.stores) {
+    if (store.access.buffer != buffer) continue;
+    const bool keeps = role == kernel::BufferRole::kInOut || kernel_ir::scatter_of(kernel, store);
+    role = keeps ? kernel::BufferRole::kInOut : kernel::BufferRole::kOutput;
+  }
+  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return kernel_ir::is_load(expr) && expr.access.buffer == buffer;
+  });
+  KW_ASSERT(!reads || role == kernel::BufferRole::kInput, "kernel '" + kernel.name + "' reads what it writes");
+  return role;
 }
 
 lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
@@ -65,26 +70,25 @@ class Lifter {
   ScheduledTiles run() {
     const kernel_ir::Kernel& kernel = group_.kernel;
     add_buffers();
-    std::vector<kernel::Index> axes;
     std::vector<kernel::Symbol> folded;
     folds_ = std::any_of(kernel.axes.begin(), kernel.axes.end(),
                          [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; });
     for (const kernel_ir::Axis& axis : kernel.axes) {
       const bool folds = axis.kind == AxisKind::kReduce;
       if (axis.extent == 1 && !folds) {
-        axes.emplace_back(0);
+        axes_.emplace_back(0);
         continue;
       }
       const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule_of(axis, kernel.num_stages));
-      axes.push_back(kernel::symbol_index(symbol));
+      axes_.push_back(kernel::symbol_index(symbol));
       if (folds) folded.push_back(symbol);
     }
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
-    Lift lift(draft_.build, kernel, std::move(axes), {}, place, folded);
+    Lift lift(draft_.build, kernel, axes_, {}, place, folded);
     for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
     for (const bool last : {false, true})
       for (const kernel_ir::Store& store : kernel.stores)
-        if (store.last == last) draft_.build.store(lift.access(store.access), lift.expr(store.value));
+        if (store.last == last) lift.store(store, unseen_by(store));
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
     draft_.schedule.cache_hints = folds_;
@@ -109,12 +113,22 @@ class Lifter {
  private:
   void add_buffers() {
     const kernel_ir::Kernel& kernel = group_.kernel;
-    const std::vector<bool> written = touched(kernel).written;
     for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer) {
       const kernel_ir::Buffer& one = kernel.buffers[buffer];
-      draft_.buffer(one.name, one.dtype, {one.elements}, {},
-                    written[buffer] ? kernel::BufferRole::kOutput : kernel::BufferRole::kInput, group_.buffers[buffer]);
+      draft_.buffer(one.name, one.dtype, {one.elements}, {}, role_of(kernel, static_cast<int>(buffer)),
+                    group_.buffers[buffer]);
     }
+  }
+
+  // The axes on which neither the place nor the value of a scatter depends.
+  std::vector<kernel::Symbol> unseen_by(const kernel_ir::Store& store) const {
+    const std::vector<bool> of_value = kernel_ir::axes_of_exprs(group_.kernel)[store.value],
+                            of_place = kernel_ir::axes_of_access(group_.kernel, store.access);
+    std::vector<kernel::Symbol> unseen;
+    for (size_t axis = 0; axis < axes_.size() && kernel_ir::scatter_of(group_.kernel, store); ++axis)
+      if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !of_value[axis] && !of_place[axis])
+        unseen.push_back(*symbol);
+    return unseen;
   }
 
   // Operands before users. Expressions keep the names that they have; those used more than once have one, and beside
@@ -123,6 +137,7 @@ class Lifter {
     if (++uses_[id] == 1)
       for (kernel_ir::ExprId operand : group_.kernel.exprs[id].operands) name_all(lift, operand);
     const kernel_ir::Expr& expr = group_.kernel.exprs[id];
+    if (expr.kind == kernel_ir::ExprKind::kScatter) return;  // a store's way, not a value
     const bool folds = expr.kind == kernel_ir::ExprKind::kReduce, is_op = expr.kind == kernel_ir::ExprKind::kOp;
     if (uses_[id] > 2 || (expr.name.empty() && !folds && (!is_op || (uses_[id] < 2 && !folds_)))) return;
     const kernel::ExprId lifted = lift.expr(id);
@@ -133,16 +148,14 @@ class Lifter {
 
   LoweredGroup group_;
   ScheduledDraft draft_;
-  std::vector<int> uses_;  // [expression]
+  std::vector<kernel::Index> axes_;  // what each of the kernel's is
+  std::vector<int> uses_;            // [expression]
   bool folds_ = false;
 };
 
 }  // namespace
 
 bool has_tile_form(const kernel_ir::Kernel& kernel) {
-  const Touched buffers = touched(kernel);
-  for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer)
-    if (buffers.read[buffer] && buffers.written[buffer]) return false;
   int64_t tile = 1, folded = 0, looped = 0;
   for (const kernel_ir::Axis& axis : kernel.axes) {
     tile *= axis.block;

@@ -5,8 +5,7 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds rows that one block has whole or walks; reads it no buffer that it writes, and can it be
-// lifted (lift.hpp)?
+// Is it pointwise, or folds rows that one block has whole or walks, and can it be lifted (lift.hpp)?
 bool has_tile_form(const kernel_ir::Kernel& kernel);
 
 // What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point

@@ -38,7 +38,7 @@ struct ScheduledTiles {
   bool by_last = false;  // as of a ScheduledKernel: of the tile program before
 };
 
-// Kernels, or tile programs with kernels behind them, in order of execution.
+// Kernels, tile programs, and kernels behind these, in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
   std::vector<ScheduledKernel> kernels;

@@ -269,6 +269,9 @@ class InstructionRules {
       return;
     }
     const Lanes lanes = lanes_of(program_, at_.access);
+    if (std::any_of(at_.access.coordinates.begin(), at_.access.coordinates.end(),
+                    [](const Coordinate& coordinate) { return coordinate.value != kNoValue; }))
+      return;  // data decide where points meet
     for (const Symbol lane : operand(0).lanes)
       require(has_lane(lanes, lane), "the values along '{}' are stored to one element", name_of_lane(lane));
   }

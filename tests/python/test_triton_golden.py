@@ -210,16 +210,6 @@ def powers(b: Buffers) -> Buffers:
     }
 
 
-def scattered(b: Buffers) -> Buffers:
-    x, place, start = b["x"].view(30, 12), b["token"].long() % 20, torch.full((20, 12), 99.0)
-    wide = place[:, None].expand(30, 12)
-    return {
-        "sums": start.index_add(0, place, x * 2),
-        "largest": start.scatter_reduce(0, wide, x, "amax"),
-        "marks": torch.full((20,), 99, dtype=torch.uint8).index_fill(0, place, 1),
-    }
-
-
 REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "vectors_of_two": lambda b: {"max_pool1d": F.max_pool1d(torch.relu(b["x"].view(6, 128)), 3, 2, 1)},
     "vectors_past_the_end": lambda b: {"avg_pool1d": F.avg_pool1d(b["x"].view(6, 68), 3, 1)},
@@ -264,7 +254,6 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
         "smallest": b["x"].view(4, 1000).cummin(1)[0],
     },
     "scan_columns": scanned_columns,
-    "scatter_folds": scattered,
     "scan_short_rows": lambda b: {
         "before": F.pad(b["x"].view(17, 100)[:, :-1], (1, 0)).cumsum(1),
         "log_sum": b["x"].view(17, 100).logcumsumexp(1),

@@ -2,12 +2,15 @@
 // tests/python/test_plan_semantics.py; here, what they cost and which of them there are.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "emit/kernel_text.hpp"
 #include "emit/tile_in_place.hpp"
 #include "plan/estimate.hpp"
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
 #include "targets/targets.hpp"
+#include "tile/interpreter.hpp"
 
 namespace kw::plan {
 namespace {
@@ -25,6 +28,12 @@ struct Case {
   const char *name, *axes, *body;
 };
 constexpr Case kCases[] = {
+    {"scatters", "  axis row = 16384 parallel block 16\n  axis column = 64 parallel block 64\n",
+     "  %x = load x[64*row + column] : f32\n  %p = load places[row] : i64\n  %s = scatter sum(%p, %x) : f32\n"
+     "  store %s to out[column]\n"},
+    {"scattered copies", "  axis row = 1000 parallel block 1\n  axis column = 1000 parallel block 1024\n",
+     "  %x = load x[1000*row + column] : f32\n  %p = load places[row] : i64\n  %s = scatter put(%p, %x) : f32\n"
+     "  store %s to out[column]\n"},
     {"bytes", "  axis element = 1048576 parallel block 1024\n",
      "  %c = load codes[element] : f8e4m3fn\n  %x = cast(%c) : f32\n  %y = add(%x, %x) : f32\n"
      "  store %y to out[element]\n"},
@@ -90,6 +99,7 @@ std::string text_of(const Case& one) {
   return std::string(
              "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
              "  buffer w : f32[1024] input\n  buffer codes : f8e4m3fn[1048576] input\n"
+             "  buffer places : i64[16384] input\n"
              "  buffer out : f32[1048576] output\n") +
          one.axes + one.body + "}\n";
 }
@@ -155,7 +165,7 @@ TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
   EXPECT_FALSE(reads_first(program, 0, 3).holds);
 }
 
-TEST(LiftedKernels, AreAllButScatters) {
+TEST(LiftedKernels, FollowProductsWithoutSteps) {
   const auto kernel = [](const std::string& lines) {
     return kernel_ir::parse_kernel(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[64] input\n"
@@ -172,10 +182,37 @@ TEST(LiftedKernels, AreAllButScatters) {
       "  store %y to out[element]\n");
   EXPECT_TRUE(has_tile_form(bytes));
   EXPECT_FALSE(can_follow_product(bytes));
-  const kernel_ir::Kernel scatters = kernel(
-      "  %x = load x[element] : f32\n  %p = load places[element] : i64\n  %s = scatter sum(%p, %x) : f32\n"
+}
+
+// Every point scatters, also where neither the place nor the value depends on one of the axes.
+TEST(LiftedKernels, ScatterFromEveryPoint) {
+  const auto program = [](const std::string& lines) {
+    return as_tiles(group_of("kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[70] input\n"
+                             "  buffer places : i64[70] input\n  buffer out : f32[9] output\n"
+                             "  axis row = 70 parallel block 32\n  axis column = 3 parallel block 4\n" +
+                             lines + "}\n"))
+        .program;
+  };
+  const auto result = [](const tile::Program& program) {
+    tile::Memory memory;
+    memory["x"].reals.assign(70, 2.0);
+    memory["places"].wholes.assign(70, 4);
+    memory["out"].reals.assign(9, 1.0);
+    return tile::interpret(program, memory, {}).at("out").reals;
+  };
+  const tile::Program counts = program(
+      "  %one = constant 1 : f32\n  %p = load places[7] : i64\n  %s = scatter sum(%p, %one) : f32\n"
       "  store %s to out[0]\n");
-  EXPECT_FALSE(has_tile_form(scatters));
+  EXPECT_EQ(result(counts), (std::vector<double>{1, 1, 1, 1, 1 + 70 * 3, 1, 1, 1, 1}));
+  const tile::Program products = program(
+      "  %x = load x[3] : f32\n  %p = load places[row] : i64\n  %s = scatter prod(%p, %x) : f32\n"
+      "  store %s to out[column]\n");
+  EXPECT_EQ(result(products)[5], std::exp2(70.0));
+  // Many points put the same number there.
+  const tile::Program put = program(
+      "  %x = load x[row] : f32\n  %p = load places[0] : i64\n  %s = scatter put(%p, %x) : f32\n"
+      "  store %s to out[0]\n");
+  EXPECT_EQ(result(put), (std::vector<double>{1, 1, 1, 1, 2, 1, 1, 1, 1}));
 }
 
 }  // namespace

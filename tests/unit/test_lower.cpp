@@ -1,5 +1,6 @@
 // Lowering: what a kernel means and what its tile programs compute are the same, for random kernels under random
 // schedules.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -87,6 +88,32 @@ constexpr const char* kInterleaved = R"(kernel interleaved {
   y[row / 2, 2 * place + row % 2] = product * scale[row / 2]
 })";
 
+// Also where neither the place nor the value depends on an axis, however it is walked.
+TEST(Lower, EveryPointOfAScatterStores) {
+  const std::string text = R"(kernel counts {
+  axis row = 10, column = 7
+  in ids: i32[10]
+  inout y: f32[4]
+  y[ids[row]] where row > 1 over column += 1.0
+  y[ids[0]] over row, column += 2.0
+  y[ids[1] + {2}] over column = 5.0
+}
+)";
+  const Kernel kernel = kernel::parse_kernel(text);
+  EXPECT_EQ(kernel::print_kernel(kernel), text);
+  kernel::Memory memory;
+  memory["ids"].wholes = {3, 0, 1, 1, 3, 0, 0, 3, 1, 1};
+  memory["y"].reals = {0.0, 0.5, 1.0, 0.0};
+  const std::vector<double> expected = {14.0, 28.5, 5.0, 154.0};
+  EXPECT_EQ(kernel::evaluate(kernel, memory, {}).at("y").reals, expected);
+  for (const char* row : {R"({"grid": 4})", R"({"tile": 16})", R"({"loop": 4})"})
+    for (const char* column : {R"({"grid": 1})", R"({"grid": 2})", R"({"tile": 8})", R"({"loop": 2})"}) {
+      const std::string schedule = fmt::format(R"({{"row": {}, "column": {}}})", row, column);
+      const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+      EXPECT_EQ(tile::interpret(program, memory, {}).at("y").reals, expected) << schedule;
+    }
+}
+
 TEST(Lower, RowsBehindAProductMayBeTheLastDimensionAndSplit) {
   const Kernel kernel = kernel::parse_kernel(kInterleaved);
   Random random(7);
@@ -123,7 +150,7 @@ TEST(Lower, SinglePointsOfAProductAreAddedByOneOperation) {
   y[place] = dot(x[place + tap], w[tap]; tap)
 })");
   const auto operations = [&](std::string_view schedule) {
-    const std::string text = tile::print_program(arrange(kernel, parse_schedule(schedule, kernel)));
+    const std::string text = tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
     return std::pair{text.find("fma") != std::string::npos, text.find("mul") != std::string::npos};
   };
   EXPECT_EQ(operations(R"({"place":{"grid":32},"tap":{"loop":1}})"), (std::pair{true, false}));

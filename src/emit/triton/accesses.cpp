@@ -184,46 +184,11 @@ std::string KernelPrinter::stored_text(const Store& store) {
 void KernelPrinter::store(int index) {
   if (vectors_.of_store[index] >= 0) return store_vector(index);
   const Store& store = kernel_.stores[index];
-  if (const Expr* expr = scatter_of(kernel_, store)) return scatter(store, *expr);
   const std::string text = stored_text(store);
   const std::vector<bool> axes = axes_of_access(kernel_, store.access);
   const std::string mask = access_mask(store.access, axes, "");
   line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text,
                    mask.empty() ? "" : ", mask=" + mask));
-}
-
-// Every point of the tile scatters, also where neither the place nor the value knows of one of its axes.
-void KernelPrinter::scatter(const Store& store, const Expr& scatter) {
-  const std::vector<bool> all(kernel_.axes.size(), true);
-  const Expr& value = kernel_.exprs[scatter.operands[1]];
-  const std::string text = typed(value_text(scatter.operands[1]), value.dtype);
-  const std::string mask = access_mask(store.access, all, "");
-  const std::string options = mask.empty() ? "" : ", mask=" + mask;
-  const std::string at = pointer(store.access, all, scatter.operands[0]);
-  if (scatter.overwrites) return line(fmt::format("tl.store({}, {}{})", at, text, options));
-  const std::string fold = scatter.reduce == ReduceOp::kSum    ? "add"
-                           : scatter.reduce == ReduceOp::kProd ? "multiply"
-                           : scatter.reduce == ReduceOp::kMax  ? "larger"
-                                                               : "smaller";
-  const bool whole = value.dtype == DType::i32 || value.dtype == DType::i64;
-  if (whole ? scatter.reduce != ReduceOp::kProd : scatter.reduce == ReduceOp::kSum && value.dtype != DType::i16) {
-    const std::string name = fold == "add" ? "add" : fold == "larger" ? "max" : "min";
-    return line(fmt::format("tl.atomic_{}({}, {}{}, sem=\"relaxed\")", name, at, text, options));
-  }
-  // The hardware multiplies nothing and orders 16-bit floats only two by two.
-  const bool is_tile = dimensions_.count > 0;
-  const std::string shape = is_tile ? tile_shape(all) : "[1]",
-                    first = kernel_.buffers[store.access.buffer].name + "_ptr";
-  const std::string offset = at.size() > first.size() ? at.substr(first.size() + 3) : "0",
-                    everywhere = fmt::format("tl.full({}, True, tl.int1)", shape);
-  const std::string inside = mask.empty() ? everywhere : fmt::format("({}) & {}", mask, everywhere);
-  if ((value.dtype == DType::f32 || value.dtype == DType::f64) && scatter.reduce != ReduceOp::kProd) {
-    const std::string helper = scatter.reduce == ReduceOp::kMax ? "raise_to" : "lower_to";
-    helpers_.insert(helper);
-    return line(fmt::format("{}({}, {}, {}, {})", helper, first, offset, text, inside));
-  }
-  helpers_.insert({"fold_into", fold});
-  line(fmt::format("fold_into({}, {}, {}, {}, {})", first, offset, text, inside, fold));
 }
 
 // --- Vectors: the tile with one more dimension, of the elements side by side ---

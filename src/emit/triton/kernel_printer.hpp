@@ -89,7 +89,6 @@ class KernelPrinter {
   void find_what_is_known_to_the_bit();
   std::string stored_text(const kernel_ir::Store& store);
   void store(int index);
-  void scatter(const kernel_ir::Store& store, const kernel_ir::Expr& scatter);
   std::string spread(const std::string& text) const;  // the text's tile with a last dimension of 1
   std::string elements_text(size_t length) const;     // 0, 1, … along that dimension
   std::string vector_pointer(const Vector& vector);

@@ -23,7 +23,6 @@ std::vector<std::vector<bool>> tiles_of(const Kernel& kernel, const std::vector<
   for (const Store& store : kernel.stores) {
     std::vector<bool> tile = axes_of_access(kernel, store.access);
     add(tile, axes[store.value]);
-    if (scatter_of(kernel, store) != nullptr) tile.assign(tile.size(), true);
     tiles.push_back(std::move(tile));
   }
   return tiles;

@@ -10,6 +10,7 @@
 
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/tile_atomics.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "support/text.hpp"
 
@@ -50,10 +51,11 @@ tile::Program with_python_names(tile::Program program) {
   for (tile::ValueInfo& value : program.values) names.push_back(&value.name);
   std::set<std::string> taken;
   for (const std::string* name : names) taken.insert(*name);
+  const bool adds = calls_add(program);  // else nothing printed of it calls `add`
   for (std::string* name : names) {
-    // Nothing printed of a tile program calls `add`.
     static const std::set<std::string> kOwn = {"libdevice", "program", "program_of_plane", "tl", "torch", "triton"};
-    if (!python::reserved_names().contains(*name) && !kOwn.contains(*name) && (!is_helper(*name) || *name == "add"))
+    if (!python::reserved_names().contains(*name) && !kOwn.contains(*name) &&
+        (!is_helper(*name) || (*name == "add" && !adds)))
       continue;
     const std::string wanted = in_other_words(*name);
     std::string other = wanted;

@@ -10,6 +10,7 @@
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_addresses.hpp"
+#include "emit/triton/tile_atomics.hpp"
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_names.hpp"
@@ -339,16 +340,13 @@ class TilePrinter {
     if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
     if (!one.combines) return line(call(0, "tl.store", arguments));
     // Atomics want tiles of one shape.
-    if (type(stored).lanes != lanes)
-      arguments[1] = fmt::format("tl.broadcast_to({}, {})", arguments[1], shape_text(lanes));
-    const std::string tile = arguments[1];
-    arguments.emplace_back("sem=\"relaxed\"");
-    if (one.reduce == ReduceOp::kSum) return line(call(0, "tl.atomic_add", arguments));
-    if (one.reduce != ReduceOp::kMax && one.reduce != ReduceOp::kMin) refuse("products folded into memory");
-    const bool largest = one.reduce == ReduceOp::kMax;
-    if (!is_floating(type(stored).dtype)) return line(call(0, largest ? "tl.atomic_max" : "tl.atomic_min", arguments));
-    line(call(0, with_helper(largest ? "raise_to" : "lower_to"),
-              {place.start, place.offset.empty() ? "0" : place.offset, tile, mask}));
+    const std::string shape = lane_dimensions_.count == 0 && lanes.empty() ? "(1,)" : shape_text(lanes);
+    std::string tile = text(stored, lanes).text;
+    if (value.constant) tile = fmt::format("tl.full({}, {}, {})", shape, tile, dtype_name(type(stored).dtype));
+    else if (type(stored).lanes != lanes) tile = fmt::format("tl.broadcast_to({}, {})", tile, shape);
+    const AtomicCall atomic = atomic_call(place, tile, one.access.mask == kNoValue ? "" : mask, shape, one.reduce,
+                                          type(stored).dtype, helpers_);
+    line(call(0, atomic.function, atomic.arguments));
   }
 
   // --- Products ---

@@ -118,7 +118,7 @@ class VectorFinder {
     for (size_t first = 0; first < kernel_.stores.size(); ++first) {
       const Access& access = kernel_.stores[first].access;
       const int64_t length = step(access.index);
-      if (found_.of_store[first] >= 0 || (length != 2 && length != 4) || scatters(kernel_)) continue;
+      if (found_.of_store[first] >= 0 || (length != 2 && length != 4)) continue;
       Vector vector = start(access, 0, length);
       vector.elements[0] = static_cast<int>(first);
       const std::string key = key_of(access, 0);

@@ -234,6 +234,7 @@ class MapAndFoldEstimate {
         unite(moves, depends_[coordinate.value]);
         unite(axes, depends_[coordinate.value]);
       }
+      if (one.combines) access.passes = 2;  // what is folded into memory is read and written
       loads_ += one.kind == Kind::kLoad;
       access.axes = axes;
       access.moves = moves;

@@ -193,8 +193,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
   ScheduledGroup result;
-  if (has_tile_form(kernel)) result.tiles.push_back(as_tiles(std::move(group)));
-  else result.kernels.push_back(as_scheduled(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group)));
   return result;
 }
 

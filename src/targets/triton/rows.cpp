@@ -482,8 +482,6 @@ void schedule(Parts parts, ScheduledGroup& result) {
       result.kernels.back().by_last = part.by_last;
     }
   }
-  auto& kernels = as_programs ? result.behind : result.kernels;
-  std::move(parts.behind.kernels.begin(), parts.behind.kernels.end(), std::back_inserter(kernels));
   std::move(parts.behind.tiles.begin(), parts.behind.tiles.end(), std::back_inserter(result.tiles));
 }
 
