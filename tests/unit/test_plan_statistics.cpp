@@ -11,6 +11,7 @@
 #include "plan/schedule_json.hpp"
 #include "plan/statistics.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
 
 namespace kw {
 namespace {
@@ -195,8 +196,8 @@ TEST(PlanStatistics, PhasesOfATransposedConvolutionCountWhatTheyHave) {
       "  input %x : f32[8, 32, 32, 32] user args.0\n  input %w : f32[64, 32, 3, 3] parameter \"w\"",
       "  input %x : f32[8, 32, 16, 16] user args.0\n  input %w : f32[32, 64, 4, 4] parameter \"w\""));
   const plan::ScheduledGroup scheduled = scheduled_with_statistics(planned, 64);
-  ASSERT_EQ(scheduled.behind.size(), 1u);
-  const std::string text = kernel_ir::print(scheduled.behind[0].kernel);
+  ASSERT_TRUE(scheduled.behind.empty());
+  const std::string text = tile::print_program(scheduled.tiles.back().program);
   EXPECT_NE(text.find("part_elements"), std::string::npos) << text;
   EXPECT_EQ(text.find("minimum"), std::string::npos) << text;
 }
@@ -226,9 +227,9 @@ TEST(PlanStatistics, SamplesHaveStatisticsOfTheirOwn) {
   EXPECT_EQ(lowered->statistics->groups_of_sample, 3);
   const auto scheduled = plan::kConvolutionScheduler.lower(*lowered, {{"block_m", 32}, {"block_n", 64}},
                                                            planned.device);
-  ASSERT_EQ(scheduled.behind.size(), 1u);
-  const std::string text = kernel_ir::print(scheduled.behind[0].kernel);
-  EXPECT_NE(text.find("= 150 reduce"), std::string::npos) << text;  // 6 channels in 25 blocks
+  ASSERT_TRUE(scheduled.behind.empty());
+  const std::string text = tile::print_program(scheduled.tiles.back().program);
+  EXPECT_NE(text.find("constant 150\n"), std::string::npos) << text;  // 6 channels in 25 blocks
 }
 
 TEST(PlanStatistics, AveragesOfANormComeFromItsStatistics) {
@@ -251,20 +252,20 @@ TEST(PlanStatistics, OnTheCpuNormsOfSamplesStay) {
 TEST(PlanStatistics, PartsAreCombinedByTheirCounts) {
   const Planned planned(kBlock);
   const plan::ScheduledGroup even = scheduled_with_statistics(planned, 64);
-  ASSERT_EQ(even.behind.size(), 1u);
-  const std::string text = kernel_ir::print(even.behind[0].kernel);
-  EXPECT_NE(text.find("= 128 reduce"), std::string::npos) << text;
-  EXPECT_NE(text.find("combine_moments"), std::string::npos) << text;
+  ASSERT_TRUE(even.behind.empty());
+  const std::string text = tile::print_program(even.tiles.back().program);
+  EXPECT_NE(text.find("lane column = 128\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("%squared_deviations: f32 = fold sum"), std::string::npos) << text;
   EXPECT_EQ(text.find("minimum"), std::string::npos) << text;
   const Planned uneven(replaced(kBlock, "32, 32]", "31, 32]"));
   const plan::ScheduledGroup counted = scheduled_with_statistics(uneven, 256);
-  ASSERT_EQ(counted.behind.size(), 1u);
-  const std::string counts = kernel_ir::print(counted.behind[0].kernel);
-  EXPECT_NE(counts.find("= 31 reduce"), std::string::npos) << counts;  // 7,936 places in parts of 256
+  ASSERT_TRUE(counted.behind.empty());
+  const std::string counts = tile::print_program(counted.tiles.back().program);
+  EXPECT_NE(counts.find("constant 31\n"), std::string::npos) << counts;  // 7,936 places in parts of 256
   const plan::ScheduledGroup in_samples = scheduled_with_statistics(uneven, 32);
-  EXPECT_EQ(kernel_ir::print(in_samples.behind[0].kernel).find("minimum"), std::string::npos);
+  EXPECT_EQ(tile::print_program(in_samples.tiles.back().program).find("minimum"), std::string::npos);
   const Planned odd(replaced(kBlock, "32, 32]", "31, 33]"));
-  const std::string shorter = kernel_ir::print(scheduled_with_statistics(odd, 32).behind[0].kernel);
+  const std::string shorter = tile::print_program(scheduled_with_statistics(odd, 32).tiles.back().program);
   EXPECT_NE(shorter.find("minimum"), std::string::npos) << shorter;  // 1,023 places of a sample
 }
 
