@@ -46,9 +46,9 @@ LoopedFold::LoopedFold(Values& values, kernel::ExprId fold, bool first)
       lanes_(values.lanes_of(values.operands_axes(fold_))),
       dtype_(values.kernel.exprs[fold_.operands[0]].dtype),
       first_(first) {
-  if (fold_.reduce == ReduceOp::kMoments) {
+  if (fold_.reduce == ReduceOp::kMoments || combines_moments()) {
     start_moments();
-  } else if (fold_.reduce == ReduceOp::kMaxSumExp) {
+  } else if (folds_exponentials()) {
     add(values_.component_name(fold_, 0), values_.identity_tile({dtype_, lanes_}, ReduceOp::kMax));
     add(values_.component_name(fold_, 1), values_.identity_tile({dtype_, lanes_}, ReduceOp::kSum));
   } else {
@@ -70,13 +70,21 @@ Value LoopedFold::where(Value mask, Value value, Value otherwise, const std::str
 
 void LoopedFold::advance() {
   if (fold_.reduce == ReduceOp::kMoments) advance_moments();
-  else if (fold_.reduce == ReduceOp::kMaxSumExp) advance_max_sum_exp();
+  else if (combines_moments()) advance_combined_moments();
+  else if (folds_exponentials()) advance_max_sum_exp();
   else advance_place();
 }
 
 std::vector<Value> LoopedFold::finish() {
   if (fold_.reduce == ReduceOp::kMoments) return finish_moments();
-  return fold_.reduce == ReduceOp::kMaxSumExp ? finish_max_sum_exp() : finish_place();
+  if (combines_moments()) return finish_combined_moments();
+  return folds_exponentials() ? finish_max_sum_exp() : finish_place();
+}
+
+Value LoopedFold::operand(size_t place, ReduceOp reduce) {
+  kernel::Expr simple = fold_;
+  simple.reduce = reduce;
+  return values_.masked(simple, values_.value_of(fold_.operands[place]), values_.beyond(fold_.operands[place]));
 }
 
 // --- Moments ---
@@ -99,11 +107,12 @@ LoopedFold::Counted LoopedFold::counted() const {
 }
 
 void LoopedFold::start_moments() {
-  counted_ = counted();
+  counted_ = combines_moments() ? Counted::kByLane : counted();
   const std::string mean = values_.component_name(fold_, 0);
   const Value zeros = values_.identity_tile({dtype_, lanes_}, ReduceOp::kSum);
   add(mean, zeros);
   add(values_.component_name(fold_, 1), zeros);
+  if (combines_moments()) return add(mean + "_count", zeros);
   add(mean + "_count", counted_ == Counted::kByLane
                            ? values_.identity_tile({dtype_, values_.lanes_of(padded_axes())}, ReduceOp::kSum)
                            : constant(0.0));
@@ -173,16 +182,18 @@ Value LoopedFold::count_in_all() {
 }
 
 std::vector<Value> LoopedFold::finish_moments() {
-  const std::string mean_name = values_.component_name(fold_, 0), squares_name = values_.component_name(fold_, 1);
   double points = values_.folded_points(fold_);
   const Value counts = count_in_all();
   Value weight = counts;
   if (counted_ == Counted::kTogether) {  // the mean of the lanes' means
-    points = 1;
-    for (tile::Symbol lane : values_.lanes_of(fold_.axes))
-      points *= static_cast<double>(tile::width_of(values_.mapped.program, lane));
+    points = lanes_that_meet();
     weight = kNoValue;
   }
+  return around(weighted_mean(weight, points), counts);
+}
+
+Value LoopedFold::weighted_mean(Value weight, double points) {
+  const std::string mean_name = values_.component_name(fold_, 0);
   const double scale = scale_of(points);
   if (weight == kNoValue) weight = scale == 1.0 ? kNoValue : constant(1 / scale);
   else if (scale != 1.0) weight = emission_.op(ScalarOp::kMul, {weight, constant(1 / scale)}, dtype_);
@@ -191,6 +202,11 @@ std::vector<Value> LoopedFold::finish_moments() {
   // Beyond the end no lane has met a point, so that nothing is masked.
   mean = values_.fold_lanes_of(fold_, ReduceOp::kSum, mean, scale == points ? mean_name : mean_name + "_share");
   if (scale != points) mean = emission_.op(ScalarOp::kDiv, {mean, constant(points / scale)}, dtype_, mean_name);
+  return mean;
+}
+
+std::vector<Value> LoopedFold::around(Value mean, Value counts) {
+  const std::string mean_name = values_.component_name(fold_, 0), squares_name = values_.component_name(fold_, 1);
   const Value shift = emission_.op(ScalarOp::kSub, {kept[0], mean}, dtype_, mean_name + "_shift");
   const Value moved = emission_.op(ScalarOp::kMul, {emission_.op(ScalarOp::kMul, {counts, shift}, dtype_), shift},
                                    dtype_);
@@ -198,14 +214,55 @@ std::vector<Value> LoopedFold::finish_moments() {
   return {mean, values_.fold_lanes_of(fold_, ReduceOp::kSum, squares, squares_name)};
 }
 
+// --- Moments of parts ---
+
+void LoopedFold::advance_combined_moments() {
+  const auto binary = [&](ScalarOp op, Value left, Value right, const std::string& name = "") {
+    return emission_.op(op, {left, right}, dtype_, name);
+  };
+  const std::string mean_name = values_.component_name(fold_, 0);
+  const Value part = operand(2, ReduceOp::kSum), mean = kept[0], count = kept[2];
+  const Value delta = binary(ScalarOp::kSub, operand(0, ReduceOp::kSum), mean, mean_name + "_delta");
+  const Value all = binary(ScalarOp::kAdd, count, part, mean_name + "_count_next");
+  const Value share = binary(ScalarOp::kDiv, part, binary(ScalarOp::kMaximum, all, constant(1.0)),
+                             mean_name + "_share");
+  kept[0] = binary(ScalarOp::kAdd, mean, binary(ScalarOp::kMul, delta, share), mean_name + "_next");
+  const Value apart = binary(ScalarOp::kMul, binary(ScalarOp::kMul, delta, delta), count);
+  const Value squares = binary(ScalarOp::kAdd, operand(1, ReduceOp::kSum), binary(ScalarOp::kMul, apart, share));
+  kept[1] = binary(ScalarOp::kAdd, kept[1], squares, values_.component_name(fold_, 1) + "_next");
+  kept[2] = all;
+}
+
+std::vector<Value> LoopedFold::finish_combined_moments() {
+  const std::string mean_name = values_.component_name(fold_, 0);
+  const kernel::Expr& size = values_.kernel.exprs[fold_.operands[2]];
+  const Value counts = kept[2];
+  if (size.kind == kernel::ExprKind::kConstant) {
+    if (!padded_axes().empty())
+      return around(weighted_mean(counts, values_.folded_points(fold_) * size.number), counts);
+    return around(weighted_mean(kNoValue, lanes_that_meet()), counts);
+  }
+  // Shares of one, so that no sum is larger than the largest value.
+  const Value all = values_.fold_lanes_of(fold_, ReduceOp::kSum, counts, mean_name + "_count");
+  const Value some = emission_.op(ScalarOp::kMaximum, {all, constant(1.0)}, dtype_);
+  const Value share = emission_.op(ScalarOp::kDiv, {counts, some}, dtype_);
+  const Value shares = emission_.op(ScalarOp::kMul, {kept[0], share}, dtype_);
+  return around(values_.fold_lanes_of(fold_, ReduceOp::kSum, shares, mean_name), counts);
+}
+
+double LoopedFold::lanes_that_meet() const {
+  double lanes = 1;
+  for (tile::Symbol lane : values_.lanes_of(fold_.axes))
+    lanes *= static_cast<double>(tile::width_of(values_.mapped.program, lane));
+  return lanes;
+}
+
 // --- A maximum and the sum of exponentials below it ---
 
 void LoopedFold::advance_max_sum_exp() {
   const std::string largest_name = values_.component_name(fold_, 0), sum_name = values_.component_name(fold_, 1);
-  kernel::Expr maximum = fold_;
-  maximum.reduce = ReduceOp::kMax;
-  const Value value = values_.masked(maximum, values_.value_of(fold_.operands[0]), values_.beyond(fold_.operands[0]));
-  const Value largest = kept[0], sum = kept[1];
+  const bool combines = fold_.reduce == ReduceOp::kCombineMaxSumExp;
+  const Value value = operand(0, ReduceOp::kMax), largest = kept[0], sum = kept[1];
   const auto binary = [&](ScalarOp op, Value left, Value right) { return emission_.op(op, {left, right}, dtype_); };
   // One exponential serves, whichever of the two is the larger. Equal infinities have no difference.
   const Value distance = emission_.op(ScalarOp::kAbs, {binary(ScalarOp::kSub, value, largest)}, dtype_);
@@ -213,8 +270,10 @@ void LoopedFold::advance_max_sum_exp() {
   const Value same = emission_.op(ScalarOp::kEqual, {value, largest}, DType::b1),
               larger = emission_.op(ScalarOp::kGreater, {value, largest}, DType::b1);
   const Value rescale = where(same, constant(1.0), below, "rescale");
-  const Value grown = binary(ScalarOp::kAdd, binary(ScalarOp::kMul, sum, rescale), constant(1.0));
-  kept[1] = where(larger, grown, binary(ScalarOp::kAdd, sum, rescale), sum_name + "_next");
+  const Value weight = combines ? operand(1, ReduceOp::kSum) : constant(1.0);
+  const Value grown = binary(ScalarOp::kAdd, binary(ScalarOp::kMul, sum, rescale), weight);
+  const Value added = combines ? binary(ScalarOp::kMul, weight, rescale) : rescale;
+  kept[1] = where(larger, grown, binary(ScalarOp::kAdd, sum, added), sum_name + "_next");
   kept[0] = emission_.op(ScalarOp::kMaximum, {largest, value}, dtype_, largest_name + "_next");
 }
 

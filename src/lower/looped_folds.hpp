@@ -11,13 +11,10 @@
 namespace kw::lower {
 
 // Moments (Welford 1962 in each lane; Chan, Golub and LeVeque 1983 among them), a maximum with the sum of exponentials
-// below it (Milakov & Gimelshein 2018), and the place of an extreme.
+// below it (Milakov & Gimelshein 2018), both also of parts that were folded before, and the place of an extreme.
 class LoopedFold {
  public:
-  // Of elements, not of parts.
-  static bool fits(const kernel::Expr& fold) {
-    return Values::is_place(fold) || (Values::is_compound(fold) && kernel::arity_of(fold.reduce) == 1);
-  }
+  static bool fits(const kernel::Expr& fold) { return Values::is_place(fold) || Values::is_compound(fold); }
 
   // Before the loops. `first`: no walk over these axes comes before, so that this one goes forwards.
   LoopedFold(Values& values, kernel::ExprId fold, bool first);
@@ -46,12 +43,23 @@ class LoopedFold {
   tile::Value where(tile::Value mask, tile::Value value, tile::Value otherwise, const std::string& name = "");
   tile::Value meets_last_block();  // of the one padded axis: is the lane within its last block?
   tile::Value count_in_all();      // of each lane
+  // An operand, with what changes no fold by `reduce` beyond the end.
+  tile::Value operand(size_t place, kernel::ReduceOp reduce);
+  bool combines_moments() const { return fold_.reduce == kernel::ReduceOp::kCombineMoments; }
+  bool folds_exponentials() const {
+    return fold_.reduce == kernel::ReduceOp::kMaxSumExp || fold_.reduce == kernel::ReduceOp::kCombineMaxSumExp;
+  }
   void start_moments();
   void start_place();
   void advance_moments();
+  void advance_combined_moments();
   void advance_max_sum_exp();
   void advance_place();
   std::vector<tile::Value> finish_moments();
+  std::vector<tile::Value> finish_combined_moments();
+  double lanes_that_meet() const;
+  tile::Value weighted_mean(tile::Value weight, double points);           // of the lanes' means
+  std::vector<tile::Value> around(tile::Value mean, tile::Value counts);  // it, and all squared deviations from it
   std::vector<tile::Value> finish_max_sum_exp();
   std::vector<tile::Value> finish_place();
 

@@ -110,8 +110,7 @@ void ConvolutionStatistics::combine() {
   parts.looped = parts.extent > kWidest;
   finish.kernel.num_warps = static_cast<int>(std::clamp<int64_t>(parts.block / 256, 1, 16));
   finish.kernel.num_stages = 1;
-  if (has_tile_form(finish.kernel)) result_.tiles.push_back(as_tiles(std::move(finish)));
-  else result_.behind.push_back(as_scheduled(std::move(finish)));
+  result_.tiles.push_back(as_tiles(std::move(finish)));
 }
 
 }  // namespace kw::plan

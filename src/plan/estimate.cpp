@@ -299,8 +299,8 @@ namespace plan {
 
 double seconds_of(const ScheduledGroup& group, const DeviceDescription& device) {
   double total = 0;
-  for (const auto* kernels : {&group.kernels, &group.behind})
-    for (const ScheduledKernel& one : *kernels) total += device.launch_seconds + estimate(one.kernel, device).seconds;
+  for (const ScheduledKernel& one : group.kernels)
+    total += device.launch_seconds + estimate(one.kernel, device).seconds;
   for (const ScheduledTiles& one : group.tiles)
     total += static_cast<double>(one.repetition ? one.repetition->count : 1) *
              (device.launch_seconds + kw::seconds_of(one.program, device));

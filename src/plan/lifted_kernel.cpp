@@ -43,7 +43,7 @@ bool folds_along_all(const kernel_ir::Kernel& kernel) {
     if (expr.kind != kernel_ir::ExprKind::kReduce) return true;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
       if (kernel.axes[axis].kind == AxisKind::kReduce && !axes[expr.operands[0]][axis]) return false;
-    return expr.operands.size() == 1;
+    return true;
   });
 }
 

@@ -255,7 +255,6 @@ class ProgramBuilder {
     }
     for (auto& one : scheduled.kernels) add_kernel(index, std::move(one), scratch_names);
     for (auto& one : scheduled.tiles) add_tiles(index, std::move(one), scratch_names);
-    for (auto& one : scheduled.behind) add_kernel(index, std::move(one), scratch_names);
     for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
       program_.steps.emplace_back(std::in_place_type<ViewStep>,

@@ -38,12 +38,11 @@ struct ScheduledTiles {
   bool by_last = false;  // as of a ScheduledKernel: of the tile program before
 };
 
-// Kernels, tile programs, and kernels behind these, in order of execution.
+// Kernels and then tile programs, in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
   std::vector<ScheduledKernel> kernels;
   std::vector<ScheduledTiles> tiles;
-  std::vector<ScheduledKernel> behind;
 };
 
 enum class GroupWork { kElements, kProducts, kRecurrences };

@@ -42,7 +42,22 @@ constexpr const char* kRounds = R"(  out y: f32[5]
 constexpr const char* kMeans = R"(  out y: f32[5]
   y[row] = moments(x[row, plane, column]; plane, column).0
 )";
-constexpr const char* kBodies[] = {kSoftmax, kNorm, kPlaces, kRounds, kMeans};
+// Of parts with counts of their own, of equal parts, and with maxima.
+constexpr const char* kCounted = R"(  out y: f32[5]
+  mean = combine_moments(x[row, plane, column], abs(x[row, plane, column]), w[column] * 4.0; plane, column).0
+  squares = combine_moments(x[row, plane, column], abs(x[row, plane, column]), w[column] * 4.0; plane, column).1
+  y[row] = mean + 0.5 * squares
+)";
+constexpr const char* kEqualParts = R"(  out y: f32[5]
+  mean = combine_moments(x[row, plane, column], abs(x[row, plane, column]), 8.0; plane, column).0
+  squares = combine_moments(x[row, plane, column], abs(x[row, plane, column]), 8.0; plane, column).1
+  y[row] = mean + 0.5 * squares
+)";
+constexpr const char* kExponentials = R"(  out y: f32[5]
+  largest = combine_max_sum_exp(x[row, plane, column], w[column]; plane, column).0
+  y[row] = largest + combine_max_sum_exp(x[row, plane, column], w[column]; plane, column).1
+)";
+constexpr const char* kBodies[] = {kSoftmax, kNorm, kPlaces, kRounds, kMeans, kCounted, kEqualParts, kExponentials};
 
 std::string schedule_text(int row, const std::string& plane, const std::string& column) {
   return "{\"row\":{\"grid\":" + std::to_string(row) + "},\"plane\":" + plane + ",\"column\":" + column +

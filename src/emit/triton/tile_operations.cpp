@@ -30,6 +30,7 @@ Operation TileOperations::of(const Instruction& one) const {
   if (one.op == ScalarOp::kDiv && tile::maps_and_folds(program_) && is_sum_of_shares(one.operands[0]))
     operation.to_the_bit = false;
   if (one.op == ScalarOp::kReciprocal && is_count_so_far(one.operands[0])) operation.to_the_bit = false;
+  if (one.op == ScalarOp::kDiv && is_count_so_far(one.operands[1])) operation.to_the_bit = false;
   // exp(x − max(x)) is at most 1, where the fast exponential's error is far below the largest result's last place.
   if (one.op == ScalarOp::kExp && tile::maps_and_folds(program_))
     operation.roughly = operation.roughly || is_below_largest(one.operands[0]);
