@@ -9,30 +9,6 @@ using tile::Instruction;
 using tile::Kind;
 using tile::kNoValue;
 
-// Is neither buffer accessed in a loop or under an If?
-bool stay_outside(const tile::Program& program, int read, int written) {
-  bool outside = true;
-  for (const Instruction& one : program.body) {
-    const auto see = [&](const Instruction& inner) {
-      const bool accesses = inner.kind == Kind::kLoad || inner.kind == Kind::kStore;
-      outside = outside && !(accesses && (inner.access.buffer == read || inner.access.buffer == written));
-    };
-    tile::for_each(one.body, see);
-    tile::for_each(one.otherwise_body, see);
-  }
-  return outside;
-}
-
-const Instruction* only_store(const tile::Program& program, int buffer) {
-  const Instruction* only = nullptr;
-  for (const Instruction& one : program.body) {
-    if (one.kind != Kind::kStore || one.access.buffer != buffer) continue;
-    if (only) return nullptr;
-    only = &one;
-  }
-  return only;
-}
-
 bool is_affine(const tile::Access& access) {
   return std::all_of(access.coordinates.begin(), access.coordinates.end(),
                      [](const tile::Coordinate& coordinate) { return coordinate.value == kNoValue; });
@@ -43,16 +19,66 @@ bool is_same_place(const tile::Program& program, const tile::Access& left, const
          tile::offset_of(program, left) == tile::offset_of(program, right);
 }
 
-// Blocks along which the place stays the same would all store to it, and the later read what the earlier wrote.
-bool is_stored_once(const tile::Program& program, const Instruction& store) {
-  const tile::Index place = tile::offset_of(program, store.access);
-  const auto moves = [&](tile::Symbol symbol) { return kernel::uses(place, symbol); };
-  const auto& lanes = program.values[store.operands[0]].type.lanes;
-  return !store.combines && is_affine(store.access) && std::all_of(lanes.begin(), lanes.end(), moves) &&
-         std::all_of(program.grid.begin(), program.grid.end(), [&](tile::Symbol symbol) {
-           return moves(symbol) || program.symbols[symbol].count == tile::Index(1);
-         });
-}
+// Walks the bodies of a program, of which each may store to `written` once what it has read of `read`.
+class Walk {
+ public:
+  Walk(const tile::Program& program, int read, int written) : program_(program), read_(read), written_(written) {}
+
+  bool holds() {
+    walk(program_.body);
+    return holds_ && stored_;
+  }
+
+ private:
+  void walk(const std::vector<Instruction>& body) {
+    const Instruction* store = nullptr;
+    for (const Instruction& one : body) {
+      if (one.kind == Kind::kStore && one.access.buffer == written_) {
+        holds_ = holds_ && !store && is_stored_once(one);
+        store = &one;
+      }
+    }
+    stored_ = stored_ || store;
+    for (const Instruction& one : body) {
+      if (one.kind == Kind::kFor) {
+        loops_.push_back(&one);
+        walk(one.body);
+        loops_.pop_back();
+      } else if (one.kind == Kind::kIf) {
+        tile::for_each(one.body, [&](const Instruction& inner) { refuse_access(inner); });
+        tile::for_each(one.otherwise_body, [&](const Instruction& inner) { refuse_access(inner); });
+      } else if (one.kind == Kind::kStore) {
+        holds_ = holds_ && one.access.buffer != read_;
+      } else if (one.kind == Kind::kLoad) {
+        const bool before = store && &one < store && is_same_place(program_, one.access, store->access);
+        holds_ = holds_ && one.access.buffer != written_ && (one.access.buffer != read_ || before);
+      }
+    }
+  }
+
+  void refuse_access(const Instruction& one) {
+    const bool accesses = one.kind == Kind::kLoad || one.kind == Kind::kStore;
+    holds_ = holds_ && !(accesses && (one.access.buffer == read_ || one.access.buffer == written_));
+  }
+
+  // Blocks and iterations along which the place stays the same would all store to it, and the later read what the
+  // earlier wrote.
+  bool is_stored_once(const Instruction& store) const {
+    const tile::Index place = tile::offset_of(program_, store.access);
+    const auto moves = [&](tile::Symbol symbol) { return kernel::uses(place, symbol); };
+    const auto& lanes = program_.values[store.operands[0]].type.lanes;
+    return !store.combines && is_affine(store.access) && std::all_of(lanes.begin(), lanes.end(), moves) &&
+           std::all_of(loops_.begin(), loops_.end(), [&](const Instruction* loop) { return moves(loop->symbol); }) &&
+           std::all_of(program_.grid.begin(), program_.grid.end(), [&](tile::Symbol symbol) {
+             return moves(symbol) || program_.symbols[symbol].count == tile::Index(1);
+           });
+  }
+
+  const tile::Program& program_;
+  const int read_, written_;
+  std::vector<const Instruction*> loops_;  // around
+  bool holds_ = true, stored_ = false;
+};
 
 // Follows what is loaded of one buffer.
 class ReadingFirst {
@@ -108,28 +134,23 @@ class ReadingFirst {
 }  // namespace
 
 bool reads_what_it_writes(const tile::Program& program, int read, int written) {
-  const Instruction* store = only_store(program, written);
-  if (!stay_outside(program, read, written) || !store || !is_stored_once(program, *store)) return false;
-  return std::all_of(program.body.begin(), program.body.end(), [&](const Instruction& one) {
-    if (one.kind == Kind::kStore) return one.access.buffer != read;
-    if (one.kind != Kind::kLoad) return true;
-    return one.access.buffer != written &&
-           (one.access.buffer != read || (&one < store && is_same_place(program, one.access, store->access)));
-  });
+  return Walk(program, read, written).holds();
 }
 
 bool is_elementwise(const tile::Program& program, int read, int written) {
-  return reads_what_it_writes(program, read, written) &&
-         std::all_of(program.body.begin(), program.body.end(), [&](const Instruction& one) {
-           switch (one.kind) {
-             case Kind::kConstant:
-             case Kind::kIndex:
-             case Kind::kOp:
-             case Kind::kLoad: return true;
-             case Kind::kStore: return one.access.buffer == written;
-             default: return false;
-           }
-         });
+  bool maps = reads_what_it_writes(program, read, written);
+  tile::for_each(program.body, [&](const Instruction& one) {
+    switch (one.kind) {
+      case Kind::kConstant:
+      case Kind::kIndex:
+      case Kind::kOp:
+      case Kind::kLoad: return;
+      case Kind::kStore: maps = maps && one.access.buffer == written; return;
+      case Kind::kFor: maps = maps && one.arguments.empty(); return;
+      default: maps = false;
+    }
+  });
+  return maps;
 }
 
 ReadFirst reads_first(const tile::Program& program, int read, int written) {

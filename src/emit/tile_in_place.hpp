@@ -5,8 +5,8 @@
 
 namespace kw {
 
-// Is every load of `read` of the element that this block's only store to `written` writes, and before it? −1: nothing
-// is read. In no loop is either accessed.
+// Is every load of `read` of the element that the only store to `written` in the same body writes, and before it? −1:
+// nothing is read. Blocks and iterations of loops store to different elements. Under no If is either accessed.
 bool reads_what_it_writes(const tile::Program& program, int read, int written);
 
 // The same, where that is the only store, and nothing is folded: whatever the order in which points are walked, an

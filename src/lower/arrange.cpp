@@ -14,6 +14,7 @@
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
 #include "lower/serpentine.hpp"
+#include "lower/shared_loops.hpp"
 #include "lower/skip_masked.hpp"
 #include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
@@ -56,6 +57,7 @@ class Arranger {
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
     take_tiles_apart();
+    join_shared_loops(values_.mapped.program);
     if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
     if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
@@ -322,6 +324,8 @@ class Arranger {
     loop.step = mapped.step;
     loop.stages = mapped.stages;
     loop.unrolled = mapped.unrolled;
+    loop.shared = mapped.shared;
+    loop.simd = mapped.simd;
     std::vector<int> states;
     for (const Goal& goal : goals)
       for (ExprId root : roots_of(goal)) collect_states(root, mapped.axes[0], states);
@@ -344,6 +348,10 @@ class Arranger {
       goals.push_back({Goal::Kind::kNext, state});
     }
     if (mapped.bounded) loop.end = bound_of(mapped, goals);
+    if ((mapped.shared || mapped.simd) && !carried.empty())
+      values_.refuse(fmt::format("the loop of axis '{}' carries values, so its iterations follow one another",
+                                 values_.name_of(mapped.axes[0])),
+                     "Leave threads and simd to the other axes.");
     for (Value* value : carried) loop.operands.push_back(*value);
     values_.emission.open(mapped.variable);
     values_.open();

@@ -148,6 +148,7 @@ class Mapper {
       axis.index = kernel::symbol_index(axis.lane);
     } else if (lane && !axis.unrolled) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
+      program().symbols[axis.lane].simd = schedule.simd;
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
     axis.whole = axis.index;
@@ -239,6 +240,10 @@ class Mapper {
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
       loop.unrolled = std::all_of(axes.begin(), axes.end(),
                                   [&](kernel::Symbol axis) { return schedules_.at(axis)->unrolled; });
+      loop.shared = std::all_of(axes.begin(), axes.end(),
+                                [&](kernel::Symbol axis) { return schedules_.at(axis)->threads; });
+      loop.simd = loop.step == 1 &&
+                  std::all_of(axes.begin(), axes.end(), [&](kernel::Symbol axis) { return schedules_.at(axis)->simd; });
       if (axes.size() > 1) {
         loop.end = tile::Index(1);
         for (kernel::Symbol axis : axes) loop.end = loop.end * iterations_of(axis);

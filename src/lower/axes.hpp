@@ -34,6 +34,7 @@ struct MappedLoop {
   int stages = 0;
   bool bounded = false;
   bool unrolled = false;
+  bool shared = false, simd = false;
 };
 
 // The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.

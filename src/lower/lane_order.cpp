@@ -72,9 +72,14 @@ class LaneOrder {
     for (Symbol lane : left) {
       const bool waits = std::any_of(before_[lane].begin(), before_[lane].end(),
                                      [&](Symbol one) { return tile::has_lane(left, one); });
-      if (!waits && (best < 0 || scores_[lane] < scores_[best])) best = lane;
+      if (!waits && (best < 0 || is_outside(lane, best))) best = lane;
     }
     return best;
+  }
+
+  bool is_outside(Symbol left, Symbol right) const {
+    const bool left_simd = program_.symbols[left].simd, right_simd = program_.symbols[right].simd;
+    return left_simd != right_simd ? right_simd : scores_[left] < scores_[right];
   }
 
   const tile::Program& program_;

@@ -1,7 +1,9 @@
 #include "lower/loop_plan.hpp"
 
 #include "lower/lane_order.hpp"
+#include "lower/loop_marks.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/packed.hpp"
 #include "lower/tile_places.hpp"
 
 namespace kw::lower {
@@ -48,6 +50,8 @@ LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends) {
   const std::vector<int> ranks = rank_lanes(program);
   LoopPlan plan = place_tiles(program, build_loops(program, ranks), ranks);
   plan.is_uneven = is_uneven(program);
+  mark_loops(program, plan.body);
+  pack(program, plan.places);
   set_ends(ends, {}, plan.body);
   return plan;
 }

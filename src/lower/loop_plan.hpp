@@ -19,6 +19,9 @@ struct LoopStep {
   tile::Index end;  // of the loop, if not the lane's width
   bool ends_early = false;
   bool simd = false;                            // the loop's iterations may be done side by side
+  bool moves = false;                           // the loop moves runs of memory as they are, each by one call
+  int shared = 0;                               // a For: loops, this one first, that threads share together
+  bool is_short = false;                        // a For: its variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
   std::vector<LoopStep> body, otherwise_body;
@@ -36,6 +39,7 @@ struct TilePlace {
   // The value whose variable or array it shares; itself where it has its own.
   tile::Value storage = tile::kNoValue;
   std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
+  bool packed = false;              // a float of 16 bits or fewer that is only moved: held in its own bits, not as f32
   int64_t offset = 0;               // kScratch: bytes from the beginning of the scratch memory
 };
 

@@ -127,6 +127,9 @@ class ScheduleReader {
       } else if (key == "unrolled") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.unrolled = value.get<bool>();
+      } else if (key == "threads" || key == "simd") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        (key == "simd" ? result.simd : result.threads) = value.get<bool>();
       } else if (key == "last") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.last = value.get<bool>();
@@ -137,14 +140,19 @@ class ScheduleReader {
         result.within = value.get<std::string>();
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
-               "It has one of grid, tile and loop; a loop also takes stages, online, bounded and unrolled, the others "
-               "last and split, a tile unrolled and within.");
+               "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
+               "unrolled and threads, the others last and split, a tile unrolled and within.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 0 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
+    if (result.mapping != Mapping::kLoop && result.threads)
+      refuse(fmt::format("axis '{}' is not a loop, so threads cannot share its iterations", axis));
+    if (result.unrolled && (result.threads || result.simd))
+      refuse(fmt::format("axis '{}' is unrolled, so its points are neither shared by threads nor taken side by side",
+                         axis));
     if (result.mapping == Mapping::kGrid && result.unrolled)
       refuse(fmt::format("axis '{}' is shared out by blocks, so it is not unrolled", axis));
     if (result.mapping == Mapping::kTile && result.unrolled && (result.last || !result.within.empty()))
@@ -308,6 +316,8 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
     if (axis.unrolled) one["unrolled"] = true;
+    if (axis.threads) one["threads"] = true;
+    if (axis.simd) one["simd"] = true;
     if (axis.last) one["last"] = true;
     if (axis.split != 1) one["split"] = axis.split;
     if (!axis.within.empty()) one["within"] = axis.within;

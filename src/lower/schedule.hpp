@@ -18,6 +18,9 @@
 // number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
 // way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in products, this one's the faster
 // (the gates of a recurrent layer's units), and two everywhere else.
+// For a CPU, a loop whose iterations threads share has `threads`: loops directly inside one another that have it are
+// shared together. The axis with `simd` is taken side by side: the iterations of its loop, or, where that has several
+// points each, its lanes.
 // Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
@@ -55,6 +58,8 @@ struct AxisSchedule {
   bool online = false;
   bool bounded = false;
   bool unrolled = false;
+  bool threads = false;
+  bool simd = false;
   bool last = false;
   int64_t split = 1;
   std::string within = {};  // an axis that comes before; empty: none

@@ -35,6 +35,7 @@ struct SymbolInfo {
   SymbolKind kind = SymbolKind::kLane;
   kernel::SymbolRange range;  // a lane's is [0, width)
   Index count;                // kGrid: number of blocks along it, an index over sizes
+  bool simd = false;          // kLane: the one that a CPU takes side by side
 };
 
 // --- Buffers ---
@@ -158,6 +159,8 @@ struct Instruction {
   int64_t step = 1;              // kFor
   int stages = 0;                // kFor: iterations whose loads are in flight; 0: as the compiler likes
   bool unrolled = false;         // kFor: iterations stand one behind the other
+  bool shared = false;           // kFor: threads of a CPU share its iterations, in any order
+  bool simd = false;             // kFor: a CPU takes its iterations side by side
   std::vector<Value> arguments;  // kFor
   std::vector<Instruction> body, otherwise_body;
   std::vector<Value> yields, otherwise_yields;

@@ -404,6 +404,8 @@ class InstructionRules {
     const auto first = kernel::as_constant(at_.begin), end = kernel::as_constant(at_.end);
     require(!at_.unrolled || (first && end && at_.stages == 0 && (*end - *first) / at_.step <= kMostUnrolled),
             "the loop cannot be unrolled: it has stages, or is not known to have {} iterations at most", kMostUnrolled);
+    require((!at_.shared && !at_.simd) || at_.arguments.empty(),
+            "the iterations of the loop are done in any order, but carry values");
     for (const Index* bound : {&at_.begin, &at_.end})
       require(lanes_of(program_, *bound).empty(), "a bound of the loop varies along {}",
               lanes_text(lanes_of(program_, *bound)));

@@ -4,7 +4,7 @@
 //     doc "rows over their root mean square"
 //     size rows = 1..4096 by 16                             # a run-time size: its range, and what divides it
 //     grid row_block = rows / 16                            # how many blocks; the first is the slowest
-//     lane row = 16, column = 4096
+//     lane row = 16, column = 4096                          # `column = 4096 simd`: a CPU takes it side by side
 //     launch warps 8 registers 128                          # registers: where it is limited
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
 //     buffer x: f32[rows, 4096] input
@@ -31,7 +31,8 @@
 //     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
 //       ...
 //       yield %new_m, %new_s
-//     }                                                     # or `unrolled` in the place of stages
+//     }                                                     # or `unrolled` in the place of stages; behind that
+//                                                           # `shared` (by threads) and `simd`
 //     if %last -> %a: f32[row] {                            # results may be missing; then yields are, too
 //       yield %x
 //     } else {

@@ -186,6 +186,7 @@ class ProgramParser {
     const int64_t width = reader_.integer();
     if (width < 1) reader_.fail_at(at, fmt::format("lane '{}' is {} wide, but a lane is at least 1", info.name, width));
     info.range = {0, width - 1, 1};
+    info.simd = reader_.accept("simd");
     add_symbol(std::move(info));
   }
 
@@ -452,6 +453,8 @@ class ProgramParser {
     if (reader_.accept("stages")) result.stages = whole_number(1, 1 << 10);
     result.unrolled = reader_.accept("unrolled");
     result.reversed = reader_.accept("reversed");
+    result.shared = reader_.accept("shared");
+    result.simd = reader_.accept("simd");
     std::vector<Name> results;
     if (reader_.accept("carry")) {
       do {

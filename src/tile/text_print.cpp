@@ -156,7 +156,8 @@ class ProgramPrinter {
         out_ += fmt::format("  size {} = {}..{}", symbol.name, symbol.range.low, symbol.range.high);
         out_ += symbol.range.divisor == 1 ? "\n" : fmt::format(" by {}\n", symbol.range.divisor);
       } else if (symbol.kind == SymbolKind::kLane) {
-        lanes += fmt::format("{}{} = {}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1);
+        lanes += fmt::format("{}{} = {}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
+                             symbol.simd ? " simd" : "");
       }
     }
     for (const Symbol symbol : program_.grid)
@@ -270,6 +271,8 @@ class ProgramPrinter {
     if (instruction.stages != 0) text += fmt::format(" stages {}", instruction.stages);
     if (instruction.unrolled) text += " unrolled";
     if (instruction.reversed) text += " reversed";
+    if (instruction.shared) text += " shared";
+    if (instruction.simd) text += " simd";
     if (instruction.arguments.empty()) return text;
     text += " carry ";
     for (size_t i = 0; i < instruction.arguments.size(); ++i) {

@@ -2,6 +2,7 @@
 // `launch_KERNEL(buffers…)` for each.
 #include <cstdio>
 
+#include "cpu_tiles.hpp"
 #include "emit/kernel_text.hpp"
 #include "emit/target_printer.hpp"
 #include "support/error.hpp"
@@ -14,14 +15,16 @@ namespace {
 std::string module_of(const Program& program) {
   const auto printer = make_cpu_printer();
   std::string text = printer->imports() + "\n" + printer->kernels(program);
-  for (size_t index = 0; index < program.kernels.size(); ++index) {
-    KernelStep step;
-    step.kernel = static_cast<int>(index);
-    for (const kernel_ir::Buffer& buffer : program.kernels[index].buffers) step.tensors.push_back(buffer.name);
+  const auto add = [&](const auto& function, auto step) {
+    for (const auto& buffer : function.buffers) step.tensors.push_back(buffer.name);
     const std::string launch = printer->launch(program, step, nullptr);
-    text += "\n\ndef launch_" + program.kernels[index].name + "(" + join(step.tensors, ", ") + "):\n";
+    text += "\n\ndef launch_" + function.name + "(" + join(step.tensors, ", ") + "):\n";
     for (const std::string& line : split_lines(launch.empty() ? "pass" : launch)) text += "    " + line + "\n";
-  }
+  };
+  for (size_t index = 0; index < program.kernels.size(); ++index)
+    add(program.kernels[index], KernelStep{static_cast<int>(index), {}, {}});
+  for (size_t index = 0; index < program.tiles.size(); ++index)
+    add(program.tiles[index], TileStep{static_cast<int>(index), {}, {}});
   return text + printer->trailer(program);
 }
 
@@ -32,8 +35,10 @@ int main(int argc, char** argv) {
     Program program;
     for (int i = 1; i < argc; ++i) {
       const std::string text = read_file(argv[i]);
-      program.kernels.push_back(kernel_ir::parse_kernel(text.substr(0, text.find("----\n"))));
-      kernel_ir::check_kernel(program.kernels.back());
+      kernel_ir::Kernel kernel = kernel_ir::parse_kernel(text.substr(0, text.find("----\n")));
+      kernel_ir::check_kernel(kernel);
+      if (auto tiles = cpu::tiles_of(kernel)) program.tiles.push_back(std::move(*tiles));
+      else program.kernels.push_back(std::move(kernel));
     }
     std::fputs(module_of(program).c_str(), stdout);
     return 0;

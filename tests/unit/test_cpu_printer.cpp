@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cpu_tiles.hpp"
 #include "emit/cpu/helper_sections.hpp"
 #include "emit/cpu/kernel_printer.hpp"
-#include "emit/cpu/simplify.hpp"
+#include "emit/cpu/tile_printer.hpp"
 #include "emit/kernel_text.hpp"
 #include "support/text.hpp"
+#include "tile/text.hpp"
 
 using namespace kw;
 
@@ -26,6 +28,13 @@ std::vector<std::string> golden_files() {
   return files;
 }
 
+std::string printed(const kernel_ir::Kernel& kernel, cpu::HelperSet& helpers) {
+  const std::optional<tile::Program> tiles = cpu::tiles_of(kernel);
+  if (!tiles) return cpu::print_kernel(kernel, helpers).text;
+  EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(*tiles))), tile::print_program(*tiles));
+  return cpu::print_tile_function(*tiles, helpers).text;
+}
+
 class CpuGolden : public testing::TestWithParam<std::string> {};
 
 }  // namespace
@@ -37,7 +46,7 @@ TEST_P(CpuGolden, PrintsTheExpectedSource) {
   const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
   kernel_ir::check_kernel(kernel);
   cpu::HelperSet helpers;
-  const std::string kernel_text = cpu::print_kernel(kernel, helpers).text;
+  const std::string kernel_text = printed(kernel, helpers);
   const std::string actual = "// calls: " + join({helpers.begin(), helpers.end()}, " ") + "\n" + kernel_text;
   if (std::getenv("KW_UPDATE_GOLDEN")) {
     write_file_atomically(GetParam(), input + kSeparator + actual);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "cpu_tiles.hpp"
+#include "emit/cpu/tile_printer.hpp"
 #include "emit/kernel_text.hpp"
 #include "emit/tile_in_place.hpp"
 #include "plan/estimate.hpp"
@@ -119,6 +121,18 @@ TEST(LiftedKernels, CostWhatTheirKernelsDo) {
   }
 }
 
+TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
+  const DeviceDescription device = default_device("cpu");
+  for (const Case& one : kCases) {
+    const LoweredGroup group = group_of(text_of(one));
+    const auto tiles = cpu::tiles_of(group.kernel);
+    if (!tiles) continue;
+    const KernelEstimate before = estimate(group.kernel, device), after = estimate(*tiles, device);
+    EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << one.name;
+    EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.05) << one.name;
+  }
+}
+
 // A schedule of a search, too: other blocks, and warps.
 TEST(LiftedKernels, CostWhatTheirKernelsDoWhateverTheSchedule) {
   const DeviceDescription device = default_device("triton");
@@ -167,6 +181,24 @@ TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
   EXPECT_TRUE(reads_first(program, 1, 2).holds);
   EXPECT_FALSE(reads_what_it_writes(program, 0, 3));  // the second walk would read what the first block stored
   EXPECT_FALSE(reads_first(program, 0, 3).holds);
+}
+
+// Every iteration is done with an element when it stores the same place; a neighbour's is another one's.
+TEST(LiftedKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
+  const auto program = [](const std::string& read) {
+    const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(
+        "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4097] input\n  buffer y : f32[4096] "
+        "output\n"
+        "  axis row = 64 parallel block 1\n  axis column = 64 parallel block 1 vector\n  %x = load x[" +
+        read + "] : f32\n  %e = exp(%x) : f32\n  store %e to y[64*row + column]\n}\n");
+    return *cpu::tiles_of(kernel);
+  };
+  const tile::Program same = program("64*row + column"), next = program("64*row + column + 1");
+  EXPECT_TRUE(reads_what_it_writes(same, 0, 1));
+  EXPECT_TRUE(kw::is_elementwise(same, 0, 1));
+  EXPECT_TRUE(cpu::reads_before_it_writes(same, 0, 1));
+  EXPECT_FALSE(reads_what_it_writes(next, 0, 1));
+  EXPECT_FALSE(kw::is_elementwise(next, 0, 1));
 }
 
 TEST(LiftedKernels, FollowProductsWithoutSteps) {

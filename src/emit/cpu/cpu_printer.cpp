@@ -35,6 +35,9 @@ class CpuPrinter : public TargetPrinter {
   bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
     return cpu::reads_before_it_writes(kernel, read, written);
   }
+  bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
+    return cpu::reads_before_it_writes(tiles, read, written);
+  }
 
   // The system hands out large blocks anew at each allocation, and each of their pages costs a fault.
   bool gains_by_reuse() const override { return true; }

@@ -174,7 +174,7 @@ class Planner {
         return;
       }
       const auto [across, own_tile] = transposed_axis();
-      if (across >= 0) {
+      if (across >= 0 && !scatters_) {
         std::erase(nest_.program_axes, across);
         const int64_t tile = or_else(kernel_.loops.tile, own_tile);
         if (extent(across) > tile) nest_.blocks.push_back({across, tile});

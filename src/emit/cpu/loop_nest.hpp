@@ -1,4 +1,4 @@
-// Which loops a kernel becomes on a CPU, decided before anything is printed.
+// Which loops a kernel becomes on a CPU, decided before anything is scheduled or printed.
 //
 //   pointwise   programs over all parallel axes but the vector axis; the SIMD loop runs over it. Where some access is
 //   contiguous along another

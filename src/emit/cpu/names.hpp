@@ -10,6 +10,7 @@ namespace kw::cpu {
 class Names {
  public:
   Names();
+  void release(const std::string& name) { taken_.erase(name); }                        // of a block that has ended
   std::string fresh(const std::string& wanted, const std::string& suffix = "_value");  // wanted, or wanted_value,
                                                                                        // wanted_2, …
 

@@ -8,16 +8,26 @@ namespace kw::cpu {
 
 using namespace kw::kernel_ir;
 
+namespace {
+
+Part planned(Simplified simplified) {
+  LoopNest nest = plan_loops(simplified);
+  return {std::move(simplified), std::move(nest)};
+}
+
+}  // namespace
+
+Part whole_of(const Kernel& kernel) { return planned(simplify(kernel)); }
+
 std::vector<Part> parts_of(const Kernel& kernel) {
-  const Simplified whole = simplify(kernel);
+  Simplified whole = simplify(kernel);
+  std::vector<Kernel> regions = regions_of(whole.kernel);
   std::vector<Part> parts;
-  for (Region& region : regions_of(whole.kernel)) {
-    const bool is_whole = region.place.empty();
-    const size_t count = region.kernel.exprs.size();
-    Simplified simplified{std::move(region.kernel), is_whole ? whole.extended_sum : std::vector<bool>(count, false),
-                          whole.short_folds};
-    LoopNest nest = plan_loops(simplified);
-    parts.push_back({std::move(simplified), std::move(nest), std::move(region.place)});
+  if (regions.size() == 1) parts.push_back(planned(std::move(whole)));
+  for (Kernel& region : regions) {
+    if (regions.size() == 1) break;
+    const size_t count = region.exprs.size();
+    parts.push_back(planned({std::move(region), std::vector<bool>(count, false), false}));
   }
   return parts;
 }

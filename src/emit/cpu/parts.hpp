@@ -1,8 +1,7 @@
-// What a kernel's function does, one part after the other, and in which loops: what the printer prints and the cost
-// model reads.
+// What a kernel's function does, one part after the other, and in which loops: what schedulers and the printer of
+// KernelIR go by, and the cost model reads.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "emit/cpu/loop_nest.hpp"
@@ -14,9 +13,10 @@ namespace kw::cpu {
 struct Part {
   Simplified simplified;
   LoopNest nest;
-  std::string place;  // of the whole (regions.hpp); empty where there is one part
 };
 
+Part whole_of(const kernel_ir::Kernel& kernel);
+// Of a pointwise kernel, its regions (regions.hpp).
 std::vector<Part> parts_of(const kernel_ir::Kernel& kernel);
 
 // Of each choice (kernel_ir.hpp): the most that it may be (the least is 0, which leaves it to the printer), and the

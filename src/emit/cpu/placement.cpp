@@ -165,15 +165,6 @@ Text flat_reduce_position(const Kernel& kernel, const AxisNames& names) {
   return index_text(kernel, index, names);
 }
 
-bool chooses_by_place(const Kernel& kernel, const Placement& placement) {
-  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-    const Expr& expr = kernel.exprs[id];
-    const bool selects = expr.kind == ExprKind::kOp && expr.op == ScalarOp::kSelect;
-    if (placement.reached[id] && (selects || (is_load(expr) && !expr.access.guards.empty()))) return true;
-  }
-  return false;
-}
-
 std::vector<Sink> column_values(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
                                 const std::vector<bool>& reached) {
   std::vector<Sink> values;

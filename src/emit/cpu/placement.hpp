@@ -40,11 +40,6 @@ std::vector<bool> reached_from(const kernel_ir::Kernel& kernel, const std::vecto
 Placement place(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<int>& loops,
                 const std::vector<Sink>& sinks, const IsAvailable& is_available);
 
-// Whether what is read, or what is made of it, hangs on where in the tensor an element stands. A short loop that is
-// written out leaves the one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on
-// that one's rows: some of them are computed as if on the other side.
-bool chooses_by_place(const kernel_ir::Kernel& kernel, const Placement& placement);
-
 // Of what is reached, the operations that differ along the columns but not along the reduction, and that the loops over
 // the reduction or the sinks read.
 std::vector<Sink> column_values(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,

@@ -1,14 +1,11 @@
 #include "emit/cpu/regions.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "emit/cpu/simplify.hpp"
-#include "support/text.hpp"
 
 namespace kw::cpu {
 
@@ -368,22 +365,20 @@ bool is_pointwise(const Kernel& kernel) {
 
 }  // namespace
 
-std::vector<Region> regions_of(const Kernel& kernel) {
+std::vector<Kernel> regions_of(const Kernel& kernel) {
   int64_t points = 1;
   for (const Axis& axis : kernel.axes) points *= axis.extent;
   const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting
                         ? Conditions(kernel).worth_taking()
                         : Cuts{};
-  std::vector<Region> regions{{kernel, ""}};
+  std::vector<Kernel> regions{kernel};
   for (const auto& [axis, places] : cuts) {
-    std::vector<Region> cut;
-    for (const Region& region : regions) {
+    std::vector<Kernel> cut;
+    for (const Kernel& region : regions) {
       int64_t first = 0;
       const auto add_until = [&](int64_t end) {
-        const std::string here = fmt::format("{} {}{}", kernel.axes[axis].name, first,
-                                             end > first + 1 ? fmt::format(" to {}", end - 1) : "");
-        cut.push_back({region.kernel, region.place.empty() ? here : region.place + ", " + here});
-        narrow(cut.back().kernel, axis, first, end);
+        cut.push_back(region);
+        narrow(cut.back(), axis, first, end);
         first = end;
       };
       for (int64_t place : places) add_until(place);
@@ -392,12 +387,12 @@ std::vector<Region> regions_of(const Kernel& kernel) {
     regions = std::move(cut);
   }
   if (regions.size() == 1) return regions;
-  for (Region& region : regions) {
-    region.kernel = Folder(std::move(region.kernel)).run();
-    drop_unit_axes(region.kernel);
-    merge_axes(region.kernel);
+  for (Kernel& region : regions) {
+    region = Folder(std::move(region)).run();
+    drop_unit_axes(region);
+    merge_axes(region);
   }
-  std::erase_if(regions, [](const Region& region) { return region.kernel.stores.empty(); });
+  std::erase_if(regions, [](const Kernel& region) { return region.stores.empty(); });
   return regions;
 }
 

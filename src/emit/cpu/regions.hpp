@@ -3,19 +3,14 @@
 // axes that lie one behind the other in memory become one.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "emit/kernel_ir.hpp"
 
 namespace kw::cpu {
 
-struct Region {
-  kernel_ir::Kernel kernel;  // axes, expressions and stores of the part; the buffers of the whole
-  std::string place;         // "row 511 to 543"; empty where there is one region
-};
-
-// In the order of memory; the kernel itself where nothing is gained.
-std::vector<Region> regions_of(const kernel_ir::Kernel& kernel);
+// Axes, expressions and stores of the regions, in the order of memory, with the buffers of the whole; the kernel itself
+// where nothing is gained.
+std::vector<kernel_ir::Kernel> regions_of(const kernel_ir::Kernel& kernel);
 
 }  // namespace kw::cpu

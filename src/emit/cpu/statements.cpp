@@ -163,7 +163,6 @@ class KernelPrinter {
         reduces.push_back(static_cast<ExprId>(id));
     for (ExprId id : reduces) inside.push_back({Sink::kFold, id});
 
-    if (nest_.copies) return print_copies();
     const bool columns = nest_.form == LoopForm::kColumns;
     const std::vector<int> across = columns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{};
     if (!outside.empty()) print_nest(across, outside);
@@ -179,27 +178,9 @@ class KernelPrinter {
       if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id)))
         declare_carries(id);
     std::vector<int> loops = nest_.reduce_axes;
-    if (nest_.tiled_axis >= 0) loops.push_back(nest_.tiled_axis);
     if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
     print_nest(loops, inside);
     for (ExprId id : reduces) finish(id);
-  }
-
-  void print_copies() {
-    const int axis = nest_.vector_axis;
-    const bool blocked = vector_blocked();
-    AxisNames at_start = axes_;
-    if (blocked) at_start.variables[axis] = first_of(axis);
-    const auto place_of = [&](Access access) {
-      if (!blocked) std::erase_if(access.index.terms, [&](const IndexTerm& term) { return term.axis == axis; });
-      return "&" + starts_.element(access, buffers_[access.buffer], at_start, nullptr);
-    };
-    const std::string count = blocked ? "(" + end_of(axis) + " - " + first_of(axis) + ")" : axes_.extents[axis];
-    for (const Store& store : kernel_.stores) {
-      const std::string type = storage_type(kernel_.buffers[store.access.buffer].dtype);
-      writer_.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", place_of(store.access),
-                               place_of(kernel_.exprs[store.value].access), count, type));
-    }
   }
 
   // Kept expressions that the phase's loops compute: reached from the sinks and not yet in their arrays.
@@ -463,7 +444,7 @@ class KernelPrinter {
         if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis);
             stop != kNoExpr && available_.count(stop) && !column_values_.count(stop))
           bounds = {"0", value(stop).text};
-        print_pragma(loops, depth, deepest, sinks, placement);
+        print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
         in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
         if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
@@ -546,8 +527,7 @@ class KernelPrinter {
   }
 
   // The innermost loop runs in SIMD; the outermost is shared among the threads where the programs are not.
-  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks,
-                    const Placement& placement) {
+  void print_pragma(const std::vector<int>& loops, int depth, int deepest, const std::vector<Sink>& sinks) {
     const bool simd = depth == deepest && loops[depth - 1] == nest_.vector_axis;
     const bool whole = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     const bool over_reduction = nest_.threading == Threading::kReduction && loops[0] != nest_.vector_axis;
@@ -555,9 +535,6 @@ class KernelPrinter {
                                        (nest_.threading == Threading::kReduction &&
                                         (over_reduction || nest_.form == LoopForm::kRows)));
     if (!simd && !shared) return;
-    if (!shared && nest_.form == LoopForm::kPointwise && extent(nest_.vector_axis) < kShort &&
-        !chooses_by_place(kernel_, placement))
-      return writer_.line(fmt::format("#pragma GCC unroll {}", extent(nest_.vector_axis)));
     std::vector<std::string> clauses;
     if (nest_.form == LoopForm::kRows || shared) clauses = reduction_clauses(sinks);
     if (shared) clauses.push_back("num_threads(threads) schedule(static)");

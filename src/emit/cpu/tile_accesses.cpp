@@ -22,14 +22,16 @@ namespace {
 // Shorter parts are written where they are used.
 constexpr size_t kShortestNamed = 12;
 
-// The terms whose symbols are all known, and the others with the constant: accesses that differ in it share the known.
-std::pair<Index, Index> split_by(const TileContext& at, const Index& index) {
+// The terms whose symbols are all known, before the loop of a variable (-1: none), and the others with the constant:
+// accesses that differ in it share the known.
+std::pair<Index, Index> split_by(const TileContext& at, const Index& index, Symbol loop) {
   Index known, rest;
   for (const kernel::IndexTerm& term : index.terms) {
     Index one;
     one.terms = {term};
     const std::vector<Symbol> lanes = tile::lanes_of(at.text.program(), one);
-    const bool is_known = std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); });
+    const bool is_known = (loop < 0 || !kernel::uses(one, loop)) &&
+                          std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); });
     Index& part = is_known ? known : rest;
     part = part + one;
   }
@@ -51,15 +53,21 @@ void collect(const lower::LoopStep& step, std::vector<const Access*>& accesses) 
 void TileAccesses::prepare(const lower::LoopStep& loop) {
   std::vector<const Access*> accesses;
   collect(loop, accesses);
-  for (const Access* access : accesses) prepare(*access);
+  for (const Access* access : accesses) prepare(*access, loop.instruction ? loop.instruction->symbol : -1);
 }
 
-void TileAccesses::prepare(const Access& access) {
+void TileAccesses::leave(Scope scope) {
+  for (const auto& [sum, name] : scope_.named)
+    if (!scope.named.contains(sum)) at_.text.release(name);
+  scope_ = std::move(scope);
+}
+
+void TileAccesses::prepare(const Access& access, Symbol loop) {
   const auto found = scope_.parts.find(&access);
   Index index = tile::offset_of(at_.text.program(), access);
   std::string start;
   if (found != scope_.parts.end()) std::tie(index, start) = found->second;
-  auto [known, rest] = split_by(at_, index);
+  auto [known, rest] = split_by(at_, index, loop);
   if (known == Index(0)) return;
   const std::string more = at_.text.index(known).text;
   const std::string sum = start.empty() ? more : start + " + " + more;
@@ -67,7 +75,10 @@ void TileAccesses::prepare(const Access& access) {
   std::string& name = scope_.named[sum];
   if (name.empty()) {
     const std::string& buffer = at_.text.program().buffers[access.buffer].name;
-    name = at_.text.fresh(buffer + (at_.open.empty() ? "_start" : "_at_" + at_.text.symbol(at_.open.back())));
+    const bool is_first = loop >= 0 && scope_.named.size() == 1;
+    name = at_.text.fresh(is_first           ? "start"
+                          : at_.open.empty() ? buffer + "_start"
+                                             : buffer + "_at_" + at_.text.symbol(at_.open.back()));
     at_.out.line("const int64_t " + name + " = " + sum + ";");
   }
   scope_.parts[&access] = {rest, name};
@@ -85,12 +96,30 @@ std::string TileAccesses::element(const Access& access) {
   for (size_t i = 0; i < access.coordinates.size(); ++i) {
     const tile::Value value = access.coordinates[i].value;
     if (value == kNoValue) continue;
-    const Text at = cast_text(at_.value(value), at_.text.type(value).dtype, DType::i64, at_.text.helpers());
-    parts.push_back(
-        strides[i] == Index(1) ? at.text : within(at, kMultiply) + " * " + within(at_.text.index(strides[i]), kUnary));
+    // Beside a position, or by itself, it needs no 64 bits.
+    const bool scaled = !(strides[i] == Index(1));
+    const DType dtype = at_.text.type(value).dtype;
+    const Text at = scaled ? cast_text(at_.value(value), dtype, DType::i64, at_.text.helpers()) : at_.value(value);
+    parts.push_back(scaled ? within(at, kMultiply) + " * " + within(at_.text.index(strides[i]), kUnary)
+                           : within(at, kAdd));
   }
   if (!(index == Index(0)) || parts.empty()) parts.push_back(at_.text.index(index).text);
   return at_.text.buffer(access.buffer) + "[" + join(parts, " + ") + "]";
+}
+
+std::string TileAccesses::first(const Access& access, Symbol lane) {
+  const auto found = scope_.parts.find(&access);
+  const auto at_start = [&](const Index& index) {
+    return kernel::substitute(
+        index, [&](Symbol symbol) { return symbol == lane ? Index(0) : kernel::symbol_index(symbol); },
+        at_.text.ranges());
+  };
+  Index index = at_start(found == scope_.parts.end() ? tile::offset_of(at_.text.program(), access)
+                                                     : found->second.first);
+  const std::string start = found == scope_.parts.end() ? "" : found->second.second;
+  std::string place = index == Index(0) && !start.empty() ? start : at_.text.index(index).text;
+  if (!start.empty() && !(index == Index(0))) place = start + " + " + place;
+  return "&" + at_.text.buffer(access.buffer) + "[" + place + "]";
 }
 
 // Under which something is there to be loaded or stored; empty: always.
@@ -111,9 +140,9 @@ std::string TileAccesses::condition(const Instruction& one) const {
 }
 
 // As a number of the type, in what holds it.
-Text TileAccesses::otherwise(const Instruction& one, DType dtype) const {
+Text TileAccesses::otherwise(const Instruction& one, DType dtype, DType held) const {
   kernel_ir::Expr expr;
-  expr.dtype = is_narrow_float(dtype) ? DType::f32 : dtype;
+  expr.dtype = held;
   if (kernel::is_real(dtype)) expr.number = kernel::round_to(dtype, one.access.otherwise);
   else expr.integer = static_cast<int64_t>(one.access.otherwise);
   return constant_text(expr, at_.text.helpers());
@@ -131,7 +160,7 @@ Text TileAccesses::load(const Instruction& load) {
   }
   const Text loaded = cast_text(element, dtype, held, at_.text.helpers());
   if (condition.empty()) return loaded;
-  return {condition + " ? " + within(loaded, kOr) + " : " + otherwise(load, dtype).text, kChoice};
+  return {condition + " ? " + within(loaded, kOr) + " : " + otherwise(load, dtype, held).text, kChoice};
 }
 
 void TileAccesses::store(const Instruction& store) {
@@ -166,7 +195,7 @@ void TileAccesses::copy(const Instruction& copy) {
   const DType dtype = at_.text.program().buffers[copy.access.buffer].dtype;
   const std::string from = element(copy.access), condition = this->condition(copy);
   const DType held = is_narrow_float(dtype) ? DType::f32 : dtype;
-  const Text other = cast_text(otherwise(copy, dtype), held, dtype, at_.text.helpers());
+  const Text other = cast_text(otherwise(copy, dtype, held), held, dtype, at_.text.helpers());
   at_.out.line(element(copy.destination) + " = " +
                (condition.empty() ? from : condition + " ? " + from + " : " + other.text) + ";");
 }

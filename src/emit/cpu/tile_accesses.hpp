@@ -14,7 +14,7 @@ class TileAccesses {
  public:
   explicit TileAccesses(TileContext& at) : at_(at) {}
 
-  // What its accesses need of the symbols that are known before the loop, as names.
+  // What its accesses need of the symbols that are known before the loop (over a lane, or a For), as names.
   void prepare(const lower::LoopStep& loop);
 
   // Names of a block end with it.
@@ -23,17 +23,19 @@ class TileAccesses {
     std::map<std::string, std::string> named;
   };
   Scope scope() const { return scope_; }
-  void leave(Scope scope) { scope_ = std::move(scope); }
+  void leave(Scope scope);
 
   Text load(const tile::Instruction& load);
   void store(const tile::Instruction& store);
   void copy(const tile::Instruction& copy);
+  // The address of the access where the lane begins.
+  std::string first(const tile::Access& access, tile::Symbol lane);
 
  private:
-  void prepare(const tile::Access& access);
+  void prepare(const tile::Access& access, tile::Symbol loop);
   std::string element(const tile::Access& access);
   std::string condition(const tile::Instruction& one) const;
-  Text otherwise(const tile::Instruction& one, DType dtype) const;
+  Text otherwise(const tile::Instruction& one, DType dtype, DType held) const;
   void combine(const tile::Instruction& store, const std::string& place);
 
   TileContext& at_;

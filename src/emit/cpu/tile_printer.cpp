@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
@@ -34,11 +35,13 @@ class TilePrinter {
         accesses_(at_),
         uses_(program.values.size()),
         users_(program.values.size()),
+        holds_load_(program.values.size()),
         refuses_(refuses_indices(program)) {
     for (size_t value = 0; value < plan_.places.size(); ++value) {
       const Value storage = plan_.places[value].storage;
       if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(storage);
     }
+    find_positions();
     tile::for_each(program_.body, [&](const Instruction& one) {
       note(one);
       lower::for_each_use(one, [&](Value value, lower::Use) {
@@ -65,6 +68,29 @@ class TilePrinter {
       at_.written[one.results[0]] = at_.text.constant(one);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
+  }
+
+  // Positions outside of tiles that are only compared, with one another and with numbers, are compared as they are
+  // counted.
+  void find_positions() {
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.kind == Kind::kIndex && at_.text.type(one.results[0]).lanes.empty()) positions_[one.results[0]] = &one;
+    });
+    std::set<Value> others;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      const bool compares = compares_positions(one);
+      lower::for_each_use(one, [&](Value value, lower::Use) { (compares ? only_compared_ : others).insert(value); });
+    });
+    std::erase_if(only_compared_, [&](Value value) { return others.count(value) || !positions_.count(value); });
+  }
+
+  bool compares_positions(const Instruction& one) const {
+    return one.kind == Kind::kOp && kernel::is_predicate(one.op) && one.operands.size() == 2 &&
+           std::all_of(one.operands.begin(), one.operands.end(), [&](Value operand) {
+             const lower::TilePlace& place = plan_.places[operand];
+             return positions_.count(operand) != 0 ||
+                    (place.home == Home::kWritten && !is_floating(at_.text.type(operand).dtype));
+           });
   }
 
   void check_memory() const {
@@ -171,6 +197,7 @@ class TilePrinter {
       if (step.instruction) here_.insert(step.instruction);
     for (const LoopStep& step : steps) {
       declare(step);
+      if (!step.instruction || !step.body.empty()) define_loads();
       if (!step.instruction) print_loop(step);
       else print(step);
     }
@@ -196,6 +223,7 @@ class TilePrinter {
   }
 
   void print_loop(const LoopStep& loop) {
+    if (loop.moves) return print_moves(loop);
     accesses_.prepare(loop);
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
     const std::string end = end_of(loop);
@@ -204,6 +232,20 @@ class TilePrinter {
     print_block(loop.body);
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
+  }
+
+  void print_moves(const LoopStep& loop) {
+    const std::string count = end_of(loop);
+    for (const LoopStep& step : loop.body) {
+      if (step.instruction->kind != Kind::kStore) continue;
+      const auto load = std::find_if(loop.body.begin(), loop.body.end(), [&](const LoopStep& other) {
+        return other.instruction->kind == Kind::kLoad && other.instruction->results[0] == step.instruction->operands[0];
+      });
+      const tile::Access &from = load->instruction->access, &to = step.instruction->access;
+      at_.out.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", accesses_.first(to, loop.lane),
+                               accesses_.first(from, loop.lane), count,
+                               storage_type(program_.buffers[to.buffer].dtype)));
+    }
   }
 
   std::string end_of(const LoopStep& loop) {
@@ -221,13 +263,15 @@ class TilePrinter {
 
   void print(const LoopStep& step) {
     const Instruction& one = *step.instruction;
+    lower::for_each_use(one, [&](Value value, lower::Use) { std::erase(unread_, value); });
+    if (one.results.empty()) define_loads();
     switch (one.kind) {
       case Kind::kConstant: return give(one, at_.text.constant(one));
       case Kind::kIndex: return print_index(one);
       case Kind::kOp: return print_op(one);
       case Kind::kRelabel:
       case Kind::kSplit: return print_renamed(one);
-      case Kind::kLoad: return give(one, accesses_.load(one), false);
+      case Kind::kLoad: return give(one, accesses_.load(one));
       case Kind::kStore: return accesses_.store(one);
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, one);
@@ -245,12 +289,22 @@ class TilePrinter {
   void give(const Instruction& one, const Text& text, bool may_inline = true) {
     const Value value = one.results[0];
     if (at_.text.is_array(value)) return at_.out.line(at_.text.element(value).text + " = " + text.text + ";");
+    holds_load_[value] = one.kind == Kind::kLoad ||
+                         std::any_of(one.operands.begin(), one.operands.end(),
+                                     [&](Value of) { return holds_load_[of] && at_.written.count(of) != 0; });
     may_inline = may_inline && uses_[value] == 1 && here_.count(users_[value]) && text.text.size() <= kLongestInline;
     if (may_inline && !reads_shared_array(one)) {
       at_.written[value] = text;
+      if (holds_load_[value]) unread_.push_back(value);
       return;
     }
     define(value, text);
+  }
+
+  // Loads that are written where they are used come before the memory may change.
+  void define_loads() {
+    for (Value value : std::exchange(unread_, {}))
+      if (at_.written.count(value) != 0) define(value, Text(at_.written[value]));
   }
 
   // Such an array may be overwritten before the use.
@@ -269,17 +323,18 @@ class TilePrinter {
     const Value value = one.results[0];
     const Text text = at_.text.index(one.index);
     const bool narrow = at_.text.type(value).dtype == DType::i32;
+    if (only_compared_.count(value)) return;
     give(one, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
   }
 
   void print_op(const Instruction& one) {
-    const Value value = one.results[0];
-    std::vector<DType> types;
-    for (Value operand : one.operands) types.push_back(at_.text.type(operand).dtype);
     while (true) {
       std::vector<Text> operands;
-      for (Value operand : one.operands) operands.push_back(at_.value(operand));
-      const Text text = at_.text.operation(one.op, at_.text.type(value).dtype, operands, types);
+      for (Value operand : one.operands) {
+        operands.push_back(only_compared_.count(operand) ? at_.text.index(positions_.at(operand)->index)
+                                                         : at_.value(operand));
+      }
+      const Text text = at_.text.operation(one, operands);
       if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
       return give(one, text);
     }
@@ -318,6 +373,13 @@ class TilePrinter {
       next.emplace_back(loop.arguments[i], loop.yields[i]);
     }
     assign(at_, first, {step.declared.begin(), step.declared.end()});
+    const bool innermost = std::none_of(step.body.begin(), step.body.end(), [](const LoopStep& inner) {
+      return !inner.instruction || inner.instruction->kind == Kind::kFor;
+    });
+    const TileAccesses::Scope scope = accesses_.scope();
+    if (innermost && !is_shared_) accesses_.prepare(step);
+    print_pragma(step);
+    const bool around = std::exchange(is_shared_, step.shared > 1);
     const std::string& name = at_.text.symbol(loop.symbol);
     const Text begin = at_.text.index(loop.begin), end = at_.text.index(loop.end);
     if (loop.reversed)
@@ -326,12 +388,25 @@ class TilePrinter {
                       within(begin, precedence::kAdd), within(end, precedence::kAdd),
                       within(begin, precedence::kMultiply), loop.step));
     else
-      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} < {2}; {3})", name, begin.text,
-                               within(end, precedence::kAdd),
-                               loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step)));
+      at_.out.open(fmt::format("for ({4} {0} = {1}; {0} < {2}; {3})", name, begin.text, within(end, precedence::kAdd),
+                               loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),
+                               step.is_short ? "int32_t" : "int64_t"));
     print_block(step.body);
     assign(at_, next);
     at_.out.close();
+    is_shared_ = around;
+    accesses_.leave(scope);
+  }
+
+  // Of a nest that threads share the first loop has it.
+  void print_pragma(const LoopStep& step) {
+    const bool shared = step.shared > 0 && !is_shared_;
+    std::string line = std::string("#pragma omp") + (shared ? " parallel for" : "") + (step.simd ? " simd" : "");
+    if (shared && step.shared > 1) line += fmt::format(" collapse({})", step.shared);
+    if (shared) line += " num_threads(threads) schedule(static)";
+    const auto count = kernel::as_constant(step.instruction->end - step.instruction->begin);
+    if (shared || step.simd) at_.out.line(line);
+    else if (step.instruction->unrolled && count) at_.out.line(fmt::format("#pragma GCC unroll {}", *count));
   }
 
   void print_if(const LoopStep& step) {
@@ -357,11 +432,16 @@ class TilePrinter {
   const lower::LoopPlan plan_;
   TileContext at_;
   TileAccesses accesses_;
-  std::vector<int> uses_;                    // [value]
-  std::vector<const Instruction*> users_;    // [value] the last
-  std::set<const Instruction*> here_;        // of the block that is printed
-  std::set<Value> shared_;                   // arrays of several values
-  std::map<std::string, std::string> ends_;  // of loops, by what they are
+  std::vector<int> uses_;                          // [value]
+  std::vector<const Instruction*> users_;          // [value] the last
+  std::vector<bool> holds_load_;                   // [value] is a load written where it is used, in its text?
+  std::vector<Value> unread_;                      // of these, what nothing has used yet
+  std::set<const Instruction*> here_;              // of the block that is printed
+  std::set<Value> shared_;                         // arrays of several values
+  std::map<Value, const Instruction*> positions_;  // indices
+  std::set<Value> only_compared_;                  // of these
+  std::map<std::string, std::string> ends_;        // of loops, by what they are
+  bool is_shared_ = false;                         // within a loop that threads share with the next one
   const bool refuses_;
 };
 
@@ -371,13 +451,27 @@ PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers
   return TilePrinter(program, helpers).run();
 }
 
+bool reads_before_it_writes(const tile::Program& program, int read, int written) {
+  if (!program.grid.empty()) return false;
+  std::set<Value> loaded;
+  bool moves = false;
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
+    if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
+  });
+  return !moves;
+}
+
 size_t pointer_count(const tile::Program& program) {
   return static_cast<size_t>(
       std::count_if(program.buffers.begin(), program.buffers.end(),
                     [](const tile::Buffer& buffer) { return buffer.space == tile::Space::kGlobal; }));
 }
 
-bool takes_threads(const tile::Program& program) { return !program.grid.empty(); }
+bool takes_threads(const tile::Program& program) {
+  return !program.grid.empty() ||
+         std::any_of(program.body.begin(), program.body.end(), [](const Instruction& one) { return one.shared; });
+}
 
 bool refuses_indices(const tile::Program& program) {
   bool refuses = false;

@@ -20,6 +20,10 @@ struct PrintedTile {
 // blocks, sorts and scans of places.
 PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers);
 
+// Of a program whose loops read each element of `read` where they store it to `written`: is the function done with the
+// element then, so that both may lie in one memory? A call that moves memory may not move it to itself.
+bool reads_before_it_writes(const tile::Program& program, int read, int written);
+
 // What print_tile_function says of the function.
 size_t pointer_count(const tile::Program& program);
 bool takes_threads(const tile::Program& program);

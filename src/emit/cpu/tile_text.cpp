@@ -71,7 +71,7 @@ std::string in_columns(const std::string& text) {
 TileText::TileText(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
     : program_(program), plan_(plan), helpers_(helpers), ranges_(tile::ranges_of(program)) {
   std::map<std::string, std::string> loops;  // one after the other may have one name
-  for (const tile::Buffer& buffer : program.buffers) buffers_.push_back(names_.fresh(buffer.name));
+  for (const tile::Buffer& buffer : program.buffers) buffers_.push_back(names_.fresh(buffer.name, "_tensor"));
   for (const tile::SymbolInfo& symbol : program.symbols) {
     std::string& name = loops[symbol.name];
     if (name.empty()) name = names_.fresh(symbol.name);
@@ -82,7 +82,7 @@ TileText::TileText(const tile::Program& program, const lower::LoopPlan& plan, He
 
 DType TileText::held(Value value) const {
   const DType dtype = type(value).dtype;
-  return is_narrow_float(dtype) ? DType::f32 : dtype;
+  return is_narrow_float(dtype) && !place(value).packed ? DType::f32 : dtype;
 }
 
 // --- Indices ---
@@ -165,7 +165,7 @@ Text TileText::element(Value value, const LanePositions& positions) const {
 Text TileText::constant(const tile::Instruction& constant) const {
   const DType dtype = type(constant.results[0]).dtype;
   kernel_ir::Expr expr;
-  expr.dtype = is_narrow_float(dtype) ? DType::f32 : dtype;
+  expr.dtype = held(constant.results[0]);
   expr.number = kernel::is_real(dtype) ? kernel::round_to(dtype, constant.number) : 0.0;
   expr.integer = constant.integer;
   return constant_text(expr, helpers_);
@@ -180,7 +180,28 @@ Text TileText::rounded(const Text& value, DType dtype) const {
 
 Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& operands,
                          const std::vector<DType>& types) const {
-  const auto held_as = [](DType one) { return is_narrow_float(one) ? DType::f32 : one; };
+  std::vector<DType> held;
+  for (DType one : types) held.push_back(is_narrow_float(one) ? DType::f32 : one);
+  return operation(op, dtype, operands, types, held);
+}
+
+Text TileText::operation(const tile::Instruction& one, const std::vector<Text>& operands) const {
+  const Value result = one.results[0];
+  std::vector<DType> types, held;
+  for (Value operand : one.operands) {
+    types.push_back(type(operand).dtype);
+    held.push_back(this->held(operand));
+  }
+  if (!place(result).packed) return operation(one.op, type(result).dtype, operands, types, held);
+  kernel_ir::Expr expr;  // a choice, or a cast
+  expr.kind = kernel_ir::ExprKind::kOp;
+  expr.op = one.op;
+  expr.dtype = type(result).dtype;
+  return op_text(expr, operands, held, helpers_);
+}
+
+Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& operands, const std::vector<DType>& types,
+                         const std::vector<DType>& held) const {
   if (op == ScalarOp::kRoundTf32) {
     helpers_.insert("round_to_tf32");
     return {"round_to_tf32(" + operands[0].text + ")", kPrimary};
@@ -188,9 +209,7 @@ Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& oper
   kernel_ir::Expr expr;
   expr.kind = kernel_ir::ExprKind::kOp;
   expr.op = op;
-  expr.dtype = held_as(dtype);
-  std::vector<DType> held;
-  for (DType one : types) held.push_back(held_as(one));
+  expr.dtype = is_narrow_float(dtype) ? DType::f32 : dtype;
   const Text result = op_text(expr, operands, held, helpers_);
   const bool same = op == ScalarOp::kCast && types[0] == dtype;
   return is_exact(op) || same ? result : rounded(result, dtype);

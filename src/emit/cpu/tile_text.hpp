@@ -30,6 +30,7 @@ class TileText {
   kernel::SymbolRanges ranges() const { return ranges_; }
   HelperSet& helpers() const { return helpers_; }
   std::string fresh(const std::string& wanted) { return names_.fresh(wanted); }
+  void release(const std::string& name) { names_.release(name); }
 
   const std::string& symbol(tile::Symbol symbol) const { return symbols_[symbol]; }
   const std::string& buffer(int buffer) const { return buffers_[buffer]; }
@@ -37,7 +38,7 @@ class TileText {
   // Of the variable or array that holds it.
   const std::string& name(tile::Value value) const { return values_[place(value).storage]; }
 
-  // 16-bit floats are held as float.
+  // Floats of 16 and 8 bits are held as float, unless they are only moved.
   DType held(tile::Value value) const;
   std::string held_type(tile::Value value) const { return value_type(held(value)); }
 
@@ -56,8 +57,12 @@ class TileText {
   // An operation whose operands are held as they are.
   Text operation(tile::ScalarOp op, DType dtype, const std::vector<Text>& operands,
                  const std::vector<DType>& types) const;
+  // Of values, each held as it is.
+  Text operation(const tile::Instruction& one, const std::vector<Text>& operands) const;
 
  private:
+  Text operation(tile::ScalarOp op, DType dtype, const std::vector<Text>& operands, const std::vector<DType>& types,
+                 const std::vector<DType>& held) const;
   Text factor(const kernel::IndexFactor& factor) const;
   Text term(const kernel::IndexTerm& term) const;
 

@@ -13,14 +13,14 @@ using namespace kernel_ir;
 namespace {
 
 constexpr MemoryRules kMemory{.in_blocks = false, .line_bytes = 64, .lost_bytes = 0};
-constexpr double kOneCoreShare = 0.6;    // of the memory's bandwidth, that a single core can ask for
 constexpr double kNearBytes = 32 << 10;  // of the nearest cache
-constexpr double kProgramCycles = 20, kFoldCycles = 40, kCarryCycles = 4;
+constexpr double kScattered = 2;         // instructions for an element of an access that SIMD cannot take side by side
+constexpr double kFoldCycles = 40, kCarryCycles = 4;
 
-class PartEstimation {
+class LoopsEstimation {
  public:
-  PartEstimation(const cpu::Part& part, const KernelEstimate& moved, double share, const DeviceDescription& device)
-      : kernel_(part.simplified.kernel), nest_(part.nest), moved_(moved), share_(share), device_(device) {}
+  LoopsEstimation(cpu::Part part, const KernelEstimate& moved, const DeviceDescription& device)
+      : part_(std::move(part)), moved_(moved), device_(device) {}
 
   double seconds() const {
     const bool threads = nest_.threading != cpu::Threading::kNone;
@@ -30,7 +30,7 @@ class PartEstimation {
                              std::clamp(units / static_cast<double>(device_.units), std::min(1.0, kOneCoreShare), 1.0);
     const double cache_rate = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                                  : 4 * device_.copy_bytes_per_second;
-    const double memory = share_ * (moved_.memory_bytes / bandwidth + (moved_.cache_bytes + read_again()) / cache_rate);
+    const double memory = moved_.memory_bytes / bandwidth + (moved_.cache_bytes + read_again()) / cache_rate;
     const double synchronise = !threads                          ? 0
                                : device_.synchronise_seconds > 0 ? device_.synchronise_seconds
                                                                  : kSynchroniseSeconds;
@@ -75,18 +75,9 @@ class PartEstimation {
     return stride;
   }
 
-  // Instructions for one element of an access that SIMD cannot take side by side.
-  double scattered() const {
-    if (nest_.tiled_axis < 0) return 2;
-    const int64_t block = nest_.block_of(nest_.vector_axis);
-    const double side = block > 0 ? static_cast<double>(block) : extent(nest_.vector_axis);
-    // Lines of a small tile are used in part; those of a large one leave the nearest cache.
-    return 1 + 8 / side + side / 128;
-  }
-
   double access_cost(const Index& index) const {
     const int64_t step = stride(index);
-    return step == 0 || step == 1 ? 1 / lanes() : scattered();
+    return step == 0 || step == 1 ? 1 / lanes() : kScattered;
   }
 
   double lanes() const { return std::max(1.0, static_cast<double>(device_.vector_bytes) / 4); }
@@ -171,33 +162,18 @@ class PartEstimation {
     return kCarryCycles * walked / std::max(1.0, together);
   }
 
-  const Kernel& kernel_;
-  const cpu::LoopNest& nest_;
+  const cpu::Part part_;
+  const Kernel& kernel_ = part_.simplified.kernel;
+  const cpu::LoopNest& nest_ = part_.nest;
   const KernelEstimate& moved_;
-  double share_;
   const DeviceDescription& device_;
 };
-
-double points_of(const Kernel& kernel) {
-  double points = 1;
-  for (const Axis& axis : kernel.axes) points *= static_cast<double>(axis.extent);
-  return points;
-}
-
-double seconds_of(const Kernel& kernel, const KernelEstimate& moved, const DeviceDescription& device) {
-  const std::vector<cpu::Part> parts = cpu::parts_of(kernel);
-  double whole = 0, total = 0;
-  for (const cpu::Part& part : parts) whole += points_of(part.simplified.kernel);
-  for (const cpu::Part& part : parts)
-    total += PartEstimation(part, moved, whole > 0 ? points_of(part.simplified.kernel) / whole : 1, device).seconds();
-  return total;
-}
 
 }  // namespace
 
 KernelEstimate estimate_of(const Kernel& kernel, const DeviceDescription& device) {
   KernelWork work = work_of(kernel, device, kMemory);
-  work.estimate.seconds = seconds_of(work.kernel, work.estimate, device);
+  work.estimate.seconds = LoopsEstimation(whole_of(work.kernel), work.estimate, device).seconds();
   return work.estimate;
 }
 

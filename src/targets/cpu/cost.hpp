@@ -7,11 +7,15 @@ namespace kw::cpu {
 
 constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
 constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
+constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
+constexpr double kProgramCycles = 20;           // of an iteration of the loops around what SIMD runs along
 
 KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
 
 // Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD
 // instructions, and its buffers through memory once.
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);
+// Of one without a grid: the loops that threads share are its own.
+KernelEstimate estimate_loops(const tile::Program& program, const DeviceDescription& device);
 
 }  // namespace kw::cpu

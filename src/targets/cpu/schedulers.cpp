@@ -33,7 +33,8 @@ const ParameterTable& loop_choices() {
   return table;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+// The kernel with its axes in order, and its choices.
+LoweredGroup prepared(LoweredGroup group, const Parameters& parameters) {
   for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
     group.kernel.loops.*choice = loop_choices().read(parameters, name);
   if (kernel_ir::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
@@ -48,20 +49,29 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     for (int axis = static_cast<int>(group.kernel.axes.size()); axis-- > 0;)
       if (stride_along(*one.access, axis) == 1) {
         group.kernel.axes[axis].vector = true;
-        ScheduledGroup result;
-        result.kernels.push_back(as_scheduled(std::move(group)));
-        return result;
+        return group;
       }
   }
+  return group;
+}
+
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
+  result.kernels.push_back(as_scheduled(prepared(std::move(group), parameters)));
   return result;
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
-  const ScheduledGroup scheduled = lower(group, {}, device);
+ScheduledGroup lower_elements(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  group = prepared(std::move(group), parameters);
+  ScheduledGroup result;
+  if (has_tile_form(group.kernel)) result.tiles.push_back(as_tiles(std::move(group)));
+  else result.kernels.push_back(as_scheduled(std::move(group)));
+  return result;
+}
+
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
   std::vector<ParameterRange> ranges;
-  for (int64_t kernel_ir::LoopChoices::* made : cpu::choices_of(scheduled.kernels.front().kernel))
+  for (int64_t kernel_ir::LoopChoices::* made : cpu::choices_of(prepared(group, {}).kernel))
     for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
       if (choice == made) ranges.push_back(loop_choices().range(name));
   return ranges;
@@ -157,7 +167,7 @@ ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDes
 
 const std::vector<Scheduler>& schedulers() {
   static const std::vector<Scheduler> table = {
-      {kPointwise, GroupWork::kElements, is_pointwise, loop_choices, defaults, space, lower},
+      {kPointwise, GroupWork::kElements, is_pointwise, loop_choices, defaults, space, lower_elements},
       {kScan, GroupWork::kElements, is_scan, loop_choices, defaults, space_of_scans, lower_scans},
       {kBags, GroupWork::kElements, is_bags, no_choices, defaults, space_of_bags, lower_bags},
       {kSliding, GroupWork::kElements, is_sliding, choices_of_windows, defaults, space_of_windows, lower_windows},

@@ -139,7 +139,7 @@ class TileEstimate {
 }  // namespace
 
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device) {
-  return TileEstimate(program, device).run();
+  return program.grid.empty() ? estimate_loops(program, device) : TileEstimate(program, device).run();
 }
 
 }  // namespace kw::cpu

@@ -1,0 +1,190 @@
+// Pointwise groups, part by part (emit/cpu/parts.hpp): every part is loops over its axes. Threads share the outer ones,
+// SIMD runs along the one that suits the accesses; transposed operands are walked in square tiles.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/cpu/parts.hpp"
+#include "lower/arrange.hpp"
+#include "plan/axes.hpp"
+#include "plan/lift.hpp"
+#include "plan/scheduled_draft.hpp"
+#include "targets/cpu/schedulers.hpp"
+
+namespace kw::cpu {
+
+using namespace plan;
+using kernel_ir::Expr;
+using kernel_ir::ExprId;
+using kernel_ir::ExprKind;
+using kernel_ir::Kernel;
+
+namespace {
+
+// Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
+// one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
+// of them are computed as if on the other side.
+bool chooses(const Kernel& kernel, const LoopNest& nest) {
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    const bool selects = expr.kind == ExprKind::kOp && expr.op == kernel::ScalarOp::kSelect;
+    if (nest.needed[id] && (selects || (kernel_ir::is_load(expr) && !expr.access.guards.empty()))) return true;
+  }
+  return false;
+}
+
+// A kernel whose parts store what one kernel in KernelIR does, each along axes of its own.
+class PartsDraft {
+ public:
+  explicit PartsDraft(LoweredGroup group) : group_(std::move(group)), draft_(group_.kernel.name, group_.kernel.doc) {}
+
+  ScheduledTiles run(const std::vector<Part>& parts) {
+    add_buffers();
+    for (const Part& part : parts) add(part);
+    for (const std::string& axis : order_) draft_.schedule.nest.push_back({axis});
+    ScheduledTiles tiles{lower::arrange(draft_.build.finish(), draft_.schedule), std::move(draft_.tensors),
+                         std::move(draft_.offsets)};
+    name_loops(tiles.program);
+    for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer)
+      if (!group_.kernel.buffers[buffer].aligned)
+        tiles.program.buffers[buffer].alignment = size_of(group_.kernel.buffers[buffer].dtype);
+    return tiles;
+  }
+
+ private:
+  void add_buffers() {
+    std::vector<bool> written(group_.kernel.buffers.size());
+    for (const kernel_ir::Store& store : group_.kernel.stores) written[store.access.buffer] = true;
+    for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer) {
+      const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
+      draft_.buffer(one.name, one.dtype, {one.elements}, {},
+                    written[buffer] ? kernel::BufferRole::kOutput : kernel::BufferRole::kInput, group_.buffers[buffer]);
+    }
+  }
+
+  void add(const Part& part) {
+    const Kernel& kernel = part.simplified.kernel;
+    std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
+    for (const int axis : loops_of(part)) {
+      if (kernel.axes[axis].extent == 1) continue;
+      const lower::AxisSchedule how = schedule_of(part, axis);
+      const std::string name = name_of_axis(kernel.axes[axis].name);
+      axes[axis] = kernel::symbol_index(draft_.mapped(name, kernel.axes[axis].extent, how));
+      if (how.mapping == lower::Mapping::kLoop) order_.push_back(name);
+    }
+    const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
+    Lift lift(draft_.build, kernel, std::move(axes), {}, place);
+    uses_.assign(kernel.exprs.size(), 0);
+    for (const kernel_ir::Store& store : kernel.stores) name_all(kernel, lift, store.value);
+    for (const bool last : {false, true})
+      for (const kernel_ir::Store& store : kernel.stores)
+        if (store.last == last) draft_.build.store(lift.access(store.access), lift.expr(store.value));
+  }
+
+  // Outermost first.
+  static std::vector<int> loops_of(const Part& part) {
+    const LoopNest& nest = part.nest;
+    std::vector<int> loops = nest.program_axes;
+    for (const AxisBlock& block : nest.blocks) loops.push_back(block.axis);
+    for (const int axis : {nest.tiled_axis, nest.vector_axis})
+      if (axis >= 0 && std::find(loops.begin(), loops.end(), axis) == loops.end()) loops.push_back(axis);
+    return loops;
+  }
+
+  static lower::AxisSchedule schedule_of(const Part& part, int axis) {
+    const LoopNest& nest = part.nest;
+    const int64_t extent = part.simplified.kernel.axes[axis].extent, block = nest.block_of(axis);
+    lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
+    const bool is_vector = axis == nest.vector_axis, is_tiled = nest.tiled_axis >= 0 || nest.copies;
+    if (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis))
+      how = {.mapping = lower::Mapping::kTile, .width = extent};
+    how.threads = is_shared(nest, axis);
+    how.simd = is_vector && !nest.copies;
+    if (how.simd && !how.threads && how.width == 1 && extent < kShort && !chooses(part.simplified.kernel, nest)) {
+      how.simd = false;
+      how.unrolled = true;
+    }
+    return how;
+  }
+
+  static bool is_shared(const LoopNest& nest, int axis) {
+    if (nest.threading != Threading::kPrograms) return false;
+    if (nest.program_axes.empty() && nest.blocks.empty()) return axis == nest.vector_axis;
+    const std::vector<int>& programs = nest.program_axes;
+    const auto place = std::find(programs.begin(), programs.end(), axis);
+    auto at = static_cast<int>(place - programs.begin());
+    if (place == programs.end()) {
+      const auto block = std::find_if(nest.blocks.begin(), nest.blocks.end(),
+                                      [&](const AxisBlock& one) { return one.axis == axis; });
+      if (block == nest.blocks.end()) return false;
+      at += static_cast<int>(block - nest.blocks.begin());
+    }
+    return at < nest.collapse;
+  }
+
+  // Axes have names of their own.
+  std::string name_of_axis(const std::string& wanted) {
+    const int times = ++times_[wanted];
+    if (times == 1) return wanted;
+    const std::string name = name_of_axis(wanted + "_" + std::to_string(times));
+    wanted_.emplace(name, wanted);
+    return name;
+  }
+
+  // Loops one after the other may share them.
+  void name_loops(tile::Program& program) const {
+    std::set<std::string> loops;
+    for (tile::SymbolInfo& symbol : program.symbols) {
+      if (symbol.kind != tile::SymbolKind::kLoop) continue;
+      const auto wanted = wanted_.find(symbol.name);
+      if (wanted != wanted_.end() && loops.contains(wanted->second)) symbol.name = wanted->second;
+      loops.insert(symbol.name);
+    }
+  }
+
+  // Operands before users. Expressions keep the names that they have.
+  void name_all(const Kernel& kernel, Lift& lift, ExprId id) {
+    if (++uses_[id] == 1)
+      for (const ExprId operand : kernel.exprs[id].operands) name_all(kernel, lift, operand);
+    const Expr& expr = kernel.exprs[id];
+    if (uses_[id] > 1) return;
+    const kernel::ExprId lifted = lift.expr(id);
+    const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
+    if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
+      draft_.named(!expr.name.empty()         ? expr.name
+                   : kernel_ir::is_load(expr) ? kernel.buffers[expr.access.buffer].name + "_value"
+                                              : kernel_ir::noun_for(expr, kernel),
+                   lifted);
+  }
+
+  LoweredGroup group_;
+  ScheduledDraft draft_;
+  std::vector<std::string> order_;
+  std::map<std::string, int> times_;           // names of axes that were wanted
+  std::map<std::string, std::string> wanted_;  // axis → the name that another part's axis has
+  std::vector<int> uses_;                      // [expression of a part]
+};
+
+}  // namespace
+
+bool has_tile_form(const Kernel& kernel) {
+  std::vector<bool> read(kernel.buffers.size());
+  for (const Expr& expr : kernel.exprs)
+    if (kernel_ir::is_load(expr)) read[expr.access.buffer] = true;
+  const bool apart = std::none_of(kernel.stores.begin(), kernel.stores.end(),
+                                  [&](const kernel_ir::Store& store) { return read[store.access.buffer]; });
+  const bool empty = std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                                 [](const kernel_ir::Axis& axis) { return axis.extent == 0; });
+  const auto is_parallel = [](const kernel_ir::Axis& axis) { return axis.kind == kernel_ir::AxisKind::kParallel; };
+  const auto maps = [](const Expr& expr) { return expr.kind <= ExprKind::kOp; };
+  return apart && !empty && std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel) &&
+         std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
+}
+
+ScheduledTiles as_tiles(LoweredGroup group) {
+  name_axes(group.kernel);
+  const std::vector<Part> parts = parts_of(group.kernel);
+  return PartsDraft(std::move(group)).run(parts);
+}
+
+}  // namespace kw::cpu

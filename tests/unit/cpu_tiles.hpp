@@ -1,0 +1,20 @@
+// Kernels in text form as the CPU's scheduler would lower them: pointwise ones as tile programs.
+#pragma once
+
+#include <optional>
+
+#include "emit/kernel_ir.hpp"
+#include "targets/cpu/schedulers.hpp"
+#include "tile/program.hpp"
+
+namespace kw::cpu {
+
+inline std::optional<tile::Program> tiles_of(const kernel_ir::Kernel& kernel) {
+  if (!has_tile_form(kernel)) return std::nullopt;
+  plan::LoweredGroup group;
+  group.kernel = kernel;
+  group.buffers.resize(kernel.buffers.size());
+  return as_tiles(std::move(group)).program;
+}
+
+}  // namespace kw::cpu
