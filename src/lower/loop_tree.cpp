@@ -46,7 +46,22 @@ class TreeBuilder {
  public:
   TreeBuilder(const tile::Program& program, const std::vector<int>& ranks, const std::vector<bool>& is_repeated)
       : program_(program), ranks_(ranks), is_repeated_(is_repeated) {
-    tile::for_each(program.body, [&](const Instruction& one) { add_effects(one, effects_[&one]); });
+    std::map<Value, const Instruction*> repeated;
+    tile::for_each(program.body, [&](const Instruction& one) {
+      add_effects(one, effects_[&one]);
+      if (one.results.size() == 1 && is_repeated[one.results[0]]) repeated[one.results[0]] = &one;
+    });
+    for (auto& [one, effects] : effects_) {
+      std::vector<Value> hidden(effects.used.begin(), effects.used.end());
+      while (!hidden.empty()) {
+        const auto found = repeated.find(hidden.back());
+        hidden.pop_back();
+        if (found == repeated.end()) continue;
+        for_each_use(*found->second, [&](Value value, Use) {
+          if (effects.used.insert(value).second) hidden.push_back(value);
+        });
+      }
+    }
   }
 
   std::vector<LoopStep> block(const std::vector<Instruction>& body) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/operation_cost.hpp"
 
 namespace kw::lower {
 namespace {
@@ -29,6 +31,67 @@ bool is_cheap(ScalarOp op) {
     default: return kernel::is_predicate(op);
   }
 }
+
+// In programs of loops that fold rows: what reads memory and computes little is done again in every loop over a row
+// that needs it. An array would be written and read for it.
+class RowValues {
+ public:
+  RowValues(const tile::Program& program, std::vector<bool>& repeated)
+      : program_(program), repeated_(repeated), definers_(program.values.size()), stored_(program.buffers.size()) {}
+
+  void find() {
+    bool folds = false, carries = false;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      folds = folds || is_simple_fold(one);
+      const bool maps = one.kind == Kind::kFor ? one.arguments.empty() : one.results.empty() || one.results.size() == 1;
+      const bool whole = one.kind == Kind::kScan || one.kind == Kind::kDot || one.kind == Kind::kRelabel ||
+                         one.kind == Kind::kSplit || one.kind == Kind::kIf ||
+                         (one.kind == Kind::kFold && !is_simple_fold(one));
+      carries = carries || !maps || whole;
+      if (one.kind == Kind::kStore) stored_[one.access.buffer] = true;
+      if (one.results.size() == 1) definers_[one.results[0]] = &one;
+    });
+    if (!program_.grid.empty() || !folds || carries) return;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.results.size() == 1 && !repeated_[one.results[0]] && may_repeat(one)) repeated_[one.results[0]] = true;
+    });
+  }
+
+ private:
+  static constexpr int kWorthKeeping = 8;
+  static constexpr int64_t kKeptBytes = 64 * 1024;  // on a thread's stack, and in its caches
+
+  bool may_repeat(const Instruction& one) {
+    const Value value = one.results[0];
+    const bool loads = one.kind == Kind::kLoad && one.mode == tile::CopyMode::kPlain && !stored_[one.access.buffer];
+    const bool computes = one.kind == Kind::kOp && one.op != ScalarOp::kBounded;
+    if (program_.values[value].type.lanes.empty() || (!loads && !computes)) return false;
+    std::set<Value> seen;
+    if (cost(value, seen) < kWorthKeeping) return true;
+    int64_t bytes = held_bytes(program_.values[value].type.dtype);
+    for (Symbol lane : program_.values[value].type.lanes) bytes *= tile::width_of(program_, lane);
+    if (bytes > room_) return true;
+    room_ -= bytes;
+    return false;
+  }
+
+  // With what it needs inside the loop.
+  int cost(Value value, std::set<Value>& seen) const {
+    const Instruction* one = definers_[value];
+    if (!one || !seen.insert(value).second || program_.values[value].type.lanes.empty()) return 0;
+    int sum = one->kind == Kind::kLoad ? 1 : one->kind == Kind::kOp ? cost_of(one->op) : 0;
+    for_each_use(*one, [&](Value operand, Use) {
+      if (repeated_[operand]) sum += cost(operand, seen);
+    });
+    return sum;
+  }
+
+  const tile::Program& program_;
+  std::vector<bool>& repeated_;
+  std::vector<const Instruction*> definers_;  // [value]
+  std::vector<bool> stored_;                  // [buffer]
+  int64_t room_ = kKeptBytes;
+};
 
 class RepeatedPlaces {
  public:
@@ -63,7 +126,7 @@ class RepeatedPlaces {
 
   // After its operands.
   void put(Value value, std::set<Value>& there, std::vector<LoopStep>& block) const {
-    if (definers_[value]->kind == Kind::kConstant || !there.insert(value).second) return;
+    if (!is_repeated_[value] || definers_[value]->kind == Kind::kConstant || !there.insert(value).second) return;
     for (Value operand : definers_[value]->operands) put(operand, there, block);
     LoopStep own;
     own.instruction = definers_[value];
@@ -129,6 +192,7 @@ std::vector<bool> find_repeated(const tile::Program& program) {
       return result[operand] && !is_floating(program.values[operand].type.dtype);
     });
   });
+  RowValues(program, result).find();
   return result;
 }
 

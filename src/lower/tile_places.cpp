@@ -214,7 +214,8 @@ class PlaceFinder {
     TilePlace& place = plan.places[value];
     int64_t bytes = held_bytes(type(value).dtype);
     for (Symbol lane : place.lanes) bytes *= tile::width_of(program_, lane);
-    if (bytes <= kMostOfArray && stack_ + bytes <= kMostOfStack) {
+    // Scratch memory is a block's: loops of their own have none.
+    if ((bytes <= kMostOfArray || program_.grid.empty()) && stack_ + bytes <= kMostOfStack) {
       place.home = Home::kStack;
       stack_ += bytes;
       return;

@@ -121,6 +121,27 @@ TEST(LiftedKernels, CostWhatTheirKernelsDo) {
   }
 }
 
+// Rows that are folded along memory, one by one.
+TEST(LiftedKernels, FoldRowsOnACpu) {
+  const auto has_form = [](const std::string& axes, const std::string& lines, const char* index = "1024*row + column") {
+    return cpu::has_tile_form(
+        kernel_ir::parse_kernel("kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
+                                "  buffer out : f32[1024] output\n" +
+                                axes + "  %x = load x[" + index + "] : f32\n" + lines + "  store %y to out[row]\n}\n"));
+  };
+  const std::string rows = "  axis row = 1024 parallel block 1\n  axis column = 1024 reduce block 1 looped vector\n";
+  EXPECT_TRUE(has_form(rows, "  %y = reduce sum(%x) : f32\n"));
+  EXPECT_TRUE(has_form(rows, "  %y = reduce moments.1(%x) : f32\n"));
+  EXPECT_TRUE(has_form(rows, "  %y = reduce max_sum_exp.1(%x) : f32\n"));
+  EXPECT_FALSE(has_form(rows, "  %y = reduce arg_max(%x) : i64\n"));
+  EXPECT_FALSE(has_form(rows, "  %y = reduce sum(%x) : f32\n", "row + 1024*column"));  // columns side by side
+  const std::string few = "  axis row = 1 parallel block 1\n  axis column = 1024 reduce block 1 looped vector\n";
+  EXPECT_TRUE(has_form(few, "  %y = reduce sum(%x) : f32\n", "column"));
+  const std::string short_rows =
+      "  axis row = 1024 parallel block 1\n  axis column = 100 reduce block 1 looped vector\n";
+  EXPECT_FALSE(has_form(short_rows, "  %y = reduce sum(%x) : f32\n"));  // in whole vectors
+}
+
 TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
   const DeviceDescription device = default_device("cpu");
   for (const Case& one : kCases) {
@@ -129,7 +150,8 @@ TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
     if (!tiles) continue;
     const KernelEstimate before = estimate(group.kernel, device), after = estimate(*tiles, device);
     EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << one.name;
-    EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.05) << one.name;
+    const bool deviates = std::string_view(one.name).ends_with("deviations");  // from a first element, loaded before
+    EXPECT_NEAR(after.seconds / before.seconds, 1.0, deviates ? 0.25 : 0.05) << one.name;
   }
 }
 

@@ -117,6 +117,38 @@ TEST(SharedLoops, EveryNestOfTilesHasASimdLaneOfItsOwn) {
   EXPECT_NE(text.find("#pragma omp simd\n    for (int64_t j = 0; j < 32; ++j)"), std::string::npos) << text;
 }
 
+// What is cheap is computed again where a later loop needs it; exponentials are kept.
+TEST(RowsOfLoops, KeepInArraysWhatIsWorthIt) {
+  const std::string text = printed(
+      arranged("kernel k {\n  axis row = 8, column = 256\n  in x: f32[8, 256]\n  out y: f32[8, 256]\n"
+               "  scaled = x[row, column] * 0.5\n  largest = max(scaled; column)\n  weight = exp(scaled - largest)\n"
+               "  total = sum(weight; column)\n  y[row, column] = weight / total\n}",
+               R"({"row":{"loop":1,"threads":true},"column":{"tile":256,"simd":true}})"));
+  EXPECT_NE(text.find("alignas(64) float weight[256];\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("scaled[256]"), std::string::npos) << text;
+  size_t loops = 0, computed = 0;
+  for (size_t at = 0; (at = text.find("#pragma omp simd", at)) != std::string::npos; ++at) ++loops;
+  for (size_t at = 0; (at = text.find("* 0.5f", at)) != std::string::npos; ++at) ++computed;
+  EXPECT_EQ(loops, 3u) << text;
+  EXPECT_EQ(computed, 2u) << text;
+}
+
+// A row that is read in two loops may be overwritten by the second only.
+TEST(RowsOfLoops, AreOverwrittenByWhatReadsThemLast) {
+  const auto norm = [](const char* stores) {
+    return arranged(
+        (std::string("kernel k {\n  axis row = 8, column = 256\n  in x: f32[8, 256]\n  out y: f32[8, 256]\n"
+                     "  out z: f32[8, 256]\n  twice = x[row, column] * 2.0\n  total = sum(twice; column)\n") +
+         stores + "}")
+            .c_str(),
+        R"({"row":{"loop":1},"column":{"tile":256,"simd":true}})");
+  };
+  const tile::Program last = norm("  y[row, column] = twice - total\n  z[row, column] = total\n");
+  EXPECT_TRUE(cpu::reads_before_it_writes(last, 0, 1));
+  const tile::Program first = norm("  y[row, column] = twice\n  z[row, column] = twice - total\n");
+  EXPECT_FALSE(cpu::reads_before_it_writes(first, 0, 1));
+}
+
 TEST(MovedMemory, IsMovedByOneCall) {
   const std::string text = printed(
       arranged("kernel k {\n  axis row = 8, column = 1000\n  in x: f32[8, 3000]\n  out y: f32[8, 1000]\n"

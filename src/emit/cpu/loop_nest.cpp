@@ -4,6 +4,7 @@
 #include <span>
 
 #include "emit/loop_stops.hpp"
+#include "lower/operation_cost.hpp"
 
 namespace kw::cpu {
 
@@ -448,42 +449,7 @@ LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).r
 
 int cost_of(const Expr& expr) {
   if (is_load(expr)) return 1;
-  if (expr.kind != ExprKind::kOp) return 0;
-  switch (expr.op) {
-    case ScalarOp::kExp:
-    case ScalarOp::kExp2:
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog:
-    case ScalarOp::kLog2:
-    case ScalarOp::kLog10:
-    case ScalarOp::kLog1p:
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kSigmoid: return 20;
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kPow: return 40;
-    case ScalarOp::kTan:
-    case ScalarOp::kAsin:
-    case ScalarOp::kAcos:
-    case ScalarOp::kAtan:
-    case ScalarOp::kAtan2:
-    case ScalarOp::kSinh:
-    case ScalarOp::kCosh:
-    case ScalarOp::kAsinh:
-    case ScalarOp::kAcosh:
-    case ScalarOp::kAtanh:
-    case ScalarOp::kErfc:
-    case ScalarOp::kFmod:
-    case ScalarOp::kRemainder:
-    case ScalarOp::kFloorDiv:
-    case ScalarOp::kTruncDiv: return 100;  // scalar library calls
-    case ScalarOp::kDiv:
-    case ScalarOp::kSqrt:
-    case ScalarOp::kRsqrt:
-    case ScalarOp::kReciprocal: return 4;
-    default: return 1;
-  }
+  return expr.kind == ExprKind::kOp ? lower::cost_of(expr.op) : 0;
 }
 
 }  // namespace kw::cpu

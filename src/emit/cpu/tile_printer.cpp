@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "emit/cpu/tile_accesses.hpp"
@@ -451,6 +452,42 @@ PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers
   return TilePrinter(program, helpers).run();
 }
 
+namespace {
+
+// When the loops over a row, one after the other, read and write two buffers: a loop is one moment.
+class Moments {
+ public:
+  Moments(int read, int written) : read_(read), written_(written) {}
+
+  bool read_first(const LoopStep& nest) {
+    walk({nest}, false);
+    return last_read_ <= first_write_;
+  }
+
+ private:
+  void walk(const std::vector<LoopStep>& steps, bool in_lanes) {
+    for (const LoopStep& step : steps) {
+      if (!in_lanes) ++now_;
+      const bool is_load = step.instruction && step.instruction->kind == Kind::kLoad;
+      const bool is_store = step.instruction && step.instruction->kind == Kind::kStore;
+      if (is_load && step.instruction->access.buffer == read_) last_read_ = now_;
+      if (is_store && step.instruction->access.buffer == written_) first_write_ = std::min(first_write_, now_);
+      walk(step.body, in_lanes || !step.instruction || is_innermost(step));
+    }
+  }
+
+  static bool is_innermost(const LoopStep& step) {
+    return std::none_of(step.body.begin(), step.body.end(), [](const LoopStep& inner) {
+      return !inner.instruction || inner.instruction->kind == Kind::kFor;
+    });
+  }
+
+  const int read_, written_;
+  int now_ = 0, last_read_ = 0, first_write_ = std::numeric_limits<int>::max();
+};
+
+}  // namespace
+
 bool reads_before_it_writes(const tile::Program& program, int read, int written) {
   if (!program.grid.empty()) return false;
   std::set<Value> loaded;
@@ -459,7 +496,9 @@ bool reads_before_it_writes(const tile::Program& program, int read, int written)
     if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
     if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
   });
-  return !moves;
+  const lower::LoopPlan plan = lower::plan_loops(program);
+  return !moves && std::all_of(plan.body.begin(), plan.body.end(),
+                               [&](const LoopStep& nest) { return Moments(read, written).read_first(nest); });
 }
 
 size_t pointer_count(const tile::Program& program) {

@@ -7,8 +7,10 @@ namespace kw::cpu {
 
 constexpr double kInstructionsPerSecond = 3e9;  // of vectors, on one core
 constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
+constexpr double kCacheOverMemory = 4;          // in bytes a second, where it was not measured
 constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
 constexpr double kProgramCycles = 20;           // of an iteration of the loops around what SIMD runs along
+constexpr double kFoldCycles = 40;              // in which a fold's lanes meet
 
 KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
 

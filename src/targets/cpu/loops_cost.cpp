@@ -4,21 +4,22 @@
 #include <cmath>
 #include <optional>
 
-#include "emit/cpu/loop_nest.hpp"
+#include "lower/loop_plan.hpp"
+#include "lower/operation_cost.hpp"
 #include "targets/cpu/cost.hpp"
 
 namespace kw::cpu {
 
 namespace {
 
+using lower::LoopStep;
 using tile::Index;
 using tile::Instruction;
 using tile::Kind;
 using tile::Symbol;
 
 constexpr double kLineBytes = 64;
-constexpr double kCacheOverMemory = 4;  // where it was not measured
-constexpr double kShareOfCache = 0.8;   // that data can count on
+constexpr double kShareOfCache = 0.8;  // that data can count on
 
 double number(int64_t value) { return static_cast<double>(value); }
 
@@ -35,16 +36,17 @@ struct Accesses {
   Index terms;
   std::vector<Walk> loops;  // around, with the lanes behind
   std::vector<int64_t> constants;
+  int passes = 1;
 };
 
 class NestEstimate {
  public:
-  NestEstimate(const tile::Program& program, const DeviceDescription& device)
-      : program_(program), device_(device), ranges_(tile::ranges_of(program)) {}
+  NestEstimate(const tile::Program& program, const lower::LoopPlan& plan, const DeviceDescription& device)
+      : program_(program), plan_(plan), device_(device), ranges_(tile::ranges_of(program)) {}
 
-  KernelEstimate run(const Instruction& nest) {
+  KernelEstimate run(const LoopStep& nest) {
     find_vector(nest);
-    threads_ = nest.kind == Kind::kFor && nest.shared;
+    threads_ = nest.shared > 0;
     visit(nest);
     for (const Accesses& one : accesses_) add(one);
     estimate_.seconds = seconds(nest);
@@ -59,21 +61,15 @@ class NestEstimate {
     return {loop.symbol, std::ceil(points / number(loop.step)), loop.step};
   }
 
-  std::vector<Walk> with_lanes(const std::vector<Symbol>& lanes) const {
-    std::vector<Walk> all = loops_;
-    for (const Symbol lane : lanes) all.push_back({lane, number(tile::width_of(program_, lane))});
-    return all;
-  }
-
   // What SIMD runs along: a loop, or a lane.
-  void find_vector(const Instruction& nest) {
-    if (nest.kind == Kind::kFor && (nest.simd || nest.unrolled)) vector_ = nest.symbol;
-    for (const Instruction& one : nest.body) find_vector(one);
-    if (nest.kind != Kind::kStore) return;
-    const std::vector<Symbol> lanes = tile::lanes_of(program_, nest.access);
-    tiled_ = tiled_ || lanes.size() > 1;
-    for (const Symbol lane : lanes)
-      if (vector_ < 0 || program_.symbols[lane].simd) vector_ = lane;
+  void find_vector(const LoopStep& step) {
+    if (!step.instruction) {
+      tiled_ = tiled_ || (vector_ >= 0 && !step.body.empty() && !step.body.front().instruction);
+      vector_ = step.lane;
+    } else if (step.instruction->kind == Kind::kFor && (step.instruction->simd || step.instruction->unrolled)) {
+      vector_ = step.instruction->symbol;
+    }
+    for (const LoopStep& inner : step.body) find_vector(inner);
   }
 
   static double product(const std::vector<Walk>& walks) {
@@ -84,22 +80,34 @@ class NestEstimate {
 
   // --- Instructions ---
 
-  void visit(const Instruction& one) {
-    if (one.kind == Kind::kFor) {
-      loops_.push_back(walk_of(one));
-      if (one.symbol != vector_) programs_ = std::max(programs_, product(loops_));
-      for (const Instruction& inner : one.body) visit(inner);
+  void visit(const LoopStep& step) {
+    if (!step.instruction) {
+      loops_.push_back({step.lane, number(tile::width_of(program_, step.lane))});
+      folds_ += number(static_cast<int64_t>(step.folds.size()));
+      for (const LoopStep& inner : step.body) visit(inner);
       loops_.pop_back();
       return;
     }
+    const Instruction& one = *step.instruction;
+    if (one.kind == Kind::kFor) {
+      loops_.push_back(walk_of(one));
+      if (one.symbol != vector_) programs_ = std::max(programs_, product(loops_));
+      for (const LoopStep& inner : step.body) visit(inner);
+      loops_.pop_back();
+      return;
+    }
+    const double points = product(loops_), each = points / (runs_along_vector(loops_) ? lanes() : 1);
     if (one.kind == Kind::kLoad || one.kind == Kind::kStore) return visit_access(one);
+    if (one.kind == Kind::kFold) {
+      const bool extreme = one.reduce == tile::ReduceOp::kMax || one.reduce == tile::ReduceOp::kMin;
+      // NaN is looked for beside extremes.
+      instructions_ += each * (extreme && is_floating(program_.values[one.operands[0]].type.dtype) ? 2 : 1);
+      estimate_.flops += points;
+    }
     if (one.kind != Kind::kOp) return;
-    const std::vector<Walk> walks = with_lanes(program_.values[one.results[0]].type.lanes);
-    kernel_ir::Expr expr;
-    expr.kind = kernel_ir::ExprKind::kOp;
-    expr.op = one.op;
-    instructions_ += product(walks) * cost_of(expr) / (runs_along_vector(walks) ? lanes() : 1);
-    estimate_.flops += product(walks) * weight_of(one.op);
+    instructions_ += each * lower::cost_of(one.op);
+    if (!plan_.places[one.results[0]].lanes.empty()) instructions_ += 2 * each;  // an array
+    estimate_.flops += points * weight_of(one.op);
   }
 
   bool runs_along_vector(const std::vector<Walk>& walks) const {
@@ -107,18 +115,19 @@ class NestEstimate {
   }
 
   void visit_access(const Instruction& one) {
-    Accesses access{&one, tile::offset_of(program_, one.access), with_lanes(tile::lanes_of(program_, one.access)), {}};
-    instructions_ += product(access.loops) *
-                     (one.kind == Kind::kLoad && !runs_along_vector(access.loops) ? 1 : access_cost(access.terms));
+    Accesses access{&one, tile::offset_of(program_, one.access), loops_, {}};
+    instructions_ += product(loops_) *
+                     (one.kind == Kind::kLoad && !runs_along_vector(loops_) ? 1 : access_cost(access.terms));
     access.constants.push_back(access.terms.constant);
     access.terms.constant = 0;
     const auto like = std::find_if(accesses_.begin(), accesses_.end(), [&](const Accesses& other) {
       return !gathers(one) && !gathers(*other.first) && other.first->kind == one.kind &&
              other.first->access.buffer == one.access.buffer && other.terms == access.terms;
     });
-    if (like == accesses_.end()) accesses_.push_back(std::move(access));
-    else if (const auto& all = like->constants; std::find(all.begin(), all.end(), access.constants[0]) == all.end())
+    if (like == accesses_.end()) return accesses_.push_back(std::move(access));
+    if (const auto& all = like->constants; std::find(all.begin(), all.end(), access.constants[0]) == all.end())
       like->constants.push_back(access.constants[0]);
+    else if (like->first == &one) ++like->passes;  // again, in a later loop
   }
 
   static bool gathers(const Instruction& one) {
@@ -208,35 +217,38 @@ class NestEstimate {
     const double unique = elements * size, share = std::min(1.0, used_share(one, size) * side_by_side(one, step));
     const bool stays = unique <= number(device_.cache_bytes) * kShareOfCache;
     const double passes = stays ? 1.0 : again;
-    const double requests = again * (gathers(*one.first) ? 1.0 : std::max(1.0, asked / elements));
+    const double requests = one.passes * again * (gathers(*one.first) ? 1.0 : std::max(1.0, asked / elements));
     estimate_.memory_bytes += unique * passes / share;
     estimate_.cache_bytes += unique * std::max(0.0, requests - passes) / share;
   }
 
   // --- Time ---
 
-  double seconds(const Instruction& nest) const {
+  double seconds(const LoopStep& nest) const {
     const double all = number(std::max<int64_t>(device_.units, 1));
-    const bool one_loop = nest.kind == Kind::kFor && nest.symbol == vector_;
+    const bool one_loop = nest.instruction && nest.instruction->kind == Kind::kFor &&
+                          nest.instruction->symbol == vector_;
     const double at_work = one_loop ? all : programs_ / std::ceil(programs_ / all), units = threads_ ? at_work : 1;
     const double bandwidth = device_.copy_bytes_per_second * std::clamp(units / all, std::min(1.0, kOneCoreShare), 1.0);
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double memory = estimate_.memory_bytes / bandwidth + estimate_.cache_bytes / cache;
     const double measured = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
-    const double arithmetic = (instructions_ + programs_ * kProgramCycles) / (units * kInstructionsPerSecond);
+    const double arithmetic = (instructions_ + programs_ * (kProgramCycles + folds_ * kFoldCycles)) /
+                              (units * kInstructionsPerSecond);
     // Less than either hides the other entirely.
     return std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + (threads_ ? measured : 0);
   }
 
   const tile::Program& program_;
+  const lower::LoopPlan& plan_;
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
   std::vector<Walk> loops_;  // open
   std::vector<Accesses> accesses_;
   Symbol vector_ = -1;
   bool tiled_ = false, threads_ = false;
-  double instructions_ = 0, programs_ = 1;
+  double instructions_ = 0, programs_ = 1, folds_ = 0;
   KernelEstimate estimate_;
 };
 
@@ -244,8 +256,9 @@ class NestEstimate {
 
 KernelEstimate estimate_loops(const tile::Program& program, const DeviceDescription& device) {
   KernelEstimate total;
-  for (const Instruction& one : program.body) {
-    const KernelEstimate nest = NestEstimate(program, device).run(one);
+  const lower::LoopPlan plan = lower::plan_loops(program);
+  for (const LoopStep& one : plan.body) {
+    const KernelEstimate nest = NestEstimate(program, plan, device).run(one);
     total.memory_bytes += nest.memory_bytes;
     total.cache_bytes += nest.cache_bytes;
     total.flops += nest.flops;

@@ -61,6 +61,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   return result;
 }
 
+// Tile programs, where they have that form.
 ScheduledGroup lower_elements(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   group = prepared(std::move(group), parameters);
   ScheduledGroup result;
@@ -171,8 +172,8 @@ const std::vector<Scheduler>& schedulers() {
       {kScan, GroupWork::kElements, is_scan, loop_choices, defaults, space_of_scans, lower_scans},
       {kBags, GroupWork::kElements, is_bags, no_choices, defaults, space_of_bags, lower_bags},
       {kSliding, GroupWork::kElements, is_sliding, choices_of_windows, defaults, space_of_windows, lower_windows},
-      {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower},
-      {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower},
+      {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower_elements},
+      {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower_elements},
       attention_scheduler()};
   return table;
 }

@@ -19,7 +19,6 @@ using tile::Kind;
 constexpr double kProductShare = 1.5;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
 constexpr double kScatteredInstructions = 2;  // of an element that SIMD cannot take side by side
-constexpr double kCacheOverMemory = 4;        // where it was not measured
 
 class TileEstimate {
  public:

@@ -1,10 +1,13 @@
-// Pointwise groups, part by part (emit/cpu/parts.hpp): every part is loops over its axes. Threads share the outer ones,
-// SIMD runs along the one that suits the accesses; transposed operands are walked in square tiles.
+// Pointwise groups, part by part (emit/cpu/parts.hpp), and rows that are folded: every part is loops over its axes.
+// Threads share the outer ones, SIMD runs along the one that suits the accesses; transposed operands are walked in
+// square tiles, and a row, which is a tile of its own, as often as its folds wait for each other.
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "emit/cpu/parts.hpp"
+#include "emit/loop_stops.hpp"
 #include "lower/arrange.hpp"
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
@@ -21,6 +24,8 @@ using kernel_ir::Kernel;
 
 namespace {
 
+constexpr int64_t kLongestRow = 1 << 18;  // elements of a row
+
 // Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
 // one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
 // of them are computed as if on the other side.
@@ -31,6 +36,41 @@ bool chooses(const Kernel& kernel, const LoopNest& nest) {
     if (nest.needed[id] && (selects || (kernel_ir::is_load(expr) && !expr.access.guards.empty()))) return true;
   }
   return false;
+}
+
+// Sums and products of floats run in double: one rounding in the end, whatever the length.
+Kernel with_wide_sums(const Kernel& kernel) {
+  Kernel wide = kernel;
+  wide.exprs.clear();
+  std::vector<ExprId> moved;
+  const auto cast = [&](ExprId operand, DType to, const std::string& name) {
+    Expr expr;
+    expr.kind = ExprKind::kOp;
+    expr.op = kernel::ScalarOp::kCast;
+    expr.dtype = to;
+    expr.name = name;
+    expr.operands = {operand};
+    wide.exprs.push_back(std::move(expr));
+    return static_cast<ExprId>(wide.exprs.size()) - 1;
+  };
+  for (const Expr& old : kernel.exprs) {
+    Expr expr = old;
+    for (ExprId& operand : expr.operands) operand = moved[operand];
+    const bool adds = expr.kind == ExprKind::kReduce &&
+                      (expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd);
+    const bool widens = adds && is_floating(expr.dtype) && expr.dtype != DType::f64;
+    if (widens) {
+      expr.operands[0] = cast(expr.operands[0], DType::f64, "");
+      expr.dtype = DType::f64;
+      expr.name = "wide_" + (old.name.empty() ? kernel_ir::noun_for(old, kernel) : old.name);
+    }
+    wide.exprs.push_back(std::move(expr));
+    moved.push_back(static_cast<ExprId>(wide.exprs.size()) - 1);
+    if (widens)
+      moved.back() = cast(moved.back(), old.dtype, old.name.empty() ? kernel_ir::noun_for(old, kernel) : old.name);
+  }
+  for (kernel_ir::Store& store : wide.stores) store.value = moved[store.value];
+  return wide;
 }
 
 // A kernel whose parts store what one kernel in KernelIR does, each along axes of its own.
@@ -63,17 +103,21 @@ class PartsDraft {
   }
 
   void add(const Part& part) {
-    const Kernel& kernel = part.simplified.kernel;
+    const Kernel kernel = with_wide_sums(part.simplified.kernel);
+    std::vector<kernel::Symbol> folded;
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
-      if (kernel.axes[axis].extent == 1) continue;
+      const bool folds = kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
+      if (kernel.axes[axis].extent == 1 && !folds) continue;
       const lower::AxisSchedule how = schedule_of(part, axis);
       const std::string name = name_of_axis(kernel.axes[axis].name);
-      axes[axis] = kernel::symbol_index(draft_.mapped(name, kernel.axes[axis].extent, how));
+      const kernel::Symbol symbol = draft_.mapped(name, kernel.axes[axis].extent, how);
+      axes[axis] = kernel::symbol_index(symbol);
+      if (folds) folded.push_back(symbol);
       if (how.mapping == lower::Mapping::kLoop) order_.push_back(name);
     }
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
-    Lift lift(draft_.build, kernel, std::move(axes), {}, place);
+    Lift lift(draft_.build, kernel, std::move(axes), {}, place, std::move(folded));
     uses_.assign(kernel.exprs.size(), 0);
     for (const kernel_ir::Store& store : kernel.stores) name_all(kernel, lift, store.value);
     for (const bool last : {false, true})
@@ -86,6 +130,7 @@ class PartsDraft {
     const LoopNest& nest = part.nest;
     std::vector<int> loops = nest.program_axes;
     for (const AxisBlock& block : nest.blocks) loops.push_back(block.axis);
+    loops.insert(loops.end(), nest.reduce_axes.begin(), nest.reduce_axes.end());
     for (const int axis : {nest.tiled_axis, nest.vector_axis})
       if (axis >= 0 && std::find(loops.begin(), loops.end(), axis) == loops.end()) loops.push_back(axis);
     return loops;
@@ -96,7 +141,8 @@ class PartsDraft {
     const int64_t extent = part.simplified.kernel.axes[axis].extent, block = nest.block_of(axis);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
     const bool is_vector = axis == nest.vector_axis, is_tiled = nest.tiled_axis >= 0 || nest.copies;
-    if (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis))
+    const bool folds = part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
+    if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
     how.threads = is_shared(nest, axis);
     how.simd = is_vector && !nest.copies;
@@ -167,6 +213,36 @@ class PartsDraft {
 
 }  // namespace
 
+namespace {
+
+// Are rows folded element by element, with SIMD along them, and programs many or rows short? What a program keeps is
+// decided by lowering (lower/repeated.cpp): a schedule that says how much is KernelIR.
+bool folds_rows(const Kernel& kernel) {
+  const Part part = whole_of(kernel);
+  const Kernel& simple = part.simplified.kernel;
+  const LoopNest& nest = part.nest;
+  int64_t points = 1;
+  for (const int axis : nest.reduce_axes) points *= simple.axes[axis].extent;
+  if (nest.form != LoopForm::kRows || nest.threading == Threading::kReduction || nest.whole_vectors ||
+      nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0)
+    return false;
+  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(simple);
+  for (ExprId id = 0; id < static_cast<ExprId>(simple.exprs.size()); ++id) {
+    const Expr& expr = simple.exprs[id];
+    if (expr.kind != ExprKind::kReduce || !nest.needed[id]) continue;
+    const bool is_simple = expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd ||
+                           expr.reduce == kernel::ReduceOp::kMax || expr.reduce == kernel::ReduceOp::kMin;
+    const bool along_all = std::all_of(nest.reduce_axes.begin(), nest.reduce_axes.end(),
+                                       [&](int axis) { return axes[expr.operands[0]][axis]; });
+    if (!is_simple || !along_all || expr.operands.size() != 1 || !expr.access.guards.empty() ||
+        part.simplified.extended_sum[id] || stop_of(simple, nest.vector_axis, std::span(&id, 1)) != kernel_ir::kNoExpr)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool has_tile_form(const Kernel& kernel) {
   std::vector<bool> read(kernel.buffers.size());
   for (const Expr& expr : kernel.exprs)
@@ -177,8 +253,11 @@ bool has_tile_form(const Kernel& kernel) {
                                  [](const kernel_ir::Axis& axis) { return axis.extent == 0; });
   const auto is_parallel = [](const kernel_ir::Axis& axis) { return axis.kind == kernel_ir::AxisKind::kParallel; };
   const auto maps = [](const Expr& expr) { return expr.kind <= ExprKind::kOp; };
-  return apart && !empty && std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel) &&
-         std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
+  const auto folds = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kReduce; };
+  if (!apart || empty || !std::all_of(kernel.exprs.begin(), kernel.exprs.end(), folds)) return false;
+  if (std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel))
+    return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
+  return folds_rows(kernel);
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {
