@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from case_checks import emit, interpreter_of, load
+from case_checks import compile_for_gpu, emit, interpreter_of, load, machine_code
 from index_cases import CASES, inputs, message
 from interpreter_process import InterpreterProcess
 from movement_cases import Case, Wrapped
@@ -39,6 +39,28 @@ def test_at_the_next_call_in_triton(name: str, rows: int, interpreter: Interpret
     path.write_text(emit(Case(CASES[name][0], inputs(rows, 0)), "triton")["source"])
     fault = interpreter.fault(case=name, rows=rows, candidate=str(path))
     assert not fault, f"{fault}\n{path.read_text()}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_become_machine_code(name: str, tmp_path: Path) -> None:
+    """The interpreter takes an address for many where the compiler does not."""
+    pytest.importorskip("triton")
+    machine_code(compile_for_gpu(Wrapped(CASES[name][0]), *inputs(5, 0)), tmp_path)
+
+
+ONE_PLACE = {
+    "amax": lambda x, i: x.scatter_reduce(0, i[:, None], torch.ones(1, 1, device=x.device), "amax"),
+    "amin": lambda x, i: x.scatter_reduce(0, i[:, None], torch.ones(1, 1, device=x.device), "amin"),
+    "prod": lambda x, i: x.scatter_reduce(0, i[:, None], torch.full((1, 1), 3.0, device=x.device), "prod"),
+    "put": lambda x, i: x.scatter(0, i[:, None], 2.0),
+}
+
+
+@pytest.mark.parametrize("name", ONE_PLACE)
+def test_a_scatter_to_one_place_becomes_machine_code(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    x, place = torch.randn(5, 4), torch.tensor([2])
+    machine_code(compile_for_gpu(Wrapped(ONE_PLACE[name]), x, place), tmp_path)
 
 
 def test_a_class_that_is_ignored_may_be_anything() -> None:

@@ -339,10 +339,12 @@ class TilePrinter {
     const std::string mask = one.access.mask == kNoValue ? "True" : text(one.access.mask, lanes).text;
     if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
     if (!one.combines) return line(call(0, "tl.store", arguments));
-    // Atomics want tiles of one shape.
-    const std::string shape = lane_dimensions_.count == 0 && lanes.empty() ? "(1,)" : shape_text(lanes);
+    // Atomics want tiles of one shape, and numbers where the address is one.
+    const bool is_number = lane_dimensions_.count == 0 && lanes.empty();
+    const std::string shape = is_number ? "(1,)" : shape_text(lanes);
     std::string tile = text(stored, lanes).text;
-    if (value.constant) tile = fmt::format("tl.full({}, {}, {})", shape, tile, dtype_name(type(stored).dtype));
+    if (value.constant)
+      tile = fmt::format("tl.full({}, {}, {})", is_number ? "()" : shape, tile, dtype_name(type(stored).dtype));
     else if (type(stored).lanes != lanes) tile = fmt::format("tl.broadcast_to({}, {})", tile, shape);
     const AtomicCall atomic = atomic_call(place, tile, one.access.mask == kNoValue ? "" : mask, shape, one.reduce,
                                           type(stored).dtype, helpers_);
