@@ -1,10 +1,10 @@
 #include "plan/recurrence_kernels.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lower/chained_products.hpp"
 #include "lower/steps_inside.hpp"
+#include "plan/pieces.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
 
@@ -94,29 +94,9 @@ class RecurrenceKernels : ProductKernels {
     return precision() == kernel::Precision::kTf32 && one_.kind == CellKind::kLstm ? kernel::Precision::kTf32x3
                                                                                    : precision();
   }
-  // Weights that stay on chip are taken apart there once, into two bfloat16 of which the sum has 16 digits.
+  // Weights that stay on chip are taken apart once, into bfloat16 of which the sum has 16 or 24 digits.
   bool splits(kernel::Precision precision) const {
     return blocks_.persistent && precision == kernel::Precision::kTf32x3;
-  }
-
-  // high + low; `finite` is high where that is finite, else 0. Where it is not, low is 0.
-  struct Halves {
-    ExprId high, low, finite;
-  };
-  static Halves halves(KernelDraft& draft, const std::string& name, ExprId value) {
-    kernel::Builder& build = draft.build;
-    const auto named = [&](const std::string& part, ExprId expr) {
-      return build.kernel().exprs[expr].name.empty() ? draft.named(name + part, expr) : expr;
-    };
-    const ExprId high = named("_high", build.cast(DType::bf16, value)), whole = build.cast(DType::f32, high),
-                 size = build.op(ScalarOp::kAbs, {whole}),
-                 is_finite = build.op(ScalarOp::kLess, {size, build.constant(DType::f32, HUGE_VAL)});
-    const auto if_finite = [&](ExprId one, DType dtype) {
-      return build.op(ScalarOp::kSelect, {is_finite, one, build.constant(dtype, 0.0)});
-    };
-    const ExprId rest = build.op(ScalarOp::kSub, {value, whole});
-    return {high, named("_low", build.cast(DType::bf16, if_finite(rest, DType::f32))),
-            named("_finite", if_finite(high, DType::bf16))};
   }
 
   // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
@@ -194,7 +174,11 @@ class RecurrenceKernels : ProductKernels {
     const bool apart = splits(precision);
     const int result = tensor(name + (apart ? "_high" : ""), apart ? DType::bf16 : dtype, all);
     const int low = apart ? tensor(name + "_low", DType::bf16, all) : 0;
-    if (apart) recurrent_low_ = low;
+    const int middle = apart && blocks_.parts == 3 ? tensor(name + "_middle", DType::bf16, all) : 0;
+    if (apart) {
+      recurrent_low_ = low;
+      recurrent_middle_ = middle;
+    }
     ScheduledDraft draft("gather_" + name + "_kernel", "The layers' parameters, one after the other.");
     kernel::Builder& build = draft.build;
     const Index which = draft.grid("cell", count);
@@ -221,9 +205,10 @@ class RecurrenceKernels : ProductKernels {
     if (apart) {
       // What is not finite is in the low part alone, so that it is multiplied with the state's high part only: products
       // of an infinity with parts of either sign would cancel to NaN.
-      const Halves parts = halves(draft, name, value);
+      const Pieces parts = pieces_of(draft, name, value, blocks_.parts);
       const ExprId is_zero = build.op(ScalarOp::kEqual, {parts.finite, build.constant(DType::bf16, 0.0)});
       store(name + "_high", DType::bf16, result, parts.finite);
+      if (parts.middle != kNoExpr) store(name + "_middle", DType::bf16, middle, parts.middle);
       store(name + "_low", DType::bf16, low, build.op(ScalarOp::kSelect, {is_zero, parts.high, parts.low}));
     } else {
       store(name, dtype, result, factor(build, build.cast(dtype, value), precision));
@@ -389,10 +374,11 @@ class RecurrenceKernels : ProductKernels {
 
   // What makes a wave's gates.
   struct Parts {
-    int products = -1, biases = -1;                          // buffers
-    int weights = -1, weights_low = -1, input_weights = -1;  // low: what the first lack, where they are taken apart
-    ExprId previous = kNoExpr, below = kNoExpr;              // hidden states: its own, and the layer below's
-    ExprId is_above = kNoExpr;                               // is there a layer below?
+    int products = -1, biases = -1;  // buffers
+    int weights = -1, input_weights = -1;
+    int weights_middle = -1, weights_low = -1;   // what the first lack, where they are taken apart
+    ExprId previous = kNoExpr, below = kNoExpr;  // hidden states: its own, and the layer below's
+    ExprId is_above = kNoExpr;                   // is there a layer below?
   };
 
   Parts parts_of(Wave& wave, int hidden) const {
@@ -408,6 +394,7 @@ class RecurrenceKernels : ProductKernels {
     else
       parts.weights = recurrent(apart ? "weights_high" : "recurrent_weights", apart ? DType::bf16 : one_.dtype,
                                 recurrent_);
+    if (apart && blocks_.parts == 3) parts.weights_middle = recurrent("weights_middle", DType::bf16, recurrent_middle_);
     if (apart) parts.weights_low = recurrent("weights_low", DType::bf16, recurrent_low_);
     parts.products = products_buffer(wave);
     if (has_biases()) parts.biases = parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
@@ -447,13 +434,18 @@ class RecurrenceKernels : ProductKernels {
       return build.reduce(kernel::ReduceOp::kSum, {build.op(ScalarOp::kMul, {parts.previous, weights})}, {wave.source});
     if (!splits(precision))
       return build.dot(factor(build, parts.previous, precision), weights, {wave.source}, precision);
-    const Halves state = halves(wave.draft, "state", parts.previous);
+    const Pieces state = pieces_of(wave.draft, "state", parts.previous, blocks_.parts);
     const auto product = [&](ExprId left, ExprId right) {
       return build.dot(left, right, {wave.source}, kernel::Precision::kFull);
     };
     const ExprId rest = weights_of(wave, parts.weights_low, wave.cell, gate, kNoExpr);
-    return sum(build, sum(build, product(state.low, weights), product(state.finite, rest)),
-               product(state.high, weights));
+    ExprId small = sum(build, product(state.low, weights), product(state.finite, rest));
+    if (state.middle != kNoExpr) {
+      const ExprId middle = weights_of(wave, parts.weights_middle, wave.cell, gate, kNoExpr);
+      small = sum(build, small, product(state.middle, middle));
+      small = sum(build, sum(build, small, product(state.middle, weights)), product(state.finite, middle));
+    }
+    return sum(build, small, product(state.high, weights));
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
@@ -574,8 +566,8 @@ class RecurrenceKernels : ProductKernels {
   const Recurrence& one_;
   const RecurrenceBlocks& blocks_;
   // Tensors of our own, as buffers are told of them.
-  int recurrent_ = 0, recurrent_low_ = 0, below_ = 0, biases_ = 0, hidden_ = 0, cell_ = 0, products_ = 0, between_ = 0,
-      arrived_ = 0;
+  int recurrent_ = 0, recurrent_low_ = 0, recurrent_middle_ = 0, below_ = 0, biases_ = 0, hidden_ = 0, cell_ = 0,
+      products_ = 0, between_ = 0, arrived_ = 0;
   int64_t first_ = 0, cells_ = 1;  // of the kernel under construction
 };
 

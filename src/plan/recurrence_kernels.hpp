@@ -12,6 +12,7 @@ struct RecurrenceBlocks {
   bool joined = true;        // the gates' products are one
   bool gates_first = false;  // and its rows, not its columns
   bool persistent = false;   // one launch, whose blocks keep their weights and wait for each other after each wave
+  int parts = 2;             // bfloat16 that the factors of an exact product are taken apart into, where persistent
   bool summed = false;       // what weights multiply is added up by threads, not multiplied as tiles: in full f32
 };
 
