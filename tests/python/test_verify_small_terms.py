@@ -179,3 +179,22 @@ def test_buckets_hold_the_errors_of_their_size(monkeypatch):
     )
     assert rows[1]["ours"]["max"] == rows[1]["eager"]["max"] == 0.0
     assert metrics.compare(eager, eager, reference).buckets is None
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e151])
+def test_errors_of_any_size_have_squares(size):
+    """A double's largest and smallest numbers have none of their own: eager's cumprod is 0 where the reference is 1e151."""
+    reference = size * (1 + torch.arange(64, dtype=torch.float64) / 64)
+    held = buckets.Buckets()
+    held.add(reference, ours=-reference, eager=-reference)
+    held.merge_moved(held)
+    row = max(held.rows(), key=lambda row: row["count"])
+    assert row["left_out"]["eager"] == pytest.approx(row["left_out"]["size"])
+    assert size / 2 < row["left_out"]["size"] < 4 * size
+    assert row["eager"]["rms"] == pytest.approx(row["left_out"]["size"], rel=0.5)
+    assert not held.stand_out(2.0**-23)
+
+    held = buckets.Buckets()
+    held.add(reference, ours=-reference, eager=reference * 2.0**-20)
+    held.merge_moved(buckets.Buckets())
+    assert held.stand_out(2.0**-23)

@@ -31,6 +31,9 @@ class Buckets:
 
     COUNT = 512  # of the 2048 exponents of a double, four a bucket
     PARTS = ("ours", "eager", "moved")
+    # Squares are of errors in these units, so that none overflows or vanishes where the bucket's own numbers' would.
+    units = torch.exp2(torch.arange(COUNT, dtype=torch.float64) * 4 - 1023)
+    units = torch.where((units > 2.0**-400) & (units < 2.0**400), 1.0, units)
 
     def __init__(self) -> None:
         self.counts = torch.zeros(self.COUNT, dtype=torch.float64)
@@ -46,8 +49,11 @@ class Buckets:
         found: dict[str, list[torch.Tensor]] = {part: [] for part in errors}
         for bucket, inside in _split(number, sizes, errors):
             if bucket:  # the first: zeros, and what a double has no exponent for
+                unit = float(self.units[bucket])
                 for part, error in inside.items():
-                    found[part] += [torch.dot(error, error), torch.linalg.vector_norm(error, float("inf"))]
+                    peak = torch.linalg.vector_norm(error, float("inf"))
+                    scaled = error if unit == 1.0 else error / unit
+                    found[part] += [torch.dot(scaled, scaled), peak]
         sizes[0] = 0
         present = sizes.nonzero().flatten().tolist()
         self.counts += sizes.double()
@@ -65,10 +71,11 @@ class Buckets:
         if not bool(here.any()):
             return
         number, reference, eager = (part[here].cpu() for part in (number, reference, eager))
+        unit = self.units[number]
         self.left_out += torch.stack(
             [
                 torch.bincount(number, weights, self.COUNT)
-                for weights in (torch.ones_like(reference), reference.square(), eager.square())
+                for weights in (torch.ones_like(reference), (reference / unit).square(), (eager / unit).square())
             ]
         )
         found = torch.bincount(_bucket_numbers(reference.unique()), minlength=self.COUNT)
@@ -81,7 +88,7 @@ class Buckets:
 
     def levels(self, part: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Root mean square and maximum of each bucket's errors."""
-        return (self.squares[part] / self.counts.clamp(min=1)).sqrt(), self.peaks[part]
+        return (self.squares[part] / self.counts.clamp(min=1)).sqrt() * self.units, self.peaks[part]
 
     def stand_out(self, epsilon: float) -> bool:
         """Whether eager should be run again before a bucket is judged: well before the contract's bound."""
@@ -104,7 +111,7 @@ class Buckets:
                 row[part] = {name: float(level[number]) for name, level in zip(("rms", "max"), self.levels(part))}
             count, squares, errors = self.left_out[:, number].tolist()
             if count:
-                size, eager = ((total / count) ** 0.5 for total in (squares, errors))
+                size, eager = ((total / count) ** 0.5 * float(self.units[number]) for total in (squares, errors))
                 values = int(self.values_left_out[number])
                 row["left_out"] = {"count": int(count), "values": values, "size": size, "eager": eager}
             rows.append(row)
