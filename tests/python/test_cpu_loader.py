@@ -94,7 +94,7 @@ def test_no_compiler_says_what_to_install(script: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_compilation_keeps_the_source_and_shows_the_message(script: Path, tmp_path: Path) -> None:
-    script.write_text(script.read_text().replace("x_value + x_value", "x_value + y"))
+    script.write_text(script.read_text().replace("out[element] = ", "out[element] = y + "))
     code, _, err = run(script)
     assert code == 1
     assert "could not compile the kernels of this file." in err
