@@ -47,15 +47,15 @@ def as_one_group(
     return library.compile_graph(graph, target, schedule=schedule)
 
 
-def machine_code(emitted: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A candidate's kernels by name, compiled for an H100."""
+def machine_code(emitted: dict[str, Any], folder: Path, sm: int = 90) -> dict[str, Any]:
+    """A candidate's kernels by name, compiled for an H100, or for another compute capability."""
     path = folder / "candidate.py"
     path.write_text(emitted["source"])
     specification = importlib.util.spec_from_file_location("candidate", path)
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return {entry["kernel"]: compile_only.compile_entry(module, entry, 90) for entry in module.KERNEL_SIGNATURES}
+    return {entry["kernel"]: compile_only.compile_entry(module, entry, sm) for entry in module.KERNEL_SIGNATURES}
 
 
 def emit_for_gpu(case: Case) -> dict[str, Any]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 import torch
-from case_checks import compile_for_gpu
-
-from kernelwright import compile_only
+from case_checks import compile_for_gpu, machine_code
 
 pytest.importorskip("triton")
 
@@ -40,13 +37,7 @@ MODULES: dict[str, Callable[[], tuple[torch.nn.Module, list[torch.Tensor]]]] = {
 def test_kernels_fit_the_shared_memory_of_the_device(name: str, tmp_path: Path) -> None:
     module, arguments = MODULES[name]()
     emitted: dict[str, Any] = compile_for_gpu(module, *arguments, card=CARD)
-    path = tmp_path / "candidate.py"
-    path.write_text(emitted["source"])
-    specification = importlib.util.spec_from_file_location("candidate", path)
-    assert specification and specification.loader
-    loaded = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(loaded)
-    assert loaded.KERNEL_SIGNATURES
-    for entry in loaded.KERNEL_SIGNATURES:
-        compiled = compile_only.compile_entry(loaded, entry, CARD["sm"])
-        assert compiled.metadata.shared <= CARD["shared_bytes"], entry["kernel"]
+    code = machine_code(emitted, tmp_path, CARD["sm"])
+    assert code
+    for kernel, compiled in code.items():
+        assert compiled.metadata.shared <= CARD["shared_bytes"], kernel

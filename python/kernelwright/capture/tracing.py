@@ -242,7 +242,7 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
         if hasattr(TracerBase, "_filter_traceback_frames"):
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
-        stack.enter_context(recurrent_layers())
+        stack.enter_context(_recurrent_layers())
         before = _generators()
         yield
         if _generators() != before:
@@ -254,8 +254,10 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recurrent_layers() -> Iterator[None]:
-    """Let a recurrent layer's results be told from its arguments' shapes, and a cell be its formula; PyTorch would trace every step of a layer, minutes for a long sequence."""
+def _recurrent_layers() -> Iterator[None]:
+    """Let a recurrent layer's results be told from its arguments' shapes, and a cell be its formula.
+
+    PyTorch would trace every step of a layer, minutes for a long sequence."""
 
     def output(input: torch.Tensor, hidden: torch.Tensor, bidirectional: bool, batch_first: bool) -> torch.Tensor:
         features = hidden.shape[2] * (2 if bidirectional else 1)

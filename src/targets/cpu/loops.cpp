@@ -211,10 +211,6 @@ class PartsDraft {
   std::vector<int> uses_;                      // [expression of a part]
 };
 
-}  // namespace
-
-namespace {
-
 // Are rows folded element by element, with SIMD along them, and programs many or rows short? What a program keeps is
 // decided by lowering (lower/repeated.cpp): a schedule that says how much is KernelIR.
 bool folds_rows(const Kernel& kernel) {
