@@ -18,6 +18,7 @@
 #include "lower/skip_masked.hpp"
 #include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
+#include "tile/consumers.hpp"
 #include "tile/verifier.hpp"
 
 namespace kw::lower {
@@ -61,6 +62,8 @@ class Arranger {
     if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
     if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
+    if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
+      values_.refuse(why, "Leave consumers away, or change what they cannot do.");
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }

@@ -122,9 +122,12 @@ class Mapper {
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program());
     const bool lane = schedule.width > 1;
     if (schedule.mapping == Mapping::kGrid) {
-      const tile::Index count = kernel::ceil_divide(axis.extent, schedule.width, ranges);
-      axis.outer = add(lane ? info.name + "_block" : info.name, SymbolKind::kGrid,
-                       {0, info.range.high / schedule.width, 1}, count);
+      const int64_t consumers = consumers_along(info.name);
+      const tile::Index count = kernel::ceil_divide(axis.extent, schedule.width * consumers, ranges) *
+                                tile::Index(consumers);
+      axis.outer = add(lane ? info.name + "_block" : info.name, SymbolKind::kGrid, tile::grid_range(count, ranges),
+                       count);
+      if (consumers > 1) program().consumers = {axis.outer, consumers, schedule_.consumers.programs};
       program().grid.push_back(axis.outer);
       axis.index = kernel::symbol_index(axis.outer) * tile::Index(schedule.width);
     } else if (schedule.mapping == Mapping::kLoop && merged_with(symbol).size() > 1) {
@@ -154,7 +157,11 @@ class Mapper {
     axis.whole = axis.index;
     if (axis.unrolled) axis.padded = false;
     else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
-    else axis.padded = kernel::known_divisor(axis.extent, ranges) % schedule.width != 0;
+    else axis.padded = kernel::known_divisor(axis.extent, ranges) % (schedule.width * consumers_along(info.name)) != 0;
+  }
+
+  int64_t consumers_along(const std::string& axis) const {
+    return schedule_.consumers.along == axis ? schedule_.consumers.count : 1;
   }
 
   void set_order() {

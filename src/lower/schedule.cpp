@@ -21,7 +21,7 @@ constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, 
 
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
-constexpr int64_t kMostStages = 16, kMostWarps = 32, kMostRegisters = 255;
+constexpr int64_t kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2;
 
 [[noreturn]] void refuse(const std::string& message, std::string hint = "") {
   ErrorText text;
@@ -74,10 +74,12 @@ class ScheduleReader {
         read_nest(value);
       } else if (key == "order") {
         read_order(value);
+      } else if (key == "consumers") {
+        read_consumers(value);
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
                fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                           "walkers, loads_first, approximate, cache_hints, serpentine, nest and order.",
+                           "walkers, loads_first, approximate, cache_hints, serpentine, consumers, nest and order.",
                            list_of(names_)));
       }
     }
@@ -201,6 +203,18 @@ class ScheduleReader {
     if (schedule_.order.grouped == schedule_.order.along) refuse("order needs two axes, grouped and along");
   }
 
+  void read_consumers(const Json& json) {
+    if (!json.is_object()) refuse(fmt::format("consumers is {}, but must be an object", json.dump()));
+    for (const auto& [key, value] : json.items()) {
+      if (key == "along" && value.is_string()) schedule_.consumers.along = value.get<std::string>();
+      else if (key == "along") refuse(fmt::format("'along' of consumers is {}, but must be an axis", value.dump()));
+      else if (key == "count") schedule_.consumers.count = whole(value, "'count' of consumers", 2, kMostConsumers);
+      else if (key == "programs") schedule_.consumers.programs = whole(value, "'programs' of consumers", 1, kWidest);
+      else refuse(fmt::format("consumers has no parameter '{}'", key), "It has along, count and programs.");
+    }
+    if (schedule_.consumers.count == 1) refuse("consumers needs a count");
+  }
+
   const AxisSchedule* find(const std::string& name) const {
     const auto found = std::find(names_.begin(), names_.end(), name);
     return found == names_.end() ? nullptr : &schedule_.axes[static_cast<size_t>(found - names_.begin())];
@@ -247,6 +261,9 @@ class ScheduleReader {
       if (!axis || axis->mapping != Mapping::kGrid)
         refuse(fmt::format("order names '{}', which is not in the grid", name));
     }
+    const std::string& along = schedule_.consumers.along;
+    if (schedule_.consumers.count != 1 && (!find(along) || find(along)->mapping != Mapping::kGrid))
+      refuse(fmt::format("consumers names '{}', which is not in the grid", along));
   }
 
   void check_within(size_t place) const {
@@ -328,6 +345,9 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (!schedule.order.grouped.empty())
     json["order"] = {
         {"grouped", schedule.order.grouped}, {"along", schedule.order.along}, {"count", schedule.order.count}};
+  if (schedule.consumers.count != 1)
+    json["consumers"] = {{"along", schedule.consumers.along}, {"count", schedule.consumers.count}};
+  if (schedule.consumers.programs > 0) json["consumers"]["programs"] = schedule.consumers.programs;
   for (const auto& [scheme, name] : kSchemeNames)
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
   if (schedule.bulk) json["bulk"] = true;

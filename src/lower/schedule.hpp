@@ -33,9 +33,11 @@
 // started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
 // `loads_first` what a block needs behind its loops, or in a later one, is loaded before them, and is there when they
 // end. `approximate` says that results are rounded to so few bits that the hardware's approximations of functions are
-// exact enough. `cache_hints` has loads say what other blocks, or a later walk, will read again
-// (src/lower/cache_hints.hpp); with `serpentine` a walk that reads again what the one before it read goes the other way
-// (src/lower/serpentine.hpp).
+// exact enough. With `consumers`, {"along": "m", "count": 2}, so many blocks that are neighbours along that axis run as
+// one, and a warp of its own copies what they multiply (src/tile/consumers.hpp); with `programs` among them, so many
+// programs are started, each of which does one pair after another. `cache_hints` has loads say what other blocks, or a
+// later walk, will read again (src/lower/cache_hints.hpp); with `serpentine` a walk that reads again what the one
+// before it read goes the other way (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -72,11 +74,19 @@ struct OrderSchedule {
   bool operator==(const OrderSchedule&) const = default;
 };
 
+struct ConsumersSchedule {
+  std::string along = {};  // an axis that blocks share out; empty: none
+  int64_t count = 1;
+  int64_t programs = 0;
+  bool operator==(const ConsumersSchedule&) const = default;
+};
+
 struct KernelSchedule {
   std::vector<AxisSchedule> axes;  // [place among the kernel's axes]
   // Looped axes, outermost first, those of one loop together; empty: as the kernel has them, each with its own.
   std::vector<std::vector<std::string>> nest;
   OrderSchedule order;
+  ConsumersSchedule consumers;
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   bool skip_masked = false;  // blocks that would store nothing stop early

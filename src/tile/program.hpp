@@ -175,6 +175,15 @@ struct GridOrder {
   int64_t count = 1;
 };
 
+// `count` blocks that are neighbours along a dimension of the grid run as one: each is multiplied and stored by warps
+// of its own, the consumers, and what their loops load by the bulk copy engine is copied by one warp more, the
+// producer, once for those that read the same. It means what the blocks mean by themselves (consumers.hpp).
+struct Consumers {
+  Symbol along = -1;
+  int64_t count = 1;     // 1: none
+  int64_t programs = 0;  // that are started, each of which does one such group of blocks after another; 0: one for each
+};
+
 struct Program {
   std::string name;  // "rms_norm_kernel"
   std::string doc;   // one line: what it computes
@@ -183,8 +192,9 @@ struct Program {
   std::vector<ValueInfo> values;
   std::vector<Symbol> grid;  // outermost first
   GridOrder order;
+  Consumers consumers;
   std::vector<Instruction> body;
-  int warps = 4;             // of 32 threads each
+  int warps = 4;             // of 32 threads each, of a block
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
   bool approximate = false;  // the hardware's approximations of functions are exact enough, but where steps follow
 };

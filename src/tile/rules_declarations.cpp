@@ -110,8 +110,10 @@ void check_grid(const Program& program) {
   for (size_t symbol = 0; symbol < listed.size(); ++symbol)
     if (program.symbols[symbol].kind == SymbolKind::kGrid && listed[symbol] == 0)
       throw BrokenRule{fmt::format("the grid does not list '{}'", program.symbols[symbol].name)};
-  const GridOrder& order = program.order;
   const auto in_grid = [&](Symbol symbol) { return std::count(program.grid.begin(), program.grid.end(), symbol) > 0; };
+  if (program.consumers.count != 1 && !in_grid(program.consumers.along))
+    throw BrokenRule{"the consumers need a dimension of the grid"};
+  const GridOrder& order = program.order;
   if (order.count < 1) throw BrokenRule{"the order of blocks groups fewer than one"};
   if (order.grouped < 0 && order.along < 0) return;
   if (order.grouped == order.along || !in_grid(order.grouped) || !in_grid(order.along))

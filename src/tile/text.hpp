@@ -7,6 +7,7 @@
 //     lane row = 16, column = 4096                          # `column = 4096 simd`: a CPU takes it side by side
 //     launch warps 8 registers 128                          # registers: where it is limited
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
+//     consumers 2 along row_block programs 132              # blocks that run as one, fed by a producer
 //     buffer x: f32[rows, 4096] input
 //     buffer weight: f32[4096] input align 4
 //     buffer staged: f16[2, 4096] scratch shared            # spaces: global (not written), shared, cluster

@@ -150,6 +150,7 @@ class ProgramParser {
     else if (reader_.accept("lane")) parse_list([&] { parse_lane(); });
     else if (reader_.accept("launch")) parse_launch();
     else if (reader_.accept("order")) parse_order();
+    else if (reader_.accept("consumers")) parse_consumers();
     else if (reader_.accept("buffer")) parse_buffer();
     else return false;
     return true;
@@ -207,6 +208,13 @@ class ProgramParser {
     reader_.expect(")");
   }
 
+  void parse_consumers() {
+    program_.consumers.count = whole_number(1, 16);
+    reader_.expect("along");
+    program_.consumers.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+    if (reader_.accept("programs")) program_.consumers.programs = whole_number(1, 1 << 30);
+  }
+
   void parse_buffer() {
     Buffer buffer;
     buffer.name = new_name().text;
@@ -228,8 +236,8 @@ class ProgramParser {
   }
 
   bool next_begins_something() {
-    for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "buffer", "align", "copy",
-                                         "wait", "barrier", "for", "if", "store"})
+    for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "consumers", "buffer",
+                                         "align", "copy", "wait", "barrier", "for", "if", "store"})
       if (reader_.next_is(begin)) return true;
     return false;
   }

@@ -175,6 +175,10 @@ class ProgramPrinter {
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
                           symbol_name(program_.order.along));
+    if (program_.consumers.count != 1)
+      out_ += fmt::format(
+          "  consumers {} along {}{}\n", program_.consumers.count, symbol_name(program_.consumers.along),
+          program_.consumers.programs > 0 ? fmt::format(" programs {}", program_.consumers.programs) : "");
   }
 
   std::string buffer_text(const Buffer& buffer) const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "support/error.hpp"
+#include "tile/consumers.hpp"
 #include "tile/rules.hpp"
 #include "tile/text.hpp"
 
@@ -189,6 +190,7 @@ std::optional<Fault> first_fault(const Program& program) {
   try {
     walk.run();
   } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
+  if (const std::string fault = why_no_consumers(program); !fault.empty()) return Fault{fault, -1};
   return std::nullopt;
 }
 

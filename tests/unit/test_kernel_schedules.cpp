@@ -291,6 +291,37 @@ kernel several {
   }
 }
 
+// Three blocks of 64 rows: a fourth makes up the second pair, and stores nothing.
+TEST(Schedules, ConsumersAreWholePairsOfBlocks) {
+  const Kernel kernel = kernel::parse_kernel(R"(
+kernel product {
+  axis m = 150, n = 16, k = 40
+  in a: f16[150, 40]
+  in w: f16[16, 40]
+  out y: f32[150, 16]
+  y[m, n] = dot(a[m, k], w[n, k]; k)
+})");
+  const std::string text = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16,"stages":2},"bulk":true,)"
+                           R"("consumers":{"along":"m","count":2,"programs":3}})";
+  const KernelSchedule schedule = parse_schedule(std::string_view(text), kernel);
+  EXPECT_EQ(parse_schedule(to_json(schedule, kernel), kernel), schedule);
+  const tile::Program program = arrange(kernel, schedule);
+  EXPECT_EQ(kernel::as_constant(program.symbols[program.consumers.along].count), 4) << tile::print_program(program);
+  const tile::Program again = tile::parse_program(tile::print_program(program));
+  EXPECT_EQ(tile::print_program(again), tile::print_program(program));
+  EXPECT_EQ(again.consumers.programs, 3);
+  tile::Memory memory;
+  for (int place = 0; place < 150 * 40; ++place) memory["a"].reals.push_back(place % 7 - 3);
+  for (int place = 0; place < 16 * 40; ++place) memory["w"].reals.push_back(place % 5 - 2);
+  const std::vector<double> found = tile::interpret(program, memory).at("y").reals;
+  for (int row = 0; row < 150; ++row)
+    for (int column = 0; column < 16; ++column) {
+      double sum = 0;
+      for (int k = 0; k < 40; ++k) sum += memory["a"].reals[row * 40 + k] * memory["w"].reals[column * 40 + k];
+      EXPECT_EQ(found[row * 16 + column], sum) << row << ", " << column;
+    }
+}
+
 TEST(Schedules, WhatBlocksCannotKnowBeforehandIsRefused) {
   std::string late = kWanted;
   late.replace(late.find("wanted[row] > 0.0"), 17, "total > 0.0");
