@@ -148,6 +148,11 @@ def _blocks(m: int, n: int, k: int, stages: int, **more: Any) -> dict[str, Any]:
     }
 
 
+def _pairs(m: int, n: int, k: int, stages: int) -> dict[str, Any]:
+    consumers = {"along": "m", "count": 2, "programs": 132}
+    return _blocks(m, n, k, stages, scheme="fp16x3", bulk=True, warps=4, consumers=consumers)
+
+
 def _heads(key: dict[str, Any], **more: Any) -> dict[str, Any]:
     tiles = {"feature": {"tile": 128}, "value": {"tile": 128}}
     walk = {"loop": 64, "stages": 3, "online": True, **key}
@@ -170,6 +175,7 @@ CHUNKS = {"chunk": {"loop": 1}, "channel": {"grid": 16}, "warps": 8} | {
 
 ROWS = [
     Row("fp16x3", "linear_halves", _blocks(128, 128, 64, 3, scheme="fp16x3", bulk=True), _linear, CUBE),
+    Row("fp16x3_consumers", "linear_halves", _pairs(64, 128, 64, 3), _linear, CUBE),
     Row("fp16x3_pointers", "linear_halves", _blocks(128, 128, 64, 3, scheme="fp16x3"), _linear, CUBE),
     Row("bf16", "linear_bf16", _blocks(128, 256, 64, 4, bulk=True), lambda: _linear("bfloat16"), CUBE),
     Row("tf32", "linear_tf32", _blocks(128, 256, 32, 3, bulk=True), lambda: _linear(tf32=True), CUBE),

@@ -69,7 +69,6 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     """One kernel of KERNEL_SIGNATURES as Triton compiles it at its first launch, which then finds it in Triton's cache."""
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
     from triton.runtime import JITFunction
 
     function = getattr(module, entry["kernel"])
@@ -88,7 +87,7 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
     attributes = {
         (position,): [["tt.divisibility", 16]] for position, name in enumerate(function.arg_names) if name in aligned
     }
-    source = ASTSource(
+    source = _source_type(function)(
         function, signature, {(function.arg_names.index(name),): value for name, value in constants.items()}, attributes
     )
     options = {
@@ -97,6 +96,17 @@ def compile_entry(module: Any, entry: dict[str, Any], sm: int) -> Any:
         if entry.get(key) is not None
     }
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+
+
+def _source_type(function: Any) -> Any:
+    """What Triton compiles a function from, which differs for those in Gluon."""
+    from triton.compiler import ASTSource
+
+    if not getattr(function, "is_gluon", bool)():
+        return ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def _resources(compiled: Any) -> dict[str, int | None]:

@@ -169,7 +169,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   const bool wraps_module = text.problem_source.empty();
 
   std::set<std::string> reserved = python::top_level_names(kernels + trailer);
-  reserved.merge(python::top_level_names(target.imports()));
+  reserved.merge(python::top_level_names(target.imports(program)));
   reserved.insert(python::reserved_names().begin(), python::reserved_names().end());
   reserved.insert({"torch",
                    "aten",
@@ -240,7 +240,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   std::vector<std::string> imports = needed_imports(
       "import functools\nimport operator\nimport os\nimport sys\nimport threading\nimport warnings\nimport "
       "weakref\nimport torch\n" +
-          target.imports(),
+          target.imports(program),
       ours);
   if (!wraps_module) give_way(text.problem_source, ours, imports);
   std::string out = commented(text.header);

@@ -24,7 +24,7 @@ class TargetPrinter {
   virtual bool launches_by_address() const { return false; }
   // Python text that defines the functions that launches call.
   virtual std::string launch_functions(const Program&, bool /*splits_scratch*/) const { return ""; }
-  virtual std::string imports() const = 0;                        // Python lines at the top of the kernels' part
+  virtual std::string imports(const Program& program) const = 0;  // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
                                                                   // program
   // The function that a launch of `step` calls, `last` with it (below).

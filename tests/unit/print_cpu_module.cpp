@@ -14,7 +14,7 @@ namespace {
 
 std::string module_of(const Program& program) {
   const auto printer = make_cpu_printer();
-  std::string text = printer->imports() + "\n" + printer->kernels(program);
+  std::string text = printer->imports(program) + "\n" + printer->kernels(program);
   const auto add = [&](const auto& function, auto step) {
     for (const auto& buffer : function.buffers) step.tensors.push_back(buffer.name);
     const std::string launch = printer->launch(program, step, nullptr);

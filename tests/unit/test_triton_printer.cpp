@@ -24,7 +24,7 @@ std::string module_of(const kernel_ir::Kernel& kernel) {
   for (const kernel_ir::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
   const auto printer = make_triton_printer();
   const std::string kernels = printer->kernels(program);
-  std::string out = printer->imports();
+  std::string out = printer->imports(program);
   if (kernels.find("refused_indices") != std::string::npos)
     out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
   out += "\n\n" + kernels + "\n\ndef run(" + join(step.tensors, ", ") + "):\n";

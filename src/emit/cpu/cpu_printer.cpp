@@ -42,7 +42,7 @@ class CpuPrinter : public TargetPrinter {
   // The system hands out large blocks anew at each allocation, and each of their pages costs a fault.
   bool gains_by_reuse() const override { return true; }
 
-  std::string imports() const override {
+  std::string imports(const Program&) const override {
     return "import atexit\nimport contextlib\nimport ctypes\nimport functools\nimport hashlib\nimport os\nimport "
            "shlex\nimport shutil\nimport subprocess\n"
            "import tempfile\n\nimport torch\n";

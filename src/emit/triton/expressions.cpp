@@ -228,22 +228,28 @@ std::string_view pointer_name(DType dtype) {
   throw Error(ErrorKind::kInternal, fmt::format("Triton has no type for {}", name_of(dtype)));
 }
 
-Text literal(DType dtype, double number, int64_t integer) {
-  if (dtype == DType::b1) return {number != 0 || integer != 0 ? "True" : "False", Binding::kAtom, true};
-  if (is_integral(dtype)) return {std::to_string(integer), integer < 0 ? Binding::kUnary : Binding::kAtom, true};
-  if (is_eight_bit_float(dtype)) return {std::to_string(kernel::byte_of_float8(dtype, number)), Binding::kAtom, true};
-  if (std::isnan(number)) return {"float(\"nan\")", Binding::kAtom, true};
-  if (std::isinf(number)) return {number < 0 ? "float(\"-inf\")" : "float(\"inf\")", Binding::kAtom, true};
+Text literal(DType dtype, double number, int64_t integer, std::string_view full) {
+  const auto atom = [&](std::string text, bool is_signed = false) {
+    return Text{std::move(text), is_signed ? Binding::kUnary : Binding::kAtom, true, full};
+  };
+  if (dtype == DType::b1) return atom(number != 0 || integer != 0 ? "True" : "False");
+  if (is_integral(dtype)) return atom(std::to_string(integer), integer < 0);
+  if (is_eight_bit_float(dtype)) return atom(std::to_string(kernel::byte_of_float8(dtype, number)));
+  if (std::isnan(number)) return atom("float(\"nan\")");
+  if (std::isinf(number)) return atom(number < 0 ? "float(\"-inf\")" : "float(\"inf\")");
   // Triton makes every literal that equals 0 a +0.
-  if (number == 0 && std::signbit(number))
-    return {fmt::format("tl.full((), -1.0, {}) * 0.0", dtype_name(dtype)), Binding::kMultiply};
-  return {format_double(number), std::signbit(number) ? Binding::kUnary : Binding::kAtom, true};
+  if (number == 0 && std::signbit(number)) return {scalar(atom("-1.0"), dtype) + " * 0.0", Binding::kMultiply};
+  return atom(format_double(number), std::signbit(number));
+}
+
+std::string scalar(const Text& literal, DType dtype) {
+  return fmt::format("{}((), {}, {})", literal.full, literal.text, dtype_name(dtype));
 }
 
 std::string typed(const Text& operand, DType dtype) {
   // Triton types a bare literal as float32 or int32.
   if (!operand.constant || dtype == DType::f32 || dtype == DType::b1) return operand.text;
-  return fmt::format("tl.full((), {}, {})", operand.text, dtype_name(dtype));
+  return scalar(operand, dtype);
 }
 
 Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers) {
@@ -252,7 +258,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   if (all_literals && operation.op != ScalarOp::kSelect) {
     std::vector<Text> scalars = operands;
     const DType dtype = operation.operand_dtype;
-    scalars[0] = {fmt::format("tl.full((), {}, {})", operands[0].text, dtype_name(dtype))};
+    scalars[0] = {scalar(operands[0], dtype)};
     return operation_text(operation, scalars, helpers);
   }
   if (operation.op == ScalarOp::kDiv) return quotient(operation, operands[0], operands[1]);

@@ -15,16 +15,18 @@ enum class Binding { kLoosest, kCompare, kBitOr, kBitXor, kBitAnd, kShift, kAdd,
 struct Text {
   std::string text;
   Binding binding = Binding::kAtom;
-  bool constant = false;  // a Python literal, not a Triton value
+  bool constant = false;              // a Python literal, not a Triton value
+  std::string_view full = "tl.full";  // the function that makes Triton's value of a literal
 };
 
 std::string wrap(const Text& text, Binding at_least);  // in parentheses where it binds less tightly than asked
 
 std::string_view dtype_name(DType dtype);    // "tl.float32"
 std::string_view pointer_name(DType dtype);  // "*fp32", as signatures of kernels spell it
-Text literal(DType dtype, double number, int64_t integer);
-std::string typed(const Text& operand, DType dtype);  // a literal as a Triton scalar of that type; anything else as it
-                                                      // is
+Text literal(DType dtype, double number, int64_t integer, std::string_view full = "tl.full");
+std::string scalar(const Text& literal, DType dtype);  // "tl.full((), 1, tl.int32)"
+std::string typed(const Text& operand, DType dtype);   // a literal as a Triton scalar of that type; anything else as it
+                                                       // is
 
 // What the operation needs to know beyond its operands' text.
 struct Operation {

@@ -56,10 +56,12 @@ std::vector<int64_t> grid_of(const tile::Program& program) {
   for (Symbol symbol : program.grid) {
     const auto number = kernel::as_constant(program.symbols[symbol].count);
     KW_ASSERT(number, "the grid of '" + program.name + "' hangs on run-time sizes");
-    counts.insert(counts.begin(), *number);
+    const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
+    counts.insert(counts.begin(), groups ? groups_along(program, symbol) : *number);
   }
   if (counts.empty() || has_own_dimensions(program)) return counts.empty() ? std::vector<int64_t>{1} : counts;
-  return {std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>())};
+  const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>());
+  return {program.consumers.programs > 0 ? std::min(program.consumers.programs, all) : all};
 }
 
 int64_t blocks_of(const tile::Program& program) {
@@ -73,7 +75,8 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   for (const tile::SymbolInfo& symbol : program.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) parameters.push_back(symbol.name);
   for (Symbol symbol : program.grid) {
-    const tile::Index& index = program.symbols[symbol].count;
+    const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
+    const tile::Index index = groups ? tile::Index(groups_along(program, symbol)) : program.symbols[symbol].count;
     counts.push_back(factor_text(index, names.spelled_in_python(index)));
   }
   std::string options = fmt::format("num_warps={}", program.warps);
@@ -87,7 +90,8 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
                                  : "";
   const bool apart = counts.size() > 1 && has_own_dimensions(program);
   std::reverse(counts.begin(), counts.end());
-  const std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
+  std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
+  if (program.consumers.programs > 0) blocks = fmt::format("min({}, {})", program.consumers.programs, blocks);
   return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if {5}:\n        {0}[{6}]({1}, {3})\n",
                      program.name, join(parameters, ", "), blocks, options, memory, apart ? "all(blocks)" : "blocks",
                      apart ? "blocks" : "(blocks,)");

@@ -1,3 +1,4 @@
+#include "emit/triton/consumers.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/tile_printer.hpp"
 
@@ -9,6 +10,7 @@ std::string print_tile_module(const tile::Program& program) {
   const bool asks_hardware = kernel.helpers.contains(kHardwareFloat8);
   if (asks_hardware || kernel.launch.find("torch.") != std::string::npos) text = "import torch\n" + text;
   if (kernel.source.find("libdevice.") != std::string::npos) text += "from triton.language.extra import libdevice\n";
+  if (has_consumers(program)) text += kGluonImports;
   if (asks_hardware) text += "\nDEVICE = \"cuda\" if torch.cuda.is_available() else \"cpu\"\n";
   const std::string helpers = helper_definitions(kernel.helpers);
   return text + "\n\n" + (helpers.empty() ? "" : helpers + "\n\n") + kernel.source + "\n\n" + kernel.launch;

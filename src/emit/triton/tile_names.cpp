@@ -53,7 +53,8 @@ tile::Program with_python_names(tile::Program program) {
   for (const std::string* name : names) taken.insert(*name);
   const bool adds = calls_add(program);  // else nothing printed of it calls `add`
   for (std::string* name : names) {
-    static const std::set<std::string> kOwn = {"libdevice", "program", "program_of_plane", "tl", "torch", "triton"};
+    static const std::set<std::string> kOwn = {"gl", "gluon", "hopper", "libdevice", "program", "program_of_plane",
+                                               "tl", "torch", "triton"};
     if (!python::reserved_names().contains(*name) && !kOwn.contains(*name) &&
         (!is_helper(*name) || (*name == "add" && !adds)))
       continue;

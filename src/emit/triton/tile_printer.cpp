@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
+#include "emit/triton/consumers.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/lane_dimensions.hpp"
@@ -60,11 +62,14 @@ class TilePrinter {
         values_(program),
         operations_(program, values_),
         texts_(program.values.size()),
-        mentions_(program.values.size()) {}
+        mentions_(program.values.size()) {
+    if (has_consumers(program)) consumers_.emplace(program, names_, windows_);
+  }
 
   TileKernel run() {
     print_head();
     print_body(program_.body);
+    if (consumers_) out_ += "\n\n" + consumers_->producer() + "\n\n" + consumers_->kernel();
     return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
   }
 
@@ -86,11 +91,19 @@ class TilePrinter {
   void print_head() {
     for (const tile::Buffer& buffer : program_.buffers)
       if (buffer.space != tile::Space::kGlobal) refuse("shared memory of its own");
-    for (const std::string& text : definition_lines(program_)) line(text);
+    for (const std::string& text : consumers_ ? consumers_->definition() : definition_lines(program_)) line(text);
     indent_ = 4;
-    if (!program_.doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", program_.doc));
+    const std::string doc = consumers_ ? "One of the blocks that run as one." : program_.doc;
+    if (!doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", doc));
+    if (consumers_) {
+      for (const std::string& text : consumers_->walk()) line(text);
+      if (program_.consumers.programs > 0) indent_ += 4;
+    }
     for (const std::string& text : symbol_lines(program_, names_)) line(text);
+    if (consumers_)
+      for (const std::string& text : consumers_->behind_symbols()) line(text);
     print_definitions(nullptr);
+    if (consumers_) return;
     for (const TileWindows::Window& window : windows_.all())
       assign(window.name, call(window.name.size() + 3, "tl.make_tensor_descriptor", windows_.arguments(window)));
   }
@@ -182,22 +195,23 @@ class TilePrinter {
 
   void print_constant(const Instruction& one) {
     const Value value = one.results[0];
-    const Text number = literal(type(value).dtype, one.number, one.integer);
+    const Text number = literal(type(value).dtype, one.number, one.integer, full_);
     if (type(value).lanes.empty()) {
       texts_[value] = number;
       return;
     }
-    give(
-        value,
-        {fmt::format("tl.full({}, {}, {})", shape_text(type(value).lanes), number.text, dtype_name(type(value).dtype))},
-        {});
+    const std::string layout = consumers_ ? consumers_->layout_of(type(value)) : "";
+    give(value,
+         {fmt::format("{}({}, {}, {}{})", full_, shape_text(type(value).lanes), number.text,
+                      dtype_name(type(value).dtype), layout.empty() ? "" : ", " + layout)},
+         {});
   }
 
   void print_index(const Instruction& one) {
     const Value value = one.results[0];
     require_nonnegative_dividends(program_, one.index);
     if (const auto number = kernel::as_constant(one.index)) {
-      texts_[value] = literal(type(value).dtype, 0, *number);
+      texts_[value] = literal(type(value).dtype, 0, *number, full_);
       return;
     }
     const Index index = names_.shortened(one.index);
@@ -222,7 +236,7 @@ class TilePrinter {
       std::vector<Text> operands;
       for (Value operand : one.operands) operands.push_back(text(operand, lanes));
       if (const auto factor = operations_.reciprocal_of_divisor(one))
-        operands[1] = literal(type(value).dtype, *factor, 0);
+        operands[1] = literal(type(value).dtype, *factor, 0, full_);
       std::vector<std::string> helpers;
       const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
@@ -295,7 +309,8 @@ class TilePrinter {
     const Value value = one.results[0];
     for (const tile::Coordinate& coordinate : one.access.coordinates)
       require_nonnegative_dividends(program_, coordinate.index);
-    if (one.mode == tile::CopyMode::kBulk) return give(value, {windows_.load_text(one)}, {}, false);
+    if (one.mode == tile::CopyMode::kBulk)
+      return give(value, {consumers_ ? consumers_->loaded(one) : windows_.load_text(one)}, {}, false);
     const Lanes& lanes = type(value).lanes;
     if (!std::is_sorted(lanes.begin(), lanes.end()))
       refuse("a load whose lanes are not in the order of their declaration");
@@ -357,6 +372,7 @@ class TilePrinter {
   std::string turned(Value operand, const Lanes& wanted) const {
     const Lanes& lanes = type(operand).lanes;
     if (lanes == wanted) return texts_[operand].text;
+    if (consumers_) return texts_[operand].text + ".permute((1, 0))";
     if (lanes.size() == 2) return fmt::format("tl.trans({})", texts_[operand].text);
     return permuted(texts_[operand].text, lanes, wanted);
   }
@@ -388,11 +404,25 @@ class TilePrinter {
     std::vector<std::string> arguments = {
         turned(left, left_lanes), turned(right, right_lanes),
         texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text};
+    if (consumers_) return print_product(one, std::move(arguments));
     if (type(left).dtype == DType::f32)
       arguments.push_back(
           fmt::format("input_precision=\"{}\"", tile::kPrecisionWords[static_cast<size_t>(one.precision)]));
     if (type(result).dtype == DType::i32) arguments.emplace_back("out_dtype=tl.int32");
     give(result, {call(name(result).size() + 3, "tl.dot", arguments)}, one.operands);
+  }
+
+  // Of consumers: products run by themselves until their sum is wanted.
+  void print_product(const Instruction& one, std::vector<std::string> arguments) {
+    const std::string& result = name(one.results[0]);
+    const Instruction* start = values_.maker(one.operands[0]);
+    if (start && start->kind == Kind::kConstant && start->number == 0) arguments.emplace_back("use_acc=False");
+    arguments.emplace_back("is_async=True");
+    assign(result, call(result.size() + 3, "hopper.warpgroup_mma", arguments));
+    texts_[one.results[0]] = {result};
+    if (consumers_->is_added_to(one)) return;
+    assign(result, fmt::format("hopper.warpgroup_mma_wait(0, deps=[{}])", result));
+    if (consumers_->is_last(one)) line(consumers_->free_places());
   }
 
   // --- Folds ---
@@ -456,9 +486,7 @@ class TilePrinter {
   void print_for(const Instruction& one) {
     for (size_t i = 0; i < one.results.size(); ++i) {
       const Text& before = texts_[one.operands[i]];
-      const std::string start = before.constant ? fmt::format("tl.full((), {}, {})", before.text,
-                                                              dtype_name(type(one.operands[i]).dtype))
-                                                : before.text;
+      const std::string start = before.constant ? scalar(before, type(one.operands[i]).dtype) : before.text;
       assign(name(one.results[i]), start);
       texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
       mentions_[one.arguments[i]] = {one.arguments[i]};
@@ -467,8 +495,9 @@ class TilePrinter {
     if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 0)
       bounds = names_.spelled(one.begin, {}) + ", " + bounds;
     if (one.step != 1) bounds += fmt::format(", {}", one.step);
-    if (one.stages > 0) bounds += fmt::format(", num_stages={}", one.stages);
-    const std::string_view range = one.unrolled ? "tl.static_range" : one.stages > 0 ? "tl.range" : "range";
+    const bool stages = one.stages > 0 && !consumers_;
+    if (stages) bounds += fmt::format(", num_stages={}", one.stages);
+    const std::string_view range = one.unrolled ? "tl.static_range" : stages ? "tl.range" : "range";
     const std::string& variable = program_.symbols[one.symbol].name;
     const std::string numbered = one.reversed ? number_of(variable) : variable;
     if (one.reversed) bounds = reversed_bounds(one);
@@ -477,8 +506,12 @@ class TilePrinter {
     const size_t empty = out_.size();
     if (one.reversed) assign(variable, started_text(one, numbered));
     print_definitions(&one);
+    if (consumers_)
+      for (const std::string& text : consumers_->begin_iteration()) line(text);
     print_body(one.body);
     set_variables(one.yields, one.results, one.arguments);
+    if (consumers_)
+      for (const std::string& text : consumers_->end_iteration()) line(text);
     if (out_.size() == empty) line("pass");
     indent_ -= 4;
   }
@@ -509,9 +542,8 @@ class TilePrinter {
     for (size_t i = 0; i < values.size(); ++i) {
       const bool late = std::any_of(arguments.begin(), arguments.begin() + static_cast<long>(i),
                                     [&](Value argument) { return mentions_[values[i]].contains(argument); });
-      texts.push_back(texts_[values[i]].constant ? fmt::format("tl.full((), {}, {})", texts_[values[i]].text,
-                                                               dtype_name(type(values[i]).dtype))
-                                                 : texts_[values[i]].text);
+      const Text& text = texts_[values[i]];
+      texts.push_back(text.constant ? scalar(text, type(values[i]).dtype) : text.text);
       if (!late) continue;
       std::string next = name(values[i]);
       if (std::find(arguments.begin(), arguments.end(), values[i]) != arguments.end()) next += "_before";
@@ -548,6 +580,8 @@ class TilePrinter {
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;
+  const std::string_view full_ = has_consumers(program_) ? "gl.full" : "tl.full";
+  std::optional<ConsumerText> consumers_;
   const TileUses uses_;
   const TileValues values_;
   const TileOperations operations_;

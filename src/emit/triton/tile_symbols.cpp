@@ -35,9 +35,8 @@ class GridLines {
           line(fmt::format("{} = {}", name(program_.grid[place]), *symbol_call(program_, program_.grid[place])));
       return std::move(lines_);
     }
-    std::string rest = "program";
-    while (names_.is_taken(rest)) rest += "_id";
-    line(fmt::format("{} = tl.program_id(0)", rest));
+    std::string rest = program_name(names_);
+    if (program_.consumers.programs == 0) line(fmt::format("{} = tl.program_id(0)", rest));
     std::vector<Symbol> slower = program_.grid;
     if (program_.order.grouped >= 0) {
       std::erase(slower, program_.order.grouped);
@@ -51,8 +50,8 @@ class GridLines {
       const std::string left = rest.find('(') == std::string::npos ? rest : "(" + rest + ")";
       line(place == 0 ? fmt::format("{} = {}", name(slower[place]), rest)
                       : fmt::format("{} = {} % {}", name(slower[place]), left, count(slower[place])));
-      const auto number = kernel::as_constant(program_.symbols[slower[place]].count);
-      faster = number && faster > 0 ? faster * *number : 0;
+      const auto blocks = kernel::as_constant(number(slower[place]));
+      faster = blocks && faster > 0 ? faster * *blocks : 0;
       const bool single = faster > 0 && all.find(' ') == std::string::npos;
       rest = single ? fmt::format("{} // {}", all, faster) : fmt::format("{} // {}", left, count(slower[place]));
     }
@@ -61,9 +60,15 @@ class GridLines {
 
  private:
   void line(std::string text) { lines_.push_back(std::move(text)); }
-  const std::string& name(Symbol symbol) const { return program_.symbols[symbol].name; }
+  bool is_group(Symbol symbol) const { return program_.consumers.count > 1 && program_.consumers.along == symbol; }
+  std::string name(Symbol symbol) const {
+    return is_group(symbol) ? group_name(program_, symbol) : program_.symbols[symbol].name;
+  }
+  tile::Index number(Symbol symbol) const {
+    return is_group(symbol) ? tile::Index(groups_along(program_, symbol)) : program_.symbols[symbol].count;
+  }
   std::string count(Symbol symbol) const {
-    const tile::Index& index = program_.symbols[symbol].count;
+    const tile::Index index = number(symbol);
     return factor_text(index, names_.spelled(index, {}));
   }
 
@@ -76,7 +81,7 @@ class GridLines {
       within = program + "_of_plane";
       line(fmt::format("{} = {} % ({} * {})", within, program, row_count, column_count));
     }
-    const auto all_rows = kernel::as_constant(program_.symbols[program_.order.grouped].count);
+    const auto all_rows = kernel::as_constant(number(program_.order.grouped));
     if (all_rows && *all_rows <= program_.order.count) {
       line(fmt::format("{} = {} % {}", rows, within, row_count));
       line(fmt::format("{} = {} // {}", columns, within, row_count));
@@ -96,9 +101,24 @@ class GridLines {
 
 }  // namespace
 
+std::string program_name(const IndexNames& names) {
+  std::string name = "program";
+  while (names.is_taken(name)) name += "_id";
+  return name;
+}
+
+std::string_view language_of(const tile::Program& program) { return program.consumers.count > 1 ? "gl" : "tl"; }
+
+std::string group_name(const tile::Program& program, Symbol along) { return program.symbols[along].name + "_pair"; }
+
+int64_t groups_along(const tile::Program& program, Symbol along) {
+  return kernel::as_constant(program.symbols[along].count).value() / program.consumers.count;
+}
+
 // Beside folds and products remainders of one number say more to
 // the compiler: depthwise convolutions take half the registers.
 bool has_own_dimensions(const tile::Program& program) {
+  if (program.consumers.count > 1) return false;
   if (program.grid.size() == 1) return true;
   if (!tile::maps_and_folds(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
   const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
@@ -120,15 +140,19 @@ std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& 
 
 std::optional<std::string> symbol_call(const tile::Program& program, Symbol symbol) {
   if (program.symbols[symbol].kind == tile::SymbolKind::kLane)
-    return fmt::format("tl.arange(0, {}){}", tile::width_of(program, symbol),
+    return fmt::format("{}.arange(0, {}){}", language_of(program), tile::width_of(program, symbol),
                        tile::maps_and_folds(program) ? lane_dimensions(program).brackets(symbol) : "");
   const auto place = std::find(program.grid.begin(), program.grid.end(), symbol);
   if (place == program.grid.end() || !has_own_dimensions(program)) return std::nullopt;
   return fmt::format("tl.program_id({})", program.grid.end() - 1 - place);
 }
 
+std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names) {
+  return GridLines(program, names).run();
+}
+
 std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names) {
-  std::vector<std::string> lines = GridLines(program, names).run();
+  std::vector<std::string> lines = grid_lines(program, names);
   std::vector<bool> used(program.symbols.size());
   tile::for_each(program.body, [&](const tile::Instruction& one) {
     collect_symbols(one.index, used);

@@ -35,26 +35,41 @@ TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) 
   });
 }
 
+const TileWindows::Window& TileWindows::of(const Instruction& load) const {
+  const std::vector<Symbol> lanes = tile::box_of(program_, load.access)->lanes;
+  return *std::find_if(windows_.begin(), windows_.end(),
+                       [&](const Window& one) { return one.buffer == load.access.buffer && one.lanes == lanes; });
+}
+
+std::string TileWindows::shape_text(const Window& window) const {
+  std::vector<std::string> widths;
+  for (Symbol lane : window.lanes) widths.push_back(std::to_string(lane < 0 ? 1 : tile::width_of(program_, lane)));
+  return list(widths);
+}
+
 std::vector<std::string> TileWindows::arguments(const Window& window) const {
   const tile::Buffer& buffer = program_.buffers[window.buffer];
-  std::vector<std::string> shape, strides, widths;
+  std::vector<std::string> shape, strides;
   for (const tile::Index& size : buffer.shape) shape.push_back(names_.spelled(size, {}));
   for (const tile::Index& stride : tile::strides_of(buffer)) strides.push_back(names_.spelled(stride, {}));
-  for (Symbol lane : window.lanes) widths.push_back(std::to_string(lane < 0 ? 1 : tile::width_of(program_, lane)));
-  return {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + list(widths)};
+  return {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + shape_text(window)};
+}
+
+std::string TileWindows::origin_text(const Instruction& load, bool named) const {
+  std::vector<std::string> origin;
+  const tile::Box box = *tile::box_of(program_, load.access);
+  for (const tile::Index& index : box.origin)
+    origin.push_back(names_.spelled(named ? names_.shortened(index) : index, {}));
+  return list(origin);
 }
 
 std::string TileWindows::load_text(const Instruction& load) const {
-  const tile::Box box = *tile::box_of(program_, load.access);
-  const auto window = std::find_if(windows_.begin(), windows_.end(), [&](const Window& one) {
-    return one.buffer == load.access.buffer && one.lanes == box.lanes;
-  });
-  std::vector<std::string> origin, widths;
-  for (const tile::Index& index : box.origin) origin.push_back(names_.spelled(names_.shortened(index), {}));
-  for (Symbol lane : box.lanes)
+  const Window& window = of(load);
+  std::vector<std::string> widths;
+  for (Symbol lane : window.lanes)
     if (lane >= 0) widths.push_back(std::to_string(tile::width_of(program_, lane)));
-  const std::string text = fmt::format("{}.load({})", window->name, list(origin));
-  return widths.size() == box.lanes.size() ? text : fmt::format("{}.reshape({})", text, join(widths, ", "));
+  const std::string text = fmt::format("{}.load({})", window.name, origin_text(load, true));
+  return widths.size() == window.lanes.size() ? text : fmt::format("{}.reshape({})", text, join(widths, ", "));
 }
 
 }  // namespace kw::triton

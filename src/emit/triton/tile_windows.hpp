@@ -21,6 +21,10 @@ class TileWindows {
   TileWindows(const tile::Program& program, const IndexNames& names);
 
   const std::vector<Window>& all() const { return windows_; }
+  const Window& of(const tile::Instruction& load) const;
+  std::string shape_text(const Window& window) const;  // of its boxes: "[64, 128]"
+  // Where the box lies: "[row_block * 16, 0]"; with names for its parts (IndexNames) if they are defined there.
+  std::string origin_text(const tile::Instruction& load, bool named = false) const;
   // The arguments of tl.make_tensor_descriptor.
   std::vector<std::string> arguments(const Window& window) const;
   // "x_window.load([row_block * 16, 0])", as a tile of the result's dimensions.

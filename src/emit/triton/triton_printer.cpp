@@ -7,6 +7,7 @@
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/in_place.hpp"
+#include "emit/triton/consumers.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/joined_launch.hpp"
 #include "emit/triton/keep_mask.hpp"
@@ -30,6 +31,10 @@ struct Printed {
 
 bool reads_windows(const Program& program) {
   return std::any_of(program.tiles.begin(), program.tiles.end(), triton::has_windows);
+}
+
+bool gives_roles(const Program& program) {
+  return std::any_of(program.tiles.begin(), program.tiles.end(), triton::has_consumers);
 }
 
 constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment, stream):
@@ -236,8 +241,9 @@ class TritonPrinter : public TargetPrinter {
     return triton::launch_functions(program, splits_scratch);
   }
 
-  std::string imports() const override {
-    return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n";
+  std::string imports(const Program& program) const override {
+    return "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n" +
+           std::string(gives_roles(program) ? triton::kGluonImports : "");
   }
 
   std::string kernels(const Program& program) const override {
@@ -291,7 +297,11 @@ class TritonPrinter : public TargetPrinter {
       if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
     for (const tile::Program& tiles : program.tiles)  // one block to a multiprocessor, for they may take all of it
       if (tile::waits_for_grid(tiles)) together = std::max(together, triton::blocks_of(tiles));
-    if (together == 0) return "";
+    if (together == 0)
+      return gives_roles(program) ? "if DEVICE == \"cpu\":\n    return \"its kernels' warps have work of their own, "
+                                    "which the interpreter "
+                                    "does not know\"\n"
+                                  : "";
     return fmt::format(
         "if DEVICE == \"cpu\":\n    return \"its kernels' programs wait for each other, and the interpreter runs one "
         "at a time\"\n"

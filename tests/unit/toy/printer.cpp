@@ -100,7 +100,7 @@ class Printer : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
   bool reads_before_it_writes(const Kernel&, int, int) const override { return false; }
-  std::string imports() const override { return "import torch\n"; }
+  std::string imports(const Program&) const override { return "import torch\n"; }
   std::string kernels(const Program& program) const override {
     std::vector<std::string> texts;
     for (const Kernel& kernel : program.kernels) texts.push_back(KernelText(kernel).text());

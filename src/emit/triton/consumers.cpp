@@ -1,0 +1,270 @@
+#include "emit/triton/consumers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "emit/python_text.hpp"
+#include "emit/triton/expressions.hpp"
+#include "emit/triton/tile_symbols.hpp"
+#include "ir/types.hpp"
+#include "support/text.hpp"
+#include "tile/consumers.hpp"
+
+namespace kw::triton {
+
+using tile::Instruction;
+using tile::Kind;
+
+namespace {
+
+// Of 512 that a thread of each warp of a group of four may have among them; the producer's group has one warp.
+constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+
+std::string list(const std::vector<std::string>& texts) { return "[" + join(texts, ", ") + "]"; }
+
+std::string lines(const std::vector<std::string>& texts, int indent) {
+  std::string out;
+  for (const std::string& text : texts) out += std::string(static_cast<size_t>(indent), ' ') + text + "\n";
+  return out;
+}
+
+std::string definition_of(const std::string& name, const std::vector<std::string>& parameters) {
+  return "@gluon.jit\n" + python::wrapped_call(fmt::format("def {}(", name), parameters, "):") + "\n";
+}
+
+std::string gluon_type(DType dtype) { return "gl" + std::string(dtype_name(dtype).substr(2)); }
+
+int64_t bytes_of(const tile::Program& program, const tile::TileType& type) {
+  int64_t bytes = size_of(type.dtype);
+  for (const tile::Symbol lane : type.lanes) bytes *= tile::width_of(program, lane);
+  return bytes;
+}
+
+}  // namespace
+
+ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names, const TileWindows& windows)
+    : program_(program), names_(names), windows_(windows), loop_(tile::consuming_loop(program)) {
+  for (const Instruction& one : loop_.body) {
+    if (one.kind == Kind::kLoad) loads_.push_back(&one);
+    if (one.kind == Kind::kDot) dots_.push_back(&one);
+  }
+  consumer_ = unique("consumer");
+  step_ = unique("step");
+  stage_ = unique("stage");
+  turn_ = unique("turn");
+  ready_ = unique("ready");
+  free_ = unique("free");
+  layout_ = unique("layout");
+}
+
+std::string ConsumerText::unique(std::string name) const {
+  while (names_.is_taken(name)) name += "_";
+  return name;
+}
+
+std::string ConsumerText::name_of_places(const Instruction& load) const {
+  return unique(program_.values[load.results[0]].name + "s");
+}
+
+std::vector<std::string> ConsumerText::places() const {
+  std::vector<std::string> all;
+  for (const Instruction* load : loads_) all.push_back(name_of_places(*load));
+  return all;
+}
+
+// Those that a consumer itself reads and writes.
+std::vector<std::string> ConsumerText::buffers() const {
+  std::set<int> used;
+  tile::for_each(program_.body, [&](const Instruction& one) {
+    if ((one.kind == Kind::kLoad && one.mode != tile::CopyMode::kBulk) || one.kind == Kind::kStore)
+      used.insert(one.access.buffer);
+  });
+  std::vector<std::string> all;
+  for (const int buffer : used) all.push_back(program_.buffers[buffer].name);
+  return all;
+}
+
+std::string ConsumerText::along_blocks() const {
+  const tile::Symbol along = program_.consumers.along;
+  return fmt::format("{} = {} * {} + {}", program_.symbols[along].name, group_name(program_, along),
+                     program_.consumers.count, consumer_);
+}
+
+// Of all that the program does.
+std::string ConsumerText::number_of_iteration() const {
+  if (program_.consumers.programs > 0) return step_;
+  std::string number = program_.symbols[loop_.symbol].name;
+  if (!(loop_.begin == tile::Index(0))) number = fmt::format("({} - {})", number, names_.spelled(loop_.begin, {}));
+  return loop_.step == 1 ? number : fmt::format("{} // {}", number, loop_.step);
+}
+
+std::vector<std::string> ConsumerText::definition() const {
+  std::vector<std::string> parameters = places();
+  parameters.insert(parameters.begin(), consumer_ + ": gl.constexpr");
+  parameters.insert(parameters.end(), {ready_, free_});
+  for (const std::string& buffer : buffers()) parameters.push_back(buffer);
+  std::string text = definition_of(program_.name + "_consumer", parameters);
+  text.pop_back();
+  return {text};
+}
+
+std::vector<std::string> ConsumerText::behind_symbols() const {
+  const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
+  return {along_blocks(),
+          fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
+                      "instr_shape=[16, {}, 16])",
+                      layout_, program_.warps, tile::width_of(program_, sums.lanes[1]))};
+}
+
+std::vector<std::string> ConsumerText::walk() const {
+  if (program_.consumers.programs == 0) return {};
+  int64_t groups = 1;
+  for (const tile::Symbol symbol : program_.grid)
+    groups *= symbol == program_.consumers.along ? groups_along(program_, symbol)
+                                                 : kernel::as_constant(program_.symbols[symbol].count).value();
+  return {fmt::format("{} = 0", step_),
+          fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(names_), groups)};
+}
+
+std::vector<std::string> ConsumerText::end_iteration() const {
+  if (program_.consumers.programs == 0) return {};
+  return {fmt::format("{} += 1", step_)};
+}
+
+std::vector<std::string> ConsumerText::begin_iteration() const {
+  return {fmt::format("{} = {} % {}", stage_, number_of_iteration(), loop_.stages),
+          fmt::format("{} = {} // {} % 2", turn_, number_of_iteration(), loop_.stages),
+          fmt::format("hopper.mbarrier.wait({}.index({}), {})", ready_, stage_, turn_)};
+}
+
+std::string ConsumerText::free_places() const {
+  return fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", free_, stage_);
+}
+
+std::string ConsumerText::loaded(const Instruction& load) const {
+  const std::string place = tile::is_of_consumer(program_, load)
+                                ? fmt::format("{} * {} + {}", stage_, program_.consumers.count, consumer_)
+                                : stage_;
+  const std::string text = fmt::format("{}.index({})", name_of_places(load), place);
+  std::vector<std::string> widths;
+  const tile::TileType& type = program_.values[load.results[0]].type;
+  for (const tile::Symbol lane : type.lanes) widths.push_back(std::to_string(tile::width_of(program_, lane)));
+  return windows_.of(load).lanes.size() == widths.size() ? text : fmt::format("{}.reshape({})", text, list(widths));
+}
+
+std::string ConsumerText::layout_of(const tile::TileType& type) const {
+  const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
+  return type.lanes == sums.lanes ? layout_ : "";
+}
+
+bool ConsumerText::is_added_to(const Instruction& dot) const {
+  const tile::Value sum = dot.results[0];
+  const auto adds = [&](const Instruction* other) { return other->operands[0] == sum; };
+  const auto uses = [&](const Instruction& one) { return std::count(one.operands.begin(), one.operands.end(), sum); };
+  long used = std::count(loop_.yields.begin(), loop_.yields.end(), sum);
+  for (const Instruction& one : loop_.body) used += uses(one);
+  return used == 1 && std::any_of(dots_.begin(), dots_.end(), adds);
+}
+
+bool ConsumerText::is_last(const Instruction& dot) const { return &dot == dots_.back(); }
+
+std::string ConsumerText::producer() const {
+  const int64_t count = program_.consumers.count;
+  std::vector<std::string> parameters;
+  for (const TileWindows::Window& window : windows_.all()) parameters.push_back(window.name);
+  for (const std::string& place : places()) parameters.push_back(place);
+  parameters.insert(parameters.end(), {ready_, free_});
+  int64_t bytes = 0, each = 0;
+  std::string of_all, of_each;
+  for (const Instruction* load : loads_) {
+    const bool is_of_each = tile::is_of_consumer(program_, *load);
+    const std::string place = is_of_each ? fmt::format("{} * {} + {}", stage_, count, consumer_) : stage_;
+    each += is_of_each;
+    bytes += bytes_of(program_, program_.values[load->results[0]].type) * (is_of_each ? count : 1);
+    (is_of_each ? of_each : of_all) += python::wrapped_call("hopper.tma.async_copy_global_to_shared(",
+                                                            {windows_.of(*load).name, windows_.origin_text(*load),
+                                                             fmt::format("{}.index({})", ready_, stage_),
+                                                             fmt::format("{}.index({})", name_of_places(*load), place)},
+                                                            ")") +
+                                       "\n";
+  }
+  std::string out = definition_of(program_.name + "_producer", parameters);
+  out += "    \"\"\"Copies what the consumers multiply, as soon as all have read what was there.\"\"\"\n";
+  int indent = 4;
+  out += lines(walk(), indent);
+  if (program_.consumers.programs > 0) indent += 4;
+  out += lines(grid_lines(program_, names_), indent);
+  const std::string by = loop_.step == 1 ? "" : fmt::format(", {}", loop_.step);
+  out += lines({fmt::format("for {} in range({}, {}{}):", program_.symbols[loop_.symbol].name,
+                            names_.spelled(loop_.begin, {}), names_.spelled(loop_.end, {}), by)},
+               indent);
+  indent += 4;
+  out += lines({fmt::format("{} = {} % {}", stage_, number_of_iteration(), loop_.stages),
+                fmt::format("{} = {} // {} % 2", turn_, number_of_iteration(), loop_.stages),
+                fmt::format("hopper.mbarrier.wait({}.index({}), {} ^ 1)", free_, stage_, turn_),
+                fmt::format("hopper.mbarrier.expect({}.index({}), {})", ready_, stage_, bytes)},
+               indent);
+  out += python::indent(of_all, indent / 4);
+  if (each > 0)
+    out += lines({fmt::format("for {} in gl.static_range({}):", consumer_, count)}, indent) +
+           lines({along_blocks()}, indent + 4) + python::indent(of_each, indent / 4 + 1);
+  return out + lines(end_iteration(), indent);
+}
+
+std::string ConsumerText::kernel() const {
+  const int64_t count = program_.consumers.count;
+  std::vector<std::string> parameters, windows, copied = places(), common = places();
+  for (const tile::Buffer& buffer : program_.buffers) parameters.push_back(buffer.name);
+  std::string out = definition_of(program_.name, parameters);
+  if (!program_.doc.empty()) out += fmt::format("    \"\"\"{}\"\"\"\n", program_.doc);
+  for (const TileWindows::Window& window : windows_.all()) {
+    const std::string layout = unique(window.name + "_layout");
+    const DType dtype = program_.buffers[window.buffer].dtype;
+    std::vector<std::string> arguments = windows_.arguments(window);
+    arguments.push_back("layout=" + layout);
+    out += fmt::format("    {}: gl.constexpr = gl.NVMMASharedLayout.get_default_for({}, {})\n", layout,
+                       windows_.shape_text(window), gluon_type(dtype));
+    out += python::indent(
+        python::wrapped_call(fmt::format("{} = hopper.tma.make_tensor_descriptor(", window.name), arguments, ")") +
+        "\n");
+    windows.push_back(window.name);
+  }
+  for (const Instruction* load : loads_) {
+    const TileWindows::Window& window = windows_.of(*load);
+    const int64_t places = loop_.stages * (tile::is_of_consumer(program_, *load) ? count : 1);
+    out += fmt::format("    {} = gl.allocate_shared_memory({}, [{}, {}, {})\n", name_of_places(*load),
+                       gluon_type(program_.buffers[window.buffer].dtype), places, windows_.shape_text(window).substr(1),
+                       unique(window.name + "_layout"));
+  }
+  for (const std::string& barrier : {ready_, free_})
+    out += fmt::format("    {} = gl.allocate_shared_memory(gl.int64, [{}, 1], hopper.mbarrier.MBarrierLayout())\n",
+                       barrier, loop_.stages);
+  out += fmt::format(
+      "    for {0} in gl.static_range({1}):\n        hopper.mbarrier.init({2}.index({0}), count=1)\n"
+      "        hopper.mbarrier.init({3}.index({0}), count={4})\n",
+      stage_, loop_.stages, ready_, free_, count);
+  common.insert(common.end(), {ready_, free_});
+  copied.insert(copied.begin(), windows.begin(), windows.end());
+  copied.insert(copied.end(), {ready_, free_});
+  for (const std::string& buffer : buffers()) common.push_back(buffer);
+  const auto part = [&](std::string_view role, const std::vector<std::string>& arguments) {
+    return python::indent(python::wrapped_call(fmt::format("({}_{}, (", program_.name, role), arguments, ")),") + "\n",
+                          3);
+  };
+  out += "    gl.warp_specialize(\n        [\n";
+  for (int64_t consumer = 0; consumer < count; ++consumer) {
+    std::vector<std::string> arguments = common;
+    arguments.insert(arguments.begin(), std::to_string(consumer));
+    out += part("consumer", arguments);
+  }
+  out += part("producer", copied);
+  std::vector<std::string> warps(static_cast<size_t>(count) - 1, std::to_string(program_.warps)),
+      registers(static_cast<size_t>(count) - 1, std::to_string(kConsumerRegisters));
+  warps.emplace_back("1");
+  registers.push_back(std::to_string(kProducerRegisters));
+  return out + fmt::format("        ],\n        {},\n        {},\n    )\n", list(warps), list(registers));
+}
+
+}  // namespace kw::triton

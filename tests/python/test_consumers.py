@@ -1,0 +1,198 @@
+"""Kernels whose blocks run in pairs, fed by a warp that copies: what they compute, without a GPU, and what they are refused for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_tile_programs import TOOL, compiled_for_hopper, tool
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import gluon_simulator
+
+HALVES = """kernel halves {{
+  axis {axes}
+  in a_high: f16[{a}]
+  in a_low: f16[{a}]
+  in a_scale: f32[{m}]
+  in w_high: f16[{w}]
+  in w_low: f16[{w}]
+  in bias: f32[{n}]
+  out y: f32[{m}, {n}]
+  a = f32(a_high[{a_at}]) + f32(a_low[{a_at}])
+  w = f32(w_high[{w_at}]) + f32(w_low[{w_at}])
+  y[m, n] = maximum(dot(a, w; k) * a_scale[m] + bias[n], 0.5)
+}}
+"""
+BATCHES = """kernel batches {{
+  axis b = 3, m = {m}, n = {n}, k = {k}
+  in a: f16[3, {m}, {k}]
+  in w: f16[3, {n}, {k}]
+  out y: f32[3, {m}, {n}]
+  y[b, m, n] = dot(a[b, m, k], w[b, n, k]; k)
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    m: int
+    n: int
+    k: int
+    schedule: str
+    a_along_k: bool = True
+    w_along_k: bool = True
+    batches: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        if self.batches:
+            return BATCHES.format(m=self.m, n=self.n, k=self.k)
+        order = "mnk" if self.w_along_k else "mkn" if self.a_along_k else "kmn"
+        axes = ", ".join(f"{axis} = {getattr(self, axis)}" for axis in order)
+        a, w = ("mk" if self.a_along_k else "km"), ("nk" if self.w_along_k else "kn")
+
+        def shape(axes: str) -> str:
+            return ", ".join(str(getattr(self, axis)) for axis in axes)
+
+        return HALVES.format(
+            axes=axes, m=self.m, n=self.n, a=shape(a), w=shape(w), a_at=", ".join(a), w_at=", ".join(w)
+        )
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        draw = np.random.default_rng(self.m + self.n + self.k)
+        if self.batches:
+            a, w = (draw.standard_normal((3, rows, self.k)).astype(np.float16) for rows in (self.m, self.n))
+            return {"a": a, "w": w, "y": np.full((3, self.m, self.n), np.nan, np.float32)}
+        made: dict[str, np.ndarray] = {}
+        for name, rows, along in (("a", self.m, self.a_along_k), ("w", self.n, self.w_along_k)):
+            values = draw.standard_normal((rows, self.k) if along else (self.k, rows)).astype(np.float32)
+            made[f"{name}_high"] = values.astype(np.float16)
+            made[f"{name}_low"] = (values - made[f"{name}_high"].astype(np.float32)).astype(np.float16)
+        made["a_scale"] = draw.uniform(0.5, 2, self.m).astype(np.float32)
+        made["bias"] = draw.standard_normal(self.n).astype(np.float32)
+        return made | {"y": np.full((self.m, self.n), np.nan, np.float32)}
+
+    def expected(self, given: dict[str, np.ndarray]) -> np.ndarray:
+        if self.batches:
+            return np.einsum("bmk,bnk->bmn", given["a"].astype(np.float64), given["w"].astype(np.float64))
+        a, w = (given[f"{name}_high"].astype(np.float64) + given[f"{name}_low"] for name in "aw")
+        product = (a if self.a_along_k else a.T) @ (w.T if self.w_along_k else w)
+        return np.maximum(product * given["a_scale"][:, None] + given["bias"], 0.5)
+
+
+def schedule(
+    m: int = 64, n: int = 32, k: int = 32, stages: int = 2, more: str = "", halves: bool = True, programs: int = 0
+) -> str:
+    several = f',"programs":{programs}' if programs else ""
+    scheme = '"scheme":"fp16x3",' if halves else ""
+    return (
+        f'{{"m":{{"grid":{m}}},"n":{{"grid":{n}}},"k":{{"loop":{k},"stages":{stages}}},{scheme}"bulk":true,{more}'
+        f'"consumers":{{"along":"m","count":2{several}}}}}'
+    )
+
+
+ORDER = '"order":{"grouped":"m","along":"n","count":2},'
+CASES = {
+    "plain": Case(128, 64, 96, schedule()),
+    "ragged": Case(200, 88, 104, schedule(more=ORDER)),
+    "many blocks": Case(520, 136, 64, schedule(k=16, stages=3, more=ORDER)),
+    "more stages than steps": Case(128, 32, 64, schedule(stages=4)),
+    "one stage": Case(136, 40, 160, schedule(stages=1)),
+    "columns side by side": Case(128, 72, 96, schedule(), w_along_k=False),
+    "both side by side": Case(264, 72, 80, schedule(more=ORDER), a_along_k=False, w_along_k=False),
+    "wide blocks of a consumer": Case(300, 64, 96, schedule(m=128)),
+    "batches": Case(136, 48, 72, '{"b":{"grid":1},' + schedule(halves=False)[1:], batches=True),
+    "several pairs for each program": Case(520, 136, 80, schedule(stages=3, more=ORDER, programs=4)),
+    "some pairs more for one": Case(
+        300, 104, 64, '{"b":{"grid":1},' + schedule(halves=False, programs=5)[1:], batches=True
+    ),
+    "programs for more than there are": Case(128, 64, 96, schedule(programs=100)),
+}
+
+
+def printed(tmp_path: Path, case: Case) -> tuple[Path, str]:
+    file = tmp_path / "case.kernel"
+    file.write_text(case.text())
+    return file, tool("triton", file, case.schedule)
+
+
+def blocks_of(source: str) -> int:
+    return int(eval(re.findall(r"    blocks = ([\d *min(,)]+)\n", source)[0]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    _, source = printed(tmp_path, case)
+    simulator = gluon_simulator.Simulator()
+    names: dict[str, Any] = simulator.names()
+    functions = source[source.index("@") : source.index("\ndef launch_")]
+    exec(functions, names)
+    given = case.tensors()
+    kernel = names["batches" if case.batches else "halves"]
+    order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+    simulator.run(kernel, blocks_of(source), [given[name] for name in order])
+    wanted = case.expected(given)
+    assert np.abs(given["y"] - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("hopper.mbarrier.wait(ready.index(stage), turn)", "pass"),
+        ("hopper.mbarrier.wait(free.index(stage), turn ^ 1)", "pass"),
+        ("hopper.mbarrier.wait(free.index(stage), turn ^ 1)", "hopper.mbarrier.wait(free.index(stage), turn)"),
+        ("hopper.mbarrier.arrive(free.index(stage), count=1)", "pass"),
+    ],
+)
+def test_the_simulator_sees_a_missing_wait(tmp_path: Path, monkeypatch: Any, place: str, wrong: str) -> None:
+    monkeypatch.setattr(gluon_simulator, "PATIENCE", 0.5)
+    case = CASES["ragged"]
+    _, source = printed(tmp_path, case)
+    functions = source[source.index("@") : source.index("\ndef launch_")]
+    assert place in functions
+    simulator = gluon_simulator.Simulator()
+    names: dict[str, Any] = simulator.names()
+    exec(functions.replace(place, wrong), names)
+    given = case.tensors()
+    kernel = names["halves"]
+    order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+    try:
+        simulator.run(kernel, blocks_of(source), [given[name] for name in order])
+    except RuntimeError:
+        return
+    wanted = case.expected(given)
+    assert not np.abs(given["y"] - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_triton_compiles_them_for_a_hopper_gpu(tmp_path: Path, name: str) -> None:
+    file, _ = printed(tmp_path, CASES[name])
+    compiled = compiled_for_hopper(tmp_path, file, CASES[name].schedule)
+    assert "wgmma" in compiled.asm["ptx"] and "setmaxnreg" in compiled.asm["ptx"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (schedule(m=32), "consumers multiply multiples of 64 rows"),
+        (schedule().replace('"bulk":true,', ""), "the loop of consumers loads boxes"),
+        (schedule().replace('"loop":32,"stages":2', '"loop":32'), "the loop of consumers has stages"),
+        (schedule(more='"warps":8,'), "a consumer has 4 warps"),
+        (schedule().replace('"count":2', '"count":3'), "'count' of consumers is 3"),
+        (schedule().replace('"along":"m"', '"along":"k"'), "consumers names 'k', which is not in the grid"),
+        (schedule().replace('"along":"m",', '"alone":"m",'), "consumers has no parameter 'alone'"),
+    ],
+)
+def test_what_consumers_cannot_do_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "case.kernel"
+    file.write_text(CASES["plain"].text())
+    done = subprocess.run([TOOL, "triton", file, text], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and why in done.stderr, done.stderr
