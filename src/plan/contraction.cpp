@@ -31,6 +31,7 @@ const ParameterTable& takes() {
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
       {.name = "order", .least = 1, .most = 64, .unsaid = 8, .powers_of_two = false, .tried = {1, 8, 16}},
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
       {.name = "scheme", .least = kIeee, .most = kStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
   });
   return table;
@@ -54,6 +55,19 @@ bool can_stream(const Product& product, const DeviceDescription& device) {
 }
 
 Side streamed_side(const Product& product) { return product.rows <= product.columns ? Side::kRight : Side::kLeft; }
+
+// Blocks of so many rows run in pairs, each by warps of its own that multiply while the other's add: 4096 by 4096 by
+// 4096 in 0.58 ms for 0.72 of one block of 128 rows, on an H200.
+constexpr int64_t kConsumerRows = 64, kConsumers = 2;
+
+bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth) {
+  // Of a left operand whose columns lie side by side, and a right one whose rows do, no order of axes makes boxes.
+  const auto lies_along_depth = [&](Side side) {
+    return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
+  };
+  return product.left.dtype == DType::f32 && rows % kConsumerRows == 0 && columns <= 256 &&
+         product.depth > depth * kFewIterations && (lies_along_depth(Side::kLeft) || !lies_along_depth(Side::kRight));
+}
 
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
@@ -88,6 +102,17 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     (columns >= rows && !folds ? columns : rows) /= 2;
   const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
+  if (device.warp_roles && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+      can_consume(product, kConsumerRows, columns, depth) && stages() > 1)
+    return {{"block_m", kConsumerRows},
+            {"block_n", columns},
+            {"block_k", depth},
+            {"stages", std::clamp<int64_t>(stages(), 1, 4)},
+            {"num_warps", 4},
+            {"order", 8},
+            {"bulk", 1},
+            {"consumers", kConsumers},
+            {"scheme", kFp16x3}};
   return {{"block_m", rows},
           {"block_n", columns},
           {"block_k", depth},
@@ -108,7 +133,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const ParameterTable& table = takes();
   const Product& product = *group.product;
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
@@ -125,6 +150,13 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (blocks.whole_rows) {
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
+  }
+  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows &&
+      can_consume(product, blocks.rows, blocks.columns, blocks.depth)) {
+    blocks.consumers = read("consumers");
+    blocks.programs = device.units;
+    blocks.warps = 4;
+    blocks.bulk = true;
   }
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);

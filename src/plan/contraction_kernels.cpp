@@ -225,6 +225,7 @@ class Contraction : ProductKernels {
     if (!blocks_.whole_rows) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = halves && blocks_.bulk;
+    if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};
     schedule.skip_masked = again;
     schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
     return schedule;

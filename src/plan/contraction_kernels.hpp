@@ -14,6 +14,8 @@ struct ContractionBlocks {
   int64_t neighbours = 8;  // rows of blocks that are started together, so that they share columns
   bool bulk = true;        // halves are loaded by the bulk copy engine
   bool halves = true;      // single precision by three products of halves
+  int64_t consumers = 1;   // blocks that run as one and share their columns' operand (tile/consumers.hpp)
+  int64_t programs = 0;    // of consumers, that are started; 0: one for each of their groups
   // The operand that the product's kernel splits itself, chunk by chunk of a step's depth, since one row (column) of
   // blocks reads each of its elements once. The depth of a step divides the product's.
   std::optional<Side> streamed;

@@ -91,7 +91,7 @@ class KernelDraft {
  private:
   std::string unique(const std::string& text);
 
-  std::set<std::string> names_ = {"tl", "triton"};
+  std::set<std::string> names_ = {"gl", "gluon", "hopper", "tl", "triton"};
 };
 
 class ProductKernels {

@@ -1,6 +1,9 @@
 #include "targets/triton/target.hpp"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "emit/target_printer.hpp"
 #include "judge/environment.hpp"
@@ -19,6 +22,13 @@ namespace {
 
 constexpr int kHopper = 90, kTensorCores = 70;  // compute capabilities; GPUs have tensor cores from the second on
 
+// Is it a version of Triton whose Gluon is the one that kernels with consumers are printed for (3.6 or later)?
+bool knows_roles(std::string_view version) {
+  int major = 0, minor = 0;
+  return std::sscanf(std::string(version).c_str(), "%d.%d", &major, &minor) == 2 &&
+         (major > 3 || (major == 3 && minor >= 6));
+}
+
 class TritonTarget : public Target {
  public:
   std::string_view name() const override { return "triton"; }
@@ -34,6 +44,7 @@ class TritonTarget : public Target {
     device.cache_bytes = 50 << 20;
     device.unit_cache_bytes = 256 << 10;
     device.shared_bytes = 227 << 10;
+    device.warp_roles = true;
     device.vector_bytes = 16;
     device.copy_bytes_per_second = 4.3e12;
     device.fp32_flops = 51e12;
@@ -42,7 +53,8 @@ class TritonTarget : public Target {
     return device;
   }
 
-  void look_at(DeviceDescription& device, const Environment&, const nlohmann::ordered_json& card) const override {
+  void look_at(DeviceDescription& device, const Environment& environment,
+               const nlohmann::ordered_json& card) const override {
     if (std::string name = text_of(card, "name"); !name.empty()) device.name = std::move(name);
     if (const double units = figure_of(card, "multiprocessors").value_or(0); units > 0)
       device.units = static_cast<int64_t>(units);
@@ -50,8 +62,9 @@ class TritonTarget : public Target {
       device.cache_bytes = static_cast<int64_t>(cache);
     if (const double shared = figure_of(card, "shared_bytes").value_or(0); shared > 0)
       device.shared_bytes = static_cast<int64_t>(shared);
-    if (const double capability = figure_of(card, "sm").value_or(0); capability > 0 && capability < kTensorCores)
-      device.half_flops = 0;
+    const double capability = figure_of(card, "sm").value_or(0);
+    if (capability > 0 && capability < kTensorCores) device.half_flops = 0;
+    if (capability > 0) device.warp_roles = capability == kHopper && knows_roles(environment.triton_version);
   }
 
   bool can_run(const Environment& environment) const override {

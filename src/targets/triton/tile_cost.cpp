@@ -4,6 +4,7 @@
 #include <map>
 
 #include "targets/triton/cost.hpp"
+#include "tile/consumers.hpp"
 
 namespace kw::triton {
 
@@ -16,6 +17,9 @@ using tile::Kind;
 constexpr double kCacheOverMemory = 2.5;
 // Triton's dots of f32 without tensor cores, of what the cores could do.
 constexpr double kIeeeShare = 0.5;
+
+// Warps that add while others multiply, over one block that does both in turn.
+constexpr double kConsumersGain = 1.25;
 
 // Tiles of fewer rows are multiplied by the older instruction, of this share of the rate.
 constexpr double kRowsOfWgmma = 64, kSmallTileShare = 0.3;
@@ -51,7 +55,8 @@ class TileEstimate {
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
-    const double waves = std::max(blocks_ / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
+    const double together = static_cast<double>(program_.consumers.count);
+    const double waves = std::max(blocks_ / together / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
     const double dots = dot_seconds_ * idle + arithmetic, memory = memory_bytes / device_.copy_bytes_per_second;
     KernelEstimate estimate;
@@ -91,7 +96,10 @@ class TileEstimate {
       } else if (one.kind == Kind::kStore) {
         moved_[one.access.buffer] += times * bytes_of(program_.values[one.operands[0]].type);
       } else if (one.kind == Kind::kLoad) {
-        const double bytes = times * share_within(one.access.mask) * bytes_of(program_.values[one.results[0]].type);
+        const bool once = program_.consumers.count > 1 && one.mode == tile::CopyMode::kBulk &&
+                          !tile::is_of_consumer(program_, one);
+        const double bytes = times / (once ? static_cast<double>(program_.consumers.count) : 1.0) *
+                             share_within(one.access.mask) * bytes_of(program_.values[one.results[0]].type);
         moved_[one.access.buffer] += bytes;
         loaded_bytes_ += bytes;
       } else if (one.kind == Kind::kBarrier && one.scope == tile::Scope::kGrid) {
@@ -137,6 +145,7 @@ class TileEstimate {
     if (size_of(left.dtype) <= 2) rate = device_.half_flops * (rows_of(result) < kRowsOfWgmma ? kSmallTileShare : 1.0);
     else if (dot.precision == tile::DotPrecision::kTf32) rate = device_.half_flops / 2;
     else if (dot.precision == tile::DotPrecision::kTf32x3) rate = device_.half_flops / 6;
+    if (program_.consumers.count > 1) rate *= kConsumersGain;
     return operations / std::max(rate, 1.0);
   }
 
