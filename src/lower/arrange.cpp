@@ -18,6 +18,7 @@
 #include "lower/skip_masked.hpp"
 #include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
+#include "lower/walkers.hpp"
 #include "tile/consumers.hpp"
 #include "tile/verifier.hpp"
 
@@ -30,7 +31,6 @@ using kernel::ExprKind;
 using kernel::ReduceOp;
 using kernel::ScalarOp;
 using tile::Instruction;
-using tile::kNoValue;
 using tile::Kind;
 using tile::TileType;
 using tile::Value;
@@ -61,7 +61,8 @@ class Arranger {
     join_shared_loops(values_.mapped.program);
     if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
     if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
-    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program, values_.mapped.walkers);
+    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
+    if (values_.mapped.walkers > 0) walk_blocks(values_.mapped.program, values_.mapped.axes, values_.mapped.walkers);
     if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
       values_.refuse(why, "Leave consumers away, or change what they cannot do.");
     tile::verify(values_.mapped.program);

@@ -30,7 +30,7 @@
 //           whose rows' largest is scaled to a power of two at most 2^15
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
 // which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with `walkers`, about so many blocks are
-// started, each of which walks along an axis of the grid if the masks, as far as they do not hang on it, may hold. With
+// started, each of which walks along an axis of the grid where the masks may hold (src/lower/walkers.hpp). With
 // `loads_first` what a block needs behind its loops, or in a later one, is loaded before them, and is there when they
 // end. `approximate` says that results are rounded to so few bits that the hardware's approximations of functions are
 // exact enough. With `consumers`, {"along": "m", "count": 2}, so many blocks that are neighbours along that axis run as

@@ -281,6 +281,7 @@ class AttentionKernels : ProductKernels {
     schedule.scheme = split ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk;
     schedule.skip_masked = again;
+    if (again) schedule.walkers = kProductWalkers;
     schedule.warps = again ? 4 : blocks_.warps;
     return schedule;
   }

@@ -227,6 +227,7 @@ class Contraction : ProductKernels {
     schedule.bulk = halves && blocks_.bulk;
     if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};
     schedule.skip_masked = again;
+    if (again) schedule.walkers = kProductWalkers;
     schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
     return schedule;
   }

@@ -14,6 +14,10 @@ namespace kw::plan {
 
 enum class Side { kLeft, kRight };  // of a product's operands
 
+// Blocks that look whether there is anything to compute again, where there are many more (KernelSchedule::walkers).
+// 65,536 blocks that stop at once are 0.67 ms of an H200's time.
+constexpr int64_t kProductWalkers = 2048;
+
 // One dimension of an operand: an axis of the product, and the distance of neighbours along it.
 struct OperandDimension {
   enum class Role { kBatch, kOuter, kDepth };  // outer: rows of the left operand, columns of the right one

@@ -72,6 +72,21 @@ def _norm_fp16x3(t: Tensors) -> Tensors:
     return {"y": y, "row_sum": y.sum(1)}
 
 
+def _again_inputs() -> Tensors:
+    made = {"a": _random(48, 40), "w": _random(128, 40), "y": torch.zeros(48, 128)}
+    for name, count in {"a": 48, "w": 128}.items():
+        made[f"{name}_needs"] = torch.full((count,), -1, dtype=torch.int32)
+        made[f"{name}_large"] = torch.randint(20, 41, (count,), dtype=torch.int32)
+    made["a_needs"][21] = 30
+    made["w_needs"][[0, 127]] = 25
+    return made
+
+
+def _linear_again(t: Tensors) -> Tensors:
+    missed = (t["a_needs"][:, None] >= t["w_large"]) | (t["w_needs"] >= t["a_large"][:, None])
+    return {"y": torch.where(missed, F.linear(t["a"], t["w"]), 0.0)}
+
+
 def _corner_inputs() -> Tensors:
     made = {"a": _random(2, 16, 16), "b": _random(16, 16), "narrow": _random(2, 16, 16, dtype=torch.bfloat16)}
     made |= {"y": torch.empty(2, 16, 16), "highest": _random(16), "chosen": torch.empty(2)}
@@ -228,6 +243,16 @@ CASES = [
         _sizes,
         ('{"row":{"grid":4},"column":{"loop":16}}', '{"row":{"loop":1},"column":{"tile":64}}'),
         {"rows": 5, "columns": 24},
+    ),
+    Case(
+        "linear_again",
+        _again_inputs,
+        _linear_again,
+        (
+            '{"m":{"grid":16},"n":{"grid":16},"k":{"loop":32},"skip_masked":true}',
+            '{"m":{"grid":16},"n":{"grid":16},"k":{"loop":32},"skip_masked":true,"walkers":3}',
+            '{"m":{"grid":32},"n":{"grid":16},"k":{"loop":32},"skip_masked":true,"walkers":5}',
+        ),
     ),
     Case(
         "linear_halves",

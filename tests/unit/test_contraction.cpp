@@ -145,6 +145,25 @@ TEST(Contraction, SplitsMultipliesAndRepairs) {
   EXPECT_EQ(names, (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
 }
 
+// Of a result of 16384 by 16384, whose second kernel has nothing to do but to look, as a rule.
+TEST(Contraction, FewProgramsLookAtManyBlocks) {
+  const Graph graph = fused(R"(
+    input %a : f32[16384, 64] user args.0
+    input %b : f32[64, 16384] user args.1
+    %y = aten.mm.default(self=%a, mat2=%b) : f32[16384, 16384]
+    return %y)");
+  const Program program = lower(graph, joined(graph), default_device("triton"));
+  const auto started = [&](size_t place) {
+    int64_t programs = 1;
+    const tile::Program& one = program.tiles.at(place);
+    for (const tile::Symbol symbol : one.grid) programs *= *kernel::as_constant(one.symbols[symbol].count);
+    return programs;
+  };
+  EXPECT_EQ(program.tiles.at(3).name, "mm_kernel_in_f32");
+  EXPECT_GE(started(2), 16384);
+  EXPECT_LE(started(3), 4096);
+}
+
 TEST(Contraction, RefusesWhatItDoesNotTake) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
   const DeviceDescription device = default_device("triton");

@@ -217,6 +217,12 @@ TEST(Schedules, BlocksThatWouldStoreNothingStopEarly) {
   }
 }
 
+int64_t blocks_of(const tile::Program& program) {
+  int64_t blocks = 1;
+  for (const tile::Symbol symbol : program.grid) blocks *= *kernel::as_constant(program.symbols[symbol].count);
+  return blocks;
+}
+
 TEST(Schedules, FewBlocksWalkWhereDataLetThem) {
   const Kernel kernel = kernel::parse_kernel(R"(
 kernel twice {
@@ -239,9 +245,7 @@ kernel twice {
     const std::string schedule = fmt::format(
         R"({{"row":{{"grid":2}},"column":{{"grid":4}},"skip_masked":true,"walkers":{}}})", walkers);
     const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
-    int64_t blocks = 1;
-    for (const tile::Symbol symbol : program.grid) blocks *= *kernel::as_constant(program.symbols[symbol].count);
-    EXPECT_EQ(blocks, started) << tile::print_program(program);
+    EXPECT_EQ(blocks_of(program), started) << tile::print_program(program);
     EXPECT_EQ(tile::interpret(program, memory).at("y").reals, expected) << tile::print_program(program);
     EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(program))), tile::print_program(program));
   }
@@ -282,9 +286,7 @@ kernel several {
         kernel, parse_schedule(std::string_view(R"({"row":{"grid":2},"column":{"grid":4},"each":{"tile":32},)"
                                                 R"("skip_masked":true,"walkers":4})"),
                                kernel));
-    int64_t blocks = 1;
-    for (const tile::Symbol symbol : program.grid) blocks *= *kernel::as_constant(program.symbols[symbol].count);
-    EXPECT_EQ(blocks, 4) << tile::print_program(program);
+    EXPECT_EQ(blocks_of(program), 4) << tile::print_program(program);
     const auto found = tile::interpret(program, memory);
     EXPECT_EQ(found.at("y").reals, y) << tile::print_program(program);
     EXPECT_EQ(found.at("z").reals, z) << tile::print_program(program);
@@ -320,6 +322,129 @@ kernel product {
       for (int k = 0; k < 40; ++k) sum += memory["a"].reals[row * 40 + k] * memory["w"].reals[column * 40 + k];
       EXPECT_EQ(found[row * 16 + column], sum) << row << ", " << column;
     }
+}
+
+// As of a product's second kernel: which rows and which columns have to meet data say of each, so that a walker cannot
+// know anything of a row beforehand that holds for all of its columns.
+constexpr const char* kEitherSide = R"(
+kernel either {{
+  axis batch = {0}, row = {1}, column = {2}
+  in x: f32[{0}, {1}, {2}]
+  in row_needs: i32[{0}, {1}]
+  in row_large: i32[{0}, {1}]
+  in column_needs: i32[{2}]
+  in column_large: i32[{2}]
+  inout y: f32[{0}, {1}, {2}]
+  missed = row_needs[batch, row] >= column_large[column] or column_needs[column] >= row_large[batch, row]
+  y[batch, row, column] where missed or row_large[batch, row] == 7 = x[batch, row, column] * 2.0
+}})";
+
+struct EitherSide {
+  int64_t batches, rows, columns;
+
+  // Rows and columns (counted through all batches) that need one another where they are marked.
+  tile::Memory memory(const std::vector<int64_t>& rows_marked, const std::vector<int64_t>& columns_marked) const {
+    tile::Memory memory;
+    memory["row_needs"].wholes.assign(batches * rows, -1);
+    memory["row_large"].wholes.assign(batches * rows, 5);
+    memory["column_needs"].wholes.assign(columns, -1);
+    memory["column_large"].wholes.assign(columns, 5);
+    for (const int64_t row : rows_marked) memory["row_needs"].wholes[row] = 6;
+    for (const int64_t column : columns_marked) memory["column_needs"].wholes[column] = 6;
+    for (int64_t place = 0; place < batches * rows * columns; ++place)
+      memory["x"].reals.push_back(static_cast<double>(place));
+    memory["y"].reals.assign(batches * rows * columns, -1.0);
+    return memory;
+  }
+
+  std::vector<double> expected(const std::vector<int64_t>& rows_marked,
+                               const std::vector<int64_t>& columns_marked) const {
+    std::vector<double> all(batches * rows * columns, -1.0);
+    for (size_t place = 0; place < all.size(); ++place) {
+      const auto at = static_cast<int64_t>(place);
+      if (std::count(rows_marked.begin(), rows_marked.end(), at / columns) ||
+          std::count(columns_marked.begin(), columns_marked.end(), at % columns))
+        all[place] = 2.0 * static_cast<double>(place);
+    }
+    return all;
+  }
+};
+
+TEST(Schedules, WalkersLookAtARunOfBlocksAtOnce) {
+  struct Case {
+    EitherSide shape;
+    int64_t walkers, started;
+  };
+  // Blocks of 2 by 4. Runs are powers of two that divide the count of blocks, or end where the axis does not.
+  const Case cases[] = {
+      {{1, 8, 64}, 8, 8},     // 4 by 16 blocks: runs of 8
+      {{1, 8, 64}, 64, 64},   // every block a program
+      {{1, 8, 64}, 1, 4},     // all columns
+      {{1, 8, 48}, 12, 12},   // 4 by 12: runs of 4
+      {{1, 8, 48}, 1, 12},    // 4 by 12 again, which 8 does not divide
+      {{1, 16, 52}, 26, 26},  // 8 by 13: runs of 4 rows
+      {{1, 7, 50}, 8, 8},     // 4 by 13, of which the last rows and columns lie beyond the end
+      {{1, 7, 50}, 1, 4},     // 16 columns' blocks, three of which are none
+      {{3, 5, 9}, 9, 9},      // 3 by 3 by 3 blocks
+      {{3, 5, 9}, 1, 9},      // 4 rows' blocks
+      {{5, 2, 34}, 10, 10},   // 5 by 1 by 9
+  };
+  for (const Case& one : cases) {
+    const EitherSide& shape = one.shape;
+    const Kernel kernel = kernel::parse_kernel(fmt::format(kEitherSide, shape.batches, shape.rows, shape.columns));
+    const std::string schedule = fmt::format(
+        R"({{"batch":{{"grid":1}},"row":{{"grid":2}},"column":{{"grid":4}},"skip_masked":true,"walkers":{}}})",
+        one.walkers);
+    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    const std::string text = tile::print_program(program);
+    EXPECT_EQ(blocks_of(program), one.started) << text;
+    EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+    const int64_t last_row = shape.batches * shape.rows - 1, last_column = shape.columns - 1;
+    const std::pair<std::vector<int64_t>, std::vector<int64_t>> marks[] = {{{}, {}},
+                                                                           {{0}, {}},
+                                                                           {{last_row}, {}},
+                                                                           {{}, {0}},
+                                                                           {{}, {4}},
+                                                                           {{}, {last_column}},
+                                                                           {{last_row / 2}, {last_column / 2}},
+                                                                           {{0, last_row}, {1, last_column}}};
+    for (const auto& [rows, columns] : marks)
+      EXPECT_EQ(tile::interpret(program, shape.memory(rows, columns)).at("y").reals, shape.expected(rows, columns))
+          << text;
+  }
+}
+
+// A run's programs read nothing but what its condition asks.
+TEST(Schedules, WhatARunsConditionIsMadeOfHasOneDimension) {
+  const Kernel kernel = kernel::parse_kernel(fmt::format(kEitherSide, 1, 64, 64));
+  const auto arranged = [&](const char* more) {
+    const std::string schedule = R"({"batch":{"grid":1},"row":{"grid":16},"column":{"grid":16},"skip_masked":true)";
+    return arrange(kernel, parse_schedule(std::string_view(schedule + more), kernel));
+  };
+  const tile::Program program = arranged(R"(,"walkers":4})");
+  ASSERT_EQ(program.body.back().kind, tile::Kind::kIf);
+  ASSERT_EQ(program.body.back().body.size(), 1u) << tile::print_program(program);
+  EXPECT_EQ(program.body.back().body[0].kind, tile::Kind::kFor);
+  for (const tile::Instruction& one : program.body)
+    for (const tile::Value result : one.results)
+      EXPECT_LE(program.values[result].type.lanes.size(), 1u) << tile::print_program(program);
+  EXPECT_EQ(tile::print_program(arranged("}")), tile::print_program(arranged(R"(,"walkers":16})")));
+}
+
+TEST(Schedules, ARunIsNotLookedAtWherePlacesAreNotItsAxis) {
+  // A flag for each pair of columns: no index of the columns' own.
+  const Kernel pairs = kernel::parse_kernel(R"(
+kernel pairs {
+  axis row = 4, column = 32
+  in x: f32[4, 32]
+  in row_flag: f32[4]
+  in flag: f32[16]
+  inout y: f32[4, 32]
+  y[row, column] where row_flag[row] > 0.0 or flag[column / 2] > 0.0 = x[row, column]
+})");
+  const char* schedule = R"({"row":{"grid":1},"column":{"grid":4},"skip_masked":true,"walkers":1})";
+  const tile::Program program = arrange(pairs, parse_schedule(std::string_view(schedule), pairs));
+  EXPECT_EQ(blocks_of(program), 32) << tile::print_program(program);
 }
 
 TEST(Schedules, WhatBlocksCannotKnowBeforehandIsRefused) {

@@ -1,0 +1,52 @@
+#include "lower/appender.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kw::lower {
+namespace {
+
+// `infos` are symbols or values.
+template <typename Info>
+std::string unique(const std::vector<Info>& infos, const std::string& name) {
+  const auto taken = [&](const std::string& wanted) {
+    return std::any_of(infos.begin(), infos.end(), [&](const Info& info) { return info.name == wanted; });
+  };
+  std::string free = name;
+  for (int count = 2; taken(free); ++count) free = fmt::format("{}_{}", name, count);
+  return free;
+}
+
+}  // namespace
+
+tile::Value Appender::emit(tile::Instruction instruction, const std::string& name, tile::TileType type) {
+  const auto value = static_cast<tile::Value>(program_.values.size());
+  program_.values.push_back({unique(program_.values, name), std::move(type)});
+  instruction.results = {value};
+  program_.body.push_back(std::move(instruction));
+  return value;
+}
+
+tile::Value Appender::op(tile::ScalarOp op, std::vector<tile::Value> operands, const std::string& name,
+                         tile::TileType type) {
+  tile::Instruction one;
+  one.kind = tile::Kind::kOp;
+  one.op = op;
+  one.operands = std::move(operands);
+  return emit(std::move(one), name, std::move(type));
+}
+
+tile::Symbol Appender::symbol(tile::SymbolInfo info) {
+  info.name = unique(program_.symbols, info.name);
+  program_.symbols.push_back(std::move(info));
+  return static_cast<tile::Symbol>(program_.symbols.size()) - 1;
+}
+
+const tile::Instruction* Appender::maker_of(tile::Value value) const {
+  for (const tile::Instruction& one : program_.body)
+    if (one.results.size() == 1 && one.results[0] == value) return &one;
+  return nullptr;
+}
+
+}  // namespace kw::lower
